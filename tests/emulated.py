@@ -7,6 +7,7 @@ too much saturates and answers late, and one that Triton refuses is refused when
 
 from __future__ import annotations
 
+import math
 import operator
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +19,9 @@ import numpy as np
 from candidates import candidate_of
 from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
+from tuner.bench.stepping import Sendable
 from tuner.bench.timebook import TimeBook
-from tuner.errors import DeployRefusedError
+from tuner.errors import ClientLimitError, DeployRefusedError
 from tuner.load.probes.answers import Answer, Answers
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import Arrivals, Measurement
@@ -59,10 +61,12 @@ class EmulatedBench:
         seed: Of the servers' luck.
         troubles: What goes wrong when a candidate is deployed, once each.
         lasting: What of a capacity lasts longer than a window, as a share.
+        sends: What the load generator can send, in requests per second.
 
     Attributes:
         serves: The capacity of the server that is there now.
         asked: Every measurement.
+        idle: Those at a tenth of the load.
         deployed: Every candidate, with whether a fresh server was demanded.
         looks: Seeds of the quick looks, and how many requests at once.
         given_up: Reasons for which trials were lost.
@@ -80,6 +84,7 @@ class EmulatedBench:
         troubles: Mapping[Candidate, list[Exception]] | None = None,
         alone_s: float = 0.01,
         lasting: float = 1.0,
+        sends: float = math.inf,
     ) -> None:
         self.capacity = capacity
         self.noise, self.weather = noise, weather
@@ -87,10 +92,12 @@ class EmulatedBench:
         self.slos, self.arrivals = slos, arrivals
         self.troubles = troubles or {}
         self.alone_s, self.lasting = alone_s, lasting
+        self.sends, self.sendable = sends, Sendable()
         self.answer: Mapping[Candidate, float] = {}
         self.candidate = candidate_of({})
         self.serves = 0.0
         self.asked: list[Asked] = []
+        self.idle: list[Asked] = []
         self.deployed: list[tuple[Candidate, bool]] = []
         self.looks: list[tuple[int, int]] = []
         self.overloads: list[Asked] = []
@@ -111,6 +118,11 @@ class EmulatedBench:
 
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
         self.asked.append(self._asked(level, seed))
+        if level > self.sends:
+            error = ClientLimitError(f"could not keep up with {level:g}/s", "", self.sends)
+            self.sendable.fell_behind(error, level)
+            raise error
+        self.sendable.kept_up(level)
         return judge_point(self.slos, replace(self.reading(level, seed), seed=seed))
 
     def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
@@ -124,7 +136,7 @@ class EmulatedBench:
         return judge_point(self.slos, replace(reading, seed=seed))
 
     def once(self, level: float, seed: int, window: Window) -> Point:
-        self.short.append(self._asked(level, seed))
+        (self.short if window.quiet_only else self.idle).append(self._asked(level, seed))
         found = self.reading(level / self.lasting, seed)
         found = replace(found, load=replace(found.load, level=level))
         return judge_point(self.slos, replace(found, seed=seed, duration_s=window.duration_s))
@@ -192,11 +204,11 @@ def a_session(
 
 
 class FreshBench(EmulatedBench):
-    """For what must never measure on a server that has served another config."""
+    """For rounds, which are never measured on a server that has served another config."""
 
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
-        assert fresh
-        return super().deploy(candidate, fresh=fresh)
+    def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+        assert self.deployed[-1] == (self.candidate, True)
+        return super().measure(level, seed, least_s)
 
 
 def saying(value: float) -> Answers:

@@ -1,10 +1,7 @@
-"""Small ONNX models for tests, the same bytes every time, and a directory with their backend."""
+"""Small ONNX models for tests, the same bytes every time, and where their backend is."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +9,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tuner.server.binaries import tritonserver
-
-_STAND_IN = Path(__file__).parent / "backends" / "onnxruntime"
+#: For a server: where the stand-in for NVIDIA's backend is.
+ARGUMENT = f"--backend-directory={Path(__file__).parent / 'backends'}"
 _VOCABULARY, _HIDDEN = 100, 32
 
 
@@ -71,17 +67,6 @@ def place(
     if config is not None:
         (directory / "config.pbtxt").write_text(config)
     return directory
-
-
-@contextmanager
-def backends(directory: Path) -> Iterator[str]:
-    """The server's argument that names a directory with the Python backend and the stand-in."""
-    with tritonserver(None, os.environ) as installation:
-        assert installation.backend_directory is not None
-        directory.mkdir()
-        (directory / "python").symlink_to(installation.backend_directory / "python")
-        (directory / "onnxruntime").symlink_to(_STAND_IN)
-        yield f"--backend-directory={directory}"
 
 
 def _weight(random: np.random.RandomState, name: str, *shape: int) -> onnx.TensorProto:

@@ -35,7 +35,7 @@ PROJECT = ("tuner", "benchmarks/gpu")
 #: Only what is in these packages is used, not what they require.
 FILES_ONLY = ("nvidia-pytriton",)
 #: Images with PyTorch have these; `run.py` checks it. ``--also`` packs one anyway.
-ALREADY_THERE = ("numpy", "scipy", "pandas", "numba", "matplotlib", "pillow", "packaging")
+ALREADY_THERE = ("numpy", "scipy", "pandas", "matplotlib", "pillow", "packaging")
 NOT_NEEDED = {
     "onnxruntime": "only the example model tiny-bert imports it",
     "cuda-python": "CUDA shared memory for Python clients; perf_analyzer has its own",

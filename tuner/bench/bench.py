@@ -18,6 +18,7 @@ from tuner.bench.cache import CacheRules, no_caches
 from tuner.bench.protocol import LoadClient
 from tuner.bench.rates import Rates
 from tuner.bench.rejects import Rejects, doubt_about
+from tuner.bench.stepping import Sendable
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
     ClientLimitError,
@@ -51,7 +52,6 @@ SLOW_S, LOOK_ANSWERS, LOOK_S = 0.2, 5, 60.0
 #: A window without enough answers is lengthened where it can become longer by this factor.
 LONGER = 1.1
 WARMED_UP = "only its first moments missed an SLO: the model may have been warming up"
-
 
 #: Requests per second to expect, None where that is not known, to the length of a measurement.
 WindowAt = Callable[[float | None], Window]
@@ -115,10 +115,7 @@ class TritonBench:
         self._must_be_empty = False
         self._unmeasured = False  # it was loaded, and not measured yet
         self._rates_of: defaultdict[str, Rates] = defaultdict(Rates)  # by candidate
-
-    @property
-    def arrivals(self) -> Arrivals:
-        return self._rules.arrivals
+        self.sendable = Sendable()
 
     def enter(self, stage: Stage) -> None:
         """Sets the purpose of what is measured from now on."""
@@ -196,6 +193,10 @@ class TritonBench:
         except (ServerGoneError, InterruptedRunError) as error:
             self.lost(error.message)
             raise
+        except ClientLimitError as error:
+            self.sendable.fell_behind(error, level)
+            raise
+        self.sendable.kept_up(level)
         self._rejects.keep(point.measurement)
         self._rules.measured(point)
         return point

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.bench.stepping import FromAbove
 from tuner.errors import ClientLimitError, LoadFailedError, OutOfTimeError
-from tuner.score.capacity import Bracket, NoResult, Probe, saturated
+from tuner.score.capacity import NoResult, Probe, saturated
 from tuner.score.load_plan import LoadPlan
 from tuner.score.next_load import CapacitySearch, Steps, next_load
 from tuner.score.point import Point, Score, score_points
 from tuner.score.trial import TrialState
+from tuner.spec.digits import digits
 from tuner.spec.objective import Goal, Objective
 
 #: At most this many measurements of a candidate, the race included.
@@ -140,8 +142,8 @@ def evaluate(
         except (ClientLimitError, LoadFailedError) as error:
             first = above.lower(error, first)
     seen: list[Probe] = [*points, *above.drowned]
-    left = at_most - len(points)
-    search = CapacitySearch(start, above.levels, at_most=left, known=seen)
+    search = CapacitySearch(start, above.levels, at_most=at_most - len(points), known=seen)
+    limit: str | None = None
     try:
         while (level := search.ask()) is not None:
             try:
@@ -151,20 +153,18 @@ def evaluate(
                 if not any(p.passed for p in points):
                     raise
                 search.tell(NoResult(level))  # too much, since a lower one has passed
+            except ClientLimitError as error:
+                above.lower(error, level)
+                search.levels = above.levels
     except (ClientLimitError, OutOfTimeError) as error:
         if not any(p.passed for p in points):
             raise  # what was measured, if anything, says nothing about the config
-        limit: str | None = error.message
-    else:
-        limit = _limit_of(Bracket.of(search.probes), above)
-    return Evaluation(TrialState.MEASURED, tuple(points), score_points(objective, points), limit)
-
-
-def _limit_of(bracket: Bracket, above: FromAbove[Point]) -> str | None:
-    """What the load generator could not send, where the candidate sustains all that it could."""
-    floor, limit = bracket.floor, above.client_limit
-    found = limit is not None and floor is not None and floor.level >= above.levels.highest
-    return limit.message if limit is not None and found else None
+        limit = error.message
+    score, most = score_points(objective, points), above.levels.limit(search.probes)
+    if most < math.inf:  # whatever it answered, it is equal to others that sustain that
+        limit = f"it sustains all that the load generator can send, {digits(most, 4)}/s"
+        score = replace(score, value=most * points[0].measurement.batch_size)
+    return Evaluation(TrialState.MEASURED, tuple(points), score, limit)
 
 
 def evaluate_listed(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from tuner.bench.stepping import Sendable
 from tuner.load.generator import LoadGenerator
 from tuner.load.probes.answers import Answers
 from tuner.load.probes.cache_fill import Filling
@@ -19,6 +20,8 @@ from tuner.triton.deploy import Deployment
 
 class Bench(Protocol):
     """Serves one candidate at a time and puts load on it; see `tuner.bench.bench.TritonBench`."""
+
+    sendable: Sendable
 
     def enter(self, stage: Stage) -> None: ...
 

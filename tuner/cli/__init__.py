@@ -10,7 +10,7 @@ import click
 
 from tuner import __version__
 from tuner.cli.boundary import exit_codes_table, guarded
-from tuner.cli.terminal import SaidWarnings
+from tuner.cli.terminal import SaidWarnings, say
 from tuner.errors import EnvironmentNotReadyError
 
 #: Each command with its help; its module is imported when it is used, so that `--help` is quick.
@@ -65,12 +65,51 @@ class LazyGroup(click.Group):
             raise click.UsageError(message, ctx) from error
 
 
+def _say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if not asked:
+        return
+    import os
+    import platform
+
+    from tuner.server import binaries
+
+    say(f"tune, version {__version__}")
+    host, libc = os.uname(), " ".join(platform.libc_ver())
+    say(f"Python {platform.python_version()}, {host.sysname} {host.machine}, {libc}")
+    for name, find in (
+        ("tritonserver", binaries.tritonserver),
+        ("perf_analyzer", binaries.perf_analyzer),
+    ):
+        try:
+            with find(None, os.environ) as found:
+                say(f"{name} {found.version}, {found.binary}")
+        except EnvironmentNotReadyError as error:
+            say(f"{name}: {error.message}")
+    ctx.exit()
+
+
 @click.group(
     cls=LazyGroup,
     epilog=exit_codes_table(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, "-V", "--version", prog_name="tune")
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_say_version,
+    help="Show the versions of tune, Python, the platform and the programs that are found.",
+)
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    expose_value=False,
+    help="Print in colours; auto: on a terminal, unless $NO_COLOR is set.",
+)
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 def cli() -> None:
     """Finds, proves and writes the Triton config that meets your latency SLOs.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
@@ -17,8 +18,30 @@ from tuner.errors import ENDINGS, TrialError, TunerError
 def guarded(command: click.Command, arguments: Sequence[str]) -> int:
     """Runs the command line and returns its exit code; prints errors to stderr."""
     debug = "--debug" in arguments or bool(os.environ.get("TUNE_DEBUG"))
+    color = wanted_color(arguments, os.environ)
+    with click.Context(command, color=color).scope():
+        return _run(command, arguments, color, debug=debug)
+
+
+def wanted_color(arguments: Sequence[str], environment: Mapping[str, str]) -> bool | None:
+    """Whether to print in colours; None: on a terminal only.
+
+    ``--color`` decides, or else NO_COLOR (https://no-color.org) or a terminal that has none.
+    """
+    told = re.search(r"(?:^|\0)--color[=\0](always|never)(?:\0|$)", "\0".join(arguments))
+    if told:
+        return told[1] == "always"
+    dumb = environment.get("NO_COLOR") or environment.get("TERM") == "dumb"
+    return False if dumb else None
+
+
+def _run(
+    command: click.Command, arguments: Sequence[str], color: bool | None, *, debug: bool
+) -> int:
     try:
-        result = command.main(args=list(arguments), prog_name="tune", standalone_mode=False)
+        result = command.main(
+            args=list(arguments), prog_name="tune", standalone_mode=False, color=color
+        )
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as stop:
         return stop.exit_code

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 )
 @options.results_option
 @options.quiet_option
+@options.overrides_option
 @options.output_format
 def command(
     spec: Path,
@@ -41,6 +42,7 @@ def command(
     any_machine: bool,
     output: Path,
     quiet: int,
+    overrides: tuple[str, ...],
     output_format: str,
 ) -> int:
     """Measure the config in the repository, and compare it with the last accepted result.
@@ -59,11 +61,13 @@ def command(
     job = Request(
         spec=spec,
         output=output,
+        overrides=overrides,
         environment=children_environment(),
         command=hidden_command(("tune", *sys.argv[1:])),
     )
     request = CheckRequest(job, accept=update_baseline, any_machine=any_machine)
-    finished = check(request, PlainEvents(1 - quiet), render_check)
+    with PlainEvents(1 - quiet) as events:
+        finished = check(request, events, render_check)
     print_check(finished.directory, finished.facts, output_format)
     append_summary(finished.directory / "report.md")
     if in_github():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Self
 
 from tuner.cli.terminal import say
 from tuner.report.quantities import metric_text
@@ -14,6 +16,9 @@ from tuner.score.verdict import SloResult, Verdict, rank
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.spec.digits import digits
+
+#: Nothing is told for this long, in seconds, at most.
+QUIET_S = 30.0
 
 
 def point_text(point: Point) -> str:
@@ -39,13 +44,29 @@ def slo_text(result: SloResult) -> str:
 
 
 class PlainEvents:
-    """One stable line for each thing worth knowing: CI logs, pipes, dumb terminals."""
+    """One stable line for each thing worth knowing, and a word each `QUIET_S`: CI logs, pipes."""
 
-    def __init__(self, verbosity: int = 0) -> None:
-        self._verbosity = verbosity
+    def __init__(self, verbosity: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._verbosity, self._clock = verbosity, clock
         self._trials = 0
-        self._started = time.monotonic()
-        self._doing = ""
+        self._started = self._told_s = clock()
+        self._doing = "starting"
+        self._over = threading.Event()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+    def _watch(self) -> None:
+        while not self._over.wait(1.0):
+            self.tick()
+
+    def tick(self) -> None:
+        if self._clock() - self._told_s >= QUIET_S:
+            self.note(f"still at it: {self._doing}")
 
     def started(self, run: Path, trials: int, space_size: int | None) -> None:
         self._trials = trials
@@ -53,6 +74,7 @@ class PlainEvents:
         self._say(f"run {run}: up to {trials} trials{size}")
 
     def phase(self, text: str) -> None:
+        self._doing = text
         self._say(f"{text} ...")
 
     def note(self, text: str) -> None:
@@ -83,7 +105,8 @@ class PlainEvents:
     def _say(self, text: str) -> None:
         if self._verbosity < -1:
             return
-        minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
+        self._told_s = self._clock()
+        minutes, seconds = divmod(int(self._told_s - self._started), 60)
         say(f"[{minutes:02d}:{seconds:02d}] {text}", err=True)
 
 
@@ -101,7 +124,8 @@ def outcome_text(trial: Trial) -> str:
         return f"misses the SLOs at every load tried, down to {lowest.measurement.load}: {nearest}"
     best = trial.points[trial.score.best_point]
     rate = best.measurement.throughput_infer_per_s
-    return f"{digits(rate, 4)}/s within the SLOs, {slo_text(tightest_slo(best.slo))}"
+    least = "at least " if trial.limit else ""
+    return f"{least}{digits(rate, 4)}/s within the SLOs, {slo_text(tightest_slo(best.slo))}"
 
 
 def first_line(text: str) -> str:

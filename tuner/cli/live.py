@@ -27,8 +27,8 @@ _RECENT = 6
 class LiveEvents:
     """Shows trial n of N, what is going on, the incumbent with its margins, the last outcomes."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(stderr=True)
+    def __init__(self, console: Console | None = None, *, no_color: bool = False) -> None:
+        self._console = console or Console(stderr=True, no_color=no_color)
         self._began = time.monotonic()
         self._run: Path | None = None
         self._trials = 0

@@ -57,6 +57,15 @@ results_option = click.option(
     help="Directory that runs are stored in.",
 )
 
+overrides_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Set a value of the spec, e.g. budget.trials=3, or 'slo=[p99_latency <= 20ms]'. May be "
+    "given several times.",
+)
+
 through_links_option = click.option(
     "--through-links",
     is_flag=True,

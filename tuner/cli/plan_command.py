@@ -22,8 +22,15 @@ if TYPE_CHECKING:
     "--candidates", type=click.IntRange(min=0), default=3, show_default=True, help="Diffs to show."
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also show the whole spec with its defaults.")
+@options.overrides_option
 @options.output_format
-def command(spec: Path, candidates: int, verbose: bool, output_format: str) -> int:
+def command(
+    spec: Path,
+    candidates: int,
+    verbose: bool,
+    overrides: tuple[str, ...],
+    output_format: str,
+) -> int:
     """Show the size of the space, the expected time, the first candidates and the command lines.
 
     Starts no server, generates no load, and runs nothing that the spec names, so it is safe with a
@@ -33,7 +40,7 @@ def command(spec: Path, candidates: int, verbose: bool, output_format: str) -> i
     """
     from tuner.programs.plan import draw_plan
 
-    plan = draw_plan(spec, children_environment(), candidates)
+    plan = draw_plan(spec, children_environment(), candidates, overrides)
     name = shlex.quote(str(spec))
     if output_format == "json":
         say_json(plan.to_json())

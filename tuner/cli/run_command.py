@@ -52,6 +52,7 @@ from tuner.steps.events import Events, Silent
 )
 @options.verbose_option
 @options.quiet_option
+@options.overrides_option
 @options.output_format
 def command(
     spec: Path | None,
@@ -66,6 +67,7 @@ def command(
     progress: str,
     verbose: int,
     quiet: int,
+    overrides: tuple[str, ...],
     output_format: str,
 ) -> int:
     """Search, prove and write the best config for SPEC.
@@ -96,6 +98,7 @@ def command(
         write=not no_write,
         accept_unsoaked=accept_unsoaked,
         storage=storage_of(storage, os.environ),
+        overrides=overrides,
         environment=children_environment(),
         command=hidden_command(("tune", *sys.argv[1:])),
     )
@@ -117,5 +120,5 @@ def _events(progress: str, verbosity: int) -> AbstractContextManager[Events]:
     if progress == "live":
         from tuner.cli.live import LiveEvents
 
-        return LiveEvents()
-    return nullcontext(Silent() if progress == "none" else PlainEvents(verbosity))
+        return LiveEvents(no_color=click.get_current_context().color is False)
+    return nullcontext(Silent()) if progress == "none" else PlainEvents(verbosity)

@@ -117,7 +117,8 @@ def command(
     events = PlainEvents(verbose - quiet)
     warn_of_password(storage, events.note)
     request = JoinRequest(name, url, repository, gpus, logs, children_environment(), trust)
-    joined = join(request, events)
+    with events:
+        joined = join(request, events)
     say(summary(joined.run, joined.trials))
     return 0
 

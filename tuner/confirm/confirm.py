@@ -24,7 +24,7 @@ from statistics import geometric_mean
 
 from tuner.bench.protocol import Bench
 from tuner.confirm.far_behind import OUTCLASSED, search_far_behind
-from tuner.confirm.gain import Gain, gain
+from tuner.confirm.gain import Gain, gain, uneven_text
 from tuner.confirm.interim import InterimAnalyses
 from tuner.confirm.rounds import (
     Contender,
@@ -33,6 +33,7 @@ from tuner.confirm.rounds import (
     Rounds,
     Row,
     disturbed_alike,
+    in_order,
     measure_fixed_round,
     search_round,
 )
@@ -53,12 +54,14 @@ COMPARABLE = 0.75
 #: Where each finalist sustained this many times the load of the current config in the search, a
 #: percent in the capacity of a round does not matter.
 LARGE = 1.5
+_ANOTHER = "another finalist sustains more when measured again"
 
 
 class Outcome(Enum):
     CONFIRMED = "confirmed"
     NOT_FEASIBLE = "an SLO was missed when measured again"
     NOT_BETTER = "no gain worth a change when measured again"
+    UNDECIDED = "a gain worth a change was neither shown nor ruled out"
     NOT_MEASURED = "the load generator gave no result when it was measured again"
     NOT_COMPARED = "there was nothing to compare with when measured again"
 
@@ -110,6 +113,7 @@ class Rules:
         claim_window_s: From the measurements of a config to the window that its claim needs.
         soaked: The confirmed config is put under one long load afterwards.
         length_s: How long a measurement at a level takes.
+        late: Whether no rounds are made after the first look.
     """
 
     objective: Objective
@@ -121,6 +125,7 @@ class Rules:
     claim_window_s: Callable[[Sequence[Point]], float] = lambda _: 0.0
     soaked: bool = False
     length_s: Callable[[float], float] = lambda _: 0.0
+    late: Callable[[], bool] = lambda: False
 
 
 def confirm(
@@ -160,6 +165,8 @@ class _Rotation:
     def run(self) -> list[Confirmation]:
         for number in range(self._analyses.most_rounds):
             if not self._racing() or self._settled(number):
+                break
+            if number >= self._rules.rounds and self._rules.late():
                 break
             self._round(number)
             if self._nothing_to_compare():
@@ -225,23 +232,11 @@ class _Rotation:
         """The current config met the SLOs in the search, but not on two fresh servers."""
         return self._sustained_in_search and not self._current_sustains
 
-    def _in_order(self, sides: list[Contender], number: int) -> list[Contender]:
-        """The order of a round, such that a drift of the machine favours no side.
-
-        Where the number of rounds is a multiple of the number of sides, each side has each place
-        equally often. Otherwise every other round is in reverse order, which cancels drift in
-        pairs of rounds, and the seed decides who is first in the one left over.
-        """
-        if self._rules.rounds % len(sides) == 0:
-            first = number % len(sides)
-            return [*sides[first:], *sides[:first]]
-        return sides if (number + self._rules.seed) % 2 == 0 else sides[::-1]
-
     def _round(self, number: int) -> None:
         self._lengthen_windows()
         compared = self._current_sustains and not self._current.outclassed
         sides = [*([self._current] if compared else []), *self._racing()]
-        for side in self._in_order(sides, number):
+        for side in in_order(sides, number, self._rules.rounds, self._rules.seed):
             self._add_round(side, number)
             if side is self._current and not side.rounds[-1].compares:
                 self._measure_on_another_server(number)
@@ -250,9 +245,24 @@ class _Rotation:
             if not side.dropped and side.rounds[-1].taken_percent > least + OTHER_CPU_PERCENT:
                 self._add_round(side, number, side.rounds.pop())
         for side in self._racing():
-            if not side.rounds[-1].passed:
-                side.dropped = "it missed an SLO when measured again on a fresh server"
-                self._outcomes[side.candidate] = Outcome.NOT_FEASIBLE
+            self._drop_where_missed(side)
+        if any(side.dropped for side in sides):
+            self._bring_back(number)
+
+    def _drop_where_missed(self, side: Contender) -> None:
+        if not side.dropped and not side.rounds[-1].passed:
+            side.dropped = "it missed an SLO when measured again on a fresh server"
+            self._outcomes[side.candidate] = Outcome.NOT_FEASIBLE
+
+    def _bring_back(self, number: int) -> None:
+        """A finalist dropped only beside one that has left takes its place, in all rounds."""
+        bar = BEHIND * max((geometric_mean(f.capacities()) for f in self._racing()), default=0.0)
+        for finalist in self._finalists:
+            if finalist.dropped == _ANOTHER and geometric_mean(finalist.capacities()) >= bar:
+                finalist.dropped = ""
+            while not finalist.dropped and len(finalist.rounds) <= number:
+                self._add_round(finalist, len(finalist.rounds))
+                self._drop_where_missed(finalist)
 
     def _add_round(self, side: Contender, number: int, first: Round | None = None) -> None:
         """``first``: this round as it was before, disturbed; the one disturbed less counts."""
@@ -293,6 +303,7 @@ class _Rotation:
             levels, expected = self._rules.levels, side.expected_level()
             if levels is None:
                 return measure_fixed_round(measure, side.entrant.level or expected)
+            levels = levels.below(self._rounds.bench.sendable.most)
             if self._far_behind and side is self._current:
                 others = [f.expected_level() for f in self._racing()]
                 return search_far_behind(measure, expected, others, levels, self._rules.length_s)
@@ -313,7 +324,7 @@ class _Rotation:
             if means[finalist.candidate] < now:
                 finalist.dropped = "it sustains less than the current config when measured again"
             elif means[finalist.candidate] < bar:
-                finalist.dropped = "another finalist sustains more when measured again"
+                finalist.dropped = _ANOTHER
 
     def _current_is_outclassed(self) -> bool:
         racing, searched = self._racing(), self._current.entrant.level
@@ -352,29 +363,21 @@ class _Rotation:
                 "again on fresh servers: there is nothing to compare with"
             )
         if ratio.low == 0.0:
-            return Outcome.NOT_COMPARED, self._uneven(finalist)
-        return Outcome.NOT_BETTER, (
+            return Outcome.NOT_COMPARED, uneven_text(finalist, self._current)
+        ruled_out = ratio.high < 1.0 + self._rules.min_gain and not finalist.limited
+        shows = "rules out" if ruled_out else "neither proves nor rules out"
+        most = "; it sustains all that the load generator can send" if finalist.limited else ""
+        return Outcome.NOT_BETTER if ruled_out else Outcome.UNDECIDED, (
             f"measured again in {len(finalist.rounds)} rounds, it is {digits(ratio.estimate)} "
             f"times the current config (95 % interval {digits(ratio.low)} to "
-            f"{digits(ratio.high)}), which does not prove the {self._rules.min_gain:.0%} gain that "
-            "a change must be worth"
-        )
-
-    def _uneven(self, finalist: Contender) -> str:
-        """Which rounds do not count in its gain, in words; empty where all do."""
-        pairs = list(zip(finalist.rounds, self._current.rounds, strict=False))
-        uneven = sum(not disturbed_alike(one, other) for one, other in pairs)
-        if not uneven or self._current.outclassed:
-            return ""
-        return (
-            f"{uneven} of {len(pairs)} rounds do not count in the gain: others took more of the "
-            "machine beside one of the two configs, and again when it was repeated"
+            f"{digits(ratio.high)}), which {shows} the {self._rules.min_gain:.0%} gain that "
+            f"a change must be worth{most}"
         )
 
     def _why_confirmed(self, finalist: Contender) -> str:
         rounds = len(finalist.rounds)
         sustained = f"every SLO met in {'one round' if rounds == 1 else f'each of {rounds} rounds'}"
-        if uneven := self._uneven(finalist):
+        if uneven := uneven_text(finalist, self._current):
             sustained += f"; {uneven}"
         if not self._current.outclassed:
             return sustained

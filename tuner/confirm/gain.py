@@ -59,12 +59,27 @@ def gain(own: Contender, other: Contender, objective: Objective, error: float) -
         return _over_outclassed(own, other, error)
     alike = [i for i in range(rounds) if disturbed_alike(own.rounds[i], other.rounds[i])]
     one, two = ([readings(s, objective)[i] for i in alike or range(rounds)] for s in (own, other))
+    if objective.goal is not Goal.MINIMIZE:  # what the other may sustain beyond is not known
+        limited = [other.rounds[i].limit < math.inf for i in alike or range(rounds)]
+        one = [min(pair) if cut else pair[0] for *pair, cut in zip(one, two, limited, strict=True)]
     better, worse = (two, one) if objective.goal is Goal.MINIMIZE else (one, two)
     ratio = paired_ratio(better, worse, error)
     if len(alike) < min(rounds, 2):
         ratio = replace(ratio, low=0.0, high=math.inf)
     means = (geometric_mean(one), geometric_mean(two))
     return Gain(ratio, means, (len(alike), len(alike)), other.at_most)
+
+
+def uneven_text(own: Contender, other: Contender) -> str:
+    """Which rounds do not count in a gain, in words; empty where all do."""
+    pairs = list(zip(own.rounds, other.rounds, strict=False))
+    uneven = sum(not disturbed_alike(*pair) for pair in pairs)
+    if not uneven or other.outclassed:
+        return ""
+    return (
+        f"{uneven} of {len(pairs)} rounds do not count in the gain: others took more of the "
+        "machine beside one of the two configs, and again when it was repeated"
+    )
 
 
 def _over_outclassed(own: Contender, other: Contender, error: float) -> Gain:

@@ -61,6 +61,7 @@ class ResumedBench:
         forget: Callable[[int], None],
     ) -> None:
         self._bench, self._record, self._forget = bench, record, forget
+        self.sendable = bench.sendable
         self._stored, self._used = list(stored), 0
         self._asked: Candidate | None = None  # to be deployed once something must be measured
         self._fresh = False
@@ -85,7 +86,7 @@ class ResumedBench:
         return self._next(level, Role.SOAK) or self._live().soak(level, seed, least_s)
 
     def once(self, level: float, seed: int, window: Window) -> Point:
-        return self._next(level, Role.CURVE) or self._live().once(level, seed, window)
+        return self._next(level, Role.CURVE) or self._served().once(level, seed, window)
 
     def answers(self) -> Mapping[str, Answers]:
         return self._served().answers()
@@ -94,7 +95,7 @@ class ResumedBench:
         return self._live().overload(capacity, slo, seed)
 
     def one_at_a_time(self, seed: int) -> Mapping[str, float]:
-        return self._live().one_at_a_time(seed)
+        return self._served().one_at_a_time(seed)
 
     def many_at_once(self, concurrency: int, seed: int) -> float:
         return self._live().many_at_once(concurrency, seed)

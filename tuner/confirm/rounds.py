@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, geometric_mean
 
 from tuner.bench.protocol import Bench
+from tuner.bench.stepping import FromAbove
 from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.load.watch.disturbance import OTHER_CPU_PERCENT, taken_percent
 from tuner.run.confirmation import Repeat, Role
@@ -129,12 +130,14 @@ class Round:
         fixed: Measured at the one load that the spec lists; it gives no capacity.
         drowned: Levels that gave no result, above one that passed: too much for it.
         missed: Its one load is certainly not sustained; what it does sustain was not searched.
+        limit: All that the load generator could send, where it sustained that; else infinite.
     """
 
     points: tuple[Point, ...]
     fixed: bool = False
     drowned: tuple[float, ...] = ()
     missed: bool = False
+    limit: float = math.inf
 
     @property
     def taken_percent(self) -> float:
@@ -223,11 +226,17 @@ class Contender:
         """Its capacities are loads that it does not sustain."""
         return any(r.missed for r in self.rounds)
 
+    @property
+    def limited(self) -> bool:
+        """It sustained all that the load generator could send: its capacity may be higher."""
+        return any(r.limit < math.inf for r in self.rounds)
+
     def levels(self) -> list[float]:
         """Of each round, the level at which an SLO begins to be missed, or one above that."""
         slope = self.steepness()
         return [
-            r.points[0].level if r.missed else capacity_level(r.probes, slope) for r in self.rounds
+            r.points[0].level if r.missed else min(capacity_level(r.probes, slope), r.limit)
+            for r in self.rounds
         ]
 
     def steepness(self) -> float | None:
@@ -245,6 +254,18 @@ class Contender:
         if passed or self.rounds:
             return geometric_mean(passed or self.levels())
         return self.entrant.level
+
+
+def in_order(sides: list[Contender], number: int, rounds: int, seed: int) -> list[Contender]:
+    """The order of a round, such that a drift of the machine favours no side.
+
+    Each side has each place equally often where the number of rounds allows it. Otherwise every
+    other round is reversed, and the seed decides who is first in the one left over.
+    """
+    if rounds % len(sides) == 0:
+        first = number % len(sides)
+        return [*sides[first:], *sides[:first]]
+    return sides if (number + seed) % 2 == 0 else sides[::-1]
 
 
 def measure_fixed_round(measure: Callable[[float], Point], level: float) -> Round:
@@ -278,7 +299,7 @@ def search_round(
         ClientLimitError: The load generator cannot even send what the config should sustain.
         LoadFailedError: No result came from any load that it was measured at.
     """
-    steps = ROUGH if rough else ROUND
+    steps, above = ROUGH if rough else ROUND, FromAbove(measure, levels)
     points, drowned = [*known], list[float]()
     first = levels.nearest(expected * (1.0 - SPREAD))
     told = any(p.level >= first if p.passed else p.level <= first for p in known)
@@ -287,10 +308,13 @@ def search_round(
         try:
             points.append(measure(level))
         except (ClientLimitError, LoadFailedError) as error:
+            if isinstance(error, ClientLimitError):
+                level = above.lower(error, level)
+                if any(p.level >= level for p in points):
+                    break
+                continue
             if not any(p.passed for p in points):
                 raise
-            if isinstance(error, ClientLimitError):
-                break  # it sustains all that can be sent
             drowned.append(level)
         probes = _probes(points, drowned)
         last = probes[-1]
@@ -298,10 +322,11 @@ def search_round(
             break
         if saturated(last) and (last.served_per_s or 0.0) < least:
             break
-        level = next_load(probes, levels, steps)
+        level = next_load(probes, above.levels, steps)
         if level is None and fine:
-            level, fine = _where_it_bends(probes, levels), False
-    return Round(tuple(points), drowned=tuple(drowned))
+            level, fine = _where_it_bends(probes, above.levels), False
+    limit = above.levels.limit(_probes(points, drowned))
+    return Round(tuple(points), drowned=tuple(drowned), limit=limit)
 
 
 def _probes(points: Sequence[Point], drowned: Sequence[float]) -> list[Probe]:

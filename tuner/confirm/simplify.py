@@ -202,6 +202,7 @@ class _Trials:
             levels, expected = self._rules.levels, self._levels[number]
             if levels is None:
                 return measure_fixed_round(measure, own.sustained.level)
+            levels = levels.below(self._rounds.bench.sendable.most)
             brief, fine = self._large and not levels.whole, not self._large
             least = FAR_BELOW * expected
             return search_round(measure, expected, levels, brief=brief, fine=fine, least=least)

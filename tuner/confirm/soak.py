@@ -45,7 +45,7 @@ MOST = 3
 #: rare, and the rarer they are, the longer it takes to meet one.
 MORE = 2.0
 #: A soak begins at this share of the mean capacity of the rounds, at most. With 0.95, a claim near
-#: the bound of a queue was false in one run of five (`benchmarks/claims.py`).
+#: the bound of a queue was false in one run of five (`benchmarks/claims/claims.py`).
 OF_MEAN = 0.90
 #: A miss with this many times as many late requests as the SLO allows counts on any machine.
 FAR_BEYOND = 5.0
@@ -93,16 +93,17 @@ def soak(
         candidate: Gets a fresh server each time.
         level: The first load, see `first_level`.
         rules: What is common to all soaks of a run.
-        at_most: Loads to try.
+        at_most: Loads to try. A single one only compares: it is not repeated for longer.
 
     Raises:
         TrialError: It could not be served, or a load gave no result.
     """
     soaks = _Soaks(bench, candidate, rules, rules.least_s, rules.least_s / RELAXATIONS)
+    put = soaks.put if at_most > 1 else soaks.once
     failed: list[Probe] = []
     lower: float | None = level
     while lower is not None and len(failed) < at_most:
-        found = soaks.put(lower)
+        found = put(lower)
         if isinstance(found, Soaked) and found.held:
             break
         failed.append(found.point if isinstance(found, Soaked) else found)
@@ -178,19 +179,19 @@ class _Soaks:
             What the load showed, or what the load generator that could not keep up did send.
         """
         asked_s = self.least_s
-        found = self._once(level)
+        found = self.once(level)
         if isinstance(found, NoResult) or not found.held:
             return found
         if self.least_s <= LONGER * max(asked_s, found.measurement.duration_s):
             return found
         longer = f"repeated for {self.least_s:.0f} s"
         self.rules.told(f"latency recovers slowly after busy periods: {longer}")
-        found = self._once(level)
+        found = self.once(level)
         if isinstance(found, NoResult):
             self.tried.pop()  # it held for too short a time to show anything
         return found
 
-    def _once(self, level: float) -> Soaked | NoResult:
+    def once(self, level: float) -> Soaked | NoResult:
         try:
             point = self._measure(level)
         except ClientLimitError as error:

@@ -97,7 +97,7 @@ def check(request: CheckRequest, events: Events, report: Callable[[Path], object
     """
     stop = Stop(events.note)
     with stop.listening():
-        loaded = load_spec(request.job.spec)
+        loaded = load_spec(request.job.spec, request.job.overrides)
         for half in half_written(loaded.spec.repository).values():
             raise half
         job = prepare(request.job, loaded)

@@ -87,14 +87,19 @@ class DrawnPlan(Facts):
         return f"{self.space_size} configs" + ("" if self.space_exact else " at most")
 
 
-def draw_plan(spec_path: Path, environment: Mapping[str, str], candidates: int) -> DrawnPlan:
+def draw_plan(
+    spec_path: Path,
+    environment: Mapping[str, str],
+    candidates: int,
+    overrides: tuple[str, ...] = (),
+) -> DrawnPlan:
     """Draws the plan of a run with this spec.
 
     Raises:
         SpecError: The spec is wrong.
         EnvironmentNotReadyError: A program that the spec does not name is missing here.
     """
-    request = Request(spec=spec_path)
+    request = Request(spec=spec_path, overrides=overrides)
     job = prepare(request)
     refuse_missing_extra(job)
     refuse_too_short(job)

@@ -15,7 +15,7 @@ from tuner.score.trial import Trial
 from tuner.search.searcher import Searcher
 from tuner.spec.load import load_spec
 from tuner.steps.ending import Ending, Finished
-from tuner.steps.estimate import SLOW_LOAD_S, Seen, estimate_run, refuse_too_short
+from tuner.steps.estimate import SLOW_LOAD_S, Seen, estimate_run, refuse_too_short, seen_in
 from tuner.steps.events import Events
 from tuner.steps.failing import explain_error
 from tuner.steps.job import Request, prepare, refuse_missing_extra
@@ -61,7 +61,7 @@ def _run(request: Request, events: Events, report: Callable[[Path], object]) -> 
     with ExitStack() as contexts:
         enter = contexts.enter_context
         enter(stop.listening())
-        loaded = load_spec(request.spec)
+        loaded = load_spec(request.spec, request.overrides)
         for undone in settle_writes(loaded.spec.repository, write=request.write):
             events.note(undone)
         job = prepare(request, loaded)
@@ -121,4 +121,6 @@ def _search(session: Session, searcher: Searcher, store: RunStore) -> list[Trial
     session.bench.enter(Stage.CONFIRMATION)
     if len(trials) > known:  # other finalists, or an interval of the search in between
         store.cut_confirmation(0)
+    seen = seen_in(trials, store.confirmation(), session.job)
+    session.deadline.set(estimate_run(session.job, seen).proof_s, session.events.note)
     return trials

@@ -41,7 +41,9 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
     if causes := remedies(data.result.reasons):
         return [*((cause, "") for cause in causes), ("then run again", again)]
     if data.status is Status.KEPT:
-        return [("search further: widen the space or the budget", again)]
+        if len(data.trials) == data.manifest.space_size:
+            return [("every config of the space was tried: another space may have better ones", "")]
+        return [("search further: raise the budget, or widen the space", again)]
     if data.status is Status.INFEASIBLE:
         return [
             ("see above which SLO is out of reach, and by how much", ""),

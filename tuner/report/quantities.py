@@ -34,10 +34,11 @@ def latency_text(microseconds: float | None, most: int = 3) -> str:
     return f"{microseconds:.0f} us"
 
 
-def rate_text(per_second: float | None) -> str:
+def rate_text(per_second: float | None, at_least: bool = False) -> str:
     if per_second is None:
         return NOTHING
-    return f"{per_second:,.0f}/s" if per_second >= 100 else f"{digits(per_second)}/s"
+    known = f"{per_second:,.0f}/s" if per_second >= 100 else f"{digits(per_second)}/s"
+    return f"at least {known}" if at_least else known
 
 
 def load_text(load: LoadPoint) -> str:

@@ -19,7 +19,7 @@ HEADLINES = {
     Status.IMPROVED: "Improved",
     Status.KEPT: "Current config kept",
     Status.INFEASIBLE: "No config meets the SLOs",
-    Status.UNCONFIRMED: "Not confirmed",
+    Status.UNCONFIRMED: "Not known: no config was confirmed to be better",
     Status.INTERRUPTED: "Interrupted",
     Status.FAILED: "Failed",
 }
@@ -160,9 +160,9 @@ def _kept(data: ReportData) -> str:
 def _infeasible(data: ReportData) -> str:
     side = data.best or data.current
     tried = count_text(data.measured_count, "config")
-    if side is None or not data.slo:
-        return f"none of {tried} measured meets every SLO."
     missed = [row.found for row in data.slo if row.found.verdict is not Verdict.PASS]
+    if side is None or not missed:
+        return f"none of {tried} measured meets every SLO."
     worst = "; ".join(f"{r.expression}, found {metric_text(r.metric, r.value)}" for r in missed[:2])
     name = change_text(data, side.candidate)
     return f"none of {tried} measured meets every SLO; the nearest, {name}, misses {worst}."

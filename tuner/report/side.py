@@ -30,6 +30,7 @@ class Side:
             nearest.
         goodput_infer_per_s: That of ``judged``; ``None`` if no load met every SLO.
         soak: Long loads, lowered until one held.
+        at_least: It may sustain more: the load generator could send no more.
     """
 
     candidate: Candidate
@@ -40,6 +41,7 @@ class Side:
     judged: Point | None
     goodput_infer_per_s: float | None
     soak: Soak = field(default_factory=Soak)
+    at_least: bool = False
 
     @property
     def rounds_text(self) -> str:
@@ -62,7 +64,8 @@ def side_of(facts: ConfigFacts, trials: Sequence[Trial], repeats: Sequence[Repea
     proofs = tuple(Point(measured, slo, None) for measured, slo in named) or side.proofs
     judged = (_worst(proofs) or side.judged) if soak.held is None else soak.held.point
     goodput = None if facts.goodput_infer_per_s is None else soak.credited_per_s or _goodput(judged)
-    return replace(side, proofs=proofs, judged=judged, goodput_infer_per_s=goodput, soak=soak)
+    side = replace(side, proofs=proofs, judged=judged, soak=soak, at_least=facts.at_least)
+    return replace(side, goodput_infer_per_s=goodput)
 
 
 def measured_side(candidate: Candidate, trials: Sequence[Trial], repeats: Sequence[Repeat]) -> Side:

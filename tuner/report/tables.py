@@ -106,7 +106,7 @@ def _goodput(side: Side) -> str:
     goodput = side.goodput_infer_per_s
     if goodput is None:
         return NOTHING
-    return " ".join(filter(None, (rate_text(goodput), side.rounds_text)))
+    return " ".join(filter(None, (rate_text(goodput, side.at_least), side.rounds_text)))
 
 
 def _means(data: ReportData) -> list[tuple[str, ...]]:

@@ -75,7 +75,7 @@ def _gain(data: ReportData) -> Tile | None:
         value, note = gain_texts(gain)
         return Tile(f"gain in {compared.replace('_', ' ')}", value, note, Tone.GOOD)
     if data.status is Status.IMPROVED and best is not None:
-        return Tile("gain", "now meets the SLOs", "the current config met them at no load tried")
+        return Tile("gain", "now meets the SLOs", "the current config does not")
     return None
 
 
@@ -125,7 +125,8 @@ def _value(side: Side | None, metric: Metric | None) -> str | None:
     if side is None or side.judged is None:
         return None
     if metric is None:
-        return (side.goodput_infer_per_s and rate_text(side.goodput_infer_per_s)) or None
+        known = side.goodput_infer_per_s is not None
+        return rate_text(side.goodput_infer_per_s, side.at_least) if known else None
     values = [value_of(metric, p.measurement) for p in side.proofs or (side.judged,)]
     worst = max((value for value in values if value is not None), default=None)
     return None if worst is None else metric_text(metric.name, worst)

@@ -105,7 +105,7 @@ def read_check(directory: Path) -> CheckFacts:
 
 
 def json_schema() -> dict[str, Any]:
-    """The published JSON Schema (draft 2020-12), kept in docs/check.schema.json."""
+    """The published JSON Schema (draft 2020-12), kept in docs/schemas/check.schema.json."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **CheckFacts.model_json_schema(by_alias=True),

@@ -22,6 +22,7 @@ class Choices(Facts):
         accept_unsoaked: Also one of which no soak could tell whether its load lasts.
         trials: Most configs to measure.
         storage: SQLAlchemy URL of the study, without its password; None: a file of the run.
+        overrides: Values of the spec set instead, each as ``PATH=VALUE``.
         directory: Where the command line's relative paths begin.
     """
 
@@ -31,6 +32,7 @@ class Choices(Facts):
     storage: str | None = None
     directory: str = ""
     accept_unsoaked: Annotated[bool, Field(exclude_if=lambda given: not given)] = False
+    overrides: Annotated[tuple[str, ...], Field(exclude_if=lambda given: not given)] = ()
 
     @property
     def lacks_a_password(self) -> bool:
@@ -45,6 +47,7 @@ class Choices(Facts):
         named = {**given, "--time-budget": time}
         options = [f"{name}={value}" for name, value in named.items() if value is not None]
         flags = {"--no-write": not self.write, "--accept-unsoaked": self.accept_unsoaked}
+        options += [f"--set={override}" for override in self.overrides]
         return [*options, *(name for name, given in flags.items() if given)]
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 #: Words of a reason, and what to do; a remedy repeats what the words name.
 _REMEDIES = {
-    "load generator could not keep up": "give the load generator more cores (workload.cpus, or "
-    "server.mode: remote from another machine)",
+    "load generator (could not keep up|can send)": "give the load generator more cores "
+    "(workload.cpus, or server.mode: remote from another machine)",
     r"No module named '?([\w.]+)": r"install \1 for the Python that runs the model",
     r"unable to find backend library for backend '(\w+)": "use a tritonserver that has the backend "
     r"\1, e.g. server: {mode: docker, image: ...}",
@@ -16,6 +16,8 @@ _REMEDIES = {
     r"([^\s(]+) lies in the repository": r"say in the spec that the model calls it: calls: [\1]",
     "input was made up of": "if the model needs real requests, give some: inputs: {kind: file, "
     "file: requests.json}",
+    "one request at a time takes .*: misses": "lower max_queue_delay_microseconds",
+    "It changes answers": "raise confirm.tolerance if such differences do not matter",
     "time of the budget": "raise budget.time, or shorten workload.window",
 }
 

@@ -74,6 +74,11 @@ class ConfigFacts(Part):
         description="throughput at the highest load that met every SLO: of a winner, in every "
         "round, and in the soak where it held; null when no load did"
     )
+    at_least: bool = Field(
+        False,
+        exclude_if=_empty,
+        description="it sustained all that the load generator could send, and may sustain more",
+    )
     worst_round_infer_per_s: float | None = Field(
         None,
         description="the same in the lowest of the rounds that met every SLO, which is what "
@@ -284,7 +289,7 @@ def check(data: Any) -> list[str]:
 
 
 def json_schema() -> dict[str, Any]:
-    """The published JSON Schema (draft 2020-12), kept in docs/result.schema.json."""
+    """The published JSON Schema (draft 2020-12), kept in docs/schemas/result.schema.json."""
     schema = Result.model_json_schema(by_alias=True)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -138,11 +138,23 @@ class Bracket:
 
 @dataclass(frozen=True)
 class LevelRange:
-    """Levels that may be asked for; ``whole`` for concurrency."""
+    """Levels that may be asked for; ``whole`` for concurrency, ``limited`` by what can be sent."""
 
     lowest: float
     highest: float
     whole: bool = False
+    limited: bool = False
+
+    def below(self, sendable: float) -> LevelRange:
+        """Those of them that the load generator can send."""
+        if sendable >= self.highest:
+            return self
+        return replace(self, highest=self.nearest(sendable), limited=True)
+
+    def limit(self, probes: Sequence[Probe]) -> float:
+        """All that the load generator can send, where a level that passed is; else infinite."""
+        highest = max((p.level for p in probes if p.passed), default=0.0)
+        return highest if self.limited and highest >= self.highest else math.inf
 
     def nearest(self, level: float) -> float:
         level = min(max(level, self.lowest), self.highest)

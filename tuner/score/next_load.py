@@ -1,7 +1,7 @@
 """Which load to measure next: the one rule of the search, the rounds and the soak.
 
 The loads measured so far show a floor that passed, a ceiling that failed, or both; what is tried
-next depends on which of them there are, and on `Steps`. docs/architecture.md has the table.
+next depends on which of them there are, and on `Steps`: see docs/internals/measuring-policy.md.
 """
 
 from __future__ import annotations
@@ -187,12 +187,12 @@ class CapacitySearch:
         known: Sequence[Probe] = (),
     ) -> None:
         self.probes = list(known)
-        self._start, self._levels, self._steps = start, levels, Steps(tolerance=tolerance)
+        self._start, self.levels, self._steps = start, levels, Steps(tolerance=tolerance)
         self._left, self._free = at_most, MOST_FREE
 
     def ask(self) -> float | None:
         """The next level; None when the capacity is known well enough, or no probe is left."""
-        bracket, levels = Bracket.of(self.probes), self._levels
+        bracket, levels = Bracket.of(self.probes), self.levels
         closed = bracket.closed(self._steps.tolerance)
         if self._left <= 0 or closed or _at_an_end(bracket, levels):
             return None

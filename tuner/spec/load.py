@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, d
 from tuner.spec.model import Spec
 from tuner.spec.parameters import SpaceSpec
 from tuner.spec.paths import SERVER
-from tuner.spec.yaml_tree import BadYamlError, Position, Tree, read_yaml_file
+from tuner.spec.yaml_tree import BadYamlError, Position, Tree, read_yaml, read_yaml_file
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class LoadedSpec:
     """A spec with the file it came from.
 
     Attributes:
-        text: The text to store: the file's, or, if that has values of ``server.environment``,
-            the whole spec without them.
+        text: The text to store: the file's, or the whole spec if that has values of
+            ``server.environment`` (without them) or the command line set something.
         sha256: Identifies the spec, in hex: of the file's bytes, or of ``text`` and a check of
             those values.
         space_positions: By label of a model, or `SERVER`: each path of its space and the
@@ -46,11 +46,14 @@ class LoadedSpec:
     strategy_position: str = ""
 
 
-def load_spec(path: Path) -> LoadedSpec:
+def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
     """Reads and checks a spec. Relative paths in it are taken from the spec file's directory.
 
+    Args:
+        overrides: What the command line sets instead, each as ``PATH=VALUE`` with a value in YAML.
+
     Raises:
-        SpecMistakesError: A `SpecError` with every mistake in the file.
+        SpecMistakesError: A `SpecError` with every mistake in the file and in the overrides.
     """
     try:
         content, tree = read_yaml_file(path)
@@ -60,32 +63,69 @@ def load_spec(path: Path) -> LoadedSpec:
         kind = "is empty" if tree.data is None else "is not a mapping of keys to values"
         advice = "tune init MODEL drafts one"
         raise SpecMistakesError([_mistake(path, Position(1, 1), f"the spec {kind}; {advice}")])
+    given = {_override(tree.data, override): override for override in overrides}
     form = long_form(tree.data)
     spec, wrong = _validate(form.data, path.parent.absolute())
     found = form.found(wrong)
     mistakes = [_mistake(path, at, message, where) for at, where, message in tree.problems]
-    mistakes += [_mistake(path, tree.position(f), f.message, f.location) for f in found]
+    for finding in found:
+        file, position = _where(path, tree, given, finding)
+        mistakes.append(_mistake(file, position, finding.message, finding.location))
     if spec is None or mistakes:
         raise SpecMistakesError(mistakes)
+
+    def place(location: Location) -> str:
+        file, position = _where(path, tree, given, Finding(location, "", key=True))
+        return f"{file}:{position.line}:{position.column}"
+
     spaces: dict[str, tuple[Location, SpaceSpec]] = {
         SERVER: (("server", "space"), spec.server.space)
     }
     spaces |= {label: (("models", label, "space"), m.space) for label, m in spec.models.items()}
     positions = {
-        owner: {name: _place(path, tree, form.written((*at, name))) for name in space}
+        owner: {name: place(form.written((*at, name))) for name in space}
         for owner, (at, space) in spaces.items()
     }
     text = content.decode("utf-8-sig")
-    if check := given_check(spec.server.environment):
+    check = given_check(spec.server.environment)
+    if check or overrides:
         text = effective_yaml(spec)
-        content = f"{text}# environment {check}\n".encode()
-    strategy = _place(path, tree, form.written(("search", "strategy")))
+        content = (f"{text}# environment {check}\n" if check else text).encode()
+    strategy = place(form.written(("search", "strategy")))
     return LoadedSpec(spec, path, text, hashlib.sha256(content).hexdigest(), positions, strategy)
 
 
-def _place(path: Path, tree: Tree, location: Location) -> str:
-    position = tree.position(Finding(location, "", key=True))
-    return f"{path}:{position.line}:{position.column}"
+def _override(data: dict[str, Any], override: str) -> Location:
+    """Sets one value, and returns its place. A path in a space is one key, dots and all."""
+    name = Path(f"--set {override}")
+    path, equals, text = override.partition("=")
+    if not equals:
+        raise SpecMistakesError([_mistake(name, Position(1, 1), "PATH=VALUE is expected")])
+    try:
+        value = read_yaml(text).data
+    except BadYamlError as error:
+        at = Position(error.position.line, len(path) + 1 + error.position.column)
+        raise SpecMistakesError([_mistake(name, at, error.message)]) from error
+    place: list[str] = []
+    while path:
+        there = [key for key in map(str, data) if f"{path}.".startswith(f"{key}.")]
+        key = path if place[-1:] == ["space"] else max(there, key=len, default=path.split(".")[0])
+        place.append(key)
+        path = path.removeprefix(key).removeprefix(".")
+        if not path:
+            data[key] = value
+        elif not isinstance(data.get(key), dict):
+            data[key] = {}
+        data = data[key]
+    return tuple(place)
+
+
+def _where(
+    path: Path, tree: Tree, given: Mapping[Location, str], finding: Finding
+) -> tuple[Path, Position]:
+    """The place of a finding in the file, or in what the command line set."""
+    own = [text for at, text in given.items() if at == finding.location[: len(at)]]
+    return (Path(f"--set {own[-1]}"), Position(1, 1)) if own else (path, tree.position(finding))
 
 
 def _validate(data: dict[str, Any], directory: Path) -> tuple[Spec | None, list[Finding]]:

@@ -217,9 +217,8 @@ class Confirm(Strict):
     finalists: Count = Field(2, description="best candidates that are measured again")
     soak: Seconds = Field(
         Seconds(30.0),
-        description="length of the final soak of the config that is written or kept, at the load "
-        "it "
-        "is credited with; up to ten times as long where the SLO needs more; 0: no soak",
+        description="length of the final soak of the config that is written, at the load it is "
+        "credited with; up to ten times as long where the SLO needs more; 0: no soak",
     )
     headroom: Percent = Field(
         Percent(0.03),

@@ -13,7 +13,7 @@ from tuner.bench.evaluate import MOST_PROBES
 from tuner.confirm.curve import LASTS_S, SHARES
 from tuner.confirm.interim import MOST
 from tuner.confirm.soak import remembered_s
-from tuner.confirm.window import most_claim_window_s
+from tuner.confirm.window import claim_window_s, most_claim_window_s
 from tuner.errors import SpecError, TunerError
 from tuner.load.probes.overload import overload_window
 from tuner.load.restarts import part_s
@@ -80,12 +80,16 @@ class Estimate:
     load_s: float = DEPLOY_S
 
     @property
+    def proof_s(self) -> float:
+        """What follows the search, at most."""
+        return MOST * self.confirmation_s + self.after_s
+
+    @property
     def text(self) -> str:
         """`about 4.0 to 5.5 minutes: search 2.0, confirmation 1.5 to 3.0, the rest 0.5`."""
-        longest_s = MOST * self.confirmation_s
-        rest_s = self.search_s + self.after_s
-        total = f"{_minutes(rest_s + self.confirmation_s)} to {_minutes(rest_s + longest_s)}"
-        confirmation = f"{_minutes(self.confirmation_s)} to {_minutes(longest_s)}"
+        least_s = self.search_s + self.confirmation_s + self.after_s
+        total = f"{_minutes(least_s)} to {_minutes(self.search_s + self.proof_s)}"
+        confirmation = f"{_minutes(self.confirmation_s)} to {_minutes(MOST * self.confirmation_s)}"
         told = (
             f"about {total} minutes: search {_minutes(self.search_s)}, confirmation "
             f"{confirmation}, the rest {_minutes(self.after_s)}"
@@ -195,20 +199,22 @@ def seen_before(results: Path, job: Job) -> Seen | None:
             store = RunStore.open(directory)
             trials = store.trials() if store.manifest().name == job.spec.name else []
             if trials:
-                return _seen(trials, store.confirmation(), job)
+                return seen_in(trials, store.confirmation(), job)
         except (TunerError, OSError, LookupError, TypeError, ValueError):
             continue
     return None
 
 
-def _seen(trials: Sequence[Trial], repeats: Sequence[Repeat], job: Job) -> Seen:
+def seen_in(trials: Sequence[Trial], repeats: Sequence[Repeat], job: Job) -> Seen:
+    """What a run shows of its model."""
     loads = [t.time.deploying_s for t in trials if t.deployment in _LOADED]
     rate = next((level for t in trials if (level := t.sustained_level)), None)
     load_s = median(loads) if loads else Seen().load_s
     windows_s = [r.point.measurement.duration_s for r in repeats if not r.alone]
+    foreseen_s = [claim_window_s(t.points, job.spec.slos) for t in trials]
     return Seen(
         rate if job.plan.arrivals.open_loop else None,
         load_s,
-        median(windows_s or [0.0]),
+        median(windows_s or foreseen_s or [0.0]),
         remembered_s([r.point for r in repeats if r.role is Role.SOAK]),
     )

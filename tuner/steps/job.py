@@ -36,6 +36,7 @@ class Request:
         write: Write the winner into the repository.
         accept_unsoaked: Also one of which no soak could tell whether its load lasts.
         storage: SQLAlchemy URL of the Optuna study; a file of the run by default.
+        overrides: Values of the spec set instead, each as ``PATH=VALUE``.
         environment: Variables for child processes and for finding programs.
         command: How tune was called, for the manifest.
     """
@@ -49,6 +50,7 @@ class Request:
     write: bool = True
     accept_unsoaked: bool = False
     storage: str | None = None
+    overrides: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
 
@@ -100,7 +102,7 @@ def prepare(request: Request, loaded: LoadedSpec | None = None) -> Job:
         NothingToSearchError: The space holds nothing beside the current config.
         EnvironmentNotReadyError: There is no such repository or model.
     """
-    loaded = loaded or load_spec(request.spec)
+    loaded = loaded or load_spec(request.spec, request.overrides)
     return job_from(loaded, _with_words_of(request, loaded.spec), request.environment)
 
 

@@ -41,6 +41,7 @@ class Side:
     Attributes:
         soak: Long loads around what it is credited with; None where the run did not get that far.
         rough: Measured in one rough round only, which is no goodput to tell.
+        limited: It sustained all that the load generator could send.
     """
 
     candidate: Candidate
@@ -48,6 +49,7 @@ class Side:
     feasible: bool
     soak: Soak | None = None
     rough: bool = False
+    limited: bool = False
 
     @property
     def held(self) -> Soaked | None:
@@ -93,7 +95,7 @@ def side_of_trial(trial: Trial | None) -> Side | None:
     best = trial.score.best_point
     judged = min(trial.points, key=lambda p: p.level)
     point = judged if best is None else trial.points[best]
-    return Side(trial.candidate, (point,), trial.score.feasible)
+    return Side(trial.candidate, (point,), trial.score.feasible, limited=trial.limit is not None)
 
 
 def result_of(
@@ -178,6 +180,7 @@ def _config_facts(
         measurements=tuple(p.measurement for p in side.points),
         verdicts=tuple(p.slo for p in side.points),
         goodput_infer_per_s=goodput,
+        at_least=side.limited and goodput is not None,
         worst_round_infer_per_s=min(sustained) if told else None,
         rounds_met=len(sustained),
         # The worst of the repeats: an SLO is met when it is met every time.

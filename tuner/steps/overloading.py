@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tuner.errors import TrialError
+from tuner.errors import ClientLimitError, TrialError
 from tuner.load import seeds
 from tuner.load.probes.overload import Overload
 from tuner.load.traffic.arrivals import OVERLOAD
@@ -34,6 +34,8 @@ def probe_overload(session: Session, verdict: Verdict) -> Verdict:
     """
     slo = tail_slo(session.spec.slos)
     reason = why_none(session.spec, session.plan)
+    if not reason and session.deadline.leaves_out("overloading"):
+        reason = session.deadline.told[-1]
     if slo is None or reason:
         return replace(verdict, overload=Overloads(None, None, (reason,)))
     sides = {_CURRENT: verdict.baseline, _WINNER: verdict.winner}
@@ -81,6 +83,8 @@ def _still_served(side: Side | None) -> bool:
 
 
 def _probe(session: Session, side: Side, level: float, slo: Slo) -> Overload:
+    if OVERLOAD * level > session.bench.sendable.most:
+        raise ClientLimitError("its overload is more than the load generator can send")
     session.bench.deploy(side.candidate, fresh=not _still_served(side))
     return session.bench.overload(level, slo, seeds.of_overload(session.spec.search.seed))
 

@@ -28,15 +28,16 @@ from tuner.spec.objective import Goal
 from tuner.steps.events import Events
 from tuner.steps.finalists import feasible, finalists_of
 from tuner.steps.lengths import length_s
+from tuner.steps.low_loads import held_to_low_loads, missed_when_idle
 from tuner.steps.outcome import Side, Verdict, side_of_trial
 from tuner.steps.session import Session
-from tuner.steps.soaking import soak_kept, soak_winner
+from tuner.steps.soaking import soak_winner
 
 
 def prove(session: Session, trials: Sequence[Trial]) -> Verdict:
     """Confirms the finalists; the best that holds is made as simple as possible, and soaked.
 
-    A current config that stays is soaked too, since its goodput is reported as well.
+    What is optional is left out once the plan's time is over, and the reasons say so.
 
     Raises:
         InterruptedRunError: The user stopped it.
@@ -44,32 +45,25 @@ def prove(session: Session, trials: Sequence[Trial]) -> Verdict:
         NothingToSearchError: None was tried in the budget's time or trials.
     """
     verdict = _decide(session, trials)
-    if verdict.status is not Status.KEPT:
-        return verdict
-    try:
-        return replace(verdict, baseline=soak_kept(session, verdict.baseline))
-    except TrialError as error:
-        reason = f"the current config could not be soaked: {error.message}"
-        return replace(verdict, reasons=(*verdict.reasons, reason))
+    return replace(verdict, reasons=(*verdict.reasons, *session.deadline.told))
 
 
 def _decide(session: Session, trials: Sequence[Trial]) -> Verdict:
-    baseline_trial = _trial_of(session.current, trials)
-    baseline = side_of_trial(baseline_trial)
+    trials, idle = held_to_low_loads(session, trials)
+    baseline = side_of_trial(_trial_of(session.current, trials))
     if not feasible(trials, session.spec, session.current):
-        reasons = (
-            _nearest_miss(trials, session.plan),
-            *_failures(session, trials),
-            *_limits(trials),
-        )
+        nearest = () if idle else (_nearest_miss(trials, session.plan),)
+        reasons = (*idle, *nearest, *_failures(session, trials), *_limits(trials))
         return Verdict(Status.INFEASIBLE, reasons, baseline)
     finalists = _finalists(session, trials)
     _refuse_without_alternative(session, trials)
     if not finalists:
         reason = "No config tried is better than the current one by what a change must be worth."
         reasons = (reason, *_failures(session, trials), *_limits(trials))
-        return Verdict(Status.KEPT, reasons, baseline)
-    return _take_best(session, trials, finalists, baseline)
+        limited = baseline is not None and baseline.limited
+        return Verdict(Status.UNCONFIRMED if limited else Status.KEPT, reasons, baseline)
+    verdict = _take_best(session, trials, finalists, baseline)
+    return replace(verdict, reasons=(*idle, *verdict.reasons))
 
 
 def _take_best(
@@ -93,6 +87,15 @@ def _take_best(
         name = names[result.candidate]
         try:
             simplest = _simplify(session, result, trials)
+            idle = missed_when_idle(session, simplest.candidate, simplest.proof.level)
+            if idle and simplest.candidate != result.candidate:
+                reasons.append(f"{name}: nothing is undone, since without it {idle}")
+                simplest = Simplified(result, ())
+                idle = missed_when_idle(session, result.candidate, result.level)
+            if idle:
+                reasons.append(f"{name}: {idle}")
+                outcomes[result.candidate] = Outcome.NOT_FEASIBLE
+                continue
             answers = _same_answers(session, simplest)
             reasons.append(f"{name}: {answers.sentence}")
             if answers.changed:
@@ -127,11 +130,13 @@ def _trial_of(candidate: Candidate, trials: Sequence[Trial]) -> Trial | None:
 
 
 def _best_first(session: Session, results: Sequence[Confirmation]) -> list[Confirmation]:
-    """Those that were confirmed, by their gain; without a ratio, by the load they sustained."""
+    """Those that were confirmed, by their gain; first the equals that sustain all that is sent."""
     held = [r for r in results if r.outcome is Outcome.CONFIRMED]
     if session.spec.objective.goal is Goal.MINIMIZE and any(r.ratio is None for r in held):
         return held  # in the order of the search
-    return sorted(held, key=lambda r: -(r.ratio.estimate if r.ratio else r.level))
+    rest = [r for r in held if not r.own.limited]
+    rest.sort(key=lambda r: -(r.ratio.estimate if r.ratio else r.level))
+    return [*(r for r in held if r.own.limited), *rest]
 
 
 def _simplify(session: Session, result: Confirmation, trials: Sequence[Trial]) -> Simplified:
@@ -143,7 +148,8 @@ def _simplify(session: Session, result: Confirmation, trials: Sequence[Trial]) -
         return f"the winner with {changes_text(candidate, result.candidate)}"
 
     def allowed(candidate: Candidate) -> bool:
-        return not space.violations(candidate)
+        late = session.deadline.leaves_out("undoing changes")
+        return not (late or space.violations(candidate))
 
     def ceiling(candidate: Candidate) -> float | None:
         return None if minimise else _ceiling(_trial_of(candidate, trials))
@@ -182,11 +188,12 @@ def _improved(
 ) -> Verdict:
     metric = session.spec.objective.metric
     loads = "throughput" if session.plan.listed else "capacity"
+    own = simplest.proof.own
     return Verdict(
         Status.IMPROVED,
         reasons,
         baseline,
-        Side(simplest.candidate, simplest.proof.points, feasible=True, soak=soaked),
+        Side(simplest.candidate, own.points, feasible=True, soak=soaked, limited=own.limited),
         simplest.proof,
         compared=loads if metric is None else metric.name,
         simplification=simplest.tried,
@@ -202,7 +209,8 @@ def _baseline_again(baseline: Side | None, result: Confirmation) -> Side | None:
     if baseline is None or not points or (result.current.at_most and baseline.feasible):
         return baseline
     rough = result.current.outclassed and not result.current.at_most
-    return Side(baseline.candidate, points, any(p.passed for p in points), rough=rough)
+    feasible, limited = any(p.passed for p in points), result.current.limited
+    return Side(baseline.candidate, points, feasible, rough=rough, limited=limited)
 
 
 def _finalists(session: Session, trials: Sequence[Trial]) -> list[Trial]:
@@ -252,6 +260,7 @@ def _rules(session: Session, record: Callable[[Row], None]) -> Rules:
         claim_window_s=lambda points: _claim_window_s(session, points),
         soaked=float(session.spec.confirm.soak) > 0.0,
         length_s=lambda level: length_s(session.spec, session.plan, level),
+        late=lambda: session.deadline.leaves_out("further rounds"),
     )
 
 

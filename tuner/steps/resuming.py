@@ -23,6 +23,7 @@ def choices_of(request: Request) -> Choices:
         time_budget_s=request.time_budget_s,
         storage=None if request.storage is None else shown_url(_rooted(request.storage)),
         directory=str(Path.cwd()),
+        overrides=request.overrides,
     )
 
 
@@ -88,6 +89,7 @@ def restore_choices(request: Request) -> Request:
         write=request.write and earlier.write,
         accept_unsoaked=request.accept_unsoaked or earlier.accept_unsoaked,
         storage=request.storage or earlier.storage,
+        overrides=request.overrides or earlier.overrides,
     )
 
 

@@ -12,7 +12,6 @@ from functools import partial
 
 from tuner.bench.again import SERVER_DIED
 from tuner.bench.evaluate import Evaluation, Race, SecondChance, evaluate, evaluate_listed, race
-from tuner.bench.stepping import FromAbove
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
     ClientLimitError,
@@ -254,8 +253,8 @@ class _Measuring:
             return evaluate(self._measure, objective, plan, start, at_most=most(start), known=known)
         except ModelFailsError:
             raise
-        except ClientLimitError as error:
-            start = FromAbove(self._measure, plan.levels).lower(error, start)
+        except ClientLimitError:
+            plan = self._session.plan  # it is bounded by what can be sent now
         except LoadFailedError as error:
             # the load to beat may be so far beyond it that there is no result
             self._session.events.note(f"measured from below: {error.message}")

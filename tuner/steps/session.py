@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tuner.bench.protocol import Bench
+from tuner.bench.stepping import Sendable
 from tuner.bench.timebook import TimeBook
 from tuner.confirm.resumed import ResumedBench
 from tuner.confirm.rounds import Row
@@ -24,6 +27,25 @@ from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import Serving
 
 
+@dataclass
+class Deadline:
+    """When what follows the search should be over; ``told`` has what is left out after that."""
+
+    at_s: float = math.inf
+    told: list[str] = field(default_factory=list)
+
+    def set(self, seconds: float, note: Callable[[str], None]) -> None:
+        self.at_s = time.monotonic() + seconds
+        note(f"confirming and what follows it is planned to take up to {seconds / 60:.1f} minutes")
+
+    def leaves_out(self, what: str) -> bool:
+        """Whether it is too late for ``what``, which is told then."""
+        late, sentence = time.monotonic() >= self.at_s, f"Left out for lack of time: {what}."
+        if late and sentence not in self.told:
+            self.told.append(sentence)
+        return late
+
+
 @dataclass(frozen=True)
 class Session:
     """A job, a bench to measure it on, and its watchers.
@@ -37,6 +59,7 @@ class Session:
         near_miss: SLO utilisation up to which an SLO may be missed by noise alone.
         arrivals: Seed of the first round's; None: from the seed of the search.
         accept_unsoaked: Write a winner of which no soak could tell whether its load lasts.
+        deadline: Of what follows the search.
     """
 
     job: Job
@@ -49,6 +72,7 @@ class Session:
     near_miss: float = NEAR_MISS
     arrivals: int | None = None
     accept_unsoaked: bool = False
+    deadline: Deadline = field(default_factory=Deadline)
 
     @property
     def spec(self) -> Spec:
@@ -56,7 +80,9 @@ class Session:
 
     @property
     def plan(self) -> LoadPlan:
-        return self.job.plan
+        """Its loads are those that the load generator can send."""
+        plan = self.job.plan
+        return replace(plan, levels=plan.levels.below(self.bench.sendable.most))
 
     @property
     def current(self) -> Candidate:
@@ -110,6 +136,11 @@ def open_session(
             store.append_confirmation(row.kept)
 
     with set_up_bench(served, events, book, checkpoint, reject) as bench:
+        if store is not None:
+            kept = [p.measurement for t in store.trials() for p in t.points]
+            kept += [row.point.measurement for row in store.confirmation()]
+            rejected = [r.measurement for r in store.rejected() if r.measurement is not None]
+            bench.sendable = Sendable.seen([*kept, *rejected])
         yield Session(
             job=served.job,
             bench=bench,

@@ -1,4 +1,4 @@
-"""The soak: one long load on the config that is written or stays, at what it is credited with."""
+"""The soak: one long load on the config that is written, at what it is credited with."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from statistics import median
 
 from tuner.confirm.confirm import Confirmation, Outcome
 from tuner.confirm.curve import measure_curve
-from tuner.confirm.soak import MOST, OF_MEAN, SoakRules, first_level, remembered_s, soak
+from tuner.confirm.soak import MOST, SoakRules, first_level, remembered_s, soak
 from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
 from tuner.run.confirmation import Soak, Soaked
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.workload import CacheState
-from tuner.steps.outcome import Side
 from tuner.steps.overloading import why_none
 from tuner.steps.rig import curve_window
 from tuner.steps.session import Session
@@ -123,26 +122,6 @@ def _as_good(session: Session, proof: Confirmation, claim: Soaked, lowered: floa
     return beside
 
 
-def soak_kept(session: Session, side: Side | None) -> Side | None:
-    """The current config that stays, with the load that it sustains for long.
-
-    Raises:
-        TrialError: It could not be served, or no load gave a result.
-        InterruptedRunError: The user stopped it.
-    """
-    if side is None or not _wanted(session):
-        return side
-    sustained = [p for p in side.points if p.passed]
-    if not sustained:
-        return side
-    session.events.phase("soaking the current config")
-    level = min(p.level for p in sustained)
-    if session.plan.listed is None and session.plan.arrivals.open_loop:
-        level = session.plan.levels.nearest(OF_MEAN * level)
-    found = _soak(session, side.candidate, level, sustained)
-    return replace(side, soak=_with_curve(session, side.candidate, found))
-
-
 def _with_curve(session: Session, candidate: Candidate, found: Soak) -> Soak:
     """With how the latency rises around the credited load, on the server that was soaked.
 
@@ -151,6 +130,8 @@ def _with_curve(session: Session, candidate: Candidate, found: Soak) -> Soak:
     spec, plan, level = session.spec, session.plan, found.credited_level
     emptied = candidate.cache_bytes and spec.workload.cache is CacheState.EMPTY
     if level is None or emptied or why_none(spec, plan):
+        return found
+    if session.deadline.leaves_out("the load curve"):
         return found
     session.events.phase("measuring loads around the claim")
     curve = measure_curve(
@@ -183,7 +164,7 @@ def _soak(
         plan=session.plan,
         seed=seeds.of_soak(session.first_seed),
         usual_s=float(session.spec.confirm.soak),
-        least_s=remembered_s(points),
+        least_s=remembered_s(points) if at_most > 1 else 0.0,
         record=session.record,
         told=lambda text: session.events.note(f"soak: {text}"),
         headroom=float(session.spec.confirm.headroom) if searched else 0.0,

@@ -20,6 +20,7 @@ import psutil
 from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import process
 from tuner.machine.ports import ADDRESS, free_ports
+from tuner.machine.private import private_directory
 from tuner.modelconfig.files import ModelFiles
 from tuner.server import access
 from tuner.server.binaries import Installation
@@ -40,23 +41,43 @@ def find_backends(models: Iterable[ModelFiles], args: Iterable[str], installed: 
     Raises:
         EnvironmentNotReadyError: One is neither there nor beside its model.
     """
-    pairs = ((*arg.partition("=")[::2], after) for arg, after in pairwise([*args, ""]))
-    named = [value or after for flag, value, after in pairs if flag == "--backend-directory"]
-    directory = Path(named[-1]) if named else installed
-    if directory is None:
+    directories = [path for path in (_named(args), installed) if path is not None]
+    if not directories:
         return "wherever this tritonserver looks for them"
     wanted = {files.backend(files.config()): files.directory for files in models}
     for backend, model in wanted.items():
         library = f"libtriton_{backend}*.so"
-        places = (directory / backend, model, *model.iterdir())
-        found = any(any(place.glob(library)) for place in places)
-        if backend and not (found or (directory / backend / "model.py").is_file()):
-            has = ", ".join(sorted(path.name for path in directory.glob("*") if path.is_dir()))
+        own = [directory / backend for directory in directories]
+        found = any(any(place.glob(library)) for place in (*own, model, *model.iterdir()))
+        if backend and not (found or any((place / "model.py").is_file() for place in own)):
+            has = ", ".join(
+                sorted({p.name for d in directories for p in d.glob("*") if p.is_dir()})
+            )
             raise EnvironmentNotReadyError(
                 f"{model.name} needs the {backend} backend, and this tritonserver has only {has}",
                 OTHER_BACKENDS,
             )
     return ", ".join(filter(None, wanted)) or "none is needed"
+
+
+def _named(args: Iterable[str]) -> Path | None:
+    """The directory of backends that a server's arguments name: of several, the last one counts."""
+    pairs = ((*arg.partition("=")[::2], after) for arg, after in pairwise([*args, ""]))
+    named = [value or after for flag, value, after in pairs if flag == "--backend-directory"]
+    return Path(named[-1]) if named else None
+
+
+@contextmanager
+def _joined(named: Path | None, installed: Path | None) -> Iterator[list[str]]:
+    """An argument for the named backends and, beside them, the installed ones: Triton takes one."""
+    if named is None or installed is None:
+        yield []
+        return
+    with private_directory() as both:
+        for backend in (*named.glob("*"), *installed.iterdir()):
+            if not (both / backend.name).exists():
+                (both / backend.name).symlink_to(backend.resolve())
+        yield [f"--backend-directory={both}"]
 
 
 @dataclass(frozen=True)
@@ -150,9 +171,15 @@ class LocalLauncher:
         with ExitStack() as stack:
             stack.callback(_remove_environments, time.time())
             repository = stack.enter_context(mirror_of(self.repository))
+            installed = self.installation.backend_directory
+            backends = stack.enter_context(_joined(_named(self.args), installed))
             with free_ports(len(SERVICES)) as ports:
                 command = self.command(
-                    server_args, repository=repository, ports=ports, shm_prefix=shm_prefix, key=key
+                    (*server_args, *backends),
+                    repository=repository,
+                    ports=ports,
+                    shm_prefix=shm_prefix,
+                    key=key,
                 )
             output = stack.enter_context(log.open("ab"))
             running = stack.enter_context(

@@ -28,7 +28,12 @@ from tuner.writeback.written import Written, unchanged
 
 
 def rollback(
-    repository: Path, model: str, *, force: bool = False, through_links: bool = False
+    repository: Path,
+    model: str,
+    *,
+    run_id: str | None = None,
+    force: bool = False,
+    through_links: bool = False,
 ) -> Written:
     """Restores, byte for byte, the config that the last `apply` replaced, and all it wrote with it.
 
@@ -39,11 +44,13 @@ def rollback(
     Args:
         model: The name of a model whose config was written, or of an ensemble of such models: then
             the last write to one of its steps is meant, if its own config was never written.
+        run_id: The run whose write is meant; None: whichever was the last.
         force: Restore even if a file was changed after the write.
         through_links: Also where a config is a link to a file outside the repository.
 
     Raises:
-        StalePlanError: A file was changed after the write, and ``force`` is not set.
+        StalePlanError: A file was changed after the write, and ``force`` is not set; or the last
+            write is not that of ``run_id``.
         EnvironmentNotReadyError: Nothing was ever written here, a journal or a backup is
             missing or damaged, or a directory cannot be written.
         SpecError: There is no such model.
@@ -54,8 +61,19 @@ def rollback(
         written = journal_of(target.real).is_file()
     if not written:
         target = _last_written_step(repository, model, through_links=through_links)
+    if run_id is not None:
+        _refuse_another(target, run_id)
     settled = settle(target, force=force, through_links=through_links)
     return settled or _take_back(target, force=force, through_links=through_links)
+
+
+def _refuse_another(target: Target, run_id: str) -> None:
+    entry = newest(target.real)
+    if entry is not None and entry.run_id != run_id:
+        raise StalePlanError(
+            f"the last write to {target.path} is that of {entry.run_id}; nothing was restored",
+            f"take that back first: tune rollback {entry.run_id}",
+        )
 
 
 def _last_written_step(repository: Path, model: str, *, through_links: bool) -> Target:

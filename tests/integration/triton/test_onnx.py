@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import onnx_models
 import onnxruntime
 import psutil
 import pytest
-from onnx_models import encoder, perceptron, place, scaled
+from onnx_models import ARGUMENT, encoder, perceptron, place, scaled
 from tritonclient.grpc import InferenceServerClient, InferInput
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 from waits import wait_until
@@ -92,17 +91,16 @@ def onnx(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -
     good = [path.name for path in repository.iterdir()]
     place(repository, "missing", None, 'backend: "onnxruntime"\n')
     place(repository, "cut-off", perceptron().SerializeToString()[:-100])
-    with onnx_models.backends(directory / "backends") as argument:
-        launcher = LocalLauncher(installation, repository, args=(argument,))
-        log = directory / "server.log"
-        with (
-            launcher.launch((), log) as server,
-            Control(server.endpoints) as control,
-            InferenceServerClient(server.endpoints.grpc) as client,
-        ):
-            with ThreadPoolExecutor(2) as pool:  # each load waits for processes that start
-                list(pool.map(lambda name: control.load(name, None, DEADLINE_S), good))
-            yield Onnx(repository, log, control, client, server.pid)
+    launcher = LocalLauncher(installation, repository, args=(ARGUMENT,))
+    log = directory / "server.log"
+    with (
+        launcher.launch((), log) as server,
+        Control(server.endpoints) as control,
+        InferenceServerClient(server.endpoints.grpc) as client,
+    ):
+        with ThreadPoolExecutor(2) as pool:  # each load waits for processes that start
+            list(pool.map(lambda name: control.load(name, None, DEADLINE_S), good))
+        yield Onnx(repository, log, control, client, server.pid)
 
 
 def test_a_model_without_a_config_gets_a_size_tensors_a_batcher_and_two_instances(

@@ -94,17 +94,19 @@ def test_a_server_that_answers_batches_is_read_in_requests() -> None:
     assert (probe.passed, probe.slo_utilisation) == (True, 0.5)
 
 
-def test_a_client_at_its_limit_ends_the_search_at_what_was_proven() -> None:
+def test_a_client_at_its_limit_ends_the_search_at_what_it_can_send() -> None:
     served = emulated(5000, [])
 
     def limited(level: float) -> Point:
         if level > 1500:
-            raise ClientLimitError("the load generator could not keep up")
+            raise ClientLimitError("the load generator could not keep up", sent_per_s=1600)
         return served(level)
 
     result = evaluate_racing(limited, GOODPUT, OPEN, Race(1000))
     assert result.state is TrialState.MEASURED
-    assert result.score.value == 1000
+    assert [p.level for p in result.points] == [1000, 1440]
+    assert result.score.value == 1440
+    assert result.limit == "it sustains all that the load generator can send, 1440/s"
     with pytest.raises(ClientLimitError):
         evaluate_racing(limited, GOODPUT, OPEN, Race(2000))
     listed = (500.0, 1500.0, 2000.0)
@@ -177,7 +179,7 @@ def test_a_first_load_that_is_too_high_is_stepped_down() -> None:
     result = evaluate(limited, GOODPUT, OPEN, start=7096)
     assert asked[:2] == [7096, 1350]
     assert (result.state, result.score.value) == (TrialState.MEASURED, 1350)
-    assert result.limit == "the load generator could not keep up"
+    assert result.limit == "it sustains all that the load generator can send, 1350/s"
 
 
 def test_what_the_client_could_not_send_does_not_limit_a_config_that_stands_less() -> None:

@@ -253,7 +253,7 @@ def test_who_waits_for_a_quiet_machine_can_be_stopped(slept: list[float]) -> Non
 
 
 def test_the_documentation_shows_the_table_of_what_is_measured_again() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "architecture.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "internals" / "measuring-policy.md").read_text()
     rows = [f"| {row.situation} | {row.at_most} | {row.costs} |" for row in TABLE]
     assert "\n".join(rows) in text
 

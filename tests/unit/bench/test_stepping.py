@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+from synthetic import synthetic_measurement
 
-from tuner.bench.stepping import FromAbove
+from tuner.bench.stepping import FromAbove, Sendable
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.score.capacity import LevelRange, NoResult
 
@@ -31,7 +34,7 @@ def test_a_load_that_gives_no_result_is_halved_four_times_at_the_most() -> None:
     assert above.result(1600.0) == 100.0
     assert asked == [1600.0, 800.0, 400.0, 200.0, 100.0]
     assert above.drowned == [NoResult(n) for n in (1600.0, 800.0, 400.0, 200.0)]
-    assert (above.levels, above.client_limit) == (LEVELS, None)
+    assert above.levels == LEVELS
     asked.clear()
     with pytest.raises(LoadFailedError, match="no results at 101/s"):
         FromAbove(drowning(100.0, asked), LEVELS).result(1616.0)
@@ -62,7 +65,7 @@ def test_beyond_what_the_client_can_send_nothing_is_asked_for_any_more() -> None
     above = FromAbove(measure, LEVELS)
     assert above.result(5000.0) == 900.0  # nine tenths of what it sent
     assert (above.levels.lowest, above.levels.highest) == (0.1, 900.0)
-    assert above.client_limit is limit
+    assert above.levels.limited
     assert above.drowned == []  # it says nothing about the config
 
 
@@ -84,3 +87,12 @@ def test_a_model_that_fails_is_asked_once() -> None:
         above.result(100.0)
     assert asked == [100.0]
     assert above.drowned == []
+
+
+def test_a_resumed_run_knows_what_could_be_sent() -> None:
+    kept = [synthetic_measurement(900.0)]
+    behind = replace(synthetic_measurement(2000.0), sent_per_s=1200.0)
+    assert Sendable.seen(kept).most == math.inf
+    assert Sendable.seen([*kept, behind]).most == 0.9 * 1200.0
+    slow_config = replace(synthetic_measurement(800.0), sent_per_s=500.0)
+    assert Sendable.seen([*kept, slow_config]).most == math.inf  # others were sent more than that

@@ -1,8 +1,9 @@
-"""Benchmarks are scripts: they import each other from their own directory."""
+"""Benchmarks are scripts: each imports others from its own directory."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+for folder in ("searches", "claims"):
+    sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / folder))

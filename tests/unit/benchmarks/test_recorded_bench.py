@@ -221,4 +221,3 @@ def test_a_table_comes_back_as_it_was_written(tmp_path: Path) -> None:
     (point,) = only.points
     assert point.p99_latency_us == pytest.approx(points[0].p99_latency_us, rel=1e-5)
     assert replace(point, p99_latency_us=0.0).disturbances == ("wind",)
-    assert found.firsts() == {}

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import platform
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
 import pytest
 
-from tuner import errors
+from tuner import __version__, errors
 from tuner.cli import COMMANDS, cli
-from tuner.cli.boundary import ci_annotations, exit_codes_table, guarded
-from tuner.errors import SpecError, StalePlanError, TrialError, TunerError
+from tuner.cli.boundary import ci_annotations, exit_codes_table, guarded, wanted_color
+from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError, TrialError, TunerError
+from tuner.server import binaries
+from tuner.server.binaries import Installation, Origin
 
 
 def all_errors(root: type[TunerError]) -> list[type[TunerError]]:
@@ -112,3 +116,49 @@ def test_annotations_name_file_and_line_of_every_mistake(tmp_path) -> None:  # t
 def test_annotations_of_other_errors_are_escaped() -> None:
     (line,) = ci_annotations(TunerError("50% of\ntwo lines"))
     assert line == "::error title=tune::50%25 of%0Atwo lines"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "expected"),
+    [
+        ([], {}, None),
+        ([], {"NO_COLOR": "1"}, False),
+        ([], {"NO_COLOR": ""}, None),
+        ([], {"TERM": "dumb"}, False),
+        (["--color", "always"], {"NO_COLOR": "1"}, True),
+        (["--color=never"], {}, False),
+        (["--color=auto"], {"TERM": "dumb"}, False),
+    ],
+)
+def test_colours_are_asked_for_or_left_out(
+    arguments: list[str],
+    environment: dict[str, str],
+    expected: bool | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert wanted_color(arguments, environment) is expected
+    monkeypatch.setattr("os.environ", environment)
+    assert guarded(cli, [*arguments, "report", "nothing"]) == 2
+    assert guarded(cli, [*arguments, "schema", "--nothing"]) == 2
+    assert guarded(cli, [*arguments, "lint", "/nothing"]) == 4
+    assert ("\x1b[31m" in capsys.readouterr().err) == (expected is True)
+
+
+def test_the_version_names_what_it_runs_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lacking(*_: object) -> None:
+        raise EnvironmentNotReadyError("no perf_analyzer found")
+
+    server = Installation(Path("/opt/tritonserver"), "2.51.0", Origin.PATH, {})
+    monkeypatch.setattr(binaries, "tritonserver", lambda *_: nullcontext(server))
+    monkeypatch.setattr(binaries, "perf_analyzer", lacking)
+    assert guarded(cli, ["--version"]) == 0
+    version, host, *programs = capsys.readouterr().out.splitlines()
+    assert version == f"tune, version {__version__}"
+    assert host.startswith(f"Python {platform.python_version()}, Linux ")
+    assert programs == [
+        "tritonserver 2.51.0, /opt/tritonserver",
+        "perf_analyzer: no perf_analyzer found",
+    ]

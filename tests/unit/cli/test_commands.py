@@ -131,6 +131,28 @@ def test_reports_say_what_apply_and_rollback_did(
     assert "tune report RUN" in capsys.readouterr().err
 
 
+def test_a_run_can_be_named_to_take_its_write_back_if_that_is_the_last(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    earlier = make_run(tmp_path, Toy(trials=5)).rename(tmp_path / "earlier")
+    later = make_run(tmp_path, Toy(trials=5)).rename(tmp_path / "later")
+    config = tmp_path / "models" / "toy" / "config.pbtxt"
+    config.parent.mkdir(parents=True)
+    for run in (earlier, later):
+        config.write_text(CONFIG)
+        edit_config(run, path=str(config))
+        manifest = json.loads((run / "manifest.json").read_text())
+        (run / "manifest.json").write_text(json.dumps({**manifest, "run_id": run.name}))
+        assert guarded(cli, ["apply", str(run)]) == 0
+    written = config.read_text()
+    capsys.readouterr()
+    assert guarded(cli, ["rollback", earlier.name, "--output", str(tmp_path)]) == 13
+    assert f"next:  take that back first: tune rollback {later.name}" in capsys.readouterr().err
+    assert config.read_text() == written
+    assert guarded(cli, ["rollback", later.name, "--output", str(tmp_path)]) == 0
+    assert config.read_text() == CONFIG
+
+
 def test_apply_of_a_directory_that_is_no_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,6 +55,18 @@ def test_plain_lines_go_on_while_the_winner_is_measured_again(
     assert "round 1" not in capsys.readouterr().err
 
 
+def test_what_takes_long_is_told_again_each_half_a_minute(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now_s = [0.0]
+    events = PlainEvents(clock=lambda: now_s[0])
+    events.phase("soaking the winner")
+    for now_s[0] in (15.0, 31.0, 45.0, 50.0, 62.0, 70.0):
+        events.tick()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1:] == [f"[{at}] still at it: soaking the winner" for at in ("00:31", "01:02")]
+
+
 def test_a_config_out_of_the_race_is_told_with_what_it_stands() -> None:
     points = [judge_point([P99_40MS], synthetic_server(level, 500)) for level in (900.0, 400.0)]
     score = score_points(Objective.goodput(), points[:1])

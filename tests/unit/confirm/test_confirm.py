@@ -226,6 +226,29 @@ def test_a_finalist_that_cannot_be_deployed_again_drops_out_and_the_others_go_on
     assert (results[0].level, results[0].points, results[0].ratio) == (0.0, (), None)
 
 
+def test_a_finalist_dropped_beside_one_that_cannot_be_measured_takes_its_place() -> None:
+    class Limited(EmulatedBench):
+        def reading(self, level: float, seed: int) -> Measurement:
+            if self.candidate == OTHER and seed == self.seeds[0] + 2:
+                raise ClientLimitError("it sent 90/s")
+            return super().reading(level, seed)
+
+    rows: list[Row] = []
+    bench = Limited({CURRENT: 400.0, OTHER: 1000.0, THIRD: 800.0})
+    finalists = [Entrant(OTHER, 980), Entrant(THIRD, 790)]
+    left, back = confirm(bench, Entrant(CURRENT, 390), finalists, rules(rows))
+    assert left.outcome is Outcome.NOT_MEASURED
+    assert back.outcome is Outcome.CONFIRMED
+    assert back.ratio is not None
+    assert back.ratio.estimate == pytest.approx(2, rel=0.03)
+    # in the rounds that it missed it had the arrivals of the others
+    seeds = {
+        c: {r.point.measurement.seed for r in rows if r.candidate == c} for c in bench.capacity
+    }
+    assert seeds[THIRD] == seeds[CURRENT]
+    assert [r.round for r in rows if r.candidate == THIRD] == sorted([0, 1, 2] * 2)
+
+
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
@@ -385,8 +408,18 @@ def test_more_rounds_are_for_what_may_yet_be_worth_a_change(gain: float, rounds:
 
     rows: list[Row] = []
     bench = Wobbling({CURRENT: 1000.0, OTHER: 1000.0}, weather=0.0)
-    duel(bench, 1000, 1000, rows)
+    result = duel(bench, 1000, 1000, rows)
     assert {r.round for r in rows} == set(range(rounds))
+    assert result.ratio is not None
+    known = result.ratio.high < 1.02 or result.outcome is Outcome.CONFIRMED
+    assert (result.outcome is Outcome.UNDECIDED) is not known
+
+
+def test_what_the_rounds_rule_out_is_not_better_and_what_they_leave_open_is_not_known() -> None:
+    for noise, outcome in ((0.0, Outcome.NOT_BETTER), (0.05, Outcome.UNDECIDED)):
+        result = duel(EmulatedBench({CURRENT: 1000, OTHER: 1000}, noise=noise, seed=3), 980, 1000)
+        assert result.outcome is outcome
+        assert ("neither proves nor rules out" in result.reason) is (noise > 0.0)
 
 
 def test_paired_ratio_of_equal_rounds_is_one_with_no_width() -> None:

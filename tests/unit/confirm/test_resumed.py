@@ -12,6 +12,7 @@ from tuner.confirm.confirm import Confirmation, Rules, confirm
 from tuner.confirm.resumed import ResumedBench, finished_rows
 from tuner.confirm.rounds import Entrant, Row
 from tuner.errors import InterruptedRunError
+from tuner.measurement.window import Window
 from tuner.run.confirmation import Repeat, Role
 from tuner.score.capacity import LevelRange
 from tuner.spec.objective import Objective
@@ -65,6 +66,18 @@ def test_what_it_would_not_ask_for_any_more_is_measured_anew() -> None:
     assert forgotten == [used]
     assert len(new) == len(again.asked) > len(stored) / 2
     assert all(fresh for _, fresh in again.deployed)
+
+
+def test_what_is_asked_at_low_loads_again_costs_nothing_that_is_stored() -> None:
+    stored: list[Repeat] = []
+    expected = decide(bench(), stored)
+    again, forgotten = bench(), list[int]()
+    resumed = ResumedBench(again, stored, lambda _: None, forgotten.append)
+    resumed.deploy(CURRENT)
+    resumed.one_at_a_time(7)
+    resumed.once(90.0, 7, Window(5.0, 1.0, 60.0))
+    assert decide(resumed, []).gain == expected.gain
+    assert (again.deployed, again.asked, forgotten) == ([(CURRENT, False)], [], [])
 
 
 def test_a_soak_is_whole_and_so_is_a_simpler_config_before_the_next_one() -> None:

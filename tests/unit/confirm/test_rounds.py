@@ -129,15 +129,28 @@ class TestLevels:
         assert rough.bounded
         assert len(search_round(rising(110.0, power=12.0), 100.0, RATES).points) == 3
 
-    def test_a_client_at_its_limit_ends_a_round_that_has_a_pass(self) -> None:
+    def test_a_round_beyond_what_the_client_can_send_ends_at_what_it_can(self) -> None:
         def limited(level: float) -> Point:
             if level > 100.0:
-                raise ClientLimitError("it could not keep up")
+                raise ClientLimitError("it could not keep up", sent_per_s=100.0)
             return rising(500.0)(level)
 
-        assert levels_of(search_round(limited, 100.0, RATES)) == [96.0]
+        for expected, measured in ((100.0, [96.0]), (300.0, [90.0])):
+            found = search_round(limited, expected, RATES)
+            assert levels_of(found) == measured
+            side = Contender(Entrant(Candidate(), expected), [found])
+            assert side.limited
+            assert side.levels() == [measured[0]]  # at least
+        assert not Contender(
+            Entrant(Candidate(), 50.0), [search_round(rising(50.0), 50.0, RATES)]
+        ).limited
+
+    def test_a_client_that_sends_hardly_anything_gives_no_round(self) -> None:
+        def nothing(level: float) -> Point:
+            raise ClientLimitError("it could not keep up", sent_per_s=level)
+
         with pytest.raises(ClientLimitError):
-            search_round(limited, 200.0, RATES)
+            search_round(nothing, 200.0, RATES)
 
     def test_a_load_above_a_pass_from_which_no_result_comes_was_too_much(self) -> None:
         def drowning(level: float) -> Point:

@@ -80,7 +80,7 @@ class Script(LongLoads):
 
 
 def soaked(
-    bench: FreshBench, level: float, plan: LoadPlan = SEARCHED
+    bench: FreshBench, level: float, plan: LoadPlan = SEARCHED, at_most: int = MOST
 ) -> tuple[Soak, list[Row], list[str]]:
     rows: list[Row] = []
     told: list[str] = []
@@ -93,7 +93,7 @@ def soaked(
         record=rows.append,
         told=told.append,
     )
-    return soak(bench, WINNER, level, rules), rows, told
+    return soak(bench, WINNER, level, rules, at_most=at_most), rows, told
 
 
 def test_a_claim_that_holds_is_soaked_once_on_a_fresh_server_and_told() -> None:
@@ -119,6 +119,9 @@ def test_a_soak_that_shows_a_longer_memory_than_the_rounds_did_is_made_again_for
     assert found.held.level == 225.0
     assert bench.asked_s == [12.0, 0.5 * RELAXATIONS]
     assert told[1] == "latency recovers slowly after busy periods: repeated for 100 s"
+    compared = LongLoads(bench.found)
+    soaked(compared, 225.0, at_most=1)
+    assert compared.asked_s == [12.0]
 
 
 def test_a_claim_that_short_windows_overstate_is_lowered_to_one_that_holds() -> None:

@@ -186,7 +186,7 @@ def test_what_breaks_off_leaves_its_reason(place: Place, error: Exception, statu
 def test_everything_lies_on_disk_and_follows_the_published_schema(place: Place) -> None:
     place.check(accept=True)
     done = place.check(capacity=80.0)
-    schema = json.loads((ROOT / "docs" / "check.schema.json").read_text())
+    schema = json.loads((ROOT / "docs" / "schemas" / "check.schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(done.facts, schema)
     assert json.loads((done.directory / "check.json").read_text()) == done.facts

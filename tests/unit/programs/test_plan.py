@@ -214,7 +214,7 @@ def test_the_share_of_a_trace_that_a_measurement_sees_is_told(
 
 
 def test_perf_analyzer_is_shown_only_where_it_measures(tmp_path: Path) -> None:
-    served = Path(__file__).parents[3] / "benchmarks" / "served_models"
+    served = Path(__file__).parents[3] / "benchmarks" / "searches" / "served_models"
     text = (served / "pair.yaml").read_text().replace("repository: .", f"repository: {served}")
     (tmp_path / "pair.yaml").write_text(f"{text}\nserver: {{binary: /bin/tritonserver}}\n")
     plan = draw_plan(tmp_path / "pair.yaml", {"PATH": ""}, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -61,6 +62,7 @@ def twice_measured(session: Any, trials: Sequence[Trial]) -> Verdict:
     """A proof that measured the winner twice at one load."""
     verdict = best_of(trials)
     assert verdict.winner is not None
+    assert session.deadline.at_s < math.inf
     for number, p99_us in enumerate((20e3, 22e3)):
         point = judge_point([P99_40MS], synthetic_measurement(100.0, p99_us))
         session.record(Row(number, 0, Role.CANDIDATE, verdict.winner.candidate, point))
@@ -72,6 +74,7 @@ def test_a_run_is_told_from_its_beginning_to_its_end(workplace: Workplace) -> No
     assert watching.begun == [(done.directory, 40, 4)]
     assert watching.phases == ["searching"]
     assert "There was nothing left that the strategy would try." in watching.notes
+    assert any("what follows it is planned to take up to " in note for note in watching.notes)
     assert done.result.status is Status.IMPROVED
     stored = json.loads((done.directory / "result.json").read_text())
     assert stored == done.result.to_json()

@@ -27,8 +27,9 @@ def page_of(check: CheckFacts) -> str:
 
 
 def test_the_published_schema_is_the_one_in_the_code() -> None:
-    """Else: write `tuner.run.check_schema.json_schema()` to docs/check.schema.json."""
-    assert json.loads((ROOT / "docs" / "check.schema.json").read_text()) == json_schema()
+    """Else: write `tuner.run.check_schema.json_schema()` to docs/schemas/check.schema.json."""
+    published = ROOT / "docs" / "schemas" / "check.schema.json"
+    assert json.loads(published.read_text()) == json_schema()
 
 
 def test_markdown_tells_slos_comparison_trend_and_what_next() -> None:

@@ -97,6 +97,13 @@ def test_a_current_config_that_met_the_slos_at_no_load_has_no_ratio(made: Made) 
     assert goodput.value.startswith("none -> ")
 
 
+def test_where_the_load_generator_could_send_no_more_the_goodput_is_a_least(made: Made) -> None:
+    data = made("improved")
+    assert data.best is not None
+    tiles = tiles_of(replace(data, best=replace(data.best, at_least=True)))
+    assert "101 -> at least 1," in tiles["goodput, before and after"].value
+
+
 def test_a_minimised_metric_is_shown_instead_of_the_goodput(made: Made) -> None:
     data = made("improved", objective="minimize p99_latency at 100/s")
     tile = tiles_of(data)["p99 latency, before and after"]

@@ -10,7 +10,7 @@ from unit.report.synthetic import make_run
 
 from tuner.run.result_schema import Result, check, json_schema
 
-PUBLISHED = Path(__file__).parents[3] / "docs" / "result.schema.json"
+PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "result.schema.json"
 
 
 @pytest.fixture

@@ -174,3 +174,38 @@ def test_a_wrong_parameter_does_not_hide_the_rules_of_others(tmp_path: Path) -> 
         "space.a.b.int",
         "space.max_batch_size.int[0]",
     ]
+
+
+def test_the_command_line_may_set_what_the_file_says_otherwise_or_not_at_all(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(MINIMAL)
+    overrides = ["budget.trials=3", "space.instance_group.count={int: [1, 3]}"]
+    loaded = load_spec(path, overrides)
+    assert loaded.spec.budget.trials == 3
+    (model,) = loaded.spec.models.values()
+    assert model.space["instance_group.count"] == IntRange(int=(1, 3))
+    assert loaded.sha256 != load_spec(path).sha256
+    stored = tmp_path / "stored.yaml"
+    stored.write_text(loaded.text)
+    assert load_spec(stored).spec == loaded.spec
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("budget.trials=0", "--set budget.trials=0:1:1: budget.trials: must be at least 1, not 0"),
+        ("budget.trails=3", "--set budget.trails=3:1:1: budget.trails: "),
+        ("budget", "--set budget:1:1: PATH=VALUE is expected"),
+        ("budget={trials: [}", "--set budget={trials: [}:1:18: not YAML: "),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_told_as_one(
+    override: str, line: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(MINIMAL)
+    with pytest.raises(SpecMistakesError) as error:
+        load_spec(path, [override])
+    assert str(error.value.mistakes[0]).startswith(line)

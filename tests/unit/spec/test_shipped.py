@@ -63,7 +63,9 @@ def test_shipped_specs_load_and_arrivals_are_poisson(path: Path) -> None:
     spec = load_spec(path).spec
     assert spec.workload.arrivals.kind == "poisson"
     assert spec.repository == ROOT / "model_repository"
-    assert path.read_text().startswith("# yaml-language-server: $schema=tune.schema.json\n")
+    header, _, schema = path.read_text().splitlines()[0].partition("$schema=")
+    assert header == "# yaml-language-server: "
+    assert (path.parent / schema).resolve() == ROOT / "docs" / "schemas" / "tune.schema.json"
 
 
 @pytest.mark.parametrize("path", SHIPPED + GOOD, ids=lambda p: p.stem)
@@ -120,8 +122,8 @@ def test_the_schema_refuses_what_cannot_be_meant(
 
 
 def test_the_checked_in_schema_is_up_to_date() -> None:
-    """Else: tune schema > search_spaces/tune.schema.json."""
-    checked_in = json.loads((ROOT / "search_spaces" / "tune.schema.json").read_text())
+    """Else: tune schema > docs/schemas/tune.schema.json."""
+    checked_in = json.loads((ROOT / "docs" / "schemas" / "tune.schema.json").read_text())
     assert checked_in == json.loads(json.dumps(json_schema()))
 
 

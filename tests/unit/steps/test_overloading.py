@@ -155,6 +155,15 @@ def test_a_probe_that_fails_is_a_reason_and_no_more(trouble: Exception) -> None:
     assert found == Overloads(an_overload(100.0), None, (f"winner: {trouble}",))
 
 
+def test_no_overload_is_tried_that_cannot_be_sent() -> None:
+    bench = Probed()
+    bench.sendable.most = 120.0
+    found = probe_overload(step(bench), verdict(side(WINNER, 110.0))).overload
+    assert found is not None
+    assert found.current == an_overload(100.0)
+    assert found.reasons == ("winner: its overload is more than the load generator can send",)
+
+
 def test_a_stop_is_heeded() -> None:
     bench = Probed(InterruptedRunError("stopped by a signal"))
     with pytest.raises(InterruptedRunError):

@@ -16,6 +16,7 @@ from unit.report.synthetic import Toy, manifest_of
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.measurement.measurement import Arrivals, Measurement
 from tuner.report.tiles import gain_texts
+from tuner.run.remedies import remedies
 from tuner.run.result_schema import Result
 from tuner.run.status import Status
 from tuner.score.capacity import saturated
@@ -27,6 +28,8 @@ from tuner.spec.model import Spec
 from tuner.steps import proving as step
 from tuner.steps.events import Events, Silent
 from tuner.steps.outcome import Side, Verdict, result_of
+from tuner.steps.overloading import probe_overload
+from tuner.steps.session import Deadline
 
 COUNT = "instance_group.count"
 CURRENT, OTHER, THIRD = (candidate_of({COUNT: n}) for n in (1, 2, 3))
@@ -82,8 +85,13 @@ class Rounds(Silent):
         self.told.append(f"{what}: {sustained.measurement.load.level:.0f}")
 
 
-def prove(bench: ProvingBench, *trials: Trial, events: Events | None = None) -> Verdict:
-    session = a_session(bench, bench.spec, CURRENT, events=events or Silent())
+def prove(
+    bench: ProvingBench,
+    *trials: Trial,
+    events: Events | None = None,
+    current: Candidate = CURRENT,
+) -> Verdict:
+    session = a_session(bench, bench.spec, current, events=events or Silent())
     return step.prove(session, trials)
 
 
@@ -236,6 +244,15 @@ def test_each_round_of_a_config_and_of_a_change_undone_is_told_once() -> None:
     assert len(set(rounds.told)) == len(rounds.told)
 
 
+def test_a_gain_that_is_left_open_is_not_called_kept() -> None:
+    """Whether a config is better is not known: that has an exit code of its own."""
+    bench = ProvingBench(spec_of(), {CURRENT: 980.0, OTHER: 1000.0}, noise=0.03, seed=2)
+    verdict = prove(bench, trial(bench, 0, CURRENT, 930), trial(bench, 1, OTHER, 980))
+    assert verdict.status is Status.UNCONFIRMED
+    assert (Status.KEPT.exit_code, verdict.status.exit_code) == (0, 11)
+    assert "neither proves nor rules out" in verdict.reasons[0]
+
+
 def test_a_kept_config_has_the_numbers_of_being_measured_again() -> None:
     bench = ProvingBench(spec_of(), {CURRENT: 1000.0, OTHER: 1000.0})
     lucky = trial(bench, 1, OTHER, 980)
@@ -269,7 +286,7 @@ def test_the_rounds_of_a_confirmation_have_the_arrivals_of_their_run() -> None:
 def test_a_round_that_the_current_config_did_not_stand_gives_it_no_goodput() -> None:
     bench = ProvingBench(spec_of(), {CURRENT: 500.0, OTHER: 1000.0})
     trials = trial(bench, 0, CURRENT, 490, 550), trial(bench, 1, OTHER, 980, 1100)
-    rounds = iter([500.0, 1.0, 1.0, 500.0])  # a bad one gets a second server
+    rounds = iter([500.0, 500.0, 1.0, 1.0, 500.0])  # a bad one gets a second server
     bench.capacity = lambda c: next(rounds, 500.0) if c == CURRENT else 1000.0
     verdict = prove(bench, *trials)
     baseline = result_json(bench, verdict)["baseline"]
@@ -314,7 +331,7 @@ def test_the_confirmation_never_sees_the_searchs_arrivals_and_each_round_has_its
         spec = spec_of(search={"seed": seed})
         bench = ProvingBench(spec, {CURRENT: 500.0, OTHER: 1000.0})
         prove(bench, trial(bench, 0, CURRENT, 490, 550), trial(bench, 1, OTHER, 980, 1100))
-        rounds = [a for a in bench.asked if a.server <= 6]  # two configs, three times
+        rounds = [a for a in bench.asked if a.server <= 7]  # two configs, three times, after a look
         by_config = {
             config: list(dict.fromkeys(a.seed for a in rounds if a.candidate == config))
             for config in (CURRENT, OTHER)
@@ -458,3 +475,55 @@ def test_a_change_without_which_the_search_saw_an_slo_missed_far_below_is_not_un
     (undone,) = (p for p in verdict.simplification if p.field == "max_batch_size")
     assert undone.kept
     assert undone.without_change == pytest.approx(capacity if again else missed, rel=0.02)
+
+
+def test_a_winner_that_stands_all_that_can_be_sent_is_written_as_at_least_that() -> None:
+    """The load generator is no reason to refuse it, and it is told from what is known exactly."""
+    bench = ProvingBench(spec_of(), {CURRENT: 500.0, OTHER: 4000.0}, sends=1500.0)
+    limited = replace(trial(bench, 1, OTHER, 1350), limit="all that can be sent")
+    verdict = prove(bench, trial(bench, 0, CURRENT, 490, 550), limited)
+    assert verdict.status is Status.IMPROVED
+    result = Result.from_json(result_json(bench, verdict))
+    assert result.winner is not None
+    assert result.baseline is not None
+    assert (result.winner.at_least, result.baseline.at_least) == (True, False)
+    levels = [level for candidate, level in bench.levels if candidate == OTHER]
+    assert sum(level > 1500.0 for level in levels) <= 1  # and then never again
+
+
+def test_of_two_that_stand_all_that_can_be_sent_it_is_not_known_which_is_better() -> None:
+    bench = ProvingBench(spec_of(), {CURRENT: 3000.0, OTHER: 4000.0}, sends=1500.0, noise=0.01)
+    trials = trial(bench, 0, CURRENT, 1200), trial(bench, 1, OTHER, 1350)
+    verdict = prove(bench, *trials)
+    assert verdict.status is Status.UNCONFIRMED
+    assert result_json(bench, verdict)["baseline"]["at_least"] is True
+    assert remedies(verdict.reasons)[0].startswith("give the load generator more cores")
+
+
+def test_once_the_planned_time_is_over_only_what_proves_the_winner_is_measured() -> None:
+    both, one = (candidate_of({COUNT: 2, "max_batch_size": size}) for size in (8, None))
+    bench = ProvingBench(spec_of(), {CURRENT: 500.0, both: 1000.0, one: 1000.0})
+    trials = trial(bench, 0, CURRENT, 490, 550), trial(bench, 1, both, 980, 1100)
+    session = a_session(bench, bench.spec, CURRENT, deadline=Deadline(at_s=0.0))
+    verdict = probe_overload(session, step.prove(session, trials))
+    assert verdict.status is Status.IMPROVED
+    assert verdict.winner is not None
+    assert verdict.winner.candidate == both  # as good without one of them
+    assert verdict.confirmation is not None
+    assert (len(verdict.confirmation.points), len(bench.soaks)) == (3, 1)
+    assert (bench.short, bench.overloads) == ([], [])
+    left_out = [f"Left out for lack of time: {w}." for w in ("undoing changes", "the load curve")]
+    assert list(verdict.reasons[-2:]) == left_out
+    assert verdict.overload is not None
+    assert verdict.overload.reasons == ("Left out for lack of time: overloading.",)
+
+
+def test_once_the_planned_time_is_over_the_first_look_decides() -> None:
+    found = []
+    for deadline in (Deadline(), Deadline(at_s=0.0)):
+        bench = ProvingBench(spec_of(), {CURRENT: 980.0, OTHER: 1000.0}, noise=0.03, seed=2)
+        session = a_session(bench, bench.spec, CURRENT, deadline=deadline)
+        verdict = step.prove(session, [trial(bench, 0, CURRENT, 930), trial(bench, 1, OTHER, 980)])
+        assert verdict.status is Status.UNCONFIRMED
+        found.append((len({a.seed for a in bench.asked}), deadline.told))
+    assert found == [(6, []), (3, ["Left out for lack of time: further rounds."])]

@@ -261,7 +261,7 @@ def test_a_client_that_cannot_send_the_load_to_beat_does_not_fail_the_best_candi
     trials, _ = searched(session, searcher)
     assert trials[1].state is TrialState.MEASURED
     assert trials[1].score.value == pytest.approx(225, rel=0.01)  # type: ignore[union-attr]
-    assert trials[1].limit == "the load generator could not keep up"
+    assert trials[1].limit == "it sustains all that the load generator can send, 225/s"
 
 
 class SlowBench(EmulatedBench):
@@ -492,3 +492,13 @@ def test_a_config_far_from_the_load_to_beat_is_measured_once() -> None:
     trials = raced(-0.05, 0, NEAR_MISS, noise=0.0)
     assert trials[1].state is TrialState.PRUNED
     assert len(trials[1].points) == 1
+
+
+def test_what_the_load_generator_can_send_bounds_every_later_load_and_makes_equals() -> None:
+    bench = EmulatedBench(lambda _: 5000.0, sends=600.0)
+    session, searcher = a_search(bench, CANDIDATES[1:4])
+    trials, _ = searched(session, searcher)
+    beyond = [a.candidate for a in bench.asked if a.level > 600.0]
+    assert set(beyond) <= {trials[0].candidate}  # the first one finds it out
+    assert len({t.score.value for t in trials if t.score is not None}) == 1
+    assert all(t.limit == "it sustains all that the load generator can send, 540/s" for t in trials)

@@ -361,7 +361,7 @@ def test_equal_seeds_give_equal_outcomes() -> None:
 
 
 def test_a_million_requests_take_seconds_at_the_most() -> None:
-    """A million a second on an idle core (benchmarks/twin_speed.py); a busy one has some leave."""
+    """A million a second on an idle core; a busy one has some leave."""
     traffic = Traffic((0.0, 700.0), 700.0, poisson(1400.0, 700.0))
     scheduler, service = Scheduler(2, 16), Service(1e-3, 5e-5, 4e-3, 2e-4, spread=0.05)
     way = Way(3e-4, 2e-4, handoff_s=6e-5)

@@ -1,0 +1,242 @@
+"""Replays search strategies over recorded tables: how good is what they hold after n configs?
+
+    python benchmarks/searches/replay.py --table emulated-accelerator --seeds 20 --trials 24
+    python benchmarks/searches/replay.py --table pair --seeds 20 --trials 20
+    python benchmarks/searches/replay.py --strategy gp --again
+    python benchmarks/searches/replay.py --strategy gp --ordinary-best --trials 12
+    python benchmarks/searches/replay.py --table tiny-bert --shrunk
+    python benchmarks/searches/replay.py --report
+
+Everything is the product's own (search loop, racing, capacity search, strategies) except the
+server: a table of real measurements answers, with the noise of its repeats drawn by the seed. A
+search's share after n measured configs is the true goodput of its best config so far, without
+noise, over that of the table's best feasible config. Results go to
+``benchmarks/searches/results/``; runs that are there already are repeated only with ``--again``.
+With ``--ordinary-best`` the table's best config answers as its hundredth best does, so that no
+strategy gains by a lucky guess. With ``--shrunk`` the differences between configs that are noise
+are taken out (`recorded_truth`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence, Set
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import recorded_curves as results
+import recorded_table as tables
+from recorded_bench import RecordedBench, RecordedWorld
+from recorded_curves import Replay, Step
+from recorded_truth import shrunk
+
+from tuner.bench.timebook import TimeBook
+from tuner.errors import TunerError
+from tuner.score.trial import Trial
+from tuner.search.incumbent import incumbent
+from tuner.search.searcher import Searcher
+from tuner.search.strategies.registry import STRATEGIES
+from tuner.search.strategy import Enough, Proposal
+from tuner.search.strategy import Strategy as SearchStrategy
+from tuner.space.candidate import Candidate
+from tuner.space.space import Space
+from tuner.spec.model import Spec
+from tuner.steps.events import Silent
+from tuner.steps.job import Job, Request, prepare
+from tuner.steps.proving import find_confirmed
+from tuner.steps.searching import search
+from tuner.steps.session import Session
+
+#: What is compared, by the name in the results: fields of ``search`` in a spec.
+COMPARED: dict[str, dict[str, str]] = {
+    "gp": {"strategy": "gp"},
+    "twin": {"strategy": "twin"},
+    "tpe": {"strategy": "tpe"},
+    "random": {"strategy": "random"},
+    "grid": {"strategy": "grid"},
+    "model-analyzer quick": {"strategy": "model-analyzer", "mode": "quick"},
+    "model-analyzer optuna": {"strategy": "model-analyzer", "mode": "optuna"},
+    "model-analyzer brute": {"strategy": "model-analyzer", "mode": "brute"},
+}
+PROCESSES = 2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--table", default="emulated-accelerator")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--trials", type=int, default=24, help="configs a search may measure")
+    parser.add_argument(
+        "--strategy", action="append", choices=COMPARED, help="default: all that are comparable"
+    )
+    parser.add_argument("--again", action="store_true", help="replace what is there")
+    parser.add_argument("--report", action="store_true", help="only write figure and table")
+    parser.add_argument("--ordinary-best", action="store_true", help="the best one is no longer")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no run after this long")
+    parser.add_argument("--shrunk", action="store_true", help="without what is noise in the table")
+    args = parser.parse_args()
+    ground = Ground(args.table, args.ordinary_best, args.shrunk)
+    kept = results.read(ground.name)
+    if not args.report:
+        chosen = args.strategy or compared_on(ground)
+        if args.again:
+            kept = [r for r in kept if r.strategy not in chosen]
+        done = {(r.strategy, r.seed) for r in kept if r.asked == args.trials}
+        kept = [r for r in kept if r.asked == args.trials or r.strategy not in chosen]
+        todo = [(s, n) for n in range(args.seeds) for s in chosen if (s, n) not in done]
+        stop_at = time.monotonic() + args.seconds
+        for replay in replayed(ground, todo, args.trials, stop_at):
+            kept.append(replay)
+            results.write(ground.name, kept)
+            print(f"{replay.strategy}, seed {replay.seed}: {replay.said()}", flush=True)
+    job, world = world_of(ground)
+    machine = tables.read_table(ground.table).machine
+    print(results.report(ground.name, kept, machine, world, job.space))
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What is searched.
+
+    Attributes:
+        ordinary_best: The table's best config answers as its hundredth best does.
+        shrunk: Differences between configs that are noise are taken out (`recorded_truth`).
+    """
+
+    table: str
+    ordinary_best: bool = False
+    shrunk: bool = False
+
+    @property
+    def name(self) -> str:
+        changes = {"ordinary-best": self.ordinary_best, "shrunk": self.shrunk}
+        return "-".join([self.table, *(name for name, made in changes.items() if made)])
+
+
+def compared_on(ground: Ground) -> list[str]:
+    """All; for several models without Model Analyzer's generators, which vary only one here."""
+    job, _ = world_of(ground)
+    one = not any(job.served.models)
+    return [name for name, how in COMPARED.items() if one or how["strategy"] != "model-analyzer"]
+
+
+def replayed(
+    ground: Ground, todo: Sequence[tuple[str, int]], trials: int, stop_at: float
+) -> Iterator[Replay]:
+    """Each run as it ends; none begins once the time is over. Skips what cannot run here."""
+    with ProcessPoolExecutor(PROCESSES) as pool:
+        waiting = {
+            pool.submit(replay, ground, name, seed, trials, stop_at): f"{name}, seed {seed}"
+            for name, seed in todo
+        }
+        for future in as_completed(waiting):
+            try:
+                found = future.result()
+            except TunerError as error:
+                print(f"{waiting[future]}: left out: {error}")
+                continue
+            if found is not None:
+                yield found
+
+
+def replay(ground: Ground, name: str, seed: int, trials: int, stop_at: float) -> Replay | None:
+    """One search from its beginning to its end; None when the time is over."""
+    if time.monotonic() > stop_at:
+        return None
+    job, world = world_of(ground)
+    spec = spec_for(job.spec, name, seed, trials)
+    space = job.space
+    strategy = _Timed(STRATEGIES[spec.search.strategy](space, spec))
+    events, notes = Silent(), []
+    events.note = notes.append  # type: ignore[method-assign]
+    bench: Any = RecordedBench(world, spec.slos, space.canonical, seed)
+    session = Session(replace(job, spec=spec), bench, events, TimeBook(), lambda: None)
+    history, reason = search(session, Searcher(space, strategy))
+    steps = tuple(_steps(session, space, history, world, strategy))
+    written = _written(session, space, history, world, trials)
+    return Replay(name, seed, trials, reason.value, tuple(notes), steps, written)
+
+
+def _written(
+    session: Session, space: Space, history: Sequence[Trial], world: RecordedWorld, trials: int
+) -> dict[str, float]:
+    """What runs that end after these numbers of configs would write, as a share of the best.
+
+    That is the best finalist that holds on the recorded bench; the current config where none does.
+    """
+    found = {}
+    for count in (n for n in results.COLUMNS if n <= trials):
+        best = next(iter(find_confirmed(session, history[:count])), None)
+        candidate = session.current if best is None else best.candidate
+        goodput = world.goodput(space.canonical(candidate).key)
+        found[str(count)] = round(goodput / world.best, 5)
+    return found
+
+
+@lru_cache
+def world_of(ground: Ground) -> tuple[Job, RecordedWorld]:
+    """The spec of the table, and what the table holds of its space."""
+    recorded = tables.read_table(ground.table)
+    job = prepare(Request(spec=tables.spec_path(ground.table)))
+    every = {c.key for c in (job.space.canonical(job.space.current), *job.space.enumerate())}
+    inside = tuple(r for r in recorded.recordings if r.candidate.key in every)
+    world = RecordedWorld.of(tables.Table(recorded.machine, inside), job.spec.slos)
+    if ground.shrunk:
+        world = shrunk(world, inside, job.spec.slos)
+    return job, world.with_ordinary_best() if ground.ordinary_best else world
+
+
+def spec_for(spec: Spec, name: str, seed: int, trials: int) -> Spec:
+    """The spec of one compared strategy: no time limit ends its search."""
+    search = type(spec.search).model_validate({**COMPARED[name], "seed": seed})
+    budget = spec.budget.model_copy(update={"trials": trials, "time": None})
+    return spec.model_copy(update={"search": search, "budget": budget})
+
+
+def _steps(
+    session: Session, space: Space, history: Sequence[Trial], world: RecordedWorld, timed: _Timed
+) -> Iterator[Step]:
+    for count, trial in enumerate(history, start=1):
+        best = incumbent(history[:count], session.spec.objective.goal, session.current)
+        held = 0.0 if best is None else world.goodput(space.canonical(best.candidate).key)
+        yield Step(
+            candidate=space.canonical(trial.candidate).key,
+            state=trial.state.value,
+            measurements=len(trial.points),
+            share=round(held / world.best, 5),
+            choosing_s=round(timed.seconds.get(trial.number, 0.0), 4),
+        )
+
+
+@dataclass
+class _Timed:
+    """A strategy whose proposals are timed (seconds of CPU), by number of the trial."""
+
+    strategy: SearchStrategy
+    seconds: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def at_once(self) -> int:
+        return self.strategy.at_once
+
+    @property
+    def first_guess(self) -> Candidate | None:
+        return self.strategy.first_guess
+
+    def propose(
+        self, number: int, history: Sequence[Trial], taken: Set[str]
+    ) -> Proposal | Enough | None:
+        begin = time.process_time()
+        try:
+            return self.strategy.propose(number, history, taken)
+        finally:
+            self.seconds[number] = time.process_time() - begin
+
+
+if __name__ == "__main__":
+    main()

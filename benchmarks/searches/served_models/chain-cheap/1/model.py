@@ -1,0 +1,1 @@
+../../../../../model_repository/emulated-accelerator/1/model.py

@@ -1,1 +1,0 @@
-../../../../model_repository/emulated-accelerator/1/model.py
