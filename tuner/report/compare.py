@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.facts import Facts
+from tuner.report.analysis import value_text
 from tuner.report.blocks import Document, Items, Table, Tone, filled
-from tuner.report.data import ReportData, load, read_result
+from tuner.report.data import ReportData, load
 from tuner.report.quantities import NOTHING, metric_text, seconds_text, time_text
 from tuner.report.sentence import HEADLINES, bottleneck_text
 from tuner.report.tables import machine_text
 from tuner.run.manifest import Manifest
-from tuner.run.result_schema import ConfigFacts, Result
-from tuner.run.store import RunStore
+from tuner.run.result_schema import ConfigFacts
 from tuner.score.judge import value_of
 from tuner.score.ratio import Ratio, mean_with_interval, two_sample_ratio
-from tuner.space.words import cache_text, field_text
 from tuner.spec.digits import digits
 from tuner.spec.metrics import THROUGHPUT
 from tuner.spec.objective import Objective
@@ -38,7 +37,7 @@ class RunSide:
     """One run, represented by the config that it leaves in place: its winner or the current config.
 
     Attributes:
-        config: Each searched field, and the server arguments, in words.
+        config: Each searched field, and the size of the server's response cache, in words.
         value: Of ``metric`` (goodput, or the minimised metric), over the rounds of the proof.
         streams: The worst p99 latency of each stream, in words, if there are several.
         bottleneck: In which of several models a request spends its time; None for one model.
@@ -85,11 +84,11 @@ def compared(a: Path, b: Path) -> RunComparison:
         SpecError: One of them is no run.
         TunerError: A file of one cannot be read.
     """
-    runs = [(load(path), read_result(RunStore.open(path))) for path in (a, b)]
-    reasons = tuple(_differences(runs[0][0].manifest, runs[1][0].manifest))
-    values = [_values(data, result) for data, result in runs]
-    sides = [_side(data, result, v) for (data, result), v in zip(runs, values, strict=True)]
-    ratio = None if reasons else _ratio(runs[0][0].objective, values[0], values[1])
+    runs = [load(path) for path in (a, b)]
+    reasons = tuple(_differences(runs[0].manifest, runs[1].manifest))
+    values = [_values(run) for run in runs]
+    sides = [_side(run, found) for run, found in zip(runs, values, strict=True)]
+    ratio = None if reasons else _ratio(runs[0].objective, values[0], values[1])
     return RunComparison(sides[0], sides[1], ratio, reasons)
 
 
@@ -127,43 +126,31 @@ def _table(comparison: RunComparison) -> Table:
     return Table(("", "A", "B"), tuple(rows))
 
 
-def _side(data: ReportData, result: Result | None, values: Sequence[float]) -> RunSide:
-    facts = _facts(result)
-    metric = data.objective.metric
-    gain = None if result is None else result.improvement
-    bottleneck = None if facts is None else facts.bottleneck
+def _side(data: ReportData, values: Sequence[float]) -> RunSide:
+    facts, gain, metric = _facts(data), data.result.improvement, data.objective.metric
+    config = facts.candidate.values if facts else {}
+    streams = facts.streams if facts else {}
     return RunSide(
         run=data.run_id,
         status=HEADLINES[data.status],
         created_at=data.manifest.created_at,
         machine=machine_text(data.manifest),
-        config={} if facts is None else _config(facts),
+        config={str(knob): value_text(knob, value) for knob, value in config.items()},
         metric="goodput" if metric is None else metric.name,
         value=_estimate(values),
         gain=None if gain is None else gain.goodput_ratio,
         gain_at_least=gain is not None and gain.at_least,
         p99_latency_us=None if facts is None else facts.p99_latency_us,
-        streams={} if facts is None else _streams(facts),
-        bottleneck=None if bottleneck is None else bottleneck_text(bottleneck),
+        streams={n: metric_text("p99_latency", s.p99_latency_us) for n, s in streams.items()},
+        bottleneck=bottleneck_text(facts.bottleneck) if facts and facts.bottleneck else None,
         trials=len(data.trials),
-        seconds=None if result is None else result.time.wall_s,
+        seconds=data.result.time.wall_s if data.finished else None,
     )
 
 
-def _facts(result: Result | None) -> ConfigFacts | None:
-    """Of the config that the run leaves in place."""
-    return None if result is None else result.winner or result.baseline
-
-
-def _config(facts: ConfigFacts) -> dict[str, str]:
-    candidate = facts.candidate
-    config = {str(knob): field_text(knob, value) for knob, value in candidate.fields.items()}
-    arguments = cache_text(candidate)
-    return {**config, "server arguments": arguments} if arguments else config
-
-
-def _streams(facts: ConfigFacts) -> dict[str, str]:
-    return {n: metric_text("p99_latency", s.p99_latency_us) for n, s in facts.streams.items()}
+def _facts(data: ReportData) -> ConfigFacts | None:
+    """What is known of the config that the run leaves in place."""
+    return data.result.winner or data.result.baseline
 
 
 def _bottlenecks(sides: Sequence[RunSide]) -> list[tuple[str, ...]]:
@@ -171,9 +158,9 @@ def _bottlenecks(sides: Sequence[RunSide]) -> list[tuple[str, ...]]:
     return [("bottleneck", *(side.bottleneck or NOTHING for side in sides))] if told else []
 
 
-def _values(data: ReportData, result: Result | None) -> list[float]:
+def _values(data: ReportData) -> list[float]:
     """Goodput, or the metric that is minimised, of each round; empty where it met no SLO."""
-    facts = _facts(result)
+    facts = _facts(data)
     if facts is None or facts.goodput_infer_per_s is None:
         return []
     metric = data.objective.metric or THROUGHPUT
