@@ -93,15 +93,12 @@ def _tiles(check: CheckFacts) -> Tiles:
     if check.values and min(check.values) > 0.0:
         value = metric_text(check.compared, geometric_mean(check.values))
         found.append(Tile(check.compared.replace("_", " "), value, f"mean of {_rounds(check)}"))
-    if check.ratio is not None:
-        change, low, high = (
-            f"{ratio - 1.0:+.1%}"
-            for ratio in (check.ratio.estimate, check.ratio.low, check.ratio.high)
-        )
-        sure = f"{check.confidence:.0%} interval {low} to {high}; above {check.fail:.0%} lost fails"
-        found.append(
-            Tile("against the accepted result", change, sure, _TONES.get(check.status, Tone.BAD))
-        )
+    if (ratio := check.ratio) is not None:
+        change, low, high = (f"{r - 1.0:+.1%}" for r in (ratio.estimate, ratio.low, ratio.high))
+        interval = f"{check.confidence:.0%} interval {low} to {high}"
+        note = f"{interval}; a loss above {check.fail:.0%} fails"
+        tone = _TONES.get(check.status, Tone.BAD)
+        found.append(Tile("against the accepted result", change, note, tone))
     slos = [slo_tile(s.worst, ()) for s in check.slo if s.worst.metric]
     return Tiles((*found, *slos))
 

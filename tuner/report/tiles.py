@@ -69,21 +69,23 @@ def _met_text(worst: SloResult, rounds: Sequence[SloResult], soak: SloResult | N
 
 
 def _gain(data: ReportData) -> Tile | None:
-    gain, best = data.result.improvement, data.best
+    gain = data.result.improvement
     if gain is not None:
         compared = gain.compared or "goodput"
-        value, note = gain_texts(gain)
+        # Of a latency, a percentage would be read as one of its own.
+        value, note = gain_texts(gain, TIMES if data.maximizes else 0.0)
         return Tile(f"gain in {compared.replace('_', ' ')}", value, note, Tone.GOOD)
-    if data.status is Status.IMPROVED and best is not None:
+    unknown = data.current is None or data.current.goodput_infer_per_s is None
+    if data.status is Status.IMPROVED and unknown:
         return Tile("gain", "now meets the SLOs", "the current config does not")
     return None
 
 
-def gain_texts(gain: Improvement) -> tuple[str, str]:
+def gain_texts(gain: Improvement, times_from: float = TIMES) -> tuple[str, str]:
     """`+65%` and `95% interval +53% to +78%`; times where it is large, or why it is a least."""
     ratio, sure = gain.goodput_ratio, f"{gain.confidence:.0%}"
     known = ratio.low if gain.at_least else ratio.estimate
-    value, low, high = (_ratio_text(r, known) for r in (known, ratio.low, ratio.high))
+    value, low, high = (_ratio_text(r, known >= times_from) for r in (known, ratio.low, ratio.high))
     if not gain.at_least:
         return value, f"{sure} interval {low} to {high}"
     rough = "the current config was only measured at a load it does not sustain"
@@ -92,8 +94,8 @@ def gain_texts(gain: Improvement) -> tuple[str, str]:
     return f"at least {value}", rough
 
 
-def _ratio_text(ratio: float, shown: float) -> str:
-    return f"{digits(ratio)}x" if shown >= TIMES else f"{ratio - 1.0:+.0%}"
+def _ratio_text(ratio: float, as_times: bool) -> str:
+    return f"{digits(ratio)}x" if as_times else f"{ratio - 1.0:+.0%}"
 
 
 def _objective(data: ReportData) -> Tile | None:

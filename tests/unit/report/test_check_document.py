@@ -47,7 +47,7 @@ def test_the_loss_comes_with_its_interval_and_what_would_fail() -> None:
     capacity, loss, p99 = tiles.tiles
     assert (capacity.value, p99.value, p99.share) == ("2,000/s", "38 of 40 ms", 0.95)
     assert loss.value == "-10.0%"
-    assert loss.note == "95% interval -11.0% to -9.0%; above 5% lost fails"
+    assert loss.note == "95% interval -11.0% to -9.0%; a loss above 5% fails"
 
 
 def test_without_a_baseline_or_a_measurement_the_report_is_still_whole() -> None:

@@ -106,8 +106,9 @@ def test_where_the_load_generator_could_send_no_more_the_goodput_is_a_least(made
 
 def test_a_minimised_metric_is_shown_instead_of_the_goodput(made: Made) -> None:
     data = made("improved", objective="minimize p99_latency at 100/s")
-    tile = tiles_of(data)["p99 latency, before and after"]
-    assert " ms -> " in tile.value
+    tiles = tiles_of(data)
+    assert " ms -> " in tiles["p99 latency, before and after"].value
+    assert tiles["gain in p99 latency"].value.endswith("x")
 
 
 def test_a_kept_config_is_told_by_itself(made: Made) -> None:
