@@ -6,9 +6,8 @@ import socket
 import subprocess
 from typing import Any
 
-import matplotlib.font_manager  # noqa: F401  asks fc-list, on a machine it is new to: let it
 import pytest
-import scipy.special  # noqa: F401  asks lscpu likewise, before processes are refused
+import scipy.special  # noqa: F401  asks lscpu, before processes are refused
 
 
 @pytest.fixture(autouse=True)

@@ -91,7 +91,7 @@ def _tell_the_run(store: RunStore, written: Written) -> None:
     try:
         if written.changed or result.get("written") is None:
             store.write_result({**result, "written": written.to_json()})
-        report_run(store.directory, pictures=False)
+        report_run(store.directory)
     except (OSError, TunerError) as error:
         say(f"this could not be recorded in the run {store.directory}: {error}", err=True)
 

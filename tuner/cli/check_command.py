@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from tuner.cli import options
-from tuner.cli.console import PlainEvents, columns
+from tuner.cli.console import PlainEvents
 from tuner.cli.github import annotation, append_summary, in_github
 from tuner.cli.storage import children_environment
-from tuner.cli.terminal import say_annotation, say_json, say_lines
+from tuner.cli.terminal import say_annotation, say_json, say_report
 from tuner.hiding import hidden_command
 
 if TYPE_CHECKING:
     from tuner.run.check_schema import CheckFacts
-
-_COLORS = {"fine": "green", "accepted": "green", "worse": "yellow", "inconclusive": "yellow"}
 
 
 @click.command("check")
@@ -57,7 +55,7 @@ def command(
     is decided.
     """
     from tuner.programs.check import CheckRequest, check
-    from tuner.report.check_report import render_check
+    from tuner.report.check_document import render_check
     from tuner.steps.job import Request
 
     job = Request(
@@ -83,36 +81,9 @@ def print_check(directory: Path, facts: CheckFacts, output_format: str) -> None:
     if output_format == "json":
         say_json(facts.to_json())
         return
-    for line in lines_of(directory, facts):
-        say_lines(line)
+    from tuner.report.check_document import document
 
-
-def lines_of(directory: Path, facts: CheckFacts) -> list[str]:
-    """The verdict, why, each SLO, the last checks, and what to do next."""
-    from tuner.report.charts.trend import trend
-    from tuner.report.check_report import HEADLINES, next_steps
-    from tuner.report.quantities import count_text, metric_text
-
-    color = _COLORS.get(facts.status.value, "red")
-    headline = f"{facts.model}: {HEADLINES[facts.status]}"
-    lines = ["", click.style(headline, fg=color, bold=True)]
-    lines += [f"  {reason}" for reason in facts.reasons]
-    rounds = count_text(facts.rounds, "round")
-    for slo in facts.slo:
-        worst = slo.worst
-        known = worst.value is not None and worst.metric is not None
-        value = metric_text(worst.metric or "", worst.value or 0.0) if known else "unknown"
-        lines.append(
-            f"  slo       {worst.expression}: {value}, worst of {rounds}; a point estimate"
-        )
-    table = trend(facts)
-    if table is not None:
-        lines += ["", *columns([table.headers, *table.rows])]
-    lines += ["", f"  report    {directory / 'report.html'}"]
-    if facts.accepted:
-        lines.append(f"  accepted  {facts.accepted}")
-    lines += [f"  next      {line}   ({why})" for why, line in next_steps(facts)]
-    return lines
+    say_report(directory, document(facts))
 
 
 def annotation_lines(facts: CheckFacts) -> list[str]:

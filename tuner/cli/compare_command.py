@@ -8,8 +8,7 @@ import click
 
 from tuner.cli import options
 from tuner.cli.completion import RunDirectory
-from tuner.cli.console import columns
-from tuner.cli.terminal import say, say_document, say_json
+from tuner.cli.terminal import say_document, say_json, say_lines
 
 
 @click.command("compare")
@@ -24,16 +23,14 @@ def command(a: Path, b: Path, output: Path, output_format: str) -> None:
     incomparable: a different machine, version, workload or SLO.
     """
     del output  # read by the arguments
-    from tuner.report.compare import compared, markdown_of, text_table
+    from tuner.report import markdown, terminal
+    from tuner.report.compare import compared, document
 
     comparison = compared(a, b)
     if output_format == "json":
         say_json(comparison.to_json())
     elif output_format == "md":
-        say_document(markdown_of(comparison))
+        say_document(markdown.render(document(comparison)))
     else:
-        table = text_table(comparison)
-        for line in columns([table.headers, *table.rows]):
-            say(line)
-    for reason in comparison.incomparable:
-        say(f"{click.style('not comparable:', fg='yellow')} {reason}", err=True)
+        for line in terminal.lines_of(document(comparison)):
+            say_lines(line)

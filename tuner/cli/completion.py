@@ -27,11 +27,8 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
     ) -> Path:
         output = _output(ctx)
         named, stored = Path(value), output / value
-        if (
-            os.access(named, os.F_OK)
-            and named.is_file()
-            and (named.parent / "manifest.json").is_file()
-        ):
+        is_file = os.access(named, os.F_OK) and not os.access(f"{named}/", os.F_OK)
+        if is_file and os.access(named.parent / "manifest.json", os.F_OK):
             return named.parent  # a file of the run, such as its report
         found = next((p for p in (named, stored) if os.access(f"{p}/", os.F_OK)), None)
         if found is None:

@@ -43,15 +43,6 @@ def slo_text(result: SloResult) -> str:
     return f"{result.metric} {metric_text(result.metric, result.value)} ({result.expression})"
 
 
-def columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Rows of equal length as lines, with their cells aligned in columns."""
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return [
-        "  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-
-
 class PlainEvents:
     """One stable line for each thing worth knowing, and a word each `QUIET_S`: CI logs, pipes."""
 

@@ -9,7 +9,7 @@ import click
 
 from tuner.cli import options
 from tuner.cli.completion import RunDirectory
-from tuner.cli.terminal import say, say_document, say_json
+from tuner.cli.terminal import say, say_document, say_json, say_report
 from tuner.errors import SpecError, TunerError
 
 
@@ -17,10 +17,9 @@ from tuner.errors import SpecError, TunerError
 @click.argument("run", required=False, type=RunDirectory())
 @options.results_option
 @options.format_option(
-    *("text", "json", "markdown", "pr", "patch", "png"),
+    *("text", "json", "markdown", "pr", "patch"),
     help="What to print on stdout: pr is the text of a pull request with the winner, patch its "
-    "diff for git apply, png the paths of the main charts as pictures. All other files of the run "
-    "are rendered in any case.",
+    "diff for git apply. The files of the run are rendered in any case.",
 )
 def command(run: Path | None, output: Path, output_format: str) -> None:
     """Render the reports of RUN again or, without RUN, list all runs and checks.
@@ -39,16 +38,14 @@ def command(run: Path | None, output: Path, output_format: str) -> None:
 
 
 def _run(run: Path, output_format: str) -> None:
-    from tuner.cli.verdict import lines_of
-    from tuner.report.data import load, read_result
+    from tuner.report.data import load
     from tuner.report.pull_request import patch_of, pull_request_of
-    from tuner.report.render import CHARTS, report_run
+    from tuner.report.render import report_run
+    from tuner.report.run_document import document
     from tuner.run.store import RunStore
 
     store = RunStore.open(run)
-    pictures = output_format == "png"
-    files = report_run(run, pictures=pictures)
-    result = read_result(store)
+    files = report_run(run)
     if output_format == "markdown":
         say_document((run / "report.md").read_text(encoding="utf-8"))
     elif output_format == "pr":
@@ -57,24 +54,18 @@ def _run(run: Path, output_format: str) -> None:
         say_document(patch_of(run))
     elif output_format == "json":
         say_json(store.result())
-    elif pictures:
-        for picture in sorted((run / CHARTS).glob("*.png")):
-            say(str(picture))
     else:
-        for line in lines_of(run, result) if result else [f"{run}: no result yet"]:
-            say(line)
+        say_report(run, document(load(run)))
     _say_rendered(run, files)
 
 
 def _check(run: Path, output_format: str) -> None:
     from tuner.cli.check_command import print_check
-    from tuner.report.check_report import render_check
+    from tuner.report.check_document import render_check
     from tuner.run.check_schema import read_check
 
-    if output_format in ("pr", "patch", "png"):
-        raise SpecError(
-            f"{run} is a check: it proposes nothing and has no pictures", "name a run of `tune run`"
-        )
+    if output_format in ("pr", "patch"):
+        raise SpecError(f"{run} is a check: it proposes nothing", "name a run of `tune run`")
     files = render_check(run)
     if output_format == "markdown":
         say_document((run / "report.md").read_text(encoding="utf-8"))

@@ -83,7 +83,7 @@ def _render_again(run: Path) -> None:
     why = "the run is not there"
     try:
         if (run / RESULT).is_file():
-            report_run(run, pictures=False)
+            report_run(run)
             return
     except (OSError, TunerError) as error:
         why = str(error)

@@ -14,7 +14,7 @@ from tuner.cli.completion import RunDirectory
 from tuner.cli.console import PlainEvents
 from tuner.cli.github import append_summary
 from tuner.cli.storage import children_environment, storage_of, storage_option, warn_of_password
-from tuner.cli.verdict import print_result
+from tuner.cli.terminal import say_json, say_report
 from tuner.hiding import hidden_command
 from tuner.steps.events import Events, Silent
 
@@ -78,7 +78,9 @@ def command(
     a backup. The run also stores its proposal as best/proposal.patch and best/pull_request.md.
     """
     from tuner.programs.run import run
+    from tuner.report.data import load
     from tuner.report.render import report_run
+    from tuner.report.run_document import document
     from tuner.steps.job import Request
     from tuner.steps.resuming import spec_of
 
@@ -104,7 +106,10 @@ def command(
         warn_of_password(storage, events.note)
         finished = run(request, events, report_run)
     append_summary(finished.directory / "report.md")
-    print_result(finished.directory, finished.result, output_format)
+    if output_format == "json":
+        say_json(finished.result.to_json())
+    else:
+        say_report(finished.directory, document(load(finished.directory)))
     return finished.result.status.exit_code
 
 

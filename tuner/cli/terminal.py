@@ -16,13 +16,17 @@ import stat
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.hiding import without_passwords
 from tuner.plain import plain, plain_lines
+
+if TYPE_CHECKING:
+    from tuner.report.blocks import Document
 
 #: The colours tune itself writes (`click.style`); nothing else that begins with ESC is let through.
 _STYLE = re.compile(r"(\x1b\[(?:0|1|31|32|33|36)m)")
@@ -71,6 +75,14 @@ def say_json(data: Any) -> None:
 def say_document(text: str) -> None:
     """Prints a text that may be meant for a file or a program: exact, where nobody obeys it."""
     _put(harmless_lines(text) if _is_obeyed() else text, color=True)  # else click drops colours
+
+
+def say_report(directory: Path, document: Document) -> None:
+    """Prints the first screen of a report on stdout, and where all of it is."""
+    from tuner.report.terminal import lines_of
+
+    for line in (*lines_of(document), "", f"  report: {directory / 'report.html'}"):
+        say_lines(line)
 
 
 class SaidWarnings(logging.Handler):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from tuner.report.data import ReportData
-from tuner.report.frames import trials_frame
 from tuner.report.side import judged_point
-from tuner.run.confirmation import Role
 from tuner.score.point import Point
 from tuner.score.trial import Trial
+from tuner.score.verdict import SloResult
 from tuner.space.adapter import text
-from tuner.space.candidate import FieldValue
-from tuner.space.words import cache_text
+from tuner.space.candidate import CACHE, FieldValue
+from tuner.space.knob import Knob
+from tuner.space.words import bytes_text
 from tuner.spec.labels import labelled
 from tuner.spec.metrics import METRICS
 
@@ -25,15 +24,6 @@ MOST_LEVELS = 6
 
 
 @dataclass(frozen=True)
-class TrialPoint:
-    """A trial with the measurement that represents it."""
-
-    trial: Trial
-    point: Point
-    on_front: bool
-
-
-@dataclass(frozen=True)
 class Latency:
     """A latency metric of the spec (``p99_latency``), of the requests of one stream, or of all."""
 
@@ -41,7 +31,7 @@ class Latency:
     stream: str = ""
 
     def __str__(self) -> str:
-        return labelled(self.stream, self.metric)
+        return labelled(self.stream, METRICS[self.metric].words)
 
     def of(self, point: Point) -> float:
         """In microseconds, where it `is_known`."""
@@ -54,52 +44,42 @@ class Latency:
         return point.reading(METRICS[self.metric], self.stream) is not None
 
 
-def pareto(data: ReportData, latency: Latency) -> tuple[TrialPoint, ...]:
-    """Every measured trial by throughput and ``latency``; those on the front are not dominated.
+def latency_slos(data: ReportData) -> dict[Latency, list[SloResult]]:
+    """SLOs by the latency they bound; ``p99_latency`` with none if no SLO is on a latency."""
+    found: dict[Latency, list[SloResult]] = {}
+    for row in data.slo:
+        if METRICS[row.found.metric].is_latency:
+            found.setdefault(Latency(row.found.metric, row.found.stream), []).append(row.found)
+    return found or {Latency("p99_latency"): []}
 
-    A trial is dominated if another has at least its throughput, at most its latency, and is
-    better in one of the two.
-    """
+
+def pareto(data: ReportData, latency: Latency) -> tuple[Trial, ...]:
+    """The trials that no other beats in throughput and ``latency``, the fastest first."""
     judged = [(t, p) for t in data.scored if (p := judged_point(t)) and latency.is_known(p)]
     judged.sort(key=lambda tp: (-tp[1].measurement.throughput_infer_per_s, latency.of(tp[1])))
-    lowest = float("inf")
-    rows = []
+    lowest, best = float("inf"), []
     for trial, point in judged:
-        on_front = latency.of(point) < lowest
-        lowest = min(lowest, latency.of(point))
-        rows.append(TrialPoint(trial, point, on_front))
-    return tuple(rows)
-
-
-def unsimplified(data: ReportData) -> Trial | None:
-    """The trial that the winner was simplified from; ``None`` if the winner is itself a trial.
-
-    Of the trials that were measured again, it is the one that differs least from the winner.
-    """
-    if data.best is None or data.best.trial is not None or not data.simplification:
-        return None
-    again = {r.candidate_key for r in data.repeats if r.role is Role.CANDIDATE}
-    # one that nearly won its race is a finalist too
-    finalists = [t for t in data.trials if t.score is not None and t.candidate.key in again]
-    winner = data.best.candidate
-    return min(finalists, key=lambda t: t.candidate.differences(winner), default=None)
+        if latency.of(point) < lowest:
+            lowest = latency.of(point)
+            best.append(trial)
+    return tuple(best)
 
 
 def incumbent(data: ReportData) -> tuple[tuple[int, float], ...]:
     """(trial number, best feasible score so far) for every scored trial from the first feasible."""
-    if not data.scored:
-        return ()
-    trials = trials_frame(data.scored)
-    scores = trials["score"].where(trials["feasible"].astype(bool)).astype(float)
-    best = (scores.cummax() if data.maximizes else scores.cummin()).ffill().dropna()
-    return tuple(zip(trials["trial"][best.index], best, strict=True))
+    better, steps = max if data.maximizes else min, list[tuple[int, float]]()
+    for trial in data.scored:
+        own = [trial.score.value] if trial.score and trial.score.feasible else []
+        known = [score for _, score in steps[-1:]] + own
+        steps += [(trial.number, better(known))] if known else []
+    return tuple(steps)
 
 
 @dataclass(frozen=True)
 class Importance:
     """Share of the scores' rank variance that one field explains, 0..1."""
 
-    path: str
+    knob: Knob
     share: float
     levels: int
 
@@ -117,32 +97,31 @@ def importance(data: ReportData) -> tuple[Importance, ...]:
     """
     if len(data.scored) < FEWEST_TRIALS:
         return ()
-    scores = trials_frame(data.scored)["score"].astype(float)
+    scores = [t.score.value for t in data.scored if t.score]
     found = []
-    for path in varied_fields(data):
-        levels = _levels([settings(t).get(path) for t in data.scored])
-        groups = [list(group) for _, group in scores.groupby(levels, sort=False)]
-        share = _effect(groups)
+    for knob in varied_knobs(data):
+        levels = _levels([t.candidate.values.get(knob) for t in data.scored])
+        groups: dict[Hashable, list[float]] = {}
+        for level, score in zip(levels, scores, strict=True):
+            groups.setdefault(level, []).append(score)
+        share = _effect([*groups.values()])
         if share is not None:
-            found.append(Importance(path, share, len(groups)))
-    return tuple(sorted(found, key=lambda i: (-i.share, i.path)))
+            found.append(Importance(knob, share, len(groups)))
+    return tuple(sorted(found, key=lambda i: (-i.share, i.knob)))
 
 
-def varied_fields(data: ReportData) -> tuple[str, ...]:
-    """Fields (and ``server arguments``) with more than one value among the scored trials."""
-    values: dict[str, set[str]] = defaultdict(set)
-    paths = {path for t in data.scored for path in settings(t)}
-    for trial in data.scored:
-        for path in paths:
-            values[path].add(level_text(settings(trial).get(path)))
-    return tuple(sorted(path for path, seen in values.items() if len(seen) > 1))
+def varied_knobs(data: ReportData) -> tuple[Knob, ...]:
+    """The knobs with more than one value among the scored trials."""
+    chosen = [t.candidate.values for t in data.scored]
+    knobs = {knob for values in chosen for knob in values}
+    return tuple(sorted(k for k in knobs if len({level_text(v.get(k)) for v in chosen}) > 1))
 
 
-def settings(trial: Trial) -> Mapping[str, FieldValue]:
-    """All that a trial sets, server arguments as one more field."""
-    arguments = cache_text(trial.candidate)
-    fields = {str(knob): value for knob, value in trial.candidate.fields.items()}
-    return {**fields, **({"server arguments": arguments} if arguments else {})}
+def value_text(knob: Knob, value: FieldValue) -> str:
+    """`unset`, `4`, `[4, 8]`, `on`; a cache by its size."""
+    if knob == CACHE:
+        return "no response cache" if value is None else bytes_text(int(str(value)))
+    return level_text(value)
 
 
 def level_text(value: FieldValue) -> str:

@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.facts import Facts
-from tuner.report.charts.chart import Table
-from tuner.report.data import ReportData, load, read_result
-from tuner.report.markdown import escaped, joined, table_text
-from tuner.report.quantities import NOTHING, metric_text, seconds_text
+from tuner.report.analysis import value_text
+from tuner.report.blocks import Document, Items, Table, Tone, filled
+from tuner.report.data import ReportData, load
+from tuner.report.quantities import NOTHING, metric_text, seconds_text, time_text
 from tuner.report.sentence import HEADLINES, bottleneck_text
+from tuner.report.tables import machine_text
 from tuner.run.manifest import Manifest
-from tuner.run.result_schema import ConfigFacts, Result
-from tuner.run.store import RunStore
+from tuner.run.result_schema import ConfigFacts
 from tuner.score.judge import value_of
 from tuner.score.ratio import Ratio, mean_with_interval, two_sample_ratio
-from tuner.space.words import cache_text, field_text
 from tuner.spec.digits import digits
 from tuner.spec.metrics import THROUGHPUT
 from tuner.spec.objective import Objective
@@ -25,7 +24,7 @@ from tuner.spec.objective import Objective
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over rounds with its 95 % interval; ``low`` and ``high`` None for one round."""
+    """A mean over rounds with its 95% interval; ``low`` and ``high`` None for one round."""
 
     estimate: float
     low: float | None
@@ -38,7 +37,7 @@ class RunSide:
     """One run, represented by the config that it leaves in place: its winner or the current config.
 
     Attributes:
-        config: Each searched field, and the server arguments, in words.
+        config: Each searched field, and the size of the server's response cache, in words.
         value: Of ``metric`` (goodput, or the minimised metric), over the rounds of the proof.
         streams: The worst p99 latency of each stream, in words, if there are several.
         bottleneck: In which of several models a request spends its time; None for one model.
@@ -85,20 +84,34 @@ def compared(a: Path, b: Path) -> RunComparison:
         SpecError: One of them is no run.
         TunerError: A file of one cannot be read.
     """
-    runs = [(load(path), read_result(RunStore.open(path))) for path in (a, b)]
-    reasons = tuple(_differences(runs[0][0].manifest, runs[1][0].manifest))
-    values = [_values(data, result) for data, result in runs]
-    sides = [_side(data, result, v) for (data, result), v in zip(runs, values, strict=True)]
-    ratio = None if reasons else _ratio(runs[0][0].objective, values[0], values[1])
+    runs = [load(path) for path in (a, b)]
+    reasons = tuple(_differences(runs[0].manifest, runs[1].manifest))
+    values = [_values(run) for run in runs]
+    sides = [_side(run, found) for run, found in zip(runs, values, strict=True)]
+    ratio = None if reasons else _ratio(runs[0].objective, values[0], values[1])
     return RunComparison(sides[0], sides[1], ratio, reasons)
 
 
-def text_table(comparison: RunComparison) -> Table:
-    """The facts of both runs side by side, one per line."""
+def document(comparison: RunComparison) -> Document:
+    """Both runs side by side, one fact a line."""
+    return Document(
+        name="Two runs",
+        headline="not comparable" if comparison.incomparable else "side by side",
+        tone=Tone.UNSURE if comparison.incomparable else Tone.PLAIN,
+        kind="comparison",
+        run_id="",
+        started_at="",
+        facts=(),
+        blocks=filled(_table(comparison), Items("Not comparable", comparison.incomparable)),
+    )
+
+
+def _table(comparison: RunComparison) -> Table:
     sides = (comparison.a, comparison.b)
     rows = [
+        ("run", *(s.run for s in sides)),
         ("status", *(s.status for s in sides)),
-        ("started", *(s.created_at[:16].replace("T", " ") for s in sides)),
+        ("started", *(time_text(s.created_at) for s in sides)),
         ("machine", *(s.machine for s in sides)),
         *_rows("", [s.config for s in sides]),
         (f"{comparison.a.metric}, mean of the rounds", *(_value_text(s) for s in sides)),
@@ -110,52 +123,34 @@ def text_table(comparison: RunComparison) -> Table:
         ("took", *(NOTHING if s.seconds is None else seconds_text(s.seconds) for s in sides)),
         ("B over A", "", _ratio_text(comparison.ratio)),
     ]
-    return Table(("", f"A: {comparison.a.run}", f"B: {comparison.b.run}"), tuple(rows))
+    return Table(("", "A", "B"), tuple(rows))
 
 
-def markdown_of(comparison: RunComparison) -> str:
-    """For a pull request or a summary."""
-    warnings = [f"- Not comparable: {escaped(reason)}" for reason in comparison.incomparable]
-    return joined(["## Two runs", table_text(text_table(comparison)), *warnings]) + "\n"
-
-
-def _side(data: ReportData, result: Result | None, values: Sequence[float]) -> RunSide:
-    facts = _facts(result)
-    metric = data.objective.metric
-    gain = None if result is None else result.improvement
-    bottleneck = None if facts is None else facts.bottleneck
+def _side(data: ReportData, values: Sequence[float]) -> RunSide:
+    facts, gain, metric = _facts(data), data.result.improvement, data.objective.metric
+    config = facts.candidate.values if facts else {}
+    streams = facts.streams if facts else {}
     return RunSide(
         run=data.run_id,
         status=HEADLINES[data.status],
         created_at=data.manifest.created_at,
-        machine=_machine(data.manifest),
-        config={} if facts is None else _config(facts),
+        machine=machine_text(data.manifest),
+        config={str(knob): value_text(knob, value) for knob, value in config.items()},
         metric="goodput" if metric is None else metric.name,
         value=_estimate(values),
         gain=None if gain is None else gain.goodput_ratio,
         gain_at_least=gain is not None and gain.at_least,
         p99_latency_us=None if facts is None else facts.p99_latency_us,
-        streams={} if facts is None else _streams(facts),
-        bottleneck=None if bottleneck is None else bottleneck_text(bottleneck),
+        streams={n: metric_text("p99_latency", s.p99_latency_us) for n, s in streams.items()},
+        bottleneck=bottleneck_text(facts.bottleneck) if facts and facts.bottleneck else None,
         trials=len(data.trials),
-        seconds=None if result is None else result.time.wall_s,
+        seconds=data.result.time.wall_s if data.finished else None,
     )
 
 
-def _facts(result: Result | None) -> ConfigFacts | None:
-    """Of the config that the run leaves in place."""
-    return None if result is None else result.winner or result.baseline
-
-
-def _config(facts: ConfigFacts) -> dict[str, str]:
-    candidate = facts.candidate
-    config = {str(knob): field_text(knob, value) for knob, value in candidate.fields.items()}
-    arguments = cache_text(candidate)
-    return {**config, "server arguments": arguments} if arguments else config
-
-
-def _streams(facts: ConfigFacts) -> dict[str, str]:
-    return {n: metric_text("p99_latency", s.p99_latency_us) for n, s in facts.streams.items()}
+def _facts(data: ReportData) -> ConfigFacts | None:
+    """What is known of the config that the run leaves in place."""
+    return data.result.winner or data.result.baseline
 
 
 def _bottlenecks(sides: Sequence[RunSide]) -> list[tuple[str, ...]]:
@@ -163,9 +158,9 @@ def _bottlenecks(sides: Sequence[RunSide]) -> list[tuple[str, ...]]:
     return [("bottleneck", *(side.bottleneck or NOTHING for side in sides))] if told else []
 
 
-def _values(data: ReportData, result: Result | None) -> list[float]:
+def _values(data: ReportData) -> list[float]:
     """Goodput, or the metric that is minimised, of each round; empty where it met no SLO."""
-    facts = _facts(result)
+    facts = _facts(data)
     if facts is None or facts.goodput_infer_per_s is None:
         return []
     metric = data.objective.metric or THROUGHPUT
@@ -197,16 +192,10 @@ def _differences(a: Manifest, b: Manifest) -> list[str]:
         elif name in one.programs:
             found.append(f"another {name}: {mine}; {theirs}")
         elif name in one.machine:
-            found.append(f"another machine: {_machine(a)}; {_machine(b)}")
+            found.append(f"another machine: {machine_text(a)}; {machine_text(b)}")
         else:
             found.append("another machine, by its fingerprint")
     return list(dict.fromkeys(found))
-
-
-def _machine(manifest: Manifest) -> str:
-    host = manifest.host
-    gpus = [f"{gpu.get('name')} (driver {gpu.get('driver')})" for gpu in manifest.gpus]
-    return ", ".join([f"{host.get('cpu')}, {host.get('cores')} cores", *gpus])
 
 
 def _rows(what: str, sides: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from tuner.measurement.rejected import Rejected
 from tuner.report.side import Side, measured_side, side_of
-from tuner.run.confirmation import PutBack, Repeat, RunNoise
+from tuner.run.confirmation import Repeat
 from tuner.run.manifest import KeptConfig, Manifest
 from tuner.run.reading import UnreadableFileError
 from tuner.run.result_schema import (
-    Improvement,
-    Overloads,
     Result,
+    TimeFacts,
+    TrialCounts,
     WrittenFacts,
     check,
     not_version_1,
@@ -31,10 +31,11 @@ from tuner.writeback.rollback import is_back
 
 @dataclass(frozen=True)
 class SloRow:
-    """One SLO of the verdict: the worst result, and each repeat."""
+    """One SLO of the verdict: the worst result, that of each round, and that of the soak."""
 
     found: SloResult
-    repeats: tuple[SloResult, ...]
+    rounds: tuple[SloResult, ...]
+    soak: SloResult | None
 
 
 @dataclass(frozen=True)
@@ -42,46 +43,32 @@ class ReportData:
     """Everything a renderer may show. Units as in the types it holds.
 
     Attributes:
-        status: How the run ended; INTERRUPTED if it left no result.
+        result: How the run ended; for one that left no result, that it was interrupted.
+        finished: The run left a result.
+        current: The config found in the repository.
         best: The winner, else the best trial that is not the current config; ``None`` if
             nothing else was measured.
-        reasons: Why it ended this way, one sentence each.
         repeats: Every measurement of the confirmation, in the order they were made.
-        noise: Spread of repeated measurements; ``None`` if nothing was repeated.
-        overload: What happened beyond the capacity; ``None`` if the run did not get that far.
         rejected: Measurements that do not count.
-        time: Seconds by phase; they add up to ``wall_s``.
-        finished: The run left a result.
         taken_back: The write was taken back: the config is as it was before.
     """
 
     directory: Path
     manifest: Manifest
     objective: Objective
-    status: Status
+    result: Result
     finished: bool
-    reasons: tuple[str, ...]
     trials: tuple[Trial, ...]
+    repeats: tuple[Repeat, ...]
     rejected: tuple[Rejected, ...]
     current: Side | None
     best: Side | None
-    improvement: Improvement | None
-    repeats: tuple[Repeat, ...]
-    noise: RunNoise | None
-    overload: Overloads | None
     slo: tuple[SloRow, ...]
-    server_args: tuple[str, ...]
-    diff: str
-    written: WrittenFacts | None
-    simplification: tuple[PutBack, ...]
-    wall_s: float
-    time: Mapping[str, float]
     taken_back: bool
 
     @property
-    def in_place(self) -> bool:
-        """The winner was written, and not taken back."""
-        return self.written is not None and not self.taken_back
+    def status(self) -> Status:
+        return self.result.status
 
     @property
     def run_id(self) -> str:
@@ -137,13 +124,7 @@ def load(directory: Path) -> ReportData:
     """
     store = RunStore.open(directory)
     try:
-        manifest = store.manifest()
-        trials = tuple(store.trials())
-        rejected = tuple(store.rejected())
-        repeats = tuple(store.confirmation())
-        result = read_result(store)
-        data = _assemble(directory, manifest, trials, repeats, result)
-        return replace(data, rejected=rejected)
+        return _assemble(store)
     except (KeyError, TypeError, ValueError, LookupError, ArithmeticError) as error:
         raise UnreadableFileError(
             f"a file of the run {directory} cannot be read: {type(error).__name__}: {error}",
@@ -166,42 +147,51 @@ def read_result(store: RunStore) -> Result | None:
         raise not_version_1(store.directory / RESULT, check(data)) from error
 
 
-def _assemble(
-    directory: Path,
-    manifest: Manifest,
-    trials: tuple[Trial, ...],
-    repeats: tuple[Repeat, ...],
-    result: Result | None,
-) -> ReportData:
+def _assemble(store: RunStore) -> ReportData:
+    manifest, trials = store.manifest(), tuple(store.trials())
+    repeats, found = tuple(store.confirmation()), read_result(store)
     objective = Objective.parse(str(manifest.spec.get("objective", Objective.goodput())))
-    current = _current(manifest, trials, repeats, result)
+    result = found or _interrupted(manifest, trials)
+    if result.baseline is None:  # unknown, so it is as it was measured
+        trial = next((t for t in trials if t.candidate == manifest.current), None)
+        current = None if trial is None else measured_side(trial.candidate, trials, repeats)
+    else:
+        current = side_of(result.baseline, trials, repeats)
     best = _best(objective, trials, repeats, result, current)
-    status = Status.INTERRUPTED if result is None else result.status
-    about = current if status is Status.KEPT else (best or current)
-    time = _trial_seconds(trials) if result is None else result.time.by_phase()
     return ReportData(
-        directory=directory,
+        directory=store.directory,
         manifest=manifest,
         objective=objective,
-        status=status,
-        finished=result is not None,
-        reasons=tuple(result.reasons) if result else ("the run left no result",),
+        result=result,
+        finished=found is not None,
         trials=trials,
-        rejected=(),
+        repeats=repeats,
+        rejected=tuple(store.rejected()),
         current=current,
         best=best,
-        improvement=result.improvement if result else None,
-        repeats=repeats,
-        noise=result.noise if result else None,
-        overload=result.overload if result else None,
-        slo=_slo_rows(about),
-        server_args=tuple(result.server_args) if result else (),
-        diff=(result.diff or "") if result else "",
-        written=result.written if result else None,
-        simplification=tuple(result.simplification or ()) if result else (),
-        wall_s=result.time.wall_s if result else sum(time.values()),
-        time=time,
-        taken_back=result is not None and is_taken_back(result.written),
+        slo=_slo_rows(current if result.status is Status.KEPT else (best or current)),
+        taken_back=is_taken_back(result.written),
+    )
+
+
+def _interrupted(manifest: Manifest, trials: Sequence[Trial]) -> Result:
+    """What is known of a run without a result; its seconds are those that its trials recorded."""
+    names = TrialTime.__dataclass_fields__
+    time = {name: sum(getattr(t.time, name) for t in trials) for name in names}
+    states = [t.state.value for t in trials]
+    counts = {state.value: states.count(state.value) for state in TrialState}
+    return Result(
+        schema_version=1,
+        run_id=manifest.run_id,
+        model=manifest.name,
+        status=Status.INTERRUPTED,
+        reasons=("the run left no result",),
+        baseline=None,
+        winner=None,
+        improvement=None,
+        trials=TrialCounts(asked=len(trials), duplicates=0, **counts),
+        time=TimeFacts(wall_s=sum(time.values()), **time),
+        written=None,
     )
 
 
@@ -212,27 +202,14 @@ def is_taken_back(written: WrittenFacts | None) -> bool:
     return bool(changed) and all(back)
 
 
-def _current(
-    manifest: Manifest,
-    trials: Sequence[Trial],
-    repeats: Sequence[Repeat],
-    result: Result | None,
-) -> Side | None:
-    """The config found in the repository: the result's, else as it was measured."""
-    if result is not None and result.baseline is not None:
-        return side_of(result.baseline, trials, repeats)
-    trial = next((t for t in trials if t.candidate == manifest.current), None)
-    return None if trial is None else measured_side(trial.candidate, trials, repeats)
-
-
 def _best(
     objective: Objective,
     trials: Sequence[Trial],
     repeats: Sequence[Repeat],
-    result: Result | None,
+    result: Result,
     current: Side | None,
 ) -> Side | None:
-    if result is not None and result.winner is not None:
+    if result.winner is not None:
         return side_of(result.winner, trials, repeats)
     own = None if current is None else current.candidate
     others = [
@@ -248,15 +225,9 @@ def _slo_rows(side: Side | None) -> tuple[SloRow, ...]:
     """One row per SLO: failures first, then what could not be judged, then by rising margin."""
     if side is None or side.judged is None:
         return ()
-    rows = []
+    rows, held = [], side.soak.held
     for index, found in enumerate(side.judged.slo):
-        repeats = tuple(r.point.slo[index] for r in side.proofs)
-        worst = min((found, *repeats), key=severity)
-        rows.append(SloRow(worst, repeats))
+        rounds = tuple(proof.slo[index] for proof in side.proofs)
+        soak = None if held is None else held.slo[index]
+        rows.append(SloRow(min((found, *rounds), key=severity), rounds, soak))
     return tuple(sorted(rows, key=lambda row: severity(row.found)))
-
-
-def _trial_seconds(trials: Sequence[Trial]) -> dict[str, float]:
-    """Seconds by phase of a run without a result: those that its trials recorded."""
-    names = TrialTime.__dataclass_fields__
-    return {name: sum(getattr(t.time, name) for t in trials) for name in names}

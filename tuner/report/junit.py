@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 from tuner.report.data import ReportData
 from tuner.report.quantities import margin_text, metric_text, verdict_text
 from tuner.report.sentence import bottleneck_sentences, soak_sentences, verdict_sentence
+from tuner.report.tiles import texts, tiles
 from tuner.run.status import Status
 from tuner.score.verdict import SloResult, Verdict
 
@@ -25,7 +26,7 @@ def render(data: ReportData) -> str:
     for row in data.slo:
         add_slo(suite, data.model, row.found)
     _add_confirmation(suite, data)
-    return document(suite, data.wall_s, data.manifest.created_at)
+    return document(suite, data.result.time.wall_s, data.manifest.created_at)
 
 
 def new_suite(model: str, facts: Mapping[str, str]) -> ET.Element:
@@ -67,13 +68,14 @@ def _add_confirmation(suite: ET.Element, data: ReportData) -> None:
     case = add_case(suite, data.model, "tune", "confirmation")
     sentence = verdict_sentence(data)
     if data.status in (Status.INTERRUPTED, Status.FAILED):
-        add_problem(case, "error", data.status.value, " ".join((sentence, *data.reasons)))
+        add_problem(case, "error", data.status.value, " ".join((sentence, *data.result.reasons)))
     elif data.status is Status.UNCONFIRMED:
-        add_problem(case, "failure", data.status.value, " ".join((sentence, *data.reasons)))
+        add_problem(case, "failure", data.status.value, " ".join((sentence, *data.result.reasons)))
     elif data.status is Status.INFEASIBLE:
         reason = "nothing to confirm: no config meets the SLOs"
         add_problem(case, "skipped", data.status.value, reason)
-    add_output(case, " ".join((sentence, *soak_sentences(data), *bottleneck_sentences(data))))
+    told = (*texts(tiles(data).tiles), *soak_sentences(data), *bottleneck_sentences(data))
+    add_output(case, " ".join((sentence, *told)))
 
 
 def add_case(suite: ET.Element, model: str, kind: str, name: str) -> ET.Element:

@@ -1,77 +1,78 @@
-"""The report as Markdown: for a pull request, a step summary, a terminal."""
+"""A document as Markdown: for a pull request, a step summary, a terminal."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tuner.plain import plain, plain_lines
-from tuner.report.charts.chart import Table
-from tuner.report.charts.load_curve import load_curve
-from tuner.report.data import ReportData
-from tuner.report.next_steps import next_steps
-from tuner.report.quantities import (
-    NOTHING,
-    POINT_ESTIMATES,
-    VERDICTS,
-    count_text,
-    margin_text,
-    metric_text,
-    seconds_text,
+from tuner.report.blocks import (
+    Block,
+    Chart,
+    Code,
+    Document,
+    Fold,
+    Items,
+    Sentence,
+    Steps,
+    Table,
+    Tiles,
 )
-from tuner.report.selection import measured_again, simpler_note
-from tuner.report.sentence import (
-    HEADLINES,
-    bottleneck_sentences,
-    change_text,
-    overload_sentences,
-    score_text,
-    soak_sentences,
-    verdict_sentence,
-)
-from tuner.report.tables import (
-    comparison,
-    count_of_refused,
-    p99_of,
-    rejections,
-    simplification,
-)
-from tuner.score.verdict import SloResult
+from tuner.report.quantities import time_text
 
-#: Trials shown, the best ones.
-MOST_TRIALS = 10
-#: Rejected measurements shown, the first ones.
-MOST_REJECTED = 20
+#: Rows of a table that are shown, the first ones; the page has all.
+MOST_ROWS = 20
 
 #: GitHub refuses a step's summary above 1 MiB; some is left to other tools of the step.
 SUMMARY_LIMIT_BYTES = 900 * 1024
 
 
-def render(data: ReportData) -> str:
+def render(document: Document) -> str:
     """The whole report. Text from outside cannot become markup."""
-    parts = [
-        f"## {escaped(data.model)}: {HEADLINES[data.status]}",
-        escaped(verdict_sentence(data)),
-        *[f"- {escaped(reason)}" for reason in data.reasons],
-        *run_slo_lines(data),
-        *[f"- {escaped(sentence)}" for sentence in soak_sentences(data)],
-        *_load_curve_lines(data),
-        *titled("In numbers", comparison(data)),
-        *bottleneck_lines(data),
-        *titled("Searched and measured again", measured_again(data)),
-        *([escaped(note)] if (note := simpler_note(data)) else []),
-        *titled_code("The change", data.diff, "diff"),
-        *titled_code("Server flags it needs", "\n".join(data.server_args), ""),
-        *titled("Field by field", simplification(data)),
-        *titled("Best trials", _best_trials(data)),
-        *overload_lines(data),
-        *_failures(data),
-        *titled("Rejected measurements", rejections(data, MOST_REJECTED)),
-        *next_lines(next_steps(data)),
-        _signature(data),
-    ]
-    return joined(parts) + "\n"
+    when = [time_text(document.started_at)] if document.started_at else []
+    run = f"{document.kind} {document.run_id}".rstrip()
+    facts = (escaped(fact) for fact in (run, *when, *document.facts))
+    title = f"## {escaped(document.name)}: {escaped(document.headline)}"
+    return joined([title, *parts(document.blocks), f"<sub>{', '.join(facts)}</sub>"]) + "\n"
+
+
+def parts(blocks: Sequence[Block]) -> list[str]:
+    """Paragraphs, headings, tables and code blocks, one each; those of a list one each."""
+    return [part for block in blocks for part in _parts(block)]
+
+
+def _parts(block: Block) -> Iterator[str]:
+    if isinstance(block, Fold):
+        shown = [] if block.page_only else [b for b in block.blocks if not isinstance(b, Chart)]
+        found = parts(shown)
+        yield from [f"### {block.title}", *found] if found else []
+        return
+    title = getattr(block, "caption", getattr(block, "title", ""))
+    if title:
+        yield f"#### {escaped(title)}"
+    if isinstance(block, Sentence):
+        yield escaped(block.text)
+    elif isinstance(block, Table):
+        yield table_text(block)
+    elif isinstance(block, Chart):
+        yield from (escaped(block.note), table_text(block.table))
+    elif isinstance(block, Code):
+        yield fenced(block.text, block.language)
+    else:
+        yield from _items(block)
+
+
+def _items(block: Block) -> Iterator[str]:
+    if isinstance(block, Items):
+        yield from (f"- {escaped(sentence)}" for sentence in block.sentences)
+    elif isinstance(block, Steps):
+        for what, command in block.steps:
+            yield f"- {escaped(what)}" + (f": {code(command)}" if command else "")
+    elif isinstance(block, Tiles):
+        for tile in block.tiles:
+            note = f" ({escaped(tile.note)})" if tile.note else ""
+            yield f"- {escaped(tile.label)}: **{escaped(tile.value)}**{note}"
 
 
 def append_step_summary(path: Path, text: str, limit_bytes: int = SUMMARY_LIMIT_BYTES) -> None:
@@ -118,10 +119,12 @@ def fenced(text: str, language: str) -> str:
 
 
 def table_text(table: Table) -> str:
+    left_out = len(table.rows) - MOST_ROWS
     lines = [
         _row(table.headers),
         "|" + " --- |" * len(table.headers),
-        *(_row(row) for row in table.rows),
+        *(_row(row) for row in table.rows[:MOST_ROWS]),
+        *([f"\nand {left_out:,} more in report.html"] if left_out > 0 else []),
     ]
     return "\n".join(lines)
 
@@ -137,105 +140,6 @@ def joined(parts: Sequence[str]) -> str:
         together = part.startswith("- ") and text.rsplit("\n", 1)[-1].startswith("- ")
         text += ("\n" if together else "\n\n") + part
     return text.strip()
-
-
-def _signature(data: ReportData) -> str:
-    trials = count_text(len(data.trials), "trial")
-    return f"<sub>run {escaped(data.run_id)}, {trials}, {seconds_text(data.wall_s)}</sub>"
-
-
-def titled(title: str, table: Table | None) -> list[str]:
-    """Heading and table; nothing without a table."""
-    return [] if table is None else [f"### {title}", table_text(table)]
-
-
-def titled_code(title: str, text: str, language: str) -> list[str]:
-    """Heading and code block; nothing without text."""
-    return [f"### {title}", fenced(text, language)] if text.strip() else []
-
-
-def run_slo_lines(data: ReportData) -> list[str]:
-    """The SLOs of the config that the verdict is about."""
-    slos = [(row.found, [r.value for r in row.repeats]) for row in data.slo]
-    return slo_lines(slos, "expected", "each repeat")
-
-
-def slo_lines(
-    slos: Iterable[tuple[SloResult, Sequence[float | None]]], expected: str, each: str
-) -> list[str]:
-    """The worst result of each SLO with all its values, and what kind of numbers these are.
-
-    ``expected`` and ``each`` are headers; nothing without SLOs.
-    """
-    rows = tuple(
-        (
-            VERDICTS[worst.verdict],
-            worst.expression,
-            metric_text(worst.metric, worst.value),
-            margin_text(worst),
-            ", ".join(metric_text(worst.metric, value) for value in values) or NOTHING,
-        )
-        for worst, values in slos
-    )
-    table = Table(("verdict", expected, "found, worst", "margin", each), rows)
-    return [*titled("SLOs", table), POINT_ESTIMATES] if rows else []
-
-
-def _best_trials(data: ReportData) -> Table | None:
-    best = sorted(data.scored, key=lambda t: t.order(data.objective.goal))[:MOST_TRIALS]
-    if not best:
-        return None
-    rows = []
-    for trial in best:
-        score = trial.score
-        assert score is not None
-        point = trial.points[score.best_point] if score.best_point is not None else None
-        rows.append(
-            (
-                str(trial.number),
-                change_text(data, trial.candidate),
-                score_text(data, score.value),
-                p99_of(point),
-                count_of_refused(point),
-                "yes" if score.feasible else "no",
-            )
-        )
-    return Table(("trial", "change", "score", "p99", "refused", "meets the SLOs"), tuple(rows))
-
-
-def _failures(data: ReportData) -> list[str]:
-    if not data.failed:
-        return []
-    lines = [f"- trial {t.number}: {escaped(t.reason or '')}" for t in data.failed[:MOST_TRIALS]]
-    more = len(data.failed) - len(lines)
-    return ["### Failed trials", *lines, *([f"- and {more} more"] if more else [])]
-
-
-def bottleneck_lines(data: ReportData) -> list[str]:
-    """Heading and sentences; nothing where one model is served."""
-    lines = [f"- {escaped(sentence)}" for sentence in bottleneck_sentences(data)]
-    return ["### Where the time goes", *lines] if lines else []
-
-
-def _load_curve_lines(data: ReportData) -> list[str]:
-    """Heading, table and what it shows; nothing where no load around the credited one is known."""
-    chart = load_curve(data)
-    return [] if chart is None else [*titled(chart.title, chart.table), escaped(chart.note)]
-
-
-def overload_lines(data: ReportData) -> list[str]:
-    """Heading and sentences; nothing without an overload."""
-    lines = [f"- {escaped(sentence)}" for sentence in overload_sentences(data)]
-    return ["### Overload and recovery", *lines] if lines else []
-
-
-def next_lines(steps: Sequence[tuple[str, str]]) -> list[str]:
-    """Heading and a line for each (reason, command); the command may be empty."""
-    lines = [
-        f"- {escaped(reason)}" + (f": {code(command)}" if command else "")
-        for reason, command in steps
-    ]
-    return ["### What next", *lines]
 
 
 def code(text: str) -> str:

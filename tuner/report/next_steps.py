@@ -18,17 +18,17 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
     run = shlex.quote(str(data.directory))
     again = _run_again(data)
     if data.status is Status.IMPROVED:
-        flags = [("start the server with the flags above", "")] if data.server_args else []
-        if data.written is not None and not data.taken_back:
-            models = [Path(file.path).parent.name for file in data.written.files]
+        flags = [("start the server with the flags below", "")] if data.result.server_args else []
+        if data.result.written is not None and not data.taken_back:
+            models = [Path(file.path).parent.name for file in data.result.written.files]
             model = shlex.quote(models[0])  # and what was written with it
-            several = len(models) > 1
-            loaded = " and ".join(models) if several else "the model"
-            read = "their new configs" if several else "its new config"
+            url = "localhost:8000/v2/repository/models"
+            loads = (f"-X POST {url}/{shlex.quote(name)}/load" for name in models)
+            reload = f"curl {' --next '.join(loads)}"
             repository = shlex.quote(str(data.manifest.repository))
             accept = f"tune check {_spec(data)} --update-baseline"
             return [
-                (f"reload {loaded} so that the server reads {read}", ""),
+                ("let a running server read it, or restart the server", reload),
                 *flags,
                 ("make it the baseline of later checks", accept),
                 ("take it back", f"tune rollback {model} --repository {repository}"),
@@ -38,7 +38,7 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
             ("write it again" if data.taken_back else "write it", f"tune apply {run}"),
             *flags,
         ]
-    if causes := remedies(data.reasons):
+    if causes := remedies(data.result.reasons):
         return [*((cause, "") for cause in causes), ("then run again", again)]
     if data.status is Status.KEPT:
         if len(data.trials) == data.manifest.space_size:
@@ -46,7 +46,7 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
         return [("search further: raise the budget, or widen the space", again)]
     if data.status is Status.INFEASIBLE:
         return [
-            ("see in the table above which SLO is out of reach, and by how much", ""),
+            ("see above which SLO is out of reach, and by how much", ""),
             ("widen the space, relax that SLO, or use faster hardware", again),
         ]
     if data.status is Status.UNCONFIRMED:

@@ -6,25 +6,18 @@ Both are in `best/` of a run with a winner: `proposal.patch` and `pull_request.m
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from tuner.errors import SpecError
 from tuner.modelconfig.edit import unified_diff
-from tuner.report.charts.chart import Table
+from tuner.report.blocks import Code, Fold, Table, filled
 from tuner.report.data import ReportData, load
-from tuner.report.markdown import (
-    bottleneck_lines,
-    escaped,
-    joined,
-    overload_lines,
-    run_slo_lines,
-    titled,
-    titled_code,
-)
-from tuner.report.next_steps import repeat_commands
-from tuner.report.sentence import soak_sentences, verdict_sentence
-from tuner.report.tables import comparison, simplification
+from tuner.report.markdown import escaped, joined, parts
+from tuner.report.run_document import numbers, overload, proof, request_time
+from tuner.report.tables import change, machine_text
+from tuner.report.tiles import tiles
 from tuner.run.store import BEST, RunStore
 from tuner.run.writing import own_directory, write_bytes
 from tuner.writeback.plan import FilePlan, plan_from_run
@@ -74,37 +67,32 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
     Raises:
         SpecError: The run has no winner.
     """
-    if not data.diff and not data.server_args:
+    if not data.result.diff and not data.result.server_args:
         raise SpecError(
             f"run {data.run_id} proposes nothing: it ended as {data.status.value}",
             "its report says why",
         )
-    parts = [
-        f"## {escaped(data.model)}: a better config",
-        escaped(verdict_sentence(data)),
-        *[f"- {escaped(reason)}" for reason in data.reasons],
-        *run_slo_lines(data),
-        *[f"- {escaped(sentence)}" for sentence in soak_sentences(data)],
-        *titled_code("Server flags it needs", "\n".join(data.server_args), ""),
-        *titled("In numbers", comparison(data)),
-        *bottleneck_lines(data),
-        *titled("Field by field", simplification(data)),
-        *overload_lines(data),
-        *titled("Measured on", _environment(data)),
-        *titled_code("How to repeat it", "\n".join(_commands(data)), "sh"),
-        *titled_code("The change", data.diff, "diff"),
-    ]
-    return capped(parts, limit)
+    folds = [section(data) for section in (proof, numbers, request_time, overload)]
+    blocks = filled(
+        tiles(data),
+        change(data),
+        Code("Server flags it needs", "\n".join(data.result.server_args)),
+        *folds,
+        Fold("environment", "Measured on", (_environment(data),)),
+        Code("How to repeat it", _command(data), "sh"),
+        Code("The change as a diff", data.result.diff or "", "diff"),
+    )
+    return capped([f"## {escaped(data.model)}: a better config", *parts(blocks)], limit)
 
 
-def capped(parts: Sequence[str], limit: int) -> str:
+def capped(found: Sequence[str], limit: int) -> str:
     """As many whole parts as fit, from the first on; a note if some are left out."""
-    text = joined(parts) + "\n"
-    kept = list(parts)
+    text = joined(found) + "\n"
+    kept = list(found)
     note = "*Cut here: a pull request's text cannot be longer. The run's report has the rest.*"
     while len(text) > limit and kept:
         kept.pop()
-        while kept and kept[-1].startswith("### "):
+        while kept and kept[-1].startswith("###"):
             kept.pop()  # a heading without the text below it
         text = joined([*kept, note]) + "\n"
     return text[:limit]
@@ -127,16 +115,12 @@ def _patch(file: FilePlan) -> tuple[str, str]:
 
 
 def _environment(data: ReportData) -> Table:
-    manifest = data.manifest
-    gpus = ", ".join(f"{g.get('name')}, driver {g.get('driver')}" for g in manifest.gpus)
-    rows = [
-        ("machine", f"{manifest.host.get('cpu')}, {manifest.host.get('cores')} cores"),
-        ("GPU", gpus or "none"),
-        *((name, version) for name, version in manifest.versions.items()),
-        ("run", data.run_id),
-    ]
-    return Table(("", ""), tuple(rows))
+    versions = data.manifest.versions.items()
+    rows = (("machine", machine_text(data.manifest)), *versions, ("run", data.run_id))
+    return Table(("", ""), rows)
 
 
-def _commands(data: ReportData) -> list[str]:
-    return [f"{command}  # {what}" for what, command in repeat_commands(data)]
+def _command(data: ReportData) -> str:
+    """The same search, wherever the repository is checked out."""
+    spec = shlex.quote(Path(data.manifest.spec_path or "SPEC").name)
+    return f"tune run {spec} --no-write --seed {data.manifest.seed}"

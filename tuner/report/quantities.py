@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from math import isfinite
 
 from tuner.measurement.measurement import LoadPoint
@@ -14,12 +15,6 @@ from tuner.spec.metrics import METRICS, RATE, SHARE, SIZE, THROUGHPUT, TIME, Uni
 NOTHING = "-"
 
 _MANY_TIMES = 9  # bounds by which an SLO is missed: a multiple says more than a percentage then
-
-#: Shown beside the SLO results in every report.
-POINT_ESTIMATES = (
-    "Each value found is a point estimate from its window; means are point estimates too. If an "
-    "interval or an upper limit is known, it is shown beside the number."
-)
 
 VERDICTS = {
     Verdict.PASS: "met",
@@ -39,10 +34,11 @@ def latency_text(microseconds: float | None, most: int = 3) -> str:
     return f"{microseconds:.0f} us"
 
 
-def rate_text(per_second: float | None) -> str:
+def rate_text(per_second: float | None, at_least: bool = False) -> str:
     if per_second is None:
         return NOTHING
-    return f"{per_second:,.0f}/s" if per_second >= 100 else f"{digits(per_second)}/s"
+    known = f"{per_second:,.0f}/s" if per_second >= 100 else f"{digits(per_second)}/s"
+    return f"at least {known}" if at_least else known
 
 
 def load_text(load: LoadPoint) -> str:
@@ -60,7 +56,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def share_text(share: float | None) -> str:
-    return NOTHING if share is None else f"{digits(share * 100)} %"
+    return NOTHING if share is None else f"{digits(share * 100)}%"
 
 
 _TEXTS: Mapping[Unit, Callable[[float], str]] = {
@@ -86,7 +82,7 @@ def found_text(result: SloResult) -> str:
 
 
 def verdict_text(result: SloResult) -> str:
-    """`not steady: answered 95.2 % of what was due`."""
+    """`not steady: answered 95.2% of what was due`."""
     word = VERDICTS[result.verdict]
     return f"{word}: {result.reason}" if result.reason else word
 
@@ -105,3 +101,13 @@ def margin_text(result: SloResult) -> str:
 
 def count_text(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def time_text(iso: str) -> str:
+    """A time as people write it: `24 Nov 2026, 21:29 UTC`."""
+    try:
+        time = datetime.fromisoformat(iso)
+    except ValueError:
+        return iso
+    zone = time.tzname() or ""
+    return f"{time.day} {time:%b %Y, %H:%M} {zone}".rstrip()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from tuner.report.data import ReportData
-from tuner.report.quantities import count_text, load_text, metric_text, rate_text
-from tuner.report.side import Side
+from tuner.report.quantities import count_text, load_text, metric_text, share_text
 from tuner.run.bottleneck import Bottleneck, bottleneck_of
 from tuner.run.confirmation import Role
 from tuner.run.status import Status
-from tuner.score.judge import value_of
 from tuner.score.trial import Predicted
 from tuner.score.verdict import Verdict
 from tuner.space.candidate import Candidate
@@ -19,10 +19,19 @@ HEADLINES = {
     Status.IMPROVED: "Improved",
     Status.KEPT: "Current config kept",
     Status.INFEASIBLE: "No config meets the SLOs",
-    Status.UNCONFIRMED: "Not confirmed",
+    Status.UNCONFIRMED: "Not known: no config was confirmed to be better",
     Status.INTERRUPTED: "Interrupted",
     Status.FAILED: "Failed",
 }
+
+
+def headline(data: ReportData) -> str:
+    """The verdict in a few words; of a winner, whether it was written."""
+    if data.status is not Status.IMPROVED:
+        return HEADLINES[data.status]
+    if data.result.written is None:
+        return f"{HEADLINES[data.status]}, not written"
+    return f"{HEADLINES[data.status]}, written{' and taken back' if data.taken_back else ''}"
 
 
 def score_text(data: ReportData, value: float | None) -> str:
@@ -37,11 +46,28 @@ def predicted_text(data: ReportData, predicted: Predicted) -> str:
     return f"{score_text(data, predicted.value)} ({low} to {high})"
 
 
+def prediction_sentence(data: ReportData) -> str:
+    """How well the search predicted the scores, of the trials that met the SLOs at some load."""
+    pairs = [
+        (t.score.value, t.predicted)
+        for t in data.scored
+        if t.predicted and t.score and t.score.feasible and t.score.value
+    ]
+    if not pairs:
+        return ""
+    inside = sum(p.low <= found <= p.high for found, p in pairs)
+    typical = median(abs(p.value / found - 1.0) for found, p in pairs)
+    return (
+        f"Of {count_text(len(pairs), 'score')} that the search predicted, {inside} held within the "
+        f"90% interval; the median prediction is off by {share_text(typical)}."
+    )
+
+
 def score_axis(data: ReportData) -> tuple[str, float]:
     """What the score is, with the unit of an axis, and the factor from its base unit to that."""
     metric = data.objective.metric
     unit, factor = (metric or THROUGHPUT).unit.axis
-    return f"{metric.name if metric else 'goodput'} ({unit})", factor
+    return f"{metric.words if metric else 'goodput'} ({unit})", factor
 
 
 def config_text(candidate: Candidate) -> list[str]:
@@ -59,7 +85,7 @@ def change_text(data: ReportData, candidate: Candidate) -> str:
 
 
 def verdict_sentence(data: ReportData) -> str:
-    """The run in one sentence, with its numbers and their confidence."""
+    """What the run came to, in a sentence; its figures are told apart."""
     sentence = {
         Status.IMPROVED: _improved,
         Status.KEPT: _kept,
@@ -73,17 +99,12 @@ def verdict_sentence(data: ReportData) -> str:
 
 def overload_sentences(data: ReportData) -> list[str]:
     """What each config did beyond its capacity, or why that is not known."""
-    if data.overload is None:
+    found = data.result.overload
+    if found is None:
         return []
-    sentences = [
-        f"{name.capitalize()}: {overload.sentence}"
-        for name, overload in (
-            ("current config", data.overload.current),
-            (data.best_name, data.overload.winner),
-        )
-        if overload is not None
-    ]
-    return [*sentences, *(reason[0].upper() + reason[1:] for reason in data.overload.reasons)]
+    named = (("current config", found.current), (data.best_name, found.winner))
+    sentences = [f"{name.capitalize()}: {probe.sentence}" for name, probe in named if probe]
+    return [*sentences, *(reason[0].upper() + reason[1:] for reason in found.reasons)]
 
 
 def soak_sentences(data: ReportData) -> list[str]:
@@ -91,9 +112,9 @@ def soak_sentences(data: ReportData) -> list[str]:
     if data.subject is None:
         return []
     curve = data.subject.soak.curve
-    none = [f"Load curve: {curve.sentence}."] if curve and not curve.points else []
+    around = [f"Load curve: {curve.sentence}."] if curve else []
     told = (f"Soak: {sentence.removesuffix('.')}." for sentence in data.subject.soak.sentences)
-    return [*told, *none]
+    return [*told, *around]
 
 
 def bottleneck_sentences(data: ReportData) -> list[str]:
@@ -109,12 +130,12 @@ def bottleneck_sentences(data: ReportData) -> list[str]:
 
 
 def bottleneck_text(found: Bottleneck) -> str:
-    """At 300/s a request spends 78 % of its time in tiny-bert, 61 % of that queueing.
+    """At 300/s a request spends 78% of its time in tiny-bert, 61% of that queueing.
 
     If the stream uses one model only, all of the time is spent there: only queueing is named.
     """
     whose = f" of the stream {found.stream}" if found.stream else ""
-    spent, queueing = (f"{100 * part:.0f} %" for part in (found.share, found.queue_share))
+    spent, queueing = (f"{100 * part:.0f}%" for part in (found.share, found.queue_share))
     if found.share == 1:
         where = f"{queueing} of its time queueing for {found.model}"
     else:
@@ -124,20 +145,16 @@ def bottleneck_text(found: Bottleneck) -> str:
 
 def _improved(data: ReportData) -> str:
     assert data.best is not None
-    not_there = "found, wrote and took back" if data.taken_back else "found, and did not write,"
-    verb = "writes" if data.in_place else not_there
-    standing = _standing(data, data.best)
-    return f"{verb} {change_text(data, data.best.candidate)}: {standing}{_gain(data)}."
+    verb = "writes" if data.result.written else "found, and did not write,"
+    verb = "found, wrote and took back" if data.taken_back else verb
+    return f"{verb} {change_text(data, data.best.candidate)}."
 
 
 def _kept(data: ReportData) -> str:
-    standing = f"; the current config: {_standing(data, data.current)}" if data.current else ""
     tried = count_text(data.measured_count, "config")
     looked_better = any(r.role is Role.CANDIDATE for r in data.repeats)
     again = ", and what looked better was not better when measured again" if looked_better else ""
-    return (
-        f"nothing better than the current config was found among {tried} measured{again}{standing}."
-    )
+    return f"nothing better than the current config was found among {tried} measured{again}."
 
 
 def _infeasible(data: ReportData) -> str:
@@ -153,10 +170,7 @@ def _infeasible(data: ReportData) -> str:
 
 def _unconfirmed(data: ReportData) -> str:
     name = change_text(data, data.best.candidate) if data.best else "the best config"
-    return (
-        f"{name} was best in the search but was not confirmed, for the reasons below; "
-        "the current config stays."
-    )
+    return f"{name} was best in the search but was not confirmed; the current config stays."
 
 
 def _unfinished(data: ReportData) -> str:
@@ -164,44 +178,4 @@ def _unfinished(data: ReportData) -> str:
     start = f"the run {how} after {count_text(len(data.trials), 'trial')}; nothing was written"
     if data.best is None or data.best.goodput_infer_per_s is None:
         return f"{start}."
-    name = change_text(data, data.best.candidate)
-    return f"{start}. Best so far, not confirmed: {name}, {_standing(data, data.best)}."
-
-
-def _standing(data: ReportData, side: Side | None) -> str:
-    """`2,050/s within p99_latency <= 40ms in each of 3 rounds`, the worst of the rounds.
-
-    For a minimised metric: its worst, and the load.
-    """
-    if side is None or side.judged is None:
-        return "not measured"
-    slo = " and ".join(s.expression for s in side.judged.slo)
-    metric = data.objective.metric
-    if metric is not None:
-        points = [r.point for r in side.proofs] or [side.judged]
-        values = [value_of(metric, p.measurement) for p in points]
-        worst = max((v for v in values if v is not None), default=None)
-        load = load_text(side.judged.measurement.load)
-        found = metric_text(metric.name, worst)
-        return f"{metric.name} {found} at {load} within {slo}{side.rounds_text}"
-    if side.goodput_infer_per_s is None:
-        return f"no load tried met {slo}"
-    least = "at least " if side.at_least else ""
-    return f"{least}{rate_text(side.goodput_infer_per_s)} within {slo}{side.rounds_text}"
-
-
-def _gain(data: ReportData) -> str:
-    if data.improvement is None:
-        reason = "the current config does not meet the SLOs"
-        return f"; {reason}" if data.current and data.current.goodput_infer_per_s is None else ""
-    times, means = data.improvement.times_text, data.improvement.means
-    if not data.maximizes:
-        said = f", {times} better than the current config"
-    elif data.improvement.compared == "capacity":
-        said = f"; its capacity is {times} the current config's"
-        if means is not None:
-            less = "less than " if data.improvement.at_least else ""
-            said += f", {rate_text(means.winner)} over {less}{rate_text(means.current)} on average"
-    else:
-        said = f", {times} the current config"
-    return f"{said} ({data.improvement.confidence_text})"
+    return f"{start}. Best so far, not confirmed: {change_text(data, data.best.candidate)}."

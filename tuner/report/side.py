@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from tuner.measurement.measurement import LoadPoint
 from tuner.run.confirmation import Repeat, Role, Soak
 from tuner.run.result_schema import ConfigFacts
 from tuner.score.judge import violation
@@ -24,9 +23,8 @@ class Side:
         trial: Its number in the search; ``None`` if it was not a trial.
         points: Its load points in the search, by rising load.
         repeats: Its measurements in the confirmation, in the order they were made.
-        proofs: The repeats that its numbers come from, one per round: those that the result names;
-            without a result, each round's highest load that met every SLO, or its lowest if none
-            did.
+        proofs: What its numbers come from, one a round: what the result names; without a result,
+            each round's highest load that met every SLO, or its lowest if none did.
         judged: The measurement that represents it: a soak that held; else the worst proof; else the
             search's at the highest load that met every SLO or, if none did, the one that came
             nearest.
@@ -39,7 +37,7 @@ class Side:
     trial: int | None
     points: tuple[Point, ...]
     repeats: tuple[Repeat, ...]
-    proofs: tuple[Repeat, ...]
+    proofs: tuple[Point, ...]
     judged: Point | None
     goodput_infer_per_s: float | None
     soak: Soak = field(default_factory=Soak)
@@ -47,71 +45,34 @@ class Side:
 
     @property
     def rounds_text(self) -> str:
-        """When it held its goodput: ` in each of 3 rounds, and for 30 s`; empty for one round."""
-        held = self.soak.held
-        if held is None:
-            return self._rounds_text
-        lasting = f" for {digits(held.point.measurement.duration_s)} s"
-        late = "" if held.late is None else f": {held.late.text}"
-        return f"{self._rounds_text}{', and' if self._rounds_text else ''}{lasting}{late}"
-
-    @property
-    def _rounds_text(self) -> str:
-        rounds, met = len(self.proofs), sum(r.point.passed for r in self.proofs)
-        levels = [r.point.level for r in self.proofs]
-        if rounds < 2 or (self.soak.held is not None and self.soak.held.level > min(levels)):
-            return ""  # a soak may hold at more than a round's short window sustained
-        return f" in each of {rounds} rounds" if met == rounds else f" in {met} of {rounds} rounds"
+        """When it held its goodput: `in each of 3 rounds, and for 30 s`; empty for one round."""
+        rounds, met = len(self.proofs), sum(p.passed for p in self.proofs)
+        said, held = [], self.soak.held
+        # A soak may hold at more than a round's short window sustained.
+        if rounds > 1 and (held is None or held.level <= min(p.level for p in self.proofs)):
+            each = f"each of {rounds}" if met == rounds else f"{met} of {rounds}"
+            said.append(f"in {each} rounds")
+        if held is not None:
+            said.append(f"for {digits(held.point.measurement.duration_s)} s")
+        return ", and ".join(said)
 
 
 def side_of(facts: ConfigFacts, trials: Sequence[Trial], repeats: Sequence[Repeat]) -> Side:
     """A side whose numbers are from the measurements that the result names."""
-    made = {(m.load, m.seed) for m in facts.measurements}
-    keys = {facts.candidate.key, *_measured_as(facts.candidate.key, made, repeats)}
-    side = measured_side(facts.candidate, trials, repeats, keys)
-    named = (r for r in side.repeats if not r.alone and _identity(r.point) in made)
-    # If a round measured a load twice, the second one counts: the first was disturbed.
-    proofs = tuple({(r.round, _identity(r.point)): r for r in named}.values())
-    points = [r.point for r in proofs] or [p for p in side.points if _identity(p) in made]
-    judged = _worst(points) or side.judged
-    soak = facts.soak or Soak()
-    judged = judged if soak.held is None else soak.held.point
+    side, soak = measured_side(facts.candidate, trials, repeats), facts.soak or Soak()
+    named = zip(facts.measurements, facts.verdicts, strict=False)
+    proofs = tuple(Point(measured, slo, None) for measured, slo in named) or side.proofs
+    judged = (_worst(proofs) or side.judged) if soak.held is None else soak.held.point
     goodput = None if facts.goodput_infer_per_s is None else soak.credited_per_s or _goodput(judged)
     side = replace(side, proofs=proofs, judged=judged, soak=soak, at_least=facts.at_least)
     return replace(side, goodput_infer_per_s=goodput)
 
 
-def _identity(point: Point) -> tuple[LoadPoint, int]:
-    """What no two measurements of a config have in common."""
-    return point.measurement.load, point.measurement.seed
-
-
-def _measured_as(
-    key: str, made: Set[tuple[LoadPoint, int]], repeats: Sequence[Repeat]
-) -> Iterator[str]:
-    """The keys under which a config was measured before it lost a field with its default value.
-
-    Dropping such a field needs no new measurement: to Triton it is the same config.
-    """
-    of: dict[str, set[tuple[LoadPoint, int]]] = defaultdict(set)
-    for repeat in repeats:
-        if not repeat.alone:
-            of[repeat.candidate_key].add(_identity(repeat.point))
-    if made and not made <= of[key]:
-        yield from (other for other, found in of.items() if made <= found)
-
-
-def measured_side(
-    candidate: Candidate,
-    trials: Sequence[Trial],
-    repeats: Sequence[Repeat],
-    keys: Set[str] = frozenset(),
-) -> Side:
-    """A config with what was measured under its key, or under ``keys``."""
-    keys = keys or {candidate.key}
-    own = [t for t in trials if t.candidate.key in keys and t.points]
+def measured_side(candidate: Candidate, trials: Sequence[Trial], repeats: Sequence[Repeat]) -> Side:
+    """A config with what was measured of it."""
+    own = [t for t in trials if t.candidate.key == candidate.key and t.points]
     trial = min(own, key=lambda t: (t.state is not TrialState.MEASURED, t.number), default=None)
-    again = tuple(r for r in repeats if r.candidate_key in keys)
+    again = tuple(r for r in repeats if r.candidate_key == candidate.key)
     proofs = _proofs(again)
     judged = _judged_again(proofs) or (None if trial is None else _nearest(trial))
     return Side(
@@ -119,7 +80,7 @@ def measured_side(
         trial=None if trial is None else trial.number,
         points=() if trial is None else by_load(trial.points),
         repeats=again,
-        proofs=proofs,
+        proofs=tuple(r.point for r in proofs),
         judged=judged,
         goodput_infer_per_s=_goodput(judged),
     )

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 
 from tuner.measurement.measurement import ServerStatistics
-from tuner.report.charts.chart import Table, outcome_of
-from tuner.report.charts.latency import sides
+from tuner.report.analysis import importance, value_text
+from tuner.report.blocks import Table, Tone
+from tuner.report.charts.chart import outcome_of, sides
 from tuner.report.data import ReportData
 from tuner.report.quantities import (
     NOTHING,
+    VERDICTS,
     count_text,
+    found_text,
     latency_text,
     load_text,
+    margin_text,
     metric_text,
     rate_text,
     seconds_text,
     share_text,
+    time_text,
 )
 from tuner.report.sentence import score_text
 from tuner.report.side import Side
+from tuner.run.manifest import Manifest
+from tuner.run.status import Status
 from tuner.score.judge import slo_utilisation
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
+from tuner.score.verdict import SloResult, Verdict
 from tuner.space.words import bytes_text
 from tuner.spec.digits import digits
 from tuner.spec.labels import labelled
@@ -53,15 +61,57 @@ def comparison(data: ReportData) -> Table | None:
     return Table(("", *names), tuple(rows))
 
 
+def slo_table(
+    rows: Sequence[tuple[SloResult, Sequence[str], SloResult | None]], load: str | None = None
+) -> Table:
+    """Each SLO with its worst result, that of each round in words, and that of the soak."""
+    soaked = any(soak is not None for _, _, soak in rows)
+    again = any(len(rounds) > 1 for _, rounds, _ in rows)
+    heads = (
+        *("verdict", f"expected at {load}" if load else "expected", "worst found", "margin"),
+        *(["each round"] if again else []),
+        *(["soak"] if soaked else []),
+    )
+    cells = tuple(
+        (
+            *(VERDICTS[w.verdict], w.expression, found_text(w), margin_text(w)),
+            *([", ".join(rounds)] if again else []),
+            *([NOTHING if soak is None else found_text(soak)] if soaked else []),
+        )
+        for w, rounds, soak in rows
+    )
+    return Table(heads, cells, "SLOs", tuple(tone_of(w) for w, _, _ in rows))
+
+
+def tone_of(result: SloResult) -> Tone:
+    tones = {Verdict.PASS: Tone.GOOD, Verdict.NOT_ENOUGH_DATA: Tone.UNSURE}
+    return tones.get(result.verdict, Tone.BAD)
+
+
+def change(data: ReportData) -> Table | None:
+    """The fields in which the winner, or what came nearest, differs from the current config."""
+    if data.best is None or data.current is None or data.status is Status.KEPT:
+        return None
+    now, then = data.current.candidate.values, data.best.candidate.values
+    rows = tuple(
+        (str(knob), value_text(knob, now.get(knob)), value_text(knob, then.get(knob)))
+        for knob in data.best.candidate.changed(data.current.candidate)
+    )
+    if data.status is Status.IMPROVED:
+        return Table(("field", "before", "after"), rows, "The change")
+    return Table(("field", "now", "there"), rows, f"The {data.best_name}")
+
+
 def _goodput(side: Side) -> str:
     goodput = side.goodput_infer_per_s
-    least = "at least " if side.at_least else ""
-    return NOTHING if goodput is None else f"{least}{rate_text(goodput)}{side.rounds_text}"
+    if goodput is None:
+        return NOTHING
+    return " ".join(filter(None, (rate_text(goodput, side.at_least), side.rounds_text)))
 
 
 def _means(data: ReportData) -> list[tuple[str, ...]]:
     """The means whose ratio is the gain; nothing if a metric is minimised."""
-    gain = data.improvement
+    gain = data.result.improvement
     if gain is None or gain.means is None or not data.maximizes:
         return []
     current, winner = rate_text(gain.means.current), rate_text(gain.means.winner)
@@ -119,7 +169,7 @@ def _got(point: Point, stream: str) -> Iterator[tuple[str, str]]:
     yield "failed requests", f"{own.failed_count:,}" if own.failed_count else NOTHING
 
 
-def rejections(data: ReportData, at_most: int | None = None) -> Table | None:
+def rejections(data: ReportData) -> Table | None:
     """Measurements that do not count, in the order they were made; the last row is the total."""
     if not data.rejected:
         return None
@@ -132,11 +182,11 @@ def rejections(data: ReportData, at_most: int | None = None) -> Table | None:
             seconds_text(r.wall_s),
             r.reason,
         )
-        for r in data.rejected[:at_most]
+        for r in data.rejected
     ]
     total = seconds_text(sum(r.wall_s for r in data.rejected))
     rows.append(("all", "", "", total, count_text(len(data.rejected), "measurement")))
-    return Table(("during", "trial", "load", "took", "why"), tuple(rows))
+    return Table(("during", "trial", "load", "took", "why"), tuple(rows), "Rejected measurements")
 
 
 def count_of_refused(point: Point | None) -> str:
@@ -154,7 +204,7 @@ def p99_of(point: Point | None) -> str:
 
 def simplification(data: ReportData) -> Table | None:
     """The winner with one field at a time put back."""
-    if not data.simplification:
+    if not data.result.simplification:
         return None
     rows = tuple(
         (
@@ -165,32 +215,15 @@ def simplification(data: ReportData) -> Table | None:
             share_text(row.loss_allowed),
             "kept" if row.kept else "put back",
         )
-        for row in data.simplification
+        for row in data.result.simplification
     )
-    return Table(("field", "with", "without", "difference", "allowed loss", ""), rows)
+    heads = ("field", "with", "without", "difference", "allowed loss", "")
+    return Table(heads, rows, "Field by field")
 
 
 def _without(data: ReportData, value: float | None) -> str:
     """A config that missed an SLO at the load it had to sustain has a goodput of zero."""
     return "misses an SLO" if value == 0 and data.maximizes else score_text(data, value)
-
-
-def trials_by_state(data: ReportData) -> Table:
-    """The trials by how they ended, with their number and time; empty groups are left out."""
-    groups: dict[str, list[Trial]] = {}
-    for trial in data.trials:
-        groups.setdefault(ending(trial), []).append(trial)
-    whole = {**groups, "all": [*data.trials]} if len(groups) > 1 else groups
-    rows = tuple(
-        (
-            name,
-            f"{len(members):,}",
-            f"{sum(len(t.points) for t in members):,}",
-            seconds_text(sum(trial_seconds(t) for t in members)),
-        )
-        for name, members in whole.items()
-    )
-    return Table(("ended", "trials", "measurements", "took"), rows)
 
 
 def ending(trial: Trial) -> str:
@@ -205,19 +238,17 @@ def trial_seconds(trial: Trial) -> float:
 
 def noise_sentences(data: ReportData) -> list[str]:
     """How well measurements repeat in this run."""
-    sentences = []
-    if data.noise is not None:
-        spreads = (
-            ("throughput", data.noise.throughput_cv),
-            ("p99 latency", data.noise.p99_cv),
-            ("capacity", data.noise.capacity_cv),
-        )
-        known = [f"{name} {share_text(cv)}" for name, cv in spreads if cv is not None]
-        sentences.append(
-            "Spread of repeated measurements, each on a different server "
-            f"(coefficient of variation): {', '.join(known)}."
-        )
-    return sentences
+    noise = data.result.noise
+    if noise is None:
+        return []
+    spreads = {
+        "throughput": noise.throughput_cv,
+        "p99 latency": noise.p99_cv,
+        "capacity": noise.capacity_cv,
+    }
+    known = [f"{name} {share_text(cv)}" for name, cv in spreads.items() if cv is not None]
+    spread = "Spread of repeated measurements, each on a different server"
+    return [f"{spread} (coefficient of variation): {', '.join(known)}."]
 
 
 def _signed(data: ReportData, value: float | None) -> str:
@@ -226,11 +257,19 @@ def _signed(data: ReportData, value: float | None) -> str:
     return f"{'-' if value < 0 else '+'}{score_text(data, abs(value))}"
 
 
+def machine_text(manifest: Manifest) -> str:
+    """Its processor, cores and GPUs."""
+    host = manifest.host
+    gpus = [f"{gpu.get('name')} (driver {gpu.get('driver')})" for gpu in manifest.gpus]
+    cores = [f"{host['cores']} cores"] if host.get("cores") else []
+    return ", ".join([str(host.get("cpu")), *cores, *gpus])
+
+
 def environment(data: ReportData) -> Table:
     """Machine, programs and identity of the run."""
     manifest = data.manifest
     facts: dict[str, object] = {
-        "started": manifest.created_at,
+        "started": time_text(manifest.created_at),
         "seed": manifest.seed,
         "objective": str(data.objective),
         "configs in the space": manifest.space_size,
@@ -243,15 +282,14 @@ def environment(data: ReportData) -> Table:
             for key, value in manifest.host.items()
             if value is not None
         },
-        **{f"GPU {n}": _facts(gpu) for n, gpu in enumerate(manifest.gpus)},
+        **{
+            f"GPU {n}": ", ".join(f"{_label(key)} {_plain(key, gpu[key])}" for key in gpu)
+            for n, gpu in enumerate(manifest.gpus)
+        },
         "fingerprint": manifest.fingerprint,
     }
     rows = tuple((key, str(value)) for key, value in facts.items() if value is not None)
-    return Table(("fact", "value"), rows)
-
-
-def _facts(gpu: Mapping[str, object]) -> str:
-    return ", ".join(f"{_label(key)} {_plain(key, value)}" for key, value in gpu.items())
+    return Table(("fact", "value"), rows, "Environment")
 
 
 def _label(key: str) -> str:
@@ -263,4 +301,22 @@ def _plain(key: str, value: object) -> str:
         return bytes_text(value)
     if isinstance(value, list | tuple):
         return ", ".join(str(v) for v in value)
-    return str(value)
+    return digits(value) if isinstance(value, float) else str(value)
+
+
+def wall_time(data: ReportData) -> Table:
+    """Every second of the run by phase."""
+    whole = data.result.time.wall_s
+    rows = tuple(
+        (phase.removesuffix("_s").replace("_", " "), seconds_text(s), share_text(s / whole))
+        for phase, s in data.result.time.by_phase().items()
+        if whole > 0
+    )
+    return Table(("phase", "time", "share"), rows, "Where the time of the run went")
+
+
+def field_importance(data: ReportData) -> Table:
+    """How much of the score each field explains."""
+    rows = tuple((str(i.knob), share_text(i.share), str(i.levels)) for i in importance(data))
+    heads = ("field", "share of the score it explains", "values or groups compared")
+    return Table(heads, rows, "Which fields matter")

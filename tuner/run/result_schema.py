@@ -23,7 +23,6 @@ from tuner.run.status import Status
 from tuner.score.ratio import Ratio
 from tuner.score.verdict import SloResult
 from tuner.space.candidate import Candidate, FieldValue
-from tuner.spec.digits import digits
 from tuner.spec.objective import Objective
 
 SCHEMA_VERSION = 1
@@ -66,6 +65,11 @@ class ConfigFacts(Part):
     )
     server_args: tuple[str, ...] = Field(description="tritonserver arguments it needs")
     measurements: tuple[Measurement, ...] = Field(description="what the numbers below come from")
+    verdicts: tuple[tuple[SloResult, ...], ...] = Field(
+        (),
+        description="each SLO held against each of the measurements, in order; empty: written "
+        "before it was kept",
+    )
     goodput_infer_per_s: float | None = Field(
         description="throughput at the highest load that met every SLO: of a winner, in every "
         "round, and in the soak where it held; null when no load did"
@@ -145,23 +149,6 @@ class Improvement(Part):
         "it was measured in one rough round, or (where there are means) only at means.current, a "
         "load that it did not sustain",
     )
-
-    @property
-    def times_text(self) -> str:
-        """How many times better: `25.6 times`, or `at least 6.9 times`."""
-        ratio = self.goodput_ratio
-        known = f"at least {digits(ratio.low)}" if self.at_least else digits(ratio.estimate)
-        return f"{known} times"
-
-    @property
-    def confidence_text(self) -> str:
-        """How sure the ratio is: `95% interval 1.53 to 1.78`, or why it is a lower bound."""
-        ratio, sure = self.goodput_ratio, f"{self.confidence:.0%}"
-        if self.at_least and self.means is not None:
-            return "the current config was only measured at a load it does not sustain"
-        if self.at_least:
-            return f"{sure} sure over all looks; the current config was measured roughly"
-        return f"{sure} interval {digits(ratio.low)} to {digits(ratio.high)}"
 
 
 class TrialCounts(Part):

@@ -103,9 +103,8 @@ def _refuse_no_spec(path: Path) -> None:
         raise SpecError(f"{path} is a run, not a spec", f"see it with: tune report {path}")
     if not os.path.lexists(path):
         meant = f"{path}.yaml"
-        advice = (
-            f"did you mean {meant}?" if os.access(meant, os.F_OK) else "tune init MODEL drafts one"
-        )
+        found = os.access(meant, os.F_OK)
+        advice = f"did you mean {meant}?" if found else "tune init MODEL drafts one"
         raise SpecError(f"there is no spec {path}", advice)
 
 

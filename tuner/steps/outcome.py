@@ -178,6 +178,7 @@ def _config_facts(
     return ConfigFacts(
         **side.candidate.to_json(),
         measurements=tuple(p.measurement for p in side.points),
+        verdicts=tuple(p.slo for p in side.points),
         goodput_infer_per_s=goodput,
         at_least=side.limited and goodput is not None,
         worst_round_infer_per_s=min(sustained) if told else None,

@@ -69,4 +69,4 @@ def test_git_apply_takes_the_configs_of_several_models_as_one(tmp_path: Path) ->
     subprocess.run(["git", "apply", str(patch)], cwd=checkout, check=True)
     texts = json.loads((run / "result.json").read_text())["models"].values()
     assert [config.read_text() for config in configs] == [text["config_after"] for text in texts]
-    assert body.read_text().count("\n### The change\n") == 1
+    assert body.read_text().count("The change as a diff\n") == 1

@@ -7,11 +7,11 @@ from typing import Any
 import click
 import pytest
 from unit.report.synthetic import Toy, make_run
-from unit.report.test_check_report import facts
+from unit.report.test_check_document import facts
 
 from tuner.cli import COMMANDS, cli
 from tuner.cli.boundary import guarded
-from tuner.cli.check_command import annotation_lines, columns, lines_of
+from tuner.cli.check_command import annotation_lines
 from tuner.run.status import CheckStatus
 
 #: Commands that read and tell; the others do something.
@@ -36,20 +36,6 @@ def make_check(results: Path, status: CheckStatus = CheckStatus.FINE, **changes:
     (directory / "check.json").write_text(check.model_dump_json())
     (directory / "manifest.json").write_text("{}")
     return directory
-
-
-def test_the_terminal_tells_the_verdict_the_trend_and_what_next(tmp_path: Path) -> None:
-    found = [click.unstyle(line) for line in lines_of(tmp_path, facts(CheckStatus.REGRESSION))]
-    assert found[1] == "<b>toy</b>: regression"
-    assert "  slo       p99_latency <= 40ms: 38 ms, worst of 3 rounds; a point estimate" in found
-    assert any(line.startswith("  2025-03-01 02:00  2,001/s") for line in found)
-    assert any(
-        line.startswith("  next      tune run 'a spec.yaml' --no-write   (") for line in found
-    )
-
-
-def test_columns_are_even() -> None:
-    assert columns([("a", "bb", "c"), ("aaa", "b", "c")]) == ["  a    bb  c", "  aaa  b   c"]
 
 
 def test_what_fails_is_an_error_and_what_is_told_a_warning() -> None:
@@ -94,7 +80,7 @@ def test_runs_are_compared_by_id_and_directory(
     out = capsys.readouterr().out
     assert json.loads(out)["a"]["status"] == "Improved"
     assert guarded(cli, [*arguments, "--format", "md"]) == 0
-    assert capsys.readouterr().out.startswith("## Two runs\n")
+    assert capsys.readouterr().out.startswith("## Two runs: side by side\n")
     assert guarded(cli, arguments) == 0
     assert "Current config kept" in capsys.readouterr().out
 

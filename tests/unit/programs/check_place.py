@@ -19,7 +19,7 @@ from tuner.machine.host import Gpu, Host
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.programs import check as steps
 from tuner.programs.check import CheckRequest, check
-from tuner.report.check_report import render_check
+from tuner.report.check_document import render_check
 from tuner.steps import session
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import functools
 import json
 import os
 import shlex
@@ -29,7 +28,6 @@ from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, SpecError
 from tuner.load.seeds import of_confirmation
 from tuner.machine.host import read_host
 from tuner.programs import run as pipeline
-from tuner.report import render
 from tuner.run.measuring import Measuring, registered
 from tuner.run.status import Status
 from tuner.run.store import RunStore
@@ -112,8 +110,6 @@ class Workplace:
         monkeypatch.setattr(pipeline, "prove", lambda _, trials: best_of(trials))
         monkeypatch.setattr(pipeline, "probe_overload", probe_overload)
         # Drawing them takes longer than all else in most of these tests.
-        without_pictures = functools.partial(render.report_run, pictures=False)
-        monkeypatch.setattr(render, "report_run", without_pictures)
 
     def tune(self, *arguments: str) -> int:
         return guarded(cli, [*arguments])

@@ -142,6 +142,7 @@ class _Mix:
         }
         measurements = [p.to_json()["measurement"] for p in points]
         changed = {"measurements": measurements, "slo": point["slo"], "bottleneck": told}
+        changed["verdicts"] = [p.to_json()["slo"] for p in points]
         return {**facts, **found, **changed, **({"streams": streams} if streams else {})}
 
     def point(self, row: Mapping[str, Any]) -> dict[str, Any]:

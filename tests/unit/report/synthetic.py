@@ -287,6 +287,7 @@ def facts_of(
     return {
         **trial.candidate.to_json(),
         "measurements": [p.measurement.to_json() for p in points],
+        "verdicts": [[s.to_json() for s in p.slo] for p in points],
         "goodput_infer_per_s": None if best is None else of_rounds(rates),
         "worst_round_infer_per_s": None if best is None else min(rates),
         "rounds_met": 0 if best is None else len(points),

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from unit.report.synthetic import Toy, make_run
 
-from tuner.report.compare import compared, markdown_of, text_table
+from tuner.report import markdown
+from tuner.report.blocks import Table
+from tuner.report.compare import RunComparison, compared, document
 
 
 def changed(run: Path, name: str, **changes: object) -> Path:
@@ -20,6 +22,11 @@ def runs(tmp_path: Path) -> tuple[Path, Path]:
     return make_run(tmp_path / "a", Toy(trials=14)), make_run(
         tmp_path / "b", Toy(trials=14, seed=1)
     )
+
+
+def table_of(found: RunComparison) -> Table:
+    (table,) = (block for block in document(found).blocks if isinstance(block, Table))
+    return table
 
 
 def test_goodput_comes_with_its_interval_and_the_ratio_of_both(runs: tuple[Path, Path]) -> None:
@@ -57,7 +64,7 @@ def test_what_makes_them_incomparable_is_said_and_no_ratio_given(
     found = compared(runs[0], changed(runs[1], "manifest.json", **changes))
     assert any(reason in line for line in found.incomparable)
     assert found.ratio is None
-    assert "Not comparable" in markdown_of(found)
+    assert "Not comparable" in markdown.render(document(found))
 
 
 def test_where_a_program_lies_does_not_matter(runs: tuple[Path, Path]) -> None:
@@ -74,11 +81,11 @@ def test_runs_without_a_winner_are_shown_by_their_current_config(
     other = make_run(tmp_path / "c", Toy(trials=14), status)
     found = compared(runs[0], other)
     assert found.b.gain is None
-    table = text_table(found)
+    table = table_of(found)
     assert {len(row) for row in table.rows} == {3}
     json.dumps(found.to_json(), allow_nan=False)
     if status != "killed":
-        assert found.b.config["instance_group.count"] == "instances 1"
+        assert found.b.config["instance_group.count"] == "1"
 
 
 def test_a_minimised_metric_is_compared_the_other_way_round(tmp_path: Path) -> None:
@@ -86,4 +93,4 @@ def test_a_minimised_metric_is_compared_the_other_way_round(tmp_path: Path) -> N
     found = compared(make_run(tmp_path / "a", toy), make_run(tmp_path / "b", toy))
     assert found.a.metric == "p99_latency"
     assert found.ratio is not None
-    assert any(" ms (" in cell for row in text_table(found).rows for cell in row)
+    assert any(" ms (" in cell for row in table_of(found).rows for cell in row)

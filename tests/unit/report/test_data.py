@@ -30,10 +30,11 @@ def test_an_improved_run(made: Made) -> None:
     assert passes(data.best.judged.slo)
     assert [r.role for r in data.best.repeats] == [Role.CANDIDATE] * 3
     assert data.subject is data.best
-    assert sum(data.time.values()) == pytest.approx(data.wall_s)
+    assert sum(data.result.time.by_phase().values()) == pytest.approx(data.result.time.wall_s)
 
 
-def test_a_winner_that_lost_a_field_with_its_default_has_the_rounds_made_of_it(made: Made) -> None:
+def test_a_winner_that_lost_a_field_with_its_default_keeps_its_numbers(made: Made) -> None:
+    """The result says what was judged, so it need not be found among the rounds."""
     before = made("improved")
     path = before.directory / "result.json"
     result = json.loads(path.read_text())
@@ -46,9 +47,20 @@ def test_a_winner_that_lost_a_field_with_its_default_has_the_rounds_made_of_it(m
     assert before.best is not None
     assert after.best is not None
     assert after.best.candidate != before.best.candidate
-    assert after.best.repeats == before.best.repeats
-    assert after.best.trial == before.best.trial
+    assert after.best.proofs == before.best.proofs
     assert after.best.judged == before.best.judged
+
+
+def test_a_result_that_does_not_say_what_was_judged_is_read_from_the_rounds(made: Made) -> None:
+    before = made("improved")
+    path = before.directory / "result.json"
+    result = json.loads(path.read_text())
+    del result["winner"]["verdicts"]
+    path.write_text(json.dumps(result))
+    after = load(before.directory)
+    assert before.best is not None
+    assert after.best is not None
+    assert [p.measurement for p in after.best.proofs] == [p.measurement for p in before.best.proofs]
 
 
 def test_points_come_by_rising_load(made: Made) -> None:
@@ -79,7 +91,7 @@ def test_slos_that_fail_come_first_then_the_smallest_margin(made: Made) -> None:
 
 def test_the_worst_repeat_is_what_was_found(made: Made) -> None:
     row = next(r for r in made("improved").slo if r.found.metric == "p99_latency")
-    values = [r.value for r in row.repeats if r.value is not None]
+    values = [r.value for r in row.rounds if r.value is not None]
     assert len(values) == 3
     assert row.found.value == max(values)
 
@@ -108,7 +120,7 @@ def test_what_a_finalist_stood_in_its_last_round_stands_for_it(made: Made) -> No
     assert best.judged is not None
     assert best.judged.measurement.load.level == 96.0
     assert best.goodput_infer_per_s == 96.0
-    assert [r.point.measurement.load.level for r in best.proofs] == [96.0] * 3
+    assert [p.measurement.load.level for p in best.proofs] == [96.0] * 3
 
 
 def test_a_finalist_that_missed_its_last_round_is_shown_to(made: Made) -> None:
@@ -118,14 +130,14 @@ def test_a_finalist_that_missed_its_last_round_is_shown_to(made: Made) -> None:
     assert data.best_name == "best of the search"
     (row,) = data.slo
     assert row.found.verdict is Verdict.FAIL
-    assert [r.verdict for r in row.repeats] == [Verdict.PASS, Verdict.PASS, Verdict.FAIL]
+    assert [r.verdict for r in row.rounds] == [Verdict.PASS, Verdict.PASS, Verdict.FAIL]
 
 
 def test_the_winners_numbers_are_of_the_load_it_stood_in_every_round(made: Made) -> None:
     best = made("improved").best
     assert best is not None
     assert best.judged is not None
-    rates = [r.point.measurement.throughput_infer_per_s for r in best.proofs]
+    rates = [p.measurement.throughput_infer_per_s for p in best.proofs]
     assert len(set(rates)) == 3
     assert best.goodput_infer_per_s == min(rates)
     assert best.judged.measurement.throughput_infer_per_s == min(rates)
@@ -139,8 +151,8 @@ def test_a_run_that_was_killed_has_no_result_but_a_report(tmp_path: Path) -> Non
     assert data.status is Status.INTERRUPTED
     assert not data.finished
     assert len(data.trials) == 6
-    assert data.wall_s == pytest.approx(sum(data.time.values()))
-    assert data.wall_s > 0
+    time = data.result.time
+    assert 0 < time.wall_s == pytest.approx(sum(time.by_phase().values()))
 
 
 def test_the_current_config_need_not_be_the_first_trial(tmp_path: Path) -> None:

@@ -12,14 +12,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from candidates import candidate_of
-from unit.report.conftest import NASTY, Made
+from unit.report.conftest import NASTY, Made, text_of
 from unit.report.synthetic import Toy, make_run
 
 from tuner.report import junit, markdown, trials_csv
 from tuner.report.data import load
 from tuner.report.markdown import code, escaped, fenced
 from tuner.report.pull_request import pull_request_of
-from tuner.report.render import CHARTS, FORMATS, render_all
+from tuner.report.render import FORMATS, render_all
 from tuner.report.trials_csv import _cell
 from tuner.score.trial import Worker
 
@@ -30,12 +30,10 @@ STATUSES = ("improved", "kept", "infeasible", "unconfirmed", "interrupted", "fai
 def test_all_forms_are_written_and_written_again(tmp_path: Path, status: str) -> None:
     run = make_run(tmp_path, Toy(trials=14), status)
     paths = render_all(run)
-    assert [p.name for p in paths] == [*FORMATS, CHARTS]
-    assert (run / CHARTS / "history.png").is_file()
-    files = paths[:-1]  # that the pictures are the same is tested with them
-    first = [p.read_bytes() for p in files]
-    assert render_all(run, pictures=False) == files
-    assert [p.read_bytes() for p in files] == first
+    assert [p.name for p in paths] == [*FORMATS]
+    first = [p.read_bytes() for p in paths]
+    assert render_all(run) == paths
+    assert [p.read_bytes() for p in paths] == first
     assert not list(run.glob("tmp*"))
 
 
@@ -48,13 +46,14 @@ def test_a_run_without_trials_is_rendered(tmp_path: Path) -> None:
 class TestMarkdown:
     def test_verdict_comes_first_and_the_diff_is_whole(self, made: Made) -> None:
         data = made("improved")
-        text = markdown.render(data)
-        assert text.startswith("## toy: Improved\n\nWrites ")
-        assert f"```diff\n{data.diff.rstrip()}\n```" in text
+        text = text_of(data)
+        assert text.startswith("## toy: Improved, written\n\n- gain in capacity: **")
+        assert data.result.diff is not None
+        assert f"```diff\n{data.result.diff.rstrip()}\n```" in text
         assert "| met | p99_latency <= 40ms |" in text
 
     def test_tables_are_even(self, made: Made) -> None:
-        lines = markdown.render(made("improved", model=NASTY)).splitlines()
+        lines = text_of(made("improved", model=NASTY)).splitlines()
         rows = [re.findall(r"(?<!\\)\|", line) for line in lines if line.startswith("| ")]
         assert len(rows) > 20
         blocks = "\n".join(lines).split("\n\n")
@@ -62,7 +61,7 @@ class TestMarkdown:
             assert len({len(re.findall(r"(?<!\\)\|", row)) for row in block.splitlines()}) == 1
 
     def test_text_from_outside_stays_text(self, made: Made) -> None:
-        text = markdown.render(made(model=NASTY))
+        text = text_of(made(model=NASTY))
         outside_code = re.sub(r"(`{3,}).*?\1|(`+)[^`].*?\2", "", text, flags=re.DOTALL)
         assert "<img" not in outside_code
         assert "&lt;img" in outside_code
@@ -128,7 +127,7 @@ class TestJUnit:
         assert failure is not None
         assert re.match(
             r"missed: expected p99_latency <= 5ms, found [\d.]+ ms, a point estimate "
-            r"\(missed by [\d.]+ %\)",
+            r"\(missed by [\d.]+%\)",
             str(failure.get("message")),
         )
         assert cases["confirmation"].find("skipped") is not None
@@ -220,7 +219,7 @@ def test_a_run_of_an_older_tune_is_rendered_without_the_password_in_its_command(
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["command"] += ["--storage", "postgresql://u:hunter2@db/x"]
     (run / "manifest.json").write_text(json.dumps(manifest))
-    render_all(run, pictures=False)
+    render_all(run)
     for name in ("report.html", "report.md", "junit.xml", "trials.csv"):
         assert "hunter2" not in (run / name).read_text()
     assert "hunter2" not in pull_request_of(load(run))

@@ -5,33 +5,32 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from unit.report.conftest import NASTY
+from unit.report.conftest import NASTY, page_of, text_of, told
 from unit.report.mixed import SLOS, STREAMS, mixed_run
+from unit.report.test_run_document import tiles_of
 
 import tuner
-from tuner.cli.verdict import lines_of
-from tuner.report import html, junit, markdown, trials_csv
-from tuner.report.charts.picture import write_pngs
-from tuner.report.charts.sections import by_section
-from tuner.report.compare import compared, text_table
-from tuner.report.data import ReportData, load, read_result
+from tuner.report import junit, trials_csv
+from tuner.report.blocks import Table
+from tuner.report.charts.load import load_charts
+from tuner.report.charts.request import batches, latency_parts, model_times
+from tuner.report.compare import compared, document
+from tuner.report.data import ReportData, load
 from tuner.report.pull_request import pull_request_of
 from tuner.report.quantities import latency_text
 from tuner.report.tables import p99_of
 from tuner.run.confirmation import Soaked
 from tuner.run.result_schema import check
-from tuner.run.store import RunStore
 from tuner.score.judge import judge_all
 from tuner.spec.slo import Slo
 
 #: At the load that its winner is judged at.
-SENTENCE = "spends 87 % of its time in tiny-bert, 72 % of that queueing"
+SENTENCE = "spends 87% of its time in tiny-bert, 72% of that queueing"
 
 
 @pytest.fixture(scope="module")
@@ -48,55 +47,51 @@ def test_its_result_follows_the_schema(run: Path) -> None:
     assert check(json.loads((run / "result.json").read_text())) == []
 
 
-def test_every_report_names_the_bottleneck(run: Path, data: ReportData) -> None:
-    found = read_result(RunStore(run))
-    assert found is not None
-    console = "\n".join(lines_of(run, found))
-    texts = [f(data) for f in (html.render, markdown.render, junit.render, pull_request_of)]
-    assert all(SENTENCE in text for text in (*texts, console))
+def test_every_report_names_the_bottleneck(data: ReportData) -> None:
+    texts = [f(data) for f in (page_of, text_of, junit.render, pull_request_of)]
+    assert all(SENTENCE in text for text in texts)
 
 
-def test_the_console_tells_every_file_that_was_written(run: Path) -> None:
-    found = read_result(RunStore(run))
-    assert found is not None
-    told = "\n".join(lines_of(run, found))
-    assert "  written   /models/tiny-bert/config.pbtxt\n" in told
-    assert "  written   /models/tokenizer/config.pbtxt\n" in told
-    assert {*found.changed} == {"tiny-bert", "tokenizer"}
-
-
-def test_what_comes_next_is_about_all_that_was_written(data: ReportData) -> None:
-    text = markdown.render(data)
-    assert "reload tiny-bert and tokenizer so that the server reads their new configs" in text
+def test_all_that_was_written_is_named_loaded_and_taken_back_together(data: ReportData) -> None:
+    text = text_of(data)
+    both = "/models/tiny-bert/config.pbtxt and /models/tokenizer/config.pbtxt"
+    assert f"#### The change in {both}\n" in text
+    load_both = "models/tiny-bert/load --next -X POST localhost:8000/v2/repository/models/tokenizer"
+    assert load_both in text
     assert "`tune rollback tiny-bert --repository /models`" in text
 
 
-def test_a_stream_has_a_chart_and_figures_of_its_own(data: ReportData) -> None:
-    titles = [chart.title for chart in by_section(data)["load"]]
-    assert titles[:2] == [f"Throughput and p99 latency of {name}" for name in STREAMS]
-    rows = markdown.render(data).splitlines()
-    assert "| interactive: SLO utilisation | 32.2 % | 75.1 % |" in rows
-    assert "| embedding: throughput | 20/s | 20/s |" in rows
+def test_a_stream_has_a_figure_and_a_chart_of_its_own(data: ReportData) -> None:
+    tiles = tiles_of(data)
+    assert tiles["interactive: p99 latency"].value.endswith(" of 40 ms")
+    assert tiles["embedding: p99 latency"].value.endswith(" of 100 ms")
+    titles = [chart.title for chart in load_charts(data)]
+    assert titles == [
+        "Load against interactive: p99 latency", "Load against embedding: p99 latency"
+    ]  # fmt: skip
 
 
-def test_the_time_of_a_request_is_drawn_model_by_model(data: ReportData) -> None:
-    (chart,) = [c for c in by_section(data)["request-time"] if c.name == "models"]
+def test_the_time_of_a_request_is_told_model_by_model_at_its_load(data: ReportData) -> None:
+    chart = model_times(data)
+    assert chart is not None
     queue, compute = chart.figure["data"]
     labels = dict.fromkeys(label.partition("<br>")[0] for label in queue["y"])
     assert [*labels] == [
         "tokenizer for interactive", "tiny-bert for interactive", "tiny-bert for embedding"
     ]  # fmt: skip
-    best = queue["y"].index("tiny-bert for interactive<br>best config")
+    assert all(", at " in label for label in queue["y"])
+    (best,) = (
+        i for i, y in enumerate(queue["y"]) if y.startswith("tiny-bert for interactive<br>best")
+    )
     share = queue["x"][best] / (queue["x"][best] + compute["x"][best])
     assert share == pytest.approx(0.72, abs=0.01)
 
 
 def test_batches_are_shown_of_each_model_that_batches(data: ReportData) -> None:
-    titles = [c.title for c in by_section(data)["request-time"] if "batches" in c.name]
+    titles = [c.title for c in batches(data)]
     assert titles == ["Batches Triton formed: tokenizer", "Batches Triton formed: tiny-bert"]
-    text = markdown.render(data)
-    assert "| tiny-bert: mean batch | 1 | 8 |" in text
-    assert "nlp: mean batch" not in text
+    assert "| tiny-bert: mean batch | 1 | 8 |" in text_of(data)
+    assert "nlp: mean batch" not in text_of(data)
 
 
 def test_the_table_of_trials_has_columns_by_knob_stream_and_model(data: ReportData) -> None:
@@ -122,25 +117,24 @@ def test_a_stream_is_named_as_it_is_and_no_file_after_it(run: Path, tmp_path: Pa
         text = (run / name).read_text().replace('"interactive"', json.dumps(NASTY + "/../x"))
         (tmp_path / name).write_text(text)
     data = load(tmp_path)
-    text = html.render(data)
-    assert "<img src=x" not in text
-    assert "<img src=x" not in markdown.render(data).replace("`", "")
-    assert {path.name for path in write_pngs(data, tmp_path / "charts")} >= {
-        "curve-p99_latency-0.png", "models.png"
-    }  # fmt: skip
+    assert "<img src=x" not in page_of(data)
+    assert "<img src=x" not in text_of(data).replace("`", "")
+    names = [chart.name for chart in load_charts(data)]
+    assert names == ["load-p99_latency-0", "load-p99_latency-1"]
     ET.fromstring(junit.render(data))
 
 
 def test_an_ensemble_alone_reads_like_one_model(tmp_path: Path) -> None:
     data = load(mixed_run(tmp_path, streams=False))
-    text = markdown.render(data)
-    assert text.startswith("## nlp: Improved\n\nWrites tiny-bert: ")
+    text = text_of(data)
     assert " a request spends " in text
     assert "of the stream" not in text
-    assert by_section(data)["load"][0].title == "Throughput and p99 latency"
-    charts = {c.name: c.figure["data"] for c in by_section(data)["request-time"]}
-    (queue,) = [trace for trace in charts["parts"] if trace["name"] == "queue"]
-    steps = charts["models"][0]  # an ensemble has no queue of its own
+    assert load_charts(data)[0].title == "Load against p99 latency"
+    parts, models = latency_parts(data), model_times(data)
+    assert parts is not None
+    assert models is not None
+    (queue,) = [trace for trace in parts.figure["data"] if trace["name"] == "queue"]
+    steps = models.figure["data"][0]  # an ensemble has no queue of its own
     best = [ms for ms, label in zip(steps["x"], steps["y"], strict=True) if "best" in label]
     assert len(best) == 2
     assert queue["x"][1] == pytest.approx(sum(best))
@@ -150,15 +144,17 @@ def test_an_ensemble_alone_reads_like_one_model(tmp_path: Path) -> None:
 
 
 def test_a_comparison_tells_the_streams_and_the_bottleneck_of_both_runs(run: Path) -> None:
-    rows = {name: cells for name, *cells in text_table(compared(run, run)).rows}
+    (table,) = (b for b in document(compared(run, run)).blocks if isinstance(b, Table))
+    rows = {name: cells for name, *cells in table.rows}
     assert rows["embedding: p99 latency, worst"] == ["24 ms", "24 ms"]
     assert all(SENTENCE in cell for cell in rows["bottleneck"])
-    assert rows["tokenizer/instance_group.count"] == ["tokenizer: instances 3"] * 2
+    assert rows["tokenizer/instance_group.count"] == ["3"] * 2
 
 
 def test_what_was_not_written_is_not_said_to_be(run: Path) -> None:
-    text = html.render(replace(load(run), written=None))
+    text = page_of(told(load(run), written=None))
     assert "Written to" not in text
+    assert "The change in" not in text
 
 
 def test_the_p99_of_a_trial_is_that_of_the_stream_nearest_its_bound(
@@ -186,5 +182,4 @@ def test_the_p99_of_a_trial_is_that_of_the_stream_nearest_its_bound(
     assert p99_of(replace(point, measurement=replace(pooled, streams={}))) == latency_text(
         pooled.p99_latency_us
     )
-    assert re.search(r"\| \d+ \|.* ms \(interactive\) \|.*\| yes \|", markdown.render(data))
-    assert "ms (interactive)" in html.render(data)
+    assert "ms (interactive)" in page_of(data)

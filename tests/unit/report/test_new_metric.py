@@ -63,7 +63,7 @@ def test_it_is_judged_and_read_back() -> None:
 
 def test_it_is_formatted() -> None:
     assert metric_text("queue_time", 2_500) == "2.5 ms"
-    assert metric_text("cache_hits", 0.25) == "25 %"
+    assert metric_text("cache_hits", 0.25) == "25%"
     found = judge(Slo.parse("queue_time <= 2ms"), replace(synthetic_measurement(), server=SERVER))
     assert slo_text(found) == "queue_time 2.5 ms (queue_time <= 2ms)"
 

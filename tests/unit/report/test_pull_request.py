@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from unit.report.conftest import NASTY, Made
+from unit.report.conftest import NASTY, Made, told
 from unit.report.synthetic import BETTER, CONFIG, Toy, edit_config, make_run
 
 from tuner.errors import SpecError
@@ -26,21 +25,28 @@ def with_config(run: Path, config: Path, *, before: str | None = CONFIG) -> Path
 
 def test_the_body_tells_why_and_ends_with_the_change(made: Made) -> None:
     text = pull_request_of(made("improved"))
-    assert text.startswith("## toy: a better config\n\nWrites ")
-    for title in ("SLOs", "In numbers", "Field by field", "Measured on", "How to repeat it"):
-        assert f"### {title}\n" in text
+    assert text.startswith("## toy: a better config\n\n- gain in capacity: **")
+    numbers = "Before and after in numbers"
+    for title in ("SLOs", numbers, "Field by field", "Measured on", "How to repeat it"):
+        assert f"## {title}\n" in text
     assert text.rstrip().endswith("```")
-    assert "tune run search_spaces/toy.yaml --seed 0" in text
+
+
+def test_the_body_names_no_place_of_the_machine(made: Made) -> None:
+    text = pull_request_of(made("improved"))
+    assert "/models/" not in text
+    assert "--- a/toy/config.pbtxt\n" in text
+    assert "tune run toy.yaml --no-write --seed 0" in text
 
 
 def test_the_body_fits_and_loses_whole_parts_only(made: Made) -> None:
-    data = replace(made("improved"), diff="+ a line of a very long diff\n" * 5000)
+    data = told(made("improved"), diff="+ a line of a very long diff\n" * 5000)
     text = pull_request_of(data)
     assert len(text) <= LIMIT
-    assert "### The change" not in text
+    assert "The change as a diff" not in text
     assert "Cut here" in text
     assert text.count("```") % 2 == 0
-    assert "### How to repeat it" in text
+    assert "How to repeat it" in text
 
 
 def test_text_from_outside_stays_text(made: Made) -> None:

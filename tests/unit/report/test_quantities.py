@@ -9,8 +9,8 @@ from tuner.score.verdict import SloResult, Verdict
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (30_000.0, "25 % left"),
-        (60_000.0, "missed by 50 %"),
+        (30_000.0, "25% left"),
+        (60_000.0, "missed by 50%"),
         (82_840_000.0, "2071 times the bound"),
     ],
 )

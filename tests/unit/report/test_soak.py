@@ -1,27 +1,25 @@
-"""What held for long is what every format tells, with how many were late."""
+"""What held for long, and where an SLO begins to be missed: figures, picture and tables."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from unit.report.synthetic import Toy, make_run, measure
+from unit.report.conftest import page_of, text_of
+from unit.report.synthetic import CURRENT, Toy, make_run, measure
+from unit.report.test_run_document import tiles_of
 
-from tuner.cli.verdict import lines_of
 from tuner.confirm.repeatability import noise_of
-from tuner.report import html, junit, markdown
-from tuner.report.data import load
-from tuner.report.pull_request import pull_request_of
+from tuner.report.charts.load import load_charts
+from tuner.report.data import ReportData, load
 from tuner.report.quantities import rate_text
-from tuner.report.sentence import soak_sentences, verdict_sentence
+from tuner.report.sentence import soak_sentences
 from tuner.report.tables import comparison
-from tuner.run.confirmation import Repeat, Role, Soak, Soaked
+from tuner.run.confirmation import LoadCurve, Repeat, Role, Soak, Soaked
 from tuner.run.reading import UnreadableFileError
-from tuner.run.result_schema import Result
 from tuner.run.store import RunStore
 from tuner.score.late_share import LateShare
 from tuner.score.point import judge_point
@@ -56,49 +54,52 @@ def soaked_run(parent: Path, share: float, role: str = "winner") -> tuple[Path, 
     return run, soak
 
 
-def test_every_format_tells_the_load_that_held(tmp_path: Path) -> None:
+def at(level: float, p99_ms: float) -> Soaked:
+    made = replace(measure(CURRENT, level, 1), p50_latency_us=8e3, p99_latency_us=1e3 * p99_ms)
+    return Soaked(made, judge_point(Toy().slos, made).slo, LATE)
+
+
+def with_curve(directory: Path, *points: Soaked) -> ReportData:
+    run, _ = soaked_run(directory, 0.9)
+    result = json.loads((run / "result.json").read_text())
+    curve = LoadCurve("p99_latency", points, ("80/s (no export)",))
+    result["winner"]["soak"]["curve"] = curve.to_json()
+    (run / "result.json").write_text(json.dumps(result))
+    return load(run)
+
+
+def test_the_load_that_held_is_the_goodput_and_has_a_figure_of_its_own(tmp_path: Path) -> None:
     run, soak = soaked_run(tmp_path, 0.9)
     data = load(run)
     assert soak.held is not None
-    held = soak.held.throughput_infer_per_s
-    standing = f"{rate_text(held)} within "
-    lasting = f" in each of 3 rounds, and for 30 s: {TOLD}"
-    assert standing in verdict_sentence(data)
-    assert lasting in verdict_sentence(data)
-    sentences = [f"Soak: {s.sentence}." for s in soak.tried]
-    for text in (markdown.render(data), pull_request_of(data), html.render(data)):
-        assert TOLD in text
-        assert rate_text(held) in text
-        for sentence in sentences:
-            assert sentence.split(": ")[1] in text
-    told = ET.fromstring(junit.render(data)).find(".//testcase[@name='confirmation']/system-out")
-    assert told is not None
-    assert told.text is not None
-    assert all(sentence in told.text for sentence in sentences)
+    held = rate_text(soak.held.throughput_infer_per_s)
+    tiles = tiles_of(data)
+    assert tiles["goodput, before and after"].value.endswith(f"-> {held}")
+    assert tiles["soak"].value == "held 30 s"
+    assert tiles["soak"].note.endswith(f", {TOLD}")
+    assert tiles["p99 latency"].note == "met in 3 of 3 rounds and the soak"
     table = comparison(data)
     assert table is not None
-    assert table.rows[0][0] == "goodput"
-    assert table.rows[0][2] == f"{rate_text(held)}{lasting}"
-    assert {row[0]: row[2] for row in table.rows}["throughput"] == rate_text(held)
+    assert table.rows[0] == (
+        "goodput", table.rows[0][1], f"{held} in each of 3 rounds, and for 30 s"
+    )  # fmt: skip
 
 
 def test_a_claim_above_what_a_round_stood_is_told_by_the_soak_alone(tmp_path: Path) -> None:
     run, soak = soaked_run(tmp_path, 1.2)
     assert soak.held is not None
-    held = rate_text(soak.held.throughput_infer_per_s)
     table = comparison(load(run))
     assert table is not None
-    assert table.rows[0][2] == f"{held} for 30 s: {TOLD}"
+    assert table.rows[0][2] == f"{rate_text(soak.held.throughput_infer_per_s)} for 30 s"
 
 
 def test_a_kept_config_is_told_by_what_it_stands_for_long(tmp_path: Path) -> None:
     run, soak = soaked_run(tmp_path, 0.9, "baseline")
     assert soak.held is not None
-    data = load(run)
-    assert f"{rate_text(soak.held.throughput_infer_per_s)} within " in verdict_sentence(data)
-    assert f"for 30 s: {TOLD}" in verdict_sentence(data)
-    result = json.loads((run / "result.json").read_text())
-    assert any(line.startswith("  soak ") for line in lines_of(run, Result.from_json(result)))
+    tiles = tiles_of(load(run))
+    held = rate_text(soak.held.throughput_infer_per_s)
+    assert tiles["goodput of the current config"].value == held
+    assert tiles["soak"].value == "held 30 s"
 
 
 def test_a_soak_is_no_round(tmp_path: Path) -> None:
@@ -111,20 +112,20 @@ def test_a_soak_is_no_round(tmp_path: Path) -> None:
     assert len(data.best.proofs) == 3
 
 
-@pytest.mark.parametrize("tried", [0, 1])
-def test_a_claim_without_a_soak_that_held_is_that_of_the_rounds(tmp_path: Path, tried: int) -> None:
+@pytest.mark.parametrize(("tried", "value"), [(0, "none"), (1, "did not hold")])
+def test_a_claim_without_a_soak_that_held_is_that_of_the_rounds(
+    tmp_path: Path, tried: int, value: str
+) -> None:
     run, soak = soaked_run(tmp_path, 0.9)
     result = json.loads((run / "result.json").read_text())
     rounds = result["winner"]["worst_round_infer_per_s"]
     given_up = Soak(soak.tried[:tried], "the load generator could not keep up")
     result["winner"] |= {"soak": given_up.to_json(), "goodput_infer_per_s": rounds}
     (run / "result.json").write_text(json.dumps(result))
-    data = load(run)
-    assert f"{rate_text(rounds)} within" in verdict_sentence(data)
-    assert "for 30 s" not in verdict_sentence(data)
-    assert "Soak: the load generator could not keep up." in markdown.render(data)
-    goodput = next(line for line in lines_of(run, Result.from_json(result)) if "goodput" in line)
-    assert f"{rounds:.4g}/s in every" in goodput
+    tiles = tiles_of(load(run))
+    assert tiles["goodput, before and after"].value.endswith(f"-> {rate_text(rounds)}")
+    assert tiles["soak"].value == value
+    assert tiles["soak"].note == "the load generator could not keep up"
 
 
 @pytest.mark.parametrize("part", ["measurement", "slo"])
@@ -140,6 +141,30 @@ def test_a_soak_that_is_not_as_tune_writes_it_is_named(tmp_path: Path, part: str
 def test_a_reason_that_ends_in_a_full_stop_gets_no_second_one(tmp_path: Path) -> None:
     data = load(make_run(tmp_path))
     assert data.best is not None
-    soak = replace(data.best.soak, reason="Other processes took 74 % of the CPU.")
+    soak = replace(data.best.soak, reason="Other processes took 74% of the CPU.")
     told = soak_sentences(replace(data, best=replace(data.best, soak=soak)))
-    assert told[-1] == "Soak: Other processes took 74 % of the CPU."
+    assert told[-1] == "Soak: Other processes took 74% of the CPU."
+
+
+def test_the_loads_around_the_credited_one_are_a_line_of_the_picture(tmp_path: Path) -> None:
+    data = with_curve(tmp_path, at(70.0, 20.0), at(90.0, 32.0), at(100.0, 64.0))
+    (chart,) = load_charts(data)
+    (curve,) = (t for t in chart.figure["data"] if t["name"] == "best config, load curve")
+    assert (curve["x"], curve["y"]) == ([70.0, 90.0, 100.0], [20.0, 32.0, 64.0])
+    assert curve["mode"] == "lines+markers"
+    assert [s["y0"] for s in chart.figure["layout"]["shapes"]] == [40.0]
+    assert "load curve" in {row[1] for row in chart.table.rows}
+    assert "Load curve: at 90/s its p99_latency is still within 80" in text_of(data)
+
+
+def test_where_every_load_was_left_out_the_reason_is_told(tmp_path: Path) -> None:
+    data = with_curve(tmp_path)
+    for told in (page_of(data), text_of(data)):
+        assert "Load curve: left out: 80/s (no export)." in told
+
+
+def test_a_load_with_room_counts_only_below_the_first_without() -> None:
+    low, high, higher = at(70.0, 40.0), at(90.0, 32.0), at(100.0, 64.0)
+    assert LoadCurve("p99_latency", (low, high, higher)).sentence.startswith(
+        "at 70/s its p99_latency is not within"
+    )

@@ -52,7 +52,7 @@ def test_the_step_with_most_of_a_requests_time_is_named_with_its_queue(queue_us:
     found = bottleneck_of(point, serving(ENSEMBLE))
     assert found is not None
     assert bottleneck_text(found) == (
-        "at 100/s a request spends 80 % of its time in tiny-bert, 61 % of that queueing"
+        "at 100/s a request spends 80% of its time in tiny-bert, 61% of that queueing"
     )
     assert [time.model for time in found.models] == ["tokenizer", "tiny-bert", "nlp"]
     assert found.models[-1].total_us == 0.0  # an ensemble itself does nothing
@@ -74,7 +74,7 @@ def test_of_several_streams_it_is_of_the_one_whose_slo_is_nearest() -> None:
     found = bottleneck_of(shown(models, texts=20e3, images=38e3), manifest)
     assert found is not None
     assert bottleneck_text(found) == (
-        "at 100/s a request of the stream images spends 80 % of its time queueing for image-prep"
+        "at 100/s a request of the stream images spends 80% of its time queueing for image-prep"
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +13,9 @@ from emulated import FreshBench, a_session
 from synthetic import P99_40MS, synthetic_measurement
 from unit.report.synthetic import Toy, manifest_of
 
-from tuner.cli.verdict import lines_of
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.measurement.measurement import Arrivals, Measurement
+from tuner.report.tiles import gain_texts
 from tuner.run.remedies import remedies
 from tuner.run.result_schema import Result
 from tuner.run.status import Status
@@ -132,9 +131,10 @@ def test_of_an_outclassed_config_no_goodput_is_told_and_the_gain_is_a_lower_boun
     result = Result.from_json(result_json(bench, verdict))
     assert result.baseline is not None
     assert result.baseline.goodput_infer_per_s is None
-    shown = " ".join(lines_of(Path("run"), result))
-    assert "the current config: far less" in shown
-    assert re.search(r"at least [5-9]\.\d+ times the current config's capacity \(95% sure", shown)
+    assert result.improvement is not None
+    value, why = gain_texts(result.improvement)
+    assert re.fullmatch(r"at least [5-9]\.\d+x", value)
+    assert why.startswith("95% sure; ")
     # one round of the winner is enough: the soak tests what is claimed
     assert {r.measurement.seed for r in verdict.confirmation.points} == {bench.seeds[0]}  # type: ignore[union-attr]
 
@@ -487,7 +487,6 @@ def test_a_winner_that_stands_all_that_can_be_sent_is_written_as_at_least_that()
     assert result.winner is not None
     assert result.baseline is not None
     assert (result.winner.at_least, result.baseline.at_least) == (True, False)
-    assert "  goodput   at least " in "\n".join(lines_of(Path("run"), result))
     levels = [level for candidate, level in bench.levels if candidate == OTHER]
     assert sum(level > 1500.0 for level in levels) <= 1  # and then never again
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
@@ -19,7 +18,6 @@ from unit.steps.test_proving import (
     trial,
 )
 
-from tuner.cli.verdict import lines_of
 from tuner.confirm.rounds import Row
 from tuner.confirm.soak import MOST, OF_MEAN, RELAXATIONS
 from tuner.errors import ClientLimitError, InterruptedRunError, ModelFailsError
@@ -229,9 +227,9 @@ def test_a_claim_lowered_since_the_client_was_starved_says_so() -> None:
     assert result.winner.goodput_infer_per_s == pytest.approx(0.97 * held)
     (reason,) = (r for r in verdict.reasons if "what lasts is" in r)
     assert "does not last: the load generator could not keep up; what lasts is " in reason
-    soaks = [line for line in lines_of(Path("run"), result) if line.startswith("  soak ")]
-    assert soaks[0] == "  soak      the load generator could not keep up"
-    assert len(soaks) == 2
+    assert result.winner.soak is not None
+    assert result.winner.soak.sentences[0] == "the load generator could not keep up"
+    assert len(result.winner.soak.sentences) == 2
 
 
 def run_on(used_percent: float, cores: int | None) -> tuple[Lasting, Verdict]:

@@ -1,11 +1,13 @@
 "use strict";
-// Draws the charts, opens a trial when its point is clicked, filters the table of trials.
+// Draws the charts, opens a trial when its point is clicked, sorts and filters the trials.
 // Everything the page needs is in it: plotly.js is stored compressed and unpacked here.
 (() => {
   const find = (selector) => document.querySelector(selector);
   const all = (selector) => [...document.querySelectorAll(selector)];
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const coarse = matchMedia("(pointer: coarse)").matches;
+
+  const figures = JSON.parse(find("#figures").textContent);
 
   async function loadPlotly() {
     const packed = atob(find("#plotly-gzip-base64").textContent);
@@ -68,14 +70,26 @@
     });
   }
 
+  // A chart in a closed fold has no width; it is drawn when the fold is opened.
+  function drawSeen() {
+    for (const place of all(".plot")) {
+      if (!place.layout && place.clientWidth) draw(place, figures[place.dataset.figure]);
+    }
+  }
+
   function recolour() {
     for (const place of all(".plot")) {
       if (place.layout) Plotly.relayout(place, colours(place.layout));
     }
   }
 
-  // Paper is white, narrower than the screen and should hold more than one chart a page.
+  // Paper is white, narrower than the screen, shows every fold and holds several charts a page.
   function fit(paper) {
+    for (const fold of all(paper ? ".fold:not([open])" : ".fold[data-closed]")) {
+      fold.open = paper;
+      fold.toggleAttribute("data-closed", paper);
+    }
+    drawSeen();
     for (const place of all(".plot")) {
       if (!place.layout) continue;
       const height = Number(place.dataset.height);
@@ -89,11 +103,20 @@
     const row = find(`#trial-${number}`);
     if (!row) return;
     row.hidden = false;
+    row.closest(".fold").open = true;
     row.querySelector("details").open = true;
     all(".trials .chosen").forEach((other) => other.classList.remove("chosen"));
     row.classList.add("chosen");
     row.scrollIntoView({ block: "center" });
     row.focus({ preventScroll: true });
+  }
+
+  // A link leads to a trial, or to a fold, which opens.
+  function follow() {
+    const [, number] = /^#trial-(\d+)$/.exec(location.hash) || [];
+    const fold = all(".fold").find((each) => `#${each.id}` === location.hash);
+    if (number) show(number);
+    else if (fold) fold.open = true;
   }
 
   function filterTrials() {
@@ -143,6 +166,12 @@
   }
 
   function start() {
+    for (const time of all("time")) {
+      time.title = time.textContent;
+      time.textContent = new Date(time.dateTime).toLocaleString(undefined, {
+        dateStyle: "medium", timeStyle: "short",
+      });
+    }
     makeSortable();
     const filter = find("#filter");
     if (filter) {
@@ -152,22 +181,18 @@
       filter.addEventListener("submit", (event) => event.preventDefault());
       filterTrials();
     }
-    if (/^#trial-\d+$/.test(location.hash)) show(location.hash.slice("#trial-".length));
-    addEventListener("hashchange", () => {
-      if (/^#trial-\d+$/.test(location.hash)) show(location.hash.slice("#trial-".length));
-    });
+    follow();
+    addEventListener("hashchange", follow);
   }
 
   async function drawAll() {
-    const figures = JSON.parse(find("#figures").textContent);
     if (Object.keys(figures).length) await loadPlotly();
-    for (const place of all(".plot")) draw(place, figures[place.dataset.figure]);
+    drawSeen();
+    all(".fold").forEach((fold) => fold.addEventListener("toggle", drawSeen));
     // Where plotly measures texts; nothing to read there.
     find("#js-plotly-tester")?.setAttribute("aria-hidden", "true");
     dark.addEventListener("change", recolour);
     matchMedia("print").addEventListener("change", (event) => fit(event.matches));
-    const help = find("#chart-help");
-    if (help) help.hidden = coarse;
     document.documentElement.dataset.charts = "drawn";
   }
 

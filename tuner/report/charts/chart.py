@@ -7,14 +7,14 @@ backgrounds (measured in the tests); no meaning depends on colour alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from html import escape
-from math import ceil, floor, log10
+from math import ceil, floor, inf, log10
 from typing import Any
 
 from tuner.report.data import ReportData
+from tuner.report.side import Side
 from tuner.score.trial import Trial, TrialState
 from tuner.score.verdict import SloResult
 
@@ -26,6 +26,8 @@ CURRENT, BEST = ORANGE, BLUE
 
 #: Values that span more than this ratio are drawn on a logarithmic axis.
 LOG_RATIO = 8.0
+#: So many times the highest bound is the upper edge of an axis for latencies.
+EDGE = 2.0
 #: Microseconds to the milliseconds of the axes.
 MS = 1e-3
 
@@ -35,7 +37,7 @@ class Outcome(Enum):
 
     FEASIBLE = "meets the SLOs"
     INFEASIBLE = "misses an SLO"
-    PRUNED = "out of the race (bound)"
+    PRUNED = "stopped early: cannot win"
 
     @property
     def symbol(self) -> str:
@@ -43,7 +45,7 @@ class Outcome(Enum):
 
     @property
     def color(self) -> str:
-        return {"FEASIBLE": BLUE, "INFEASIBLE": GREY, "PRUNED": ORANGE}[self.name]
+        return {"FEASIBLE": BLUE, "INFEASIBLE": GREY, "PRUNED": PURPLE}[self.name]
 
 
 def outcome_of(trial: Trial) -> Outcome:
@@ -54,30 +56,12 @@ def outcome_of(trial: Trial) -> Outcome:
     return Outcome.FEASIBLE if feasible else Outcome.INFEASIBLE
 
 
-@dataclass(frozen=True)
-class Table:
-    headers: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class Chart:
-    """``name`` is a slug; ``note`` says what to look for; ``figure`` has ``data`` and ``layout``.
-
-    ``small``: two or three fit side by side.
-    """
-
-    name: str
-    title: str
-    note: str
-    figure: dict[str, Any]
-    table: Table
-    small: bool = False
-
-    @property
-    def height(self) -> int:
-        """Pixels to keep free for it."""
-        return int(self.figure["layout"].get("height", 400))
+def sides(data: ReportData) -> Iterator[tuple[str, str, Side]]:
+    """(name, colour, side) of the current and the best config, whichever there are."""
+    if data.current is not None and data.current.judged is not None:
+        yield "current config", CURRENT, data.current
+    if data.best is not None and data.best.judged is not None:
+        yield data.best_name, BEST, data.best
 
 
 def hover(*lines: str) -> str:
@@ -94,6 +78,7 @@ def scatter(
     text: Sequence[str],
     mode: str = "markers",
     symbol: str = "circle",
+    size: int = 9,
     **more: Any,
 ) -> dict[str, Any]:
     """A scatter trace whose hover label is ``text`` (from `hover`)."""
@@ -108,7 +93,7 @@ def scatter(
         "marker": {
             "color": color,
             "symbol": symbol,
-            "size": 9,
+            "size": size,
             "line": {"color": color, "width": 1.5},
         },
         "line": {"color": color, "width": 2},
@@ -186,7 +171,7 @@ def axis(title: str, values: Iterable[float] = (), **more: Any) -> dict[str, Any
         values: What must be visible; if empty, plotly chooses the range.
         more: Plotly's own settings.
     """
-    common = {
+    common: dict[str, Any] = {
         "title": {"text": escape(title, quote=False), "font": {"size": 13}},
         "automargin": True,
     }
@@ -199,15 +184,24 @@ def axis(title: str, values: Iterable[float] = (), **more: Any) -> dict[str, Any
     ticks = _ticks(low, high)
     ranges = [log10(low / 1.15), log10(high * 1.15)]
     words = [f"{tick:g}" for tick in ticks]
+    common["title"]["text"] += ", log scale"
     logarithmic = {"type": "log", "range": ranges, "tickvals": ticks, "ticktext": words}
     return {**common, **logarithmic, **more}
 
 
-def trial_axis(data: ReportData) -> dict[str, Any]:
-    """The numbers of the trials, whole ones only."""
-    last = max((t.number for t in data.trials), default=0)
-    whole = {"dtick": 1} if last <= 12 else {}
-    return {**axis("trial"), "range": [-0.5 - last / 50, last + 0.5 + last / 50], **whole}
+def latency_axis(
+    title: str, values: Sequence[float], slos: Sequence[SloResult]
+) -> tuple[dict[str, Any], float]:
+    """An axis on which the bounds are seen well, and its upper edge; all in milliseconds.
+
+    What is far beyond the bounds is to be drawn at the edge, unless nearly everything is.
+    """
+    bounds = [slo.bound * MS for slo in slos]
+    edge = EDGE * max(bounds, default=0.0)
+    if sum(value <= edge for value in values) * 2 <= len(values):
+        return axis(title, [*values, *bounds]), inf
+    highest = min(edge, max([*values, *bounds]))
+    return {**axis(title), "range": [0, highest * 1.06]}, edge
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -217,34 +211,27 @@ def _ticks(low: float, high: float) -> list[float]:
     return [step * 10.0**power for power in powers for step in steps]
 
 
-def bound_lines(layout: dict[str, Any], results: Iterable[SloResult], at: float = 0.5) -> None:
+def bound_lines(layout: dict[str, Any], results: Iterable[SloResult]) -> None:
     """Draws each bound as a dashed line across the chart, with its expression.
 
     Args:
         layout: Changed in place; ``yaxis`` must be set.
         results: SLOs on the latency of the y axis, which is in milliseconds.
-        at: Where its expression is placed, as a share of the chart's width; 1 is the right edge.
     """
     bounds = {r.bound * MS: r.expression for r in results}
     logarithmic = layout["yaxis"].get("type") == "log"
+    across = {"xref": "paper", "x0": 0, "x1": 1}
+    dashed = {"color": RED, "width": 2, "dash": "dash"}
     layout["shapes"] = [
-        {
-            "type": "line",
-            "xref": "paper",
-            "x0": 0,
-            "x1": 1,
-            "y0": bound,
-            "y1": bound,
-            "line": {"color": RED, "width": 2, "dash": "dash"},
-        }
-        for bound in bounds
+        {"type": "line", **across, "y0": bound, "y1": bound, "line": dashed} for bound in bounds
     ]
     layout["annotations"] = [
         {
             "xref": "paper",
-            "x": at,
-            "xanchor": "right" if at == 1 else "center",
+            "x": 0.5,
+            "xanchor": "center",
             "yanchor": "bottom",
+            "yshift": 1,
             "y": log10(bound) if logarithmic else bound,
             "text": escape(expression, quote=False),
             "showarrow": False,
@@ -252,23 +239,3 @@ def bound_lines(layout: dict[str, Any], results: Iterable[SloResult], at: float 
         }
         for bound, expression in bounds.items()
     ]
-
-
-#: One of several stacked charts: title, colour, y, hover text.
-Panel = tuple[str, str, Sequence[float], Sequence[str]]
-
-
-def panels(x: Sequence[int], x_axis: dict[str, Any], rows: Sequence[Panel]) -> dict[str, Any]:
-    """Scatter charts stacked above a common x axis."""
-    data = []
-    layout: dict[str, Any] = {"xaxis": x_axis, "showlegend": False}
-    gap = 0.08
-    height = (1 - gap * (len(rows) - 1)) / len(rows)
-    for index, (title, color, y, text) in enumerate(rows):
-        top = 1 - index * (height + gap)
-        suffix = "" if index == 0 else str(index + 1)
-        layout[f"yaxis{suffix}"] = axis(title, domain=[max(top - height, 0.0), top])
-        data.append(scatter(title, x, y, color=color, text=text, yaxis=f"y{suffix}"))
-    layout["xaxis"]["anchor"] = f"y{len(rows)}" if len(rows) > 1 else "y"
-    layout["height"] = 140 + 150 * len(rows)
-    return {"data": data, "layout": layout}

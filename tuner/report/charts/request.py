@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape, unescape
 
+from tuner.report.blocks import Chart, Table
 from tuner.report.charts.chart import (
     BLUE,
     GREEN,
@@ -14,13 +15,11 @@ from tuner.report.charts.chart import (
     PURPLE,
     RED,
     SKY,
-    Chart,
-    Table,
     axis,
     bar,
+    sides,
     stacked,
 )
-from tuner.report.charts.latency import sides
 from tuner.report.data import ReportData
 from tuner.report.quantities import NOTHING, latency_text, load_text
 from tuner.run.bottleneck import times_of
@@ -45,8 +44,9 @@ PARTS = (
 def parts_us(data: ReportData, point: Point) -> dict[str, float]:
     """Microseconds of the average request by part; what is left of its latency is a part too."""
     measurement, server = point.measurement, point.measurement.server
+    client = (measurement.client_send_us, measurement.client_recv_us)
     parts = {
-        "client": _sum(measurement.client_send_us, measurement.client_recv_us),
+        "client": sum(sent) if (sent := [us for us in client if us is not None]) else None,
         "network": measurement.network_us,
         "queue": _queue_us(data, point),
         "compute input": server.compute_input_us if server else None,
@@ -64,11 +64,6 @@ def _queue_us(data: ReportData, point: Point) -> float | None:
     if server is None or asked is None or not data.manifest.models[asked].is_ensemble:
         return server.queue_us if server else None
     return sum(time.queue_us for time in times_of(point, data.manifest, ""))
-
-
-def _sum(*parts_us: float | None) -> float | None:
-    known = [us for us in parts_us if us is not None]
-    return sum(known) if known else None
 
 
 def latency_parts(data: ReportData) -> Chart | None:
@@ -92,8 +87,9 @@ def latency_parts(data: ReportData) -> Chart | None:
     return Chart(
         name="parts",
         title="The average request",
-        note="Averages at the load each config is judged at. If most of the time is queueing, more "
-        "instances or larger batches may help; if most of it is compute, they will not.",
+        note="Averages at the load each config is judged at. Time in the queue may shrink with "
+        "more instances or larger batches. Compute may too: a larger batch costs less for each "
+        "request, and another instance may use cores or a GPU that are idle.",
         figure=stacked(labels, parts, height=170 + 60 * len(shown)),
         table=Table(("part", *(label.replace("<br>", " ") for label in labels)), tuple(rows)),
     )
@@ -105,18 +101,18 @@ def model_times(data: ReportData) -> Chart | None:
         return None
     streams = data.manifest.streams
     found = [
-        (stream, time, name)
+        (stream, time, name, load_text(side.judged.measurement.load))
         for stream in streams
         for name, _, side in sides(data)
         if side.judged is not None
         for time in times_of(side.judged, data.manifest, stream)
         if time.total_us  # an ensemble itself takes none
     ]
-    models = list(dict.fromkeys(time.model for _, time, _ in found))
+    models = list(dict.fromkeys(time.model for _, time, *_ in found))
     found.sort(key=lambda row: ([*streams].index(row[0]), models.index(row[1].model)))
     rows = [
-        (time, f"{escape(_asked(time.model, stream), quote=False)}<br>{name}")
-        for stream, time, name in found
+        (time, f"{escape(_asked(time.model, stream), quote=False)}<br>{name}, at {load}")
+        for stream, time, name, load in found
     ]
     labels = [label for _, label in rows]
     parts = [
@@ -169,7 +165,7 @@ def _batches(data: ReportData, number: int, label: str) -> Chart | None:
         )
         for (size, count, ns), share in zip(stats, shares, strict=True):
             each = latency_text(ns / count / 1000) if count else NOTHING
-            rows.append((name, str(size), f"{count:,}", f"{digits(share)} %", each))
+            rows.append((name, str(size), f"{count:,}", f"{digits(share)}%", each))
     if not traces:
         return None
     sizes = sorted({int(row[1]) for row in rows})

@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tuner.report.charts.chart import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    RED,
-    Chart,
-    Table,
-    axis,
-    hover,
-    line,
-    scatter,
-)
+from tuner.report.blocks import Chart, Table
+from tuner.report.charts.chart import BLUE, GREEN, ORANGE, RED, axis, hover, line, scatter
 from tuner.report.quantities import NOTHING, metric_text, share_text
 from tuner.run.check_schema import CheckFacts, HistoryRow
 from tuner.run.status import CheckStatus
@@ -32,8 +22,6 @@ _KINDS = {
 }
 #: Characters of a config's hash that tell configs of one model apart.
 _HASH = 8
-#: Free above and below what is drawn, as a share of its height.
-_MARGIN = 0.15
 
 
 def trend(check: CheckFacts) -> Table | None:
@@ -41,7 +29,7 @@ def trend(check: CheckFacts) -> Table | None:
     if len(check.history) < 2:
         return None
     headers = ("checked", check.compared, "ratio to accepted", "ended", "config")
-    return Table(headers, tuple(_row(check, row) for row in check.history))
+    return Table(headers, tuple(_row(check, row) for row in check.history), "The last checks")
 
 
 def ratio_text(ratio: Ratio | None) -> str:
@@ -50,23 +38,13 @@ def ratio_text(ratio: Ratio | None) -> str:
     return f"{ratio.estimate:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
 
 
-def checked_at(row: HistoryRow) -> str:
-    """To the minute."""
-    return row.checked_at[:16].replace("T", " ")
-
-
-def config_text(row: HistoryRow) -> str:
-    """Enough of the config's hash to tell it apart from the model's others."""
-    return row.config_sha256[:_HASH]
-
-
 def _row(check: CheckFacts, row: HistoryRow) -> tuple[str, ...]:
     return (
-        checked_at(row),
+        row.checked_at[:16].replace("T", " "),
         metric_text(check.compared, row.value),
         ratio_text(row.ratio),
         row.status.value,
-        config_text(row),
+        row.config_sha256[:_HASH],
     )
 
 
@@ -77,6 +55,8 @@ def trend_chart(check: CheckFacts) -> Chart | None:
     if table is None or len(rows) < 2:
         return None
     title, factor = _unit(check.compared)
+    days = [row.checked_at[5:10] for row in rows]
+    times = [row.checked_at[5:16].replace("T", "<br>") for row in rows]
     accepted = [_accepted(check, row) for row in rows]
     limits = [None if a is None else _times(check, a, 1.0 - check.fail) for a in accepted]
     traces = [
@@ -88,18 +68,18 @@ def trend_chart(check: CheckFacts) -> Chart | None:
         "xaxis": {
             "automargin": True,
             "tickvals": list(range(len(rows))),
-            "ticktext": [checked_at(row)[5:].replace(" ", "<br>") for row in rows],
+            "ticktext": days if len({*days}) == len(days) else times,
             "range": [-0.5, len(rows) - 0.5],
             "showgrid": False,
             "zeroline": False,
         },
-        "yaxis": {**axis(title), "range": _range(traces)},
+        "yaxis": {**axis(title), "rangemode": "normal"},
         "height": 340,
     }
     return Chart(
         name="trend",
         title=f"{check.compared.capitalize()}, check by check",
-        note="The mean of each check's rounds. Bars are the 95 % interval of its ratio to the "
+        note="The mean of each check's rounds. Bars are the 95% interval of its ratio to the "
         "accepted result. The axis does not begin at 0.",
         figure={"data": traces, "layout": layout},
         table=table,
@@ -156,7 +136,7 @@ def _points(
         values,
         color=color,
         symbol=symbol,
-        text=[_text(check, row) for _, row in members],
+        text=[hover(*_row(check, row)) for _, row in members],
         error_y={
             "type": "data",
             "symmetric": False,
@@ -177,23 +157,3 @@ def _interval(check: CheckFacts, row: HistoryRow, factor: float) -> tuple[float,
         return value, value
     ends = [_times(check, accepted, end) * factor for end in (row.ratio.low, row.ratio.high)]
     return min(ends), max(ends)
-
-
-def _text(check: CheckFacts, row: HistoryRow) -> str:
-    compared = f"{ratio_text(row.ratio)} of the accepted result" if row.ratio else "not compared"
-    return hover(
-        f"{checked_at(row)}: {row.status.value}",
-        f"{check.compared} {metric_text(check.compared, row.value)}, {compared}",
-        f"config {config_text(row)}",
-    )
-
-
-def _range(traces: Sequence[dict[str, Any]]) -> list[float]:
-    shown = [y for trace in traces for y in trace["y"] if y is not None]
-    for trace in traces:
-        bars = trace.get("error_y", {})
-        shown += [y + up for y, up in zip(trace["y"], bars.get("array", []), strict=False)]
-        shown += [y - down for y, down in zip(trace["y"], bars.get("arrayminus", []), strict=False)]
-    low, high = min(shown), max(shown)
-    free = (high - low) * _MARGIN or high * _MARGIN
-    return [max(low - free, 0.0), high + free]

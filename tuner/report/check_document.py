@@ -6,29 +6,24 @@ import shlex
 from pathlib import Path
 from statistics import geometric_mean
 
-from tuner.report.charts.chart import Table
+from tuner.report import html, markdown
+from tuner.report.blocks import Document, Fold, Sentence, Steps, Table, Tile, Tiles, Tone, filled
 from tuner.report.charts.trend import ratio_text, trend, trend_chart
 from tuner.report.junit import (
     add_case,
     add_output,
     add_problem,
     add_slo,
-    document,
     new_suite,
 )
-from tuner.report.markdown import escaped, joined, next_lines, slo_lines, titled
-from tuner.report.page import Tone, rendered
-from tuner.report.quantities import (
-    NOTHING,
-    count_text,
-    metric_text,
-    seconds_text,
-    share_text,
-)
+from tuner.report.junit import document as junit_document
+from tuner.report.quantities import NOTHING, count_text, metric_text, seconds_text, share_text
+from tuner.report.tables import slo_table
+from tuner.report.tiles import slo_tile
 from tuner.run.check_schema import CheckFacts, read_check
 from tuner.run.status import CheckStatus
 from tuner.run.writing import write_text
-from tuner.score.verdict import SloResult, Verdict
+from tuner.score.verdict import Verdict
 from tuner.spec.digits import digits
 
 HEADLINES = {
@@ -60,9 +55,10 @@ def render_check(directory: Path) -> list[Path]:
         SpecError: The directory holds no check.
     """
     check = read_check(directory)
+    shown = document(check)
     files = {
-        "report.html": page_of(check),
-        "report.md": markdown_of(check),
+        "report.html": html.render(shown),
+        "report.md": markdown.render(shown),
         "junit.xml": junit_of(check),
     }
     for name, text in files.items():
@@ -70,49 +66,53 @@ def render_check(directory: Path) -> list[Path]:
     return [directory / name for name in files]
 
 
-def page_of(check: CheckFacts) -> str:
-    """The whole report as one HTML file; text from outside stays text."""
-    chart = trend_chart(check)
-    sections = {"verdict": "Verdict", "trend-section": "Trend", "environment": "Environment"}
-    words = {
-        "check": check,
-        "model": check.model,
-        "kind": "check",
-        "run_id": check.run_id,
-        "schema_version": check.schema_version,
-        "headline": HEADLINES[check.status],
-        "sections": [(n, t) for n, t in sections.items() if chart or n != "trend-section"],
-        "slos": _slos(check),
-        "metric_text": metric_text,
-        "comparison": comparison(check),
-        "next_steps": next_steps(check),
-        "trend": chart,
-        "environment": environment(check),
-    }
-    return rendered(
-        "check.html.j2", [chart] if chart else [], _TONES.get(check.status, Tone.BAD), words
+def document(check: CheckFacts) -> Document:
+    """The whole report; a new section is one more block."""
+    return Document(
+        name=check.model,
+        headline=HEADLINES[check.status],
+        tone=_TONES.get(check.status, Tone.BAD),
+        kind="check",
+        run_id=check.run_id,
+        started_at=check.checked_at,
+        facts=(seconds_text(check.seconds), count_text(check.rounds, "round"), check.machine),
+        blocks=filled(
+            *map(Sentence, check.reasons),
+            _tiles(check),
+            Steps("What next", tuple(next_steps(check))),
+            trend_chart(check) or trend(check),
+            Fold("rounds", "Round by round", filled(_slos(check), _comparison(check))),
+            Fold("environment", "Environment", (_environment(check),)),
+        ),
     )
 
 
-def markdown_of(check: CheckFacts) -> str:
-    """The whole report. Text from outside cannot become markup."""
-    parts = [
-        f"## {escaped(check.model)}: {HEADLINES[check.status]}",
-        *[f"- {escaped(reason)}" for reason in check.reasons],
-        *slo_lines(_slos(check), f"expected at {check.load}", "each round"),
-        *titled("Against the accepted result", comparison(check)),
-        *titled("The last checks", trend(check)),
-        *next_lines(next_steps(check)),
-        _signature(check),
-    ]
-    return joined(parts) + "\n"
+def _tiles(check: CheckFacts) -> Tiles:
+    """What was compared, and how much of each SLO is used up."""
+    found = []
+    if check.values and min(check.values) > 0.0:
+        value = metric_text(check.compared, geometric_mean(check.values))
+        found.append(Tile(check.compared.replace("_", " "), value, f"mean of {_rounds(check)}"))
+    if (ratio := check.ratio) is not None:
+        change, low, high = (f"{r - 1.0:+.1%}" for r in (ratio.estimate, ratio.low, ratio.high))
+        interval = f"{check.confidence:.0%} interval {low} to {high}"
+        note = f"{interval}; a loss above {check.fail:.0%} fails"
+        tone = _TONES.get(check.status, Tone.BAD)
+        found.append(Tile("against the accepted result", change, note, tone))
+    slos = [slo_tile(s.worst, ()) for s in check.slo if s.worst.metric]
+    return Tiles((*found, *slos))
 
 
-def _slos(check: CheckFacts) -> list[tuple[SloResult, list[float | None]]]:
-    return [(slo.worst, slo.values) for slo in check.slo]
+def _slos(check: CheckFacts) -> Table:
+    rows = [(s.worst, [metric_text(s.worst.metric, v) for v in s.values], None) for s in check.slo]
+    return slo_table(rows, check.load)
 
 
-def comparison(check: CheckFacts) -> Table | None:
+def _rounds(check: CheckFacts) -> str:
+    return count_text(check.rounds, "round")
+
+
+def _comparison(check: CheckFacts) -> Table | None:
     """The check beside the accepted result, or alone if there is nothing to compare with."""
     if not check.values:
         return None
@@ -127,20 +127,18 @@ def comparison(check: CheckFacts) -> Table | None:
         ("measured", check.checked_at[:10], then.accepted_at[:10]),
         ("ratio", ratio_text(check.ratio), ""),
     ]
-    return Table(("", "now", "accepted"), tuple(rows))
+    return Table(("", "now", "accepted"), tuple(rows), "Against the accepted result")
 
 
-def environment(check: CheckFacts) -> Table:
+def _environment(check: CheckFacts) -> Table:
     """Where and what was checked."""
     facts = {
-        "checked": check.checked_at,
-        "machine": check.machine,
         "objective": check.objective,
         "spec": f"{check.spec_path} (sha256 {check.spec_sha256[:12]})",
         "config": f"sha256 {check.config_sha256[:12]}",
         "a loss that is reported": f"above {share_text(check.warn)}",
         "a loss that fails": f"above {share_text(check.fail)}",
-        "measured": f"{count_text(check.rounds, 'round')}, {seconds_text(check.seconds)}",
+        **({"accepted into": check.accepted} if check.accepted else {}),
         "fingerprint": check.fingerprint,
     }
     return Table(("fact", "value"), tuple(facts.items()))
@@ -189,12 +187,7 @@ def junit_of(check: CheckFacts) -> str:
     elif check.status is CheckStatus.MISSED:
         add_problem(case, "skipped", check.status.value, "an SLO is missed: see its own case")
     add_output(case, reasons)
-    return document(suite, check.seconds, check.checked_at)
-
-
-def _signature(check: CheckFacts) -> str:
-    took = f"{count_text(check.rounds, 'round')}, {seconds_text(check.seconds)}"
-    return f"<sub>check {escaped(check.run_id)}, {took}; {escaped(check.machine)}</sub>"
+    return junit_document(suite, check.seconds, check.checked_at)
 
 
 def _column(

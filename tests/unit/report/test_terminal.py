@@ -1,0 +1,35 @@
+"""A report on a terminal: its first screen."""
+
+from __future__ import annotations
+
+import click
+from unit.report.checks import facts
+from unit.report.conftest import Made
+
+from tuner.report.check_document import document as check_document
+from tuner.report.run_document import document
+from tuner.report.terminal import columns, lines_of
+from tuner.run.status import CheckStatus
+
+
+def test_a_run_is_told_by_its_figures_its_change_and_how_to_undo_it(made: Made) -> None:
+    lines = [click.unstyle(line) for line in lines_of(document(made("improved")))]
+    assert lines[1] == "toy: Improved, written"
+    told = [line.split("  ")[1] for line in lines if line.startswith("  ")]
+    assert {"gain in capacity", "goodput, before and after", "p99 latency"} <= set(told)
+    assert "  the change in /models/toy/config.pbtxt" in lines
+    assert "  max_batch_size                                 1       16" in lines
+    assert "    tune rollback toy --repository /models" in lines
+    assert not any("diff" in line or "Environment" in line for line in lines)
+
+
+def test_a_check_is_told_by_its_reason_its_slos_and_what_next() -> None:
+    check = check_document(facts(CheckStatus.REGRESSION))
+    lines = [click.unstyle(line) for line in lines_of(check)]
+    assert lines[1] == "<b>toy</b>: regression"
+    assert "  p99 latency                  38 of 40 ms  (met)" in lines
+    assert "    tune run 'a spec.yaml' --no-write" in lines
+
+
+def test_columns_are_even() -> None:
+    assert columns([("a", "bb", "c"), ("aaa", "b", "c")]) == ["  a    bb  c", "  aaa  b   c"]

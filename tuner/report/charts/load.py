@@ -1,0 +1,108 @@
+"""Load against latency: what the current and the best config sustain, and what shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.report.analysis import Latency, latency_slos
+from tuner.report.blocks import Chart, Table
+from tuner.report.charts.chart import (
+    MS,
+    axis,
+    bound_lines,
+    hover,
+    latency_axis,
+    scatter,
+    sides,
+)
+from tuner.report.data import ReportData
+from tuner.report.quantities import latency_text, load_text, rate_text, verdict_text
+from tuner.report.side import Side
+from tuner.score.point import Point
+from tuner.score.verdict import SloResult
+
+#: How much is seen of a trace that only says where the search looked.
+FAINT = 0.7
+
+
+@dataclass(frozen=True)
+class _Series:
+    """Measurements of one config that belong together, each with what it was made in."""
+
+    name: str
+    color: str
+    points: tuple[tuple[str, Point], ...]
+    style: dict[str, Any]
+
+
+def load_charts(data: ReportData) -> tuple[Chart, ...]:
+    """Latency over the load of the current and the best config, one chart per latency SLO."""
+    series = [s for name, color, side in sides(data) for s in _series(name, color, side)]
+    found = enumerate(latency_slos(data).items())
+    charts = (_chart(n, latency, slos, series) for n, (latency, slos) in found)
+    return tuple(chart for chart in charts if chart.table.rows)
+
+
+def _series(name: str, color: str, side: Side) -> Iterator[_Series]:
+    """The search, the rounds, and what the soak showed, whichever there are."""
+    again = [(f"round {r.round + 1}", r.point) for r in side.repeats if not r.alone]
+    again = again or [(f"round {n}", p) for n, p in enumerate(side.proofs, start=1)]
+    curve = side.soak.curve.points if side.soak.curve else ()
+    thin = {"mode": "lines+markers", "size": 5}
+    # Two loads far apart are no curve.
+    mode = "lines+markers" if len(side.points) > 2 else "markers"
+    faint = {"mode": mode, "size": 6, "symbol": "circle-open", "opacity": FAINT if again else 1.0}
+    yield _Series(name, color, tuple(("search", p) for p in side.points), faint)
+    yield _Series(name, color, tuple(again), {})
+    yield _Series(name, color, tuple(("load curve", s.point) for s in curve), thin)
+    soaked = tuple(("soak", s.point) for s in side.soak.tried)
+    yield _Series(name, color, soaked, {"symbol": "x", "size": 12})
+
+
+def _chart(
+    number: int, latency: Latency, slos: Sequence[SloResult], series: Sequence[_Series]
+) -> Chart:
+    shown = [(s, [(at, p) for at, p in s.points if latency.is_known(p)]) for s in series]
+    values = [latency.of(p) * MS for _, points in shown for _, p in points]
+    is_rate = all(p.measurement.load.arrivals.open_loop for _, points in shown for _, p in points)
+    y_axis, edge = latency_axis(f"{latency} (ms)", values, slos)
+    heads = ("config", "in", "load", "throughput", str(latency), "SLOs")
+    traces, cells = [], []
+    for s, points in shown:
+        if not points:
+            continue
+        rows = [_row(s.name, at, p, latency) for at, p in points]
+        x = [p.level if is_rate else p.measurement.throughput_infer_per_s for _, p in points]
+        y = [min(latency.of(p) * MS, edge) for _, p in points]
+        text = [hover(*(f"{h}: {c}" for h, c in zip(heads, row, strict=True))) for row in rows]
+        where = points[0][0].replace("round 1", "rounds")
+        traces.append(scatter(f"{s.name}, {where}", x, y, color=s.color, text=text, **s.style))
+        cells += rows
+    layout: dict[str, Any] = {
+        "xaxis": axis("load (requests/s)" if is_rate else "throughput (infer/s)"),
+        "yaxis": y_axis,
+    }
+    bound_lines(layout, slos)
+    beyond = " What lies at the upper edge is beyond it." if max(values, default=0) > edge else ""
+    suffix = f"-{number}" if latency.stream else ""  # whose name may be any text
+    return Chart(
+        name=f"load-{latency.metric}{suffix}",
+        title=f"Load against {latency}",
+        note="Full dots are the rounds, faint ones the search. A config sustains a load while it "
+        f"stays under the dashed line.{beyond}",
+        figure={"data": traces, "layout": layout},
+        table=Table(heads, tuple(cells)),
+    )
+
+
+def _row(name: str, at: str, point: Point, latency: Latency) -> tuple[str, ...]:
+    return (
+        name,
+        at,
+        load_text(point.measurement.load),
+        rate_text(point.measurement.throughput_infer_per_s),
+        latency_text(latency.of(point)),
+        ", ".join(f"{s.expression} {verdict_text(s)}" for s in point.slo),
+    )

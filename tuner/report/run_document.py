@@ -1,0 +1,317 @@
+"""The report of a run: the answer on the first screen, then the details as folds.
+
+A new section is a function that makes a fold, and its place in `SECTIONS`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from tuner.measurement.measurement import Measurement
+from tuner.report.blocks import (
+    Block,
+    Code,
+    Document,
+    Fold,
+    Items,
+    Row,
+    Rows,
+    Sentence,
+    Steps,
+    Table,
+    Tone,
+    filled,
+)
+from tuner.report.charts.chart import Outcome, outcome_of
+from tuner.report.charts.load import load_charts
+from tuner.report.charts.request import batches, latency_parts, model_times
+from tuner.report.charts.trials import front, history, slices
+from tuner.report.data import ReportData
+from tuner.report.next_steps import next_steps, repeat_commands
+from tuner.report.quantities import (
+    NOTHING,
+    count_text,
+    latency_text,
+    load_text,
+    metric_text,
+    rate_text,
+    seconds_text,
+    verdict_text,
+)
+from tuner.report.sentence import (
+    bottleneck_sentences,
+    change_text,
+    config_text,
+    headline,
+    overload_sentences,
+    predicted_text,
+    prediction_sentence,
+    score_axis,
+    score_text,
+    soak_sentences,
+    verdict_sentence,
+)
+from tuner.report.side import by_load, judged_point
+from tuner.report.tables import (
+    change,
+    comparison,
+    count_of_refused,
+    ending,
+    environment,
+    field_importance,
+    machine_text,
+    noise_sentences,
+    p99_of,
+    rejections,
+    simplification,
+    slo_table,
+    trial_seconds,
+    wall_time,
+)
+from tuner.report.tiles import tiles
+from tuner.run.status import Status
+from tuner.score.trial import Trial
+from tuner.score.verdict import Verdict
+
+_REJECTED = (
+    "These do not count. The time they took is part of the run's time; what they showed is in "
+    "rejected.jsonl."
+)
+_SIMPLER = (
+    "What made no difference was put back, and the simpler config measured in the same rounds: the "
+    "figures above are those of the simpler config."
+)
+#: Every other status is bad.
+_TONES = {
+    Status.IMPROVED: Tone.GOOD,
+    Status.KEPT: Tone.GOOD,
+    Status.UNCONFIRMED: Tone.UNSURE,
+    Status.INTERRUPTED: Tone.UNSURE,
+}
+
+
+def document(data: ReportData) -> Document:
+    """The whole report."""
+    size, measured = data.manifest.space_size, data.measured_count
+    return Document(
+        name=data.model,
+        headline=headline(data),
+        tone=_TONES.get(data.status, Tone.BAD),
+        kind="run",
+        run_id=data.run_id,
+        started_at=data.manifest.created_at,
+        facts=(
+            seconds_text(data.result.time.wall_s),
+            f"{measured} of {size:,} configs" if size else count_text(measured, "config"),
+            machine_text(data.manifest),
+        ),
+        blocks=filled(*first_screen(data), *(section(data) for section in SECTIONS)),
+    )
+
+
+def first_screen(data: ReportData) -> Iterator[Block | None]:
+    """The answer, what to do about it, and one picture."""
+    improved = data.status is Status.IMPROVED
+    if not improved:
+        yield Sentence(verdict_sentence(data))
+        yield Items("", data.result.reasons)
+    yield tiles(data)
+    yield _changed(data)
+    yield Steps("What next", tuple(next_steps(data)))
+    yield Code("Server flags it needs", "\n".join(data.result.server_args))
+    yield Items("Caution", tuple(dict.fromkeys(_cautions(data))))
+    yield next(iter(load_charts(data)), None)
+
+
+def _changed(data: ReportData) -> Table | None:
+    """The change, with the files that it was written to."""
+    table, written = change(data), data.result.written
+    if table is None or written is None:
+        return table
+    where = " and ".join(file.path for file in written.files)
+    return replace(table, caption=f"{table.caption} in {where}")
+
+
+def _cautions(data: ReportData) -> Iterator[str]:
+    """What a reader must know of the measurements that the figures are from."""
+    for side in (data.current, data.best):
+        if side is not None and side.judged is not None:
+            yield from (*side.judged.measurement.disturbances, *side.judged.measurement.warnings)
+
+
+def failures(data: ReportData) -> Fold:
+    """Each reason for a failure with the trials it applies to, the most frequent first."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for trial in data.failed:
+        found[trial.reason or "no reason was given"].append(trial.number)
+    most = sorted(found.items(), key=lambda item: (-len(item[1]), item[1]))
+    codes = (Code(f"Trials {', '.join(map(str, numbers))}", text) for text, numbers in most)
+    return Fold("failures", "Failed trials", tuple(codes), opened=data.status is Status.FAILED)
+
+
+def proof(data: ReportData) -> Fold:
+    rows = [
+        (row.found, [metric_text(r.metric, r.value) for r in row.rounds], row.soak)
+        for row in data.slo
+    ]
+    reasons = data.result.reasons if data.status is Status.IMPROVED else ()
+    simpler = data.result.simplification or ()
+    blocks = filled(
+        slo_table(rows) if rows else None,
+        Items("", (*reasons, *soak_sentences(data), *noise_sentences(data))),
+        simplification(data),
+        Sentence(_SIMPLER if any(not r.kept for r in simpler) else "", aside=True),
+    )
+    title = "How it was proved" if data.status is Status.IMPROVED else "What was measured"
+    return Fold("proof", title, blocks)
+
+
+def diff(data: ReportData) -> Fold:
+    files = data.result.written.files if data.result.written else ()
+    since = "; it has since been taken back" if data.taken_back else ""
+    lines = (
+        f"Written to {file.path}"
+        f"{f'; the old file is kept as {file.backup}' if file.backup else ''}{since}."
+        for file in files
+    )
+    diff = Code("", data.result.diff or "", "diff")
+    return Fold("change", "The change as a diff", filled(diff, *map(Sentence, lines)))
+
+
+def numbers(data: ReportData) -> Fold:
+    return Fold("numbers", "Before and after in numbers", filled(comparison(data)))
+
+
+def loads(data: ReportData) -> Fold:
+    return Fold("loads", "The other latencies over the load", load_charts(data)[1:], page_only=True)
+
+
+def request_time(data: ReportData) -> Fold:
+    sentences = Items("", tuple(bottleneck_sentences(data)))
+    charts = (latency_parts(data), model_times(data), *batches(data))
+    return Fold("request-time", "Where the time of a request goes", filled(sentences, *charts))
+
+
+def search(data: ReportData) -> Fold:
+    """How it went; what it says of the fields is a hint, since it changes several at once."""
+    rejected = rejections(data)
+    blocks = filled(
+        history(data),
+        front(data),
+        Sentence(prediction_sentence(data), aside=True),
+        field_importance(data),
+        *slices(data),
+        rejected,
+        Sentence(_REJECTED, aside=True) if rejected else None,
+        wall_time(data),
+    )
+    return Fold("search", "The search", blocks, page_only=True)
+
+
+def trials(data: ReportData) -> Fold:
+    score = score_axis(data)[0].split(" (")[0]
+    heads = ("trial", "outcome", "change", score, "p99", "refused", "deployed", "time")
+    rows = Rows(heads, tuple(_trial(data, t) for t in data.trials))
+    return Fold("trials", "Every trial", filled(rows), page_only=True)
+
+
+def overload(data: ReportData) -> Fold:
+    sentences = Items("", tuple(overload_sentences(data)))
+    return Fold("overload", "Overload and recovery", filled(sentences))
+
+
+def surroundings(data: ReportData) -> Fold:
+    configs = [
+        Code(
+            f"The config{f' of {label}' if label else ''}, as it was read",
+            config.text or "There was no config.pbtxt: Triton completed it by itself.",
+        )
+        for label, config in data.manifest.models.items()
+    ]
+    texts = Fold(
+        "inputs",
+        "The spec and the configs, as they were read",
+        (Code("The spec, as it was read", data.manifest.spec_text), *configs),
+    )
+    steps = Steps("How to repeat it", tuple(repeat_commands(data)))
+    blocks = (environment(data), steps, texts)
+    return Fold("environment", "Environment, and how to repeat it", blocks, page_only=True)
+
+
+#: The folds of the report in their order; an empty one is left out.
+SECTIONS: tuple[Callable[[ReportData], Fold], ...] = (
+    failures,
+    diff,
+    proof,
+    numbers,
+    loads,
+    request_time,
+    overload,
+    search,
+    trials,
+    surroundings,
+)
+
+
+def _trial(data: ReportData, trial: Trial) -> Row:
+    judged = judged_point(trial)
+    bound = "at best " if outcome_of(trial) is Outcome.PRUNED else ""
+    score = score_text(data, trial.score.value if trial.score else None)
+    seconds = trial_seconds(trial)
+    said = predicted_text(data, trial.predicted) if trial.predicted else ""
+    return Row(
+        f"trial-{trial.number}",
+        (
+            str(trial.number),
+            ending(trial),
+            change_text(data, trial.candidate),
+            f"{bound}{score}",
+            p99_of(judged),
+            count_of_refused(judged),
+            trial.deployment or "",
+            seconds_text(seconds),
+        ),
+        (
+            *("", "", ""),
+            f"{trial.score.value:.6g}" if trial.score else "",
+            f"{judged.limiting.p99_latency_us:.0f}" if judged else "",
+            *("", "", f"{seconds:.2f}"),
+        ),
+        filled(
+            Items("", tuple(config_text(trial.candidate))),
+            Sentence(f"predicted {said}, 90% interval" if said else ""),
+            Sentence(trial.reason or ""),
+            _points(trial),
+        ),
+    )
+
+
+def _points(trial: Trial) -> Table:
+    """The loads of one trial."""
+    rows = []
+    for point in by_load(trial.points):
+        m, own = point.measurement, point.limiting
+        open_slos = [s for s in point.slo if s.verdict is not Verdict.PASS]
+        missed = "; ".join(f"{s.expression} {verdict_text(s)}" for s in open_slos)
+        times = (own.p50_latency_us, own.p90_latency_us, own.p95_latency_us)
+        rows.append(
+            (
+                load_text(m.load),
+                rate_text(m.throughput_infer_per_s),
+                *(latency_text(t) for t in times),
+                p99_of(point),
+                count_of_refused(point),
+                _starts(m),
+                missed or "all met",
+            )
+        )
+    heads = ("load", "throughput", "p50", "p90", "p95", "p99", "refused", "starts", "SLOs")
+    return Table(heads, tuple(rows))
+
+
+def _starts(measurement: Measurement) -> str:
+    """The lowest and highest throughput of a closed loop's starts, which may differ in mode."""
+    rates = [start.throughput_infer_per_s for start in measurement.restarts]
+    return f"{rate_text(min(rates))} to {rate_text(max(rates))}" if rates else NOTHING
