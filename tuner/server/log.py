@@ -8,7 +8,9 @@ from itertools import chain
 from tuner.server.meanings import HARMLESS, OUT_OF_MEMORY, SHARED_MEMORY, meaning
 from tuner.server.server import Server
 
-_ERROR_LINE = re.compile(r'^E\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] +"?(?P<message>.*?)"?\s*$')
+_ERROR_LINE = re.compile(  # in the default format or with --log-format=ISO8601
+    r'^(E\d{4} [\d:.]+|[\dT:-]+Z E) +\d+ [\w.]+:\d+\] +"?(?P<message>.*?)"?\s*$'
+)
 _FATAL_LINE = re.compile(r"^error: (?P<message>.+)$")
 #: What a C++ program says when it dies, before the frames of its stack.
 _CRASH_LINE = re.compile(

@@ -83,6 +83,7 @@ E1121 1 2 repository.cc:1460] "Poll failed for model directory 'm': Bad config: 
         (STARTED + "Segmentation fault\n", "Segmentation fault"),
         (CRASH, "std::system_error: Resource temporarily unavailable: Signal (6) received"),
         ('E1121 02:03:20.688913 20307 main.cc:257] ""', ""),
+        ('2026-11-25T12:00:00Z E 1 main.cc:257] "failed to start"\n2026', "failed to start"),
     ],
 )
 def test_failure_is_the_line_that_says_why(text: str, expected: str) -> None:
