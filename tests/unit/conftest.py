@@ -27,3 +27,9 @@ def _no_neighbours(
     """What measures on this machine besides is none of a unit test's business."""
     alone = tmp_path_factory.getbasetemp() / "measuring"
     monkeypatch.setattr("tuner.run.measuring.registry", lambda: alone)
+
+
+@pytest.fixture(autouse=True)
+def _has_perf_analyzer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it is on every machine, whatever is installed there."""
+    monkeypatch.setattr("tuner.steps.job.has_perf_analyzer", lambda *_: True)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-#: Words of a reason, and what to do; a remedy repeats what the words name.
+from tuner.server.meanings import remedy
+
+#: Tune's own words in a reason, and what to do; a remedy repeats what the words name. What a
+#: server's words mean is in `tuner.server.meanings`.
 _REMEDIES = {
     "load generator (could not keep up|can send)": "give the load generator more cores "
     "(workload.cpus, or server.mode: remote from another machine)",
-    r"No module named '?([\w.]+)": r"install \1 for the Python that runs the model",
-    r"unable to find backend library for backend '(\w+)": "use a tritonserver that has the backend "
-    r"\1, e.g. server: {mode: docker, image: ...}",
-    "no GPUs are available": "use a machine with a GPU, or KIND_CPU where the config has KIND_GPU",
     r"([^\s(]+) lies in the repository": r"say in the spec that the model calls it: calls: [\1]",
     "input was made up of": "if the model needs real requests, give some: inputs: {kind: file, "
     "file: requests.json}",
@@ -24,6 +23,8 @@ _REMEDIES = {
 
 def remedies(reasons: Iterable[str]) -> list[str]:
     """What to do about those whose cause is known, each once."""
+    reasons = tuple(reasons)
     text = "\n".join(reasons)
-    found = ((re.search(words, text), remedy) for words, remedy in _REMEDIES.items())
-    return [match.expand(remedy) for match, remedy in found if match]
+    found = ((re.search(words, text), advice) for words, advice in _REMEDIES.items())
+    own = [match.expand(advice) for match, advice in found if match]
+    return [*own, *dict.fromkeys(filter(None, map(remedy, reasons)))]

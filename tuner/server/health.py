@@ -7,6 +7,7 @@ import time
 
 from tuner.errors import ServerGoneError
 from tuner.server import log
+from tuner.server.meanings import remedy
 from tuner.server.server import Endpoints, Server
 
 _POLL_S = 0.01
@@ -40,7 +41,8 @@ def wait_until_ready(server: Server, timeout_s: float) -> None:
         if not server.alive():
             reason = log.failure(server.log_tail(_LOG_LINES)) or "it left no message"
             raise ServerGoneError(
-                f"tritonserver ended while starting: {reason}", "check the server's arguments"
+                f"tritonserver ended while starting: {reason}",
+                remedy(reason) or "check the server's arguments",
             )
         if answers:
             return

@@ -306,7 +306,7 @@ class Deployer:
             return False
         try:
             return all(running.control.ready(self._name(label)) for label in running.configs)
-        except ServerGoneError:
+        except (DeployRefusedError, ServerGoneError):  # since 26.06 no such model is an error
             return False
 
     def _name(self, label: str) -> str:

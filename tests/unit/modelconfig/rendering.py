@@ -151,7 +151,7 @@ class Renderer:
             return [self.rng.choice(["true", "false", "True", "1", "f", "00", "01"])]
         if kind == field.CPPTYPE_ENUM:
             return [self.rng.choice([v.name for v in field.enum_type.values])]
-        if kind == field.CPPTYPE_FLOAT:
+        if kind in (field.CPPTYPE_FLOAT, field.CPPTYPE_DOUBLE):
             return [self.rng.choice(["0.5", "1", "0.1", "1e-3", ".25"])]
         signed = kind in (field.CPPTYPE_INT32, field.CPPTYPE_INT64)
         negative = ["-1", "- 1", "-\t2"] if signed else []

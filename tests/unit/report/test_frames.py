@@ -39,6 +39,7 @@ def test_each_trial_load_and_measurement_of_the_confirmation_is_a_row(tmp_path: 
     assert best["p99_latency_us"] < 40_000
 
 
+@pytest.mark.filterwarnings("ignore:The 'float_precision' argument")  # pandas 3: soon the default
 def test_the_table_of_trials_is_the_csv(tmp_path: Path) -> None:
     run = make_run(tmp_path, Toy(trials=12))
     table = tuner.read_run(run).trials.drop(columns="candidate_key")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
+import yaml
 
 from tuner.server.log import failure, last_words, out_of_memory, refusal
+from tuner.server.meanings import MEANINGS, meaning, remedy
 from tuner.server.server import Server
+
+CASES = Path(__file__).parents[2] / "cases" / "server_words.yaml"
 
 STARTED = """\
 W1121 01:58:50.884070 9830 pinned_memory_manager.cc:273] "Unable to allocate pinned system memory"
@@ -78,6 +83,7 @@ E1121 1 2 repository.cc:1460] "Poll failed for model directory 'm': Bad config: 
         (STARTED + "Segmentation fault\n", "Segmentation fault"),
         (CRASH, "std::system_error: Resource temporarily unavailable: Signal (6) received"),
         ('E1121 02:03:20.688913 20307 main.cc:257] ""', ""),
+        ('2026-11-25T12:00:00Z E 1 main.cc:257] "failed to start"\n2026', "failed to start"),
     ],
 )
 def test_failure_is_the_line_that_says_why(text: str, expected: str) -> None:
@@ -108,6 +114,27 @@ def test_a_refusal_says_out_of_memory_where_only_the_log_does() -> None:
     assert found == "no engine: 1: [b.cpp::allocate::20] Cuda Runtime (out of memory)"
     lines = TENSORRT.splitlines(keepends=True)
     assert refusal(message, "m", "".join(lines[:3] + lines[4:])) == "no engine", "another model's"
+
+
+def test_a_refusal_worded_in_python_keeps_its_words_only() -> None:
+    at = "\n\nAt:\n  /tmp/models/m/1/model.py(134): refuse\n;"
+    raised = f"version 1 is at UNAVAILABLE state: Internal: TritonModelException: no input 'x'{at}"
+    assert refusal(f"load failed for model 'm': {raised}", "m", "") == "no input 'x'"
+    does_not = "ensemble 'chain' depends on 'm' which has no loaded version. Model 'm' loading"
+    message = f"load failed for model 'chain': {does_not} failed with error: {raised}"
+    assert refusal(message, "chain", "") == f"{does_not} failed with error: no input 'x'"
+
+
+def test_a_refusal_says_what_only_the_log_says_of_an_engine() -> None:
+    message = "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: no engine;"
+    log = (
+        'I1121 1 2 model_lifecycle.cc:472] "loading: m:1"\n'
+        'E1121 1 2 server.cc:241] "CudaDriverHelper has not been initialized."\n'
+        'E1121 1 2 logging.cc:40] "The engine plan file is generated on an incompatible device"\n'
+    )
+    assert refusal(message, "m", log) == (
+        "no engine: The engine plan file is generated on an incompatible device"
+    )
 
 
 def test_refusal_finds_the_reason_of_this_model_in_the_log() -> None:
@@ -168,3 +195,27 @@ def test_what_a_machine_without_a_gpu_logs_of_an_ensemble_is_not_why_a_request_f
     failed = 'E1122 16:44:00.884384 9830 pb_stub.cc:402] "ValueError: no such word"'
     server = SimpleNamespace(log_tail=lambda count: f"{failed}\n{line}\n")
     assert last_words(cast("Server", server)) == "ValueError: no such word"
+
+
+@pytest.mark.parametrize("case", yaml.safe_load(CASES.read_text()), ids=lambda c: c["source"])
+def test_what_servers_say_is_understood(case: dict[str, str]) -> None:
+    """Real lines; a harmless one never hides the line that says why."""
+    why = 'E1125 02:03:20.688913 20307 pb_stub.cc:402] "ValueError: no such word"\n'
+    words = refusal(case["refusal"], "m", "") if "refusal" in case else failure(case["log"])
+    if case["meaning"] == "harmless":
+        server = SimpleNamespace(log_tail=lambda count: f"{why}{case['log']}\n")
+        assert words == ""
+        assert failure(server.log_tail(2)) == last_words(cast("Server", server))
+        assert last_words(cast("Server", server)) == "ValueError: no such word"
+        return
+    known = meaning(words)
+    assert (known or "none") == case["meaning"]
+    assert bool(remedy(words)) is (known is not None)
+    assert case.get("shown", words) == words
+    assert out_of_memory(words) is (case["meaning"] in ("out of memory", "shared memory"))
+
+
+def test_the_real_lines_are_many_and_cover_every_meaning() -> None:
+    cases = yaml.safe_load(CASES.read_text())
+    assert len(cases) >= 60
+    assert set(MEANINGS) <= {case["meaning"] for case in cases}

@@ -135,9 +135,8 @@ def _raw(values: Any, datatype: str) -> bytes:
     if datatype == "BYTES":
         texts = np.array(np.asarray(values, dtype=object).ravel(), dtype=object)
         return bytes(utils.serialize_byte_tensor(texts).item())
-    if datatype == "BF16":
-        floats = np.array(values, dtype=np.float32).ravel()
-        return bytes(utils.serialize_bf16_tensor(floats).item())
+    if datatype == "BF16":  # the upper half of a float; tritonclient 2.73 has no function for it
+        return np.array(values, dtype="<f4").ravel().view("<u2")[1::2].tobytes()
     return np.array(values, dtype=utils.triton_to_np_dtype(datatype)).tobytes()
 
 

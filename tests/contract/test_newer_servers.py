@@ -1,0 +1,124 @@
+"""The docker and remote modes against a server that answers like release 26.09."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from candidates import candidate_of
+from contract.server_contract import ServerCase, ServerContract, answer, eventually
+from integration.triton.repository import MODEL, make_repository
+from newer_triton import GPU_BYTES, HOST, VERSION, Engine, NewerTriton
+
+from tuner.load.watch.sampler import pending_requests
+from tuner.modelconfig.served import read_served
+from tuner.server.access import arguments, new_key
+from tuner.server.control import Control, ModelState
+from tuner.server.server import Endpoints, Server
+from tuner.server.statistics import BatchStatistics
+from tuner.triton.deploy import Deployer, DeploymentKind
+from tuner.triton.docker import DockerLauncher, Network
+from tuner.triton.doctor import run_checks
+from tuner.triton.remote import RemoteLauncher
+
+
+def endpoints_of(server: NewerTriton) -> Endpoints:
+    ports = (f"{HOST}:{server.ports[service]}" for service in ("http", "grpc", "metrics"))
+    return Endpoints(*ports, server.key or None)
+
+
+class TestDocker(ServerContract):
+    @pytest.fixture
+    def case(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServerCase:
+        engine = Engine()
+        monkeypatch.setattr("docker.from_env", lambda **_: engine)
+        launcher = DockerLauncher(
+            "tritonserver:26.09",
+            make_repository(tmp_path),
+            {"DOCKER_HOST": f"unix://{tmp_path}/none"},  # the reaper finds none: tune removes it
+            gpus="none",
+            network=Network.HOST,
+        )
+        return ServerCase(
+            launcher,
+            MODEL,
+            lambda server: engine.kill(""),
+            lambda server: [] if engine.removed else ["the container"],
+        )
+
+    def test_the_version_is_the_images(self, case: ServerCase) -> None:
+        assert case.launcher.version() == f"{VERSION}, image sha256:1"
+
+
+class TestRemote(ServerContract):
+    @pytest.fixture
+    def case(self, tmp_path: Path) -> Iterator[ServerCase]:
+        with NewerTriton(make_repository(tmp_path), arguments(new_key())) as theirs:
+
+            def left(server: Server) -> list[str]:
+                return [MODEL] if theirs.alive and theirs.running is not None else []
+
+            launcher = RemoteLauncher(endpoints_of(theirs), (MODEL,))
+            yield ServerCase(launcher, MODEL, lambda server: theirs.__exit__(), left)
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Iterator[NewerTriton]:
+    with NewerTriton(make_repository(tmp_path)) as server:
+        yield server
+
+
+def test_a_remote_server_is_tuned_and_left_as_it_was(theirs: NewerTriton, tmp_path: Path) -> None:
+    endpoints = endpoints_of(theirs)
+    with Control(endpoints) as control:
+        control.load(MODEL, None, 30)
+        before = theirs.running.SerializeToString(deterministic=True)
+        remote = RemoteLauncher(endpoints, (MODEL,))
+        assert remote.version().startswith(VERSION)
+        served = read_served(tmp_path / "models", {"": MODEL})
+        smaller = candidate_of({"max_batch_size": 4, "instance_group.count": 2})
+        with Deployer(remote, served, tmp_path / "unused") as deployer:
+            running = deployer.deploy(smaller).running[""]
+            assert (running.max_batch_size, running.instance_group[0].count) == (4, 2)
+            assert deployer.deploy(smaller).kind is DeploymentKind.UNCHANGED
+            assert deployer.sees_gpus()
+
+            first = control.statistics(MODEL)
+            for _ in range(3):
+                answer(endpoints, MODEL, [1, 2, 3, 4])
+            eventually(lambda: control.statistics(MODEL).success_count == 3)
+            last = control.statistics(MODEL)
+            assert last.inference_count - first.inference_count == 3
+            assert last.queue_ns - first.queue_ns == 3000
+            assert last.batches == {1: BatchStatistics(3, 3000)}
+
+            metrics = control.metrics()
+            assert metrics is not None
+            assert metrics.values("nv_inference_request_success", model=MODEL) == [3]
+            assert sum(metrics.values("nv_inference_request_failure", model=MODEL)) == 3
+            assert pending_requests(metrics, [MODEL]) == [0]
+            assert metrics.values("nv_gpu_memory_used_bytes") == [GPU_BYTES]
+
+            theirs.running = None  # an error of `ModelReady`: no refusal of the candidate
+            assert deployer.deploy(smaller).kind is DeploymentKind.RESTART
+        assert control.state(MODEL) is ModelState.READY
+        assert theirs.running.SerializeToString(deterministic=True) == before
+
+
+def test_doctor_finds_that_it_can_be_tuned(theirs: NewerTriton) -> None:
+    endpoints = endpoints_of(theirs)
+    server: Any = _spec_server(endpoints)
+    (check,) = (c for c in run_checks({}, server=server) if c.id == "remote")
+    assert check.ok
+    assert check.found == f"{VERSION} at {endpoints.grpc}, in explicit model control"
+    assert check.mend == ""
+
+
+def _spec_server(endpoints: Endpoints) -> Any:
+    from tuner.spec.model import Server as SpecServer
+
+    return SpecServer.model_validate(
+        {"mode": "remote", "http": endpoints.http, "grpc": endpoints.grpc}
+    )
