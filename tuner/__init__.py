@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 
 def read_run(path: Path | str) -> RunFrames:
-    """A run's directory as pandas DataFrames, see docs/python.md.
+    """A run's directory as pandas DataFrames, see docs/results.md.
 
     Raises:
         SpecError: The directory holds no run, or one of another version; `UnreadableFileError`

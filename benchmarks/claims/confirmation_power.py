@@ -6,7 +6,7 @@ truth by chance, so that the logarithm of a round's ratio of two configs has the
 deviation. The arrivals of a round affect all
 configs alike.
 
-    python benchmarks/claims/confirmation_power.py   # the table of docs/measuring.md
+    python benchmarks/claims/confirmation_power.py   # the table of benchmarks/claims/README.md
     python benchmarks/claims/confirmation_power.py --gain 5 --noise 1 --finalists 2 --runs 2000
 
 At a true gain of exactly `min_gain` nothing should be confirmed: at most 2.5 % of runs may confirm

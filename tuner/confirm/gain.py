@@ -16,7 +16,7 @@ from tuner.spec.objective import Goal, Objective
 
 #: The assumed standard deviation of the logarithm of a capacity between rounds, where one round is
 #: too few to tell: one and a half times that of a config that sustains a hundred requests a second
-#: (docs/measuring.md, What limits it).
+#: (benchmarks/claims/README.md, What limits it).
 ROUND_DEVIATION = 0.15
 
 

@@ -15,7 +15,7 @@ from tuner.errors import SpecError
 from tuner.report.data import load
 from tuner.report.trials_csv import render
 
-PAGE = Path(__file__).parents[3] / "docs" / "python.md"
+PAGE = Path(__file__).parents[3] / "docs" / "results.md"
 
 
 def test_the_example_of_the_page_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
