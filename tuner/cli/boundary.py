@@ -11,7 +11,7 @@ import click
 
 from tuner.cli.github import annotation, in_github
 from tuner.cli.terminal import say_annotation, say_lines
-from tuner.errors import ENDINGS, SpecError, TrialError, TunerError
+from tuner.errors import ENDINGS, SpecError, TunerError
 
 
 def guarded(command: click.Command, arguments: Sequence[str]) -> int:
@@ -91,6 +91,5 @@ def ci_annotations(error: TunerError) -> Iterator[str]:
 def exit_codes_table() -> str:
     """For `tune --help`; made from the error classes, so it is always up to date."""
     errors: list[type[TunerError]] = [TunerError, *TunerError.__subclasses__()]
-    errors.remove(TrialError)
-    rows = sorted([*ENDINGS.items(), *((e.exit_code, e.meaning) for e in errors)])
+    rows = sorted({*ENDINGS.items(), *((e.exit_code, e.meaning) for e in errors)})
     return "\b\nExit codes:\n" + "\n".join(f"  {code:>3}  {text}" for code, text in rows)
