@@ -8,8 +8,8 @@ it means in `perf_analyzer.generator`: the same arrivals for the same seed, the 
 from the moment a request was due (closed loop: sent). Rejected requests have no latency; they count
 in `Measurement.error_rate`.
 
-Its cost compared with perf_analyzer: benchmarks/claims/README.md. `tuner.load.validity` reports when
-a load is more than it can send.
+Its cost beside perf_analyzer's: benchmarks/claims/README.md. `tuner.load.validity` reports when a
+load is more than it can send.
 """
 
 from __future__ import annotations
