@@ -372,7 +372,7 @@ class _Rotation:
         most = "; it sustains all that the load generator can send" if finalist.limited else ""
         return Outcome.NOT_BETTER if ruled_out else Outcome.UNDECIDED, (
             f"measured again in {len(finalist.rounds)} rounds, it is {digits(ratio.estimate)} "
-            f"times the current config (95 % interval {digits(ratio.low)} to "
+            f"times the current config (95% interval {digits(ratio.low)} to "
             f"{digits(ratio.high)}), which {shows} the {self._rules.min_gain:.0%} gain that "
             f"a change must be worth{most}"
         )

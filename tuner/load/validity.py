@@ -201,7 +201,7 @@ def _sample_small(m: Measurement, bounds: Sequence[LatencyBound]) -> Iterator[st
     if m.completed_count < needed:
         yield (
             f"p{percent} rests on {m.completed_count} requests and is a point estimate: to show "
-            f"that {percent} % are in time takes {needed} requests if none is late, and more if "
+            f"that {percent}% are in time takes {needed} requests if none is late, and more if "
             "some are."
         )
 

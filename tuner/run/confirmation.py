@@ -134,7 +134,7 @@ class LoadCurve(Facts):
         if self.points:
             easy = [*takewhile(self._at_ease, self.points)]
             told, how = (easy[-1], "is still") if easy else (self.points[0], "is not")
-            within = f"{how} within {100 * AT_EASE:.0f} % of the SLO"
+            within = f"{how} within {100 * AT_EASE:.0f}% of the SLO"
             said = [f"at {digits(told.level, 4)}/s its {self.metric} {within}"]
         return "; ".join([*said, *(f"left out: {reason}" for reason in self.left_out)])
 

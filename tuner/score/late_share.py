@@ -74,12 +74,12 @@ class LateShare(Facts):
     def text(self) -> str:
         """`0.6 % late (at most 0.9 %)`; without the limit where it would be a guess."""
         share, at_most = (digits(100.0 * part, 2) for part in (self.share, self.at_most))
-        known = f" (at most {at_most} %)" if self.effective >= ENOUGH else ""
-        said = f"{share} % late{known}"
+        known = f" (at most {at_most}%)" if self.effective >= ENOUGH else ""
+        said = f"{share}% late{known}"
         if not self.left_out_s:
             return said
         whole, out_s = digits(100.0 * self.with_left_out, 2), digits(self.left_out_s, 2)
-        said = f"{said}; {whole} % with the {out_s} s in which the machine stood still"
+        said = f"{said}; {whole}% with the {out_s} s in which the machine stood still"
         return f"{said}: the machine decides this SLO" if self.machine_decides else said
 
 

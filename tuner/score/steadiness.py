@@ -33,11 +33,11 @@ def unsteadiness(measurement: Measurement, bound_us: float) -> str:
         return ""
     behind, course = behind_share(measurement), measurement.course
     if behind is not None:
-        return f"answered {digits(100 * (1 - behind), 3)} % of what was due"
+        return f"answered {digits(100 * (1 - behind), 3)}% of what was due"
     if course is None or course.growth * measurement.avg_latency_us <= OF_BOUND * bound_us:
         return ""
     if course.growth > max(GROWTH, SURE * course.growth_error):
-        return f"latency grows by {digits(100 * course.growth, 2)} % of its mean within the window"
+        return f"latency grows by {digits(100 * course.growth, 2)}% of its mean within the window"
     return ""
 
 

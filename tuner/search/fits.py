@@ -26,7 +26,7 @@ from tuner.spec.slo import Slo
 
 #: Of what is free, this share stays so: memory grows under load, and neighbours may grow too.
 HEADROOM = 0.2
-_HEADROOM = f"{HEADROOM * 100:.0f} % headroom"
+_HEADROOM = f"{HEADROOM * 100:.0f}% headroom"
 #: Variance of a reading in units of what is learned from it: about 3 % of a reading is noise.
 _NOISE = 1e-3
 

@@ -72,7 +72,7 @@ def trace_notes(spec: Spec, plan: LoadPlan) -> Iterator[str]:
     used = window_s * level
     if used < gaps:
         yield (
-            f"a measurement at {digits(level, 3)}/s goes through {digits(100 * used / gaps, 2)} % "
+            f"a measurement at {digits(level, 3)}/s goes through {digits(100 * used / gaps, 2)}% "
             f"of the trace ({digits(used, 3)} of {gaps} gaps), from a place that its seed draws: "
             "what is rare in it may be missing; raise workload.window"
         )
@@ -139,7 +139,7 @@ def _named(slo: Slo) -> str:
 def _share_text(spec: Spec, slo: Slo) -> str:
     """What part of all requests are of its stream, where they are not all."""
     share = spec.shares.get(slo.stream, 1.0)
-    return f" ({digits(100.0 * share, 2)} % of all)" if share < 1.0 else ""
+    return f" ({digits(100.0 * share, 2)}% of all)" if share < 1.0 else ""
 
 
 def minutes(seconds: float) -> str:

@@ -91,7 +91,7 @@ def _short_of_cpu(points: Sequence[Point]) -> str:
     if not used or median(used) < _BUSY_PERCENT:
         return ""
     return (
-        f"server and load generator share a CPU that was {median(used):.0f} % busy in the rounds, "
+        f"server and load generator share a CPU that was {median(used):.0f}% busy in the rounds, "
         "so that a soak would test both: keep them apart (server.cpus, workload.cpus), or put the "
         "load on from another machine (server.mode)"
     )

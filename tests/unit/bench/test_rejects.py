@@ -228,7 +228,7 @@ def test_each_measurement_has_its_own_repetition(slept: list[float]) -> None:
     bench, rejected = a_bench(*[stalled] * 4)
     assert all(bench.measure(level, 1).measurement.disturbances for level in (50, 60))
     assert [r.level for r in rejected] == [50, 60]
-    assert "stood still for 2 % of the time" in rejected[0].reason
+    assert "stood still for 2% of the time" in rejected[0].reason
 
 
 def test_waiting_for_a_quiet_machine_is_told_and_has_a_phase_of_its_own(slept: list[float]) -> None:

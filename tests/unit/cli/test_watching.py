@@ -103,7 +103,7 @@ def test_the_live_view_fits_a_narrow_terminal_and_tells_each_margin() -> None:
     lines = screen.getvalue().splitlines()
     first = ["0", "1", "failed", "best", "p99_latency", "0:00", "round"]
     assert [line.split()[0] for line in lines] == first
-    assert lines[4].strip().startswith("p99_latency <= 40ms: 25.8 ms, 35.6 % left; error_")
+    assert lines[4].strip().startswith("p99_latency <= 40ms: 25.8 ms, 35.6% left; error_")
     assert max(map(len, lines)) <= 60
 
 

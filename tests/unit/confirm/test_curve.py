@@ -54,7 +54,7 @@ def test_five_loads_around_the_credited_one_go_to_the_server_that_was_soaked() -
     assert bench.short[0].seed not in {*bench.seeds, bench.soaks[-1].seed}
     easy = [p for p in curve.points if p.measurement.p99_latency_us <= 0.8 * 40e3]
     assert easy
-    said = f"at {easy[-1].level:.4g}/s its p99_latency is still within 80 % of the SLO"
+    said = f"at {easy[-1].level:.4g}/s its p99_latency is still within 80% of the SLO"
     assert [n for n in watching.notes if n.startswith("load curve")] == [f"load curve: {said}"]
     assert [r.point.level for r in rows if r.role is Role.CURVE] == [a.level for a in bench.short]
     soak = verdict.winner.soak if verdict.winner else None

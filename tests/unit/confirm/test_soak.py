@@ -297,7 +297,7 @@ def test_what_held_only_until_it_was_put_on_for_longer_is_no_claim() -> None:
     assert [(r.order, r.point.level) for r in rows] == [(0, 225.0), (1, found.held.level)]
 
 
-STOLEN = "The hypervisor gave 12.0 % of the machine's CPU to other guests meanwhile."
+STOLEN = "The hypervisor gave 12.0% of the machine's CPU to other guests meanwhile."
 
 
 def missed_beside(disturbance: str, p99_ms: float = 41.0, late: float = 0.02) -> Soak:

@@ -84,7 +84,7 @@ def test_a_good_measurement_has_no_warnings() -> None:
         ({"late_sends": 0.06}, "6% of the requests were sent more than 1 ms late"),
         ({"sent_per_s": 190.0}, "sent 190 of 200 requests per second"),
         ({"client_send_us": 1900.0, "client_recv_us": 200.0}, "takes 21% of the latency"),
-        ({"completed_count": 458}, "99 % are in time takes 459"),
+        ({"completed_count": 458}, "99% are in time takes 459"),
         ({"unanswered_count": 3}, "3 requests were not answered"),
         ({"mean_in_flight": 4.0}, "Little's law does not hold"),
         ({"load": LoadPoint(Arrivals.CLOSED, 8.0)}, "Little's law does not hold"),
@@ -99,7 +99,7 @@ def test_what_is_wrong_is_said(fields: dict[str, Any], expected: str) -> None:
 def test_few_requests_are_told_of_the_percentile_that_the_slo_is_about() -> None:
     few, bounds = measured(completed_count=43), [LatencyBound(0.9, 0.04), LatencyBound(0.5, 0.01)]
     (told,) = warnings_about(few, bounds)
-    assert told.startswith("p90 rests on 43 requests and is a point estimate: to show that 90 %")
+    assert told.startswith("p90 rests on 43 requests and is a point estimate: to show that 90%")
     assert "takes 44 requests if none is late" in told
     assert warnings_about(measured(completed_count=44), bounds) == ()
 

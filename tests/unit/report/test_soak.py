@@ -26,7 +26,7 @@ from tuner.score.point import judge_point
 from tuner.space.candidate import Candidate
 
 LATE = LateShare(requests=48_000, late=288, effective=1900.0, at_most=0.0094)
-TOLD = "0.6 % late (at most 0.94 %)"
+TOLD = "0.6% late (at most 0.94%)"
 
 
 def soaked_run(parent: Path, share: float, role: str = "winner") -> tuple[Path, Soak]:

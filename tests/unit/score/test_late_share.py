@@ -59,9 +59,9 @@ def batching(
 WORKLOADS = {
     "independent": independent(3000),
     "few and independent": independent(500),
-    "a queue at 85 %": queue(110.0, 0.85 / 110.0, 30.0),
-    "a queue at 93 %": queue(280.0, 0.93 / 280.0, 30.0),
-    "a fast queue at 97 %": queue(2600.0, 0.97 / 2600.0, 10.0),
+    "a queue at 85%": queue(110.0, 0.85 / 110.0, 30.0),
+    "a queue at 93%": queue(280.0, 0.93 / 280.0, 30.0),
+    "a fast queue at 97%": queue(2600.0, 0.97 / 2600.0, 10.0),
     "batches to 8": batching(100.0, 0.02, 0.005, 8, 30.0),
 }
 
@@ -129,9 +129,9 @@ def test_it_survives_a_file() -> None:
 @pytest.mark.parametrize(
     ("with_stalls", "said"),
     [
-        (80, "8 % with the 3.4 s in which the machine stood still: the machine decides this SLO"),
-        (12, "1.2 % with the 3.4 s in which the machine stood still"),
-        (None, "0.5 % late"),
+        (80, "8% with the 3.4 s in which the machine stood still: the machine decides this SLO"),
+        (12, "1.2% with the 3.4 s in which the machine stood still"),
+        (None, "0.5% late"),
     ],
 )
 def test_what_was_left_out_is_told_and_who_decides_the_slo(
@@ -149,7 +149,7 @@ def test_what_was_left_out_is_told_and_who_decides_the_slo(
         [P99_40MS],
     )
     assert found is not None
-    assert found.text.startswith("0.5 % late")
+    assert found.text.startswith("0.5% late")
     assert "at most" not in found.text  # from so few independent requests it would be a guess
     assert said in found.text
     assert found.machine_decides is (with_stalls == 80)

@@ -312,10 +312,10 @@ def test_the_plan_says_how_long_a_rare_stream_makes_the_windows() -> None:
     plan = load_plan(spec.workload, spec.objective, spec.slos, spec.shares)
     assert plan.levels.lowest == pytest.approx(1.05 * 459 / 900 / 0.05)
     assert long_windows(spec, 200.0) == (
-        "rare: p99_latency at about 200/s (5 % of all) needs windows of 48 s"
+        "rare: p99_latency at about 200/s (5% of all) needs windows of 48 s"
     )
     (told,) = window_notes(spec, plan, None)
-    assert told.startswith("rare: p99_latency needs 459 requests (5 % of all): below 11/s, ")
+    assert told.startswith("rare: p99_latency needs 459 requests (5% of all): below 11/s, ")
     never = a_mix(most=most, beside={"model": "b", "rate": "0.1/s", "slo": ["p99_latency <= 1s"]})
     plan = load_plan(never.workload, never.objective, never.slos, never.shares)
     assert next(window_notes(never, plan, 100.0)).startswith("beside comes at 0.1/s: its SLO needs")

@@ -208,7 +208,7 @@ def test_what_cannot_fit_is_not_tried_and_counts_as_no_failure() -> None:
     trials, _ = searched(replace(session, memory=Loaded(bench)), searcher)
     assert [t.attempts for t in trials] == [1, 1, 1, 0, 0, 1], "the budget is of those tried"
     assert (
-        trials[3].reason == "not loaded: it needs about 606 B of 480 B free memory (20 % headroom)"
+        trials[3].reason == "not loaded: it needs about 606 B of 480 B free memory (20% headroom)"
     )
     assert trials[3].refused
     assert {c for c, _ in bench.deployed} == {*CANDIDATES[:4]}

@@ -184,7 +184,7 @@ def test_a_config_that_stands_nothing_for_long_is_not_written() -> None:
 
 @pytest.mark.parametrize("accepted", [False, True])
 def test_what_no_soak_could_judge_is_written_only_where_that_is_accepted(accepted: bool) -> None:
-    stolen = "The hypervisor gave 12.0 % of the machine's CPU to other guests meanwhile."
+    stolen = "The hypervisor gave 12.0% of the machine's CPU to other guests meanwhile."
 
     class Robbed(Lasting):
         def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
@@ -250,7 +250,7 @@ def test_a_run_whose_client_and_server_share_a_full_cpu_ends_before_its_soak() -
     bench, verdict = run_on(99.0, 4)
     assert verdict.status is Status.UNCONFIRMED
     assert bench.soaks == []
-    said = "share a CPU that was 99 % busy in the rounds, so that a soak would test both: keep"
+    said = "share a CPU that was 99% busy in the rounds, so that a soak would test both: keep"
     assert said in verdict.reasons[-1]
 
 

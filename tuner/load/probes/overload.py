@@ -173,7 +173,7 @@ def _judged(slices: Sequence[Slice], window: Window, bound_us: float) -> tuple[S
 
 
 def _percent(share: float) -> str:
-    return f"{digits(100.0 * share)} %"
+    return f"{digits(100.0 * share)}%"
 
 
 def _is_late(part: Slice, bound_us: float) -> bool:

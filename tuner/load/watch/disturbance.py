@@ -23,14 +23,14 @@ def disturbances(measurement: Measurement, bound: LatencyBound = NO_BOUND) -> tu
     host, said = measurement.host, []
     if (host.stalled_percent or 0.0) > quiet_percent(bound):
         said.append(
-            f"The machine stood still for {digits(host.stalled_percent or 0.0, 2)} % of the time, "
+            f"The machine stood still for {digits(host.stalled_percent or 0.0, 2)}% of the time, "
             f"{digits(1e3 * shortest_s(bound), 2)} ms and more at a time "
-            f"(up to {digits(quiet_percent(bound), 2)} % is quiet)."
+            f"(up to {digits(quiet_percent(bound), 2)}% is quiet)."
         )
     if (host.other_cpu_percent or 0.0) > OTHER_CPU_PERCENT:
         said.append(
-            f"Other processes took {digits(host.other_cpu_percent or 0.0, 2)} % of the machine's "
-            f"CPU meanwhile (up to {OTHER_CPU_PERCENT:.0f} % is quiet)."
+            f"Other processes took {digits(host.other_cpu_percent or 0.0, 2)}% of the machine's "
+            f"CPU meanwhile (up to {OTHER_CPU_PERCENT:.0f}% is quiet)."
         )
     return tuple(said)
 

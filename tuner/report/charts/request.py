@@ -160,7 +160,7 @@ def _batches(data: ReportData, number: int, label: str) -> Chart | None:
                 [str(size) for size, _, _ in stats],
                 shares,
                 color,
-                hovertemplate=f"{name}, batch of %{{x}}: %{{y:.3g}} %<extra></extra>",
+                hovertemplate=f"{name}, batch of %{{x}}: %{{y:.3g}}%<extra></extra>",
             )
         )
         for (size, count, ns), share in zip(stats, shares, strict=True):

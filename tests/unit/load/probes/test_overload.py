@@ -97,8 +97,8 @@ class TestAQueue:
         assert (found.late_share, found.recovered_after_s) == (0.0, 0.0)
         assert not found.missed
         assert found.sentence == (
-            "asked for 1200/s for 2 s, 120 % of what it sustained, it answered 1200/s "
-            f"(p99 {found.p99_latency_us / 1e3:.3g} ms, 0 % late); "
+            "asked for 1200/s for 2 s, 120% of what it sustained, it answered 1200/s "
+            f"(p99 {found.p99_latency_us / 1e3:.3g} ms, 0% late); "
             "it stayed within p99_latency <= 40ms."
         )
 
@@ -122,7 +122,7 @@ class TestRefused:
         found = overload_of(measurement, WINDOW, P99_40MS)
         assert found.late_share == found.rejected_share == pytest.approx(600 / 3000)
         assert found.p99_latency_us == kept_up.p99_latency_us
-        assert ", 20 % refused" in found.sentence
+        assert ", 20% refused" in found.sentence
 
     def test_slices_are_not_in_time(self) -> None:
         refusing, calm = after([20] * 3, refused=16.0), after([20] * 13)[3:]

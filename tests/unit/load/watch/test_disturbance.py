@@ -25,11 +25,11 @@ def measured(**host: Any) -> Measurement:
         (TIGHT, {"cpu_percent": 100.0, "load_1m": 40.0, "governor": "powersave"}, []),
         (TIGHT, {"other_cpu_percent": 5.0, "stalled_percent": 0.25}, []),
         (TIGHT, {"stolen_cpu_percent": 50.0}, []),
-        (TIGHT, {"stalled_percent": 0.26}, ["still for 0.26 % of the time, 5 ms and more"]),
+        (TIGHT, {"stalled_percent": 0.26}, ["still for 0.26% of the time, 5 ms and more"]),
         (SLOW, {"stalled_percent": 1.2}, []),
-        (SLOW, {"stalled_percent": 1.3}, ["200 ms and more at a time (up to 1.3 % is quiet)"]),
-        (TIGHT, {"other_cpu_percent": 5.3}, ["Other processes took 5.3 %"]),
-        (TIGHT, {"other_cpu_percent": 48.6, "stalled_percent": 3.0}, ["3 % of", "took 49 %"]),
+        (SLOW, {"stalled_percent": 1.3}, ["200 ms and more at a time (up to 1.3% is quiet)"]),
+        (TIGHT, {"other_cpu_percent": 5.3}, ["Other processes took 5.3%"]),
+        (TIGHT, {"other_cpu_percent": 48.6, "stalled_percent": 3.0}, ["3% of", "took 49%"]),
     ],
 )
 def test_stalls_are_held_to_what_the_slo_lets_be_late_and_others_to_a_share(
