@@ -117,7 +117,7 @@ def outcome_text(trial: Trial) -> str:
     if trial.state is TrialState.PRUNED:
         race, *less = trial.points
         sustained = "".join(f"; it sustains {p.measurement.load}" for p in less if p.passed)
-        return f"out of the race: {point_text(race)}{sustained}"
+        return f"cannot win: {point_text(race)}{sustained}"
     if trial.score.best_point is None:
         lowest = min(trial.points, key=lambda p: p.level)
         nearest = slo_text(tightest_slo(lowest.slo))

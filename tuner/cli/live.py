@@ -153,7 +153,7 @@ def _outcome(trial: Trial) -> str:
         rate = point.measurement.throughput_infer_per_s
         return f"{digits(rate, 4)}/s  {tightest.metric} {_value(tightest)}"
     if trial.state is TrialState.PRUNED:
-        return f"out of the race at {trial.points[0].measurement.load}"
+        return f"cannot win: misses {trial.points[0].measurement.load}"
     return f"misses an SLO at {trial.points[-1].measurement.load}"
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: Words for the last line.
 _ENDS = {
     TrialState.MEASURED: "measured in full",
-    TrialState.PRUNED: "out of the race",
+    TrialState.PRUNED: "stopped early",
     TrialState.FAILED: "failed",
 }
 

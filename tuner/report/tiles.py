@@ -90,7 +90,7 @@ def gain_texts(gain: Improvement, times_from: float = TIMES) -> tuple[str, str]:
         return value, f"{sure} interval {low} to {high}"
     rough = "the current config was only measured at a load it does not sustain"
     if gain.means is None:
-        rough = f"{sure} sure; the current config is far behind and was measured roughly"
+        rough = f"{sure} sure; the current config is far slower and was measured roughly"
     return f"at least {value}", rough
 
 

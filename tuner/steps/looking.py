@@ -91,7 +91,7 @@ def first_level(
         seen += f"; with {many} at once it answers {digits(rate, 4)}/s"
         most = rate if _queued(many, rate, latency_s) else math.inf
         first = First(FIRST_SHARE * rate, most=most)
-    note(f"{seen}; first {digits(plan.levels.nearest(first.level), 4)}/s")
+    note(f"{seen}; the first load is {digits(plan.levels.nearest(first.level), 4)}/s")
     return first
 
 
@@ -117,7 +117,7 @@ def _first_clients(
         note(f"{seen}: more than {bound} allows, with any number of clients")
         return First(1.0, lowest=True)
     first = max(1.0, float(math.floor(FIRST_SHARE * fit)))
-    note(f"{seen}; first {digits(first)} clients")
+    note(f"{seen}; the first load is {digits(first)} clients")
     return First(first)
 
 

@@ -268,7 +268,7 @@ class _Measuring:
             plan = self._session.plan  # it is bounded by what can be sent now
         except LoadFailedError as error:
             # the load to beat may be so far beyond it that there is no result
-            self._session.events.note(f"measured from below: {error.message}")
+            self._session.events.note(f"a lower load is tried: {error.message}")
             return None
         return evaluate(self._measure, objective, plan, start, at_most=most(start))
 

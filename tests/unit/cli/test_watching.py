@@ -71,7 +71,7 @@ def test_a_config_out_of_the_race_is_told_with_what_it_stands() -> None:
     points = [judge_point([P99_40MS], synthetic_server(level, 500)) for level in (900.0, 400.0)]
     score = score_points(Objective.goodput(), points[:1])
     lost = Trial(1, OTHER, TrialState.PRUNED, points=tuple(points), score=score)
-    assert outcome_text(lost).startswith("out of the race: 900/s missed, p99_latency 2")
+    assert outcome_text(lost).startswith("cannot win: 900/s missed, p99_latency 2")
     assert outcome_text(lost).endswith("; it sustains 400/s")
     screen = io.StringIO()
     with LiveEvents(Console(file=io.StringIO(), width=90)) as events:
@@ -79,7 +79,7 @@ def test_a_config_out_of_the_race_is_told_with_what_it_stands() -> None:
         events.trial_started(1, OTHER, CURRENT)
         events.trial_finished(lost, None)
         Console(file=screen, width=90, color_system=None).print(events.view())
-    assert "out of the race at 900/s" in screen.getvalue()
+    assert "cannot win: misses 900/s" in screen.getvalue()
 
 
 def test_the_live_view_shows_progress_best_and_failures(

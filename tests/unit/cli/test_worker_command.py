@@ -49,5 +49,5 @@ def test_a_run_brings_its_own_study_and_another_name_none(tmp_path: Path) -> Non
 def test_the_last_line_says_what_became_of_its_trials() -> None:
     states = [TrialState.PRUNED, TrialState.MEASURED, TrialState.PRUNED]
     trials = [Trial(n, Candidate(), s) for n, s in enumerate(states)]
-    assert summary("r", trials) == "3 trials for r: 1 measured in full, 2 out of the race"
+    assert summary("r", trials) == "3 trials for r: 1 measured in full, 2 stopped early"
     assert summary("r", []) == "0 trials for r"

@@ -63,7 +63,7 @@ def test_a_server_that_refuses_many_is_asked_as_one_request_takes() -> None:
     notes: list[str] = []
     assert first_level(Answering(0.01, refuses=True), POISSON, 1, notes.append).level == 60.0
     (note,) = notes
-    assert note.endswith("; 100 at once gave no result (the queue is full); first 60/s")
+    assert note.endswith("; 100 at once gave no result (the queue is full); the first load is 60/s")
 
 
 def test_a_model_that_fails_with_many_at_once_is_not_asked_further() -> None:
@@ -113,7 +113,7 @@ def test_where_one_request_alone_is_too_slow_only_the_lowest_load_is_worth_a_loo
     ]
     assert not first_level(Answering(0.04), POISSON, 1, notes.append, P99_40MS).lowest
     assert notes[-1] == (
-        "one request at a time takes 40 ms; with 25 at once it answers 900/s; first 720/s"
+        "one request at a time takes 40 ms; with 25 at once it answers 900/s; the first load is 720/s"
     )
 
 

@@ -286,7 +286,7 @@ def test_a_model_of_a_second_in_a_closed_loop_is_waited_for() -> None:
     (trial,), _ = searched(session, searcher)
     assert trial.score is not None
     assert trial.score.value == pytest.approx(2.0, rel=0.1)
-    assert session.events.notes[0] == "one request at a time takes 1 s; first 4 clients"
+    assert session.events.notes[0] == "one request at a time takes 1 s; the first load is 4 clients"
 
 
 def test_a_slow_candidates_measurement_is_not_begun_where_it_cannot_end_in_time() -> None:
