@@ -175,7 +175,7 @@ class Search(Strict):
     strategy: Strategy = Field(
         Strategy.GP,
         description="gp (a Gaussian process begun with designed trials) needs few trials; twin "
-        "simulates the scheduler as well, and needs the extra triton-tune[twin]; tpe is Optuna's; "
+        "simulates the scheduler as well, and needs the extra twin; tpe is Optuna's; "
         "random and grid do not learn; model-analyzer is NVIDIA's own search",
     )
     mode: ModelAnalyzerMode = Field(

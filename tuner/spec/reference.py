@@ -53,7 +53,7 @@ _ALSO: dict[type[BaseModel], tuple[str, ...]] = {
         f"`model` | text |  | instead of streams: {_SHORT['model']}",
         f"`space` | mapping |  | instead of models: {_SHORT['space']}",
     ),
-    Workload: ("`inputs`, `batch_size` |  |  | instead of streams: those of the one stream",),
+    Workload: ("`inputs`, `batch_size` |  |  | what the requests carry, as in `streams.NAME`",),
 }
 _ANY = {_WORDS[kind] for kind in (bool, int, float, str)}
 

@@ -115,7 +115,7 @@ def refuse_missing_extra(job: Job) -> None:
     if job.spec.search.strategy is Strategy.TWIN and find_spec("numba") is None:
         raise EnvironmentNotReadyError(
             f"{job.loaded.strategy_position or job.loaded.path}: strategy twin needs the extra",
-            "pip install 'triton-tune[twin]', or search with strategy gp",
+            "install the extra: pip install -e '.[twin]', or search with strategy gp",
         )
 
 

@@ -134,7 +134,7 @@ def _refuse_unknown_memory(job: Job, deployer: Deployer) -> None:
         raise EnvironmentNotReadyError(
             "no GPU's memory can be read, so no config can be judged by gpu_memory",
             "take gpu_memory out of the spec; or, where there is a GPU that Triton does not "
-            "measure (MIG, --allow-gpu-metrics=false), pip install 'triton-tune[gpu]'",
+            "measure (MIG, --allow-gpu-metrics=false), pip install -e '.[gpu]'",
         )
 
 

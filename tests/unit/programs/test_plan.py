@@ -132,7 +132,7 @@ def test_without_its_extra_the_strategy_twin_is_refused_at_its_place_in_the_spec
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(EnvironmentNotReadyError, match=r"spec\.yaml:\d+:10: strategy twin") as told:
         planned(tmp_path, f"{FOREIGN}search: {{strategy: twin}}\n")
-    assert "pip install 'triton-tune[twin]'" in told.value.hint
+    assert "pip install -e '.[twin]'" in told.value.hint
     assert planned(tmp_path, FOREIGN, 2).candidates  # the default needs no extra
 
 

@@ -113,7 +113,8 @@ def test_where_one_request_alone_is_too_slow_only_the_lowest_load_is_worth_a_loo
     ]
     assert not first_level(Answering(0.04), POISSON, 1, notes.append, P99_40MS).lowest
     assert notes[-1] == (
-        "one request at a time takes 40 ms; with 25 at once it answers 900/s; the first load is 720/s"
+        "one request at a time takes 40 ms; with 25 at once it answers 900/s; "
+        "the first load is 720/s"
     )
 
 
