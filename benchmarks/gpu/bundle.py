@@ -4,7 +4,7 @@
 
 Run it where the project is installed (``pip install -e '.[local]'``) and pip works. It packs the
 versions installed here, as wheels for the other machine's Python. How the bundle is made,
-carried and used: docs/gpu.md.
+carried and used: benchmarks/gpu/README.md.
 """
 
 from __future__ import annotations
