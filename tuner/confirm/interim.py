@@ -36,7 +36,7 @@ class InterimAnalyses:
 
     @classmethod
     def of_confirmation(cls, rounds: int, tests: int = 1) -> InterimAnalyses:
-        """With 3 rounds: after 3, 4, 5 and 6, spending 12, 16, 24 and 48 % of the error."""
+        """For 3 rounds, looks after 3, 4, 5 and 6, spending 12, 16, 24 and 48 % of the error."""
         parts = {rounds + later: 1.0 / (rounds + 1 - later) for later in range(rounds + 1)}
         whole = sum(parts.values())
         return cls(tuple((done, part / whole) for done, part in parts.items()), tests)

@@ -86,7 +86,7 @@ class CheckFacts(Part):
     seconds: NotNegative
 
     def to_json(self) -> dict[str, Any]:
-        """As `check.json` has it."""
+        """The content of `check.json`."""
         return self.model_dump(mode="json", by_alias=True)
 
 

@@ -120,7 +120,7 @@ def half_width(deviation: float, count: int, error: float) -> float:
 
 
 def _quantile(freedom: int, error: float) -> float:
-    """Of Student's t, two-sided."""
+    """The two-sided quantile of Student's t."""
     from scipy.special import stdtrit  # without the weight of scipy.stats
 
     return float(stdtrit(freedom, 1.0 - error / 2))

@@ -96,7 +96,7 @@ def is_own_argument(name: str) -> bool:
 
 
 class Server(Strict):
-    """Where the real tritonserver comes from."""
+    """The real tritonserver: who starts it, and with what."""
 
     mode: ServerMode = Field(
         ServerMode.LOCAL,
@@ -334,7 +334,7 @@ class Spec(Strict):
 
     @property
     def shares(self) -> dict[str, float]:
-        """Of the load, by the streams that have a part in it; those with a rate do not."""
+        """Each stream's share of the load; a stream with a rate of its own has none."""
         shared = {name: s.share for name, s in self.streams.items() if s.rate is None}
         return {name: 1.0 if share is None else float(share) for name, share in shared.items()}
 

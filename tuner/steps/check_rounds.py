@@ -127,7 +127,7 @@ class _Rounds:
         return self._found()
 
     def _find_start(self) -> Start:
-        """Where the baseline was, else where the capacity seems to be."""
+        """The baseline's level, else the likely capacity."""
         session = self._session
         if self._listed is not None:
             return Start(self._listed_level(self._listed))
@@ -197,7 +197,7 @@ class _Rounds:
 
     @property
     def _error(self) -> float:
-        """Of the intervals that are looked at now."""
+        """The error of the intervals that are looked at now."""
         return self._analyses.error(len(self._held))
 
     def _undecided(self) -> bool:

@@ -1,4 +1,4 @@
-"""Where to begin measuring a config about which nothing is known yet."""
+"""The first load for a config about which nothing is known yet."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class First:
 
 @dataclass(frozen=True)
 class Start:
-    """Where the first round begins; ``missed``: no load met the SLOs in looking for it."""
+    """The load of the first round; ``missed``: no load met the SLOs in looking for it."""
 
     level: float
     missed: bool = False
@@ -64,7 +64,7 @@ def first_level(
     note: Callable[[str], None] = lambda _: None,
     bound: Slo | None = None,
 ) -> First:
-    """Where a capacity search begins when nothing is known of the deployed config.
+    """Finds the first load of a capacity search when nothing is known of the deployed config.
 
     ``bound``: the tightest upper bound on a latency. Where one request alone takes longer, only
     one load is worth measuring: one under which requests are mostly alone.
@@ -96,7 +96,7 @@ def first_level(
 
 
 def _at_once(latency_s: float) -> int:
-    """Of a fast model those it answers in `IN_FLIGHT_S`, of a slow one what a look has time for."""
+    """Requests in flight: what a fast model answers in `IN_FLIGHT_S`, fewer for a slow one."""
     slow = min(ENOUGH_AT_ONCE, int(LOOK_S / latency_s))
     return min(max(round(IN_FLIGHT_S / latency_s), slow, FEWEST_AT_ONCE), MOST_AT_ONCE)
 
@@ -109,7 +109,7 @@ def _queued(many: int, rate_per_s: float, latency_s: float) -> bool:
 def _first_clients(
     latency_s: float, bound: Slo | None, seen: str, note: Callable[[str], None]
 ) -> First:
-    """As many clients as wait no longer than the bound even if they are served one by one."""
+    """The number of clients that wait no longer than the bound even if served one by one."""
     if bound is None:
         return First(FIRST_CONCURRENCY)
     fit = bound.bound / 1e6 / latency_s
@@ -152,6 +152,6 @@ def rough_capacity(
 
 
 def highest_that_holds(bench: Bench, listed: Sequence[float], seed: int) -> float:
-    """Of listed loads, ascending: the last one before an SLO is missed; the first if that is."""
+    """The highest listed load that meets the SLOs, or the lowest load if none does."""
     points = evaluate_listed(partial(bench.measure, seed=seed), Objective.goodput(), listed).points
     return max((p.level for p in points if p.passed), default=listed[0])

@@ -115,7 +115,7 @@ def open_run(
 
 
 def _rechosen(store: RunStore, manifest: Manifest, request: Request) -> None:
-    """With what was chosen anew, for whoever resumes the run after this."""
+    """Stores the options given on this resume, for the next one."""
     choices = replace(choices_of(request), directory=manifest.choices.directory)
     if choices != manifest.choices:
         store.write_manifest(replace(manifest, choices=choices).to_json())
@@ -172,7 +172,7 @@ def _kept(job: Job) -> dict[str, KeptConfig]:
 
 
 def with_completed(manifest: Manifest, job: Job) -> Manifest:
-    """With what the server makes of the configs, and the space over that."""
+    """Adds what the server makes of the configs, and the space over that."""
     bases = {label: model.base for label, model in job.served.models.items()}
     models = {
         label: replace(

@@ -123,7 +123,7 @@ def _as_good(session: Session, proof: Confirmation, claim: Soaked, lowered: floa
 
 
 def _with_curve(session: Session, candidate: Candidate, found: Soak) -> Soak:
-    """With how the latency rises around the credited load, on the server that was soaked.
+    """Adds how the latency rises around the credited load, on the server that was soaked.
 
     Nothing where no capacity was searched, nor where each load needs a new server.
     """
