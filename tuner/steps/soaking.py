@@ -9,6 +9,7 @@ from statistics import median
 from tuner.confirm.confirm import Confirmation, Outcome
 from tuner.confirm.curve import measure_curve
 from tuner.confirm.soak import MOST, OF_MEAN, SoakRules, first_level, remembered_s, soak
+from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
 from tuner.run.confirmation import Soak, Soaked
@@ -141,6 +142,25 @@ def soak_kept(session: Session, side: Side | None) -> Side | None:
         level = session.plan.levels.nearest(OF_MEAN * level)
     found = _soak(session, side.candidate, level, sustained)
     return replace(side, soak=_with_curve(session, side.candidate, found))
+
+
+def soak_credited(session: Session, level: float, points: Sequence[Point]) -> Soak | None:
+    """Puts the load that the current config is credited with on it once more; None if unwanted.
+
+    A soak that cannot be judged has a reason. ``points``: of its rounds.
+    """
+    if not _wanted(session):
+        return None
+    if not cores_of(session.spec).apart and (shared := _short_of_cpu(points)):
+        return Soak(reason=shared)
+    session.events.phase("soaking the credited load")
+    try:
+        found = _soak(session, session.current, level, points, at_most=1)
+    except TrialError as error:
+        return Soak(reason=error.message)
+    if found.held is None and (not found.tried or found.tried[-1].point.undecided):
+        return replace(found, reason="; ".join(found.failures))
+    return found
 
 
 def _with_curve(session: Session, candidate: Candidate, found: Soak) -> Soak:
