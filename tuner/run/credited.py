@@ -12,23 +12,22 @@ from tuner.run.store import RunStore
 
 
 def credited_level(results: Path, now: Manifest) -> float | None:
-    """By the newest run that asked the same on this machine, if its config is still in place.
+    """By the newest run that asked the same on this machine and credited the config in place.
 
-    None where no load held in its soak. Runs that cannot be read are passed over.
+    Runs that cannot be read are passed over.
     """
+    in_place = {served.sha256 for served in now.models.values()}
+    asked = (now.fingerprint, now.identity.question)
     for directory in sorted(results.glob(f"*-{escape(now.name)}-*"), reverse=True):
         try:
             store = RunStore.open(directory)
             then, result = store.manifest(), Result.from_json(store.result())
         except (TunerError, OSError, LookupError, TypeError, ValueError):
             continue  # a check, or damaged
-        if (then.fingerprint, then.identity.question) == (now.fingerprint, now.identity.question):
-            break
-    else:
-        return None
-    config, there = result.baseline, then.config_sha256 == now.config_sha256
-    if result.written is not None:
-        in_place = {served.sha256 for served in now.models.values()}
-        there = {written.sha256_after for written in result.written.files} <= in_place
-        config = result.winner
-    return config.soak.credited_level if there and config and config.soak else None
+        config, there = result.baseline, then.config_sha256 == now.config_sha256
+        if result.written is not None:
+            there = {written.sha256_after for written in result.written.files} <= in_place
+            config = result.winner
+        if there and (then.fingerprint, then.identity.question) == asked and config and config.soak:
+            return config.soak.credited_level
+    return None

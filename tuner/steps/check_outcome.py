@@ -81,9 +81,8 @@ def with_credited(verdict: CheckVerdict, soak: Soak | None) -> CheckVerdict:
     if soak.held is None and not soak.reason:
         reason = f"{load} does not hold any more: {'; '.join(soak.failures)}."
         return CheckVerdict(CheckStatus.REGRESSION, (reason, *verdict.reasons))
-    told = f"was not judged, which decides nothing: {soak.reason}."
-    if soak.held is not None:
-        told = f"still holds: {soak.held.sentence}."
+    unclear = f"was not judged, which decides nothing: {soak.reason}."
+    told = unclear if soak.held is None else f"still holds: {soak.held.sentence}."
     return CheckVerdict(verdict.status, (*verdict.reasons, f"{load} {told}"))
 
 

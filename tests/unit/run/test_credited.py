@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,10 @@ def test_a_written_config_has_the_load_of_its_run_while_it_is_in_place(tmp_path:
     assert credited_level(tmp_path, replace(now, fingerprint="another machine")) is None
     other = replace(now, spec={**now.spec, "slo": ["p99_latency <= 1ms"]})
     assert credited_level(tmp_path, other) is None
+    shutil.copytree(run, tmp_path / run.name.replace("2", "3", 1))  # a newer run left a proposal
+    newer = tmp_path / run.name.replace("2", "3", 1) / "result.json"
+    newer.write_text(json.dumps(json.loads(newer.read_text()) | {"written": None}))
+    assert credited_level(tmp_path, now) == pytest.approx(soak.credited_level)
     (run / "result.json").write_text("{")
     assert credited_level(tmp_path, now) is None
 
