@@ -9,6 +9,7 @@ from statistics import median
 from tuner.confirm.confirm import Confirmation, Outcome
 from tuner.confirm.curve import measure_curve
 from tuner.confirm.soak import MOST, SoakRules, first_level, remembered_s, soak
+from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
 from tuner.run.confirmation import Soak, Soaked
@@ -120,6 +121,25 @@ def _as_good(session: Session, proof: Confirmation, claim: Soaked, lowered: floa
     ):
         return None
     return beside
+
+
+def soak_credited(session: Session, level: float, points: Sequence[Point]) -> Soak | None:
+    """Puts the load that the current config is credited with on it once more; None if unwanted.
+
+    A soak that cannot be judged has a reason. ``points``: of its rounds.
+    """
+    if not _wanted(session):
+        return None
+    if not cores_of(session.spec).apart and (shared := _short_of_cpu(points)):
+        return Soak(reason=shared)
+    session.events.phase("soaking the credited load")
+    try:
+        found = _soak(session, session.current, level, points, at_most=1)
+    except TrialError as error:
+        return Soak(reason=error.message)
+    if found.held is None and (not found.tried or found.tried[-1].point.undecided):
+        return replace(found, reason="; ".join(found.failures))
+    return found
 
 
 def _with_curve(session: Session, candidate: Candidate, found: Soak) -> Soak:
