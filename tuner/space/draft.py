@@ -114,8 +114,8 @@ def draft_spec(
         more_slos: Further ones.
 
     Raises:
-        SpecError: ``slo`` is none on a latency, or a kind of model that this search is not for; the hint says
-            what is.
+        SpecError: ``slo`` is none on a latency, or this search is not for such a kind of model; the
+            hint says what is.
     """
     refuse_unmeasurable(model, config)
     try:
