@@ -202,7 +202,7 @@ def test_everything_lies_on_disk_and_follows_the_published_schema(place: Place) 
     ]
     text = (done.directory / "report.md").read_text()
     assert "## emulated-accelerator: regression" in text
-    assert "### The last checks" in text
+    assert "| checked |" in text
     assert "| ratio | 0.799 (" in text
     assert 'failures="1"' in (done.directory / "junit.xml").read_text()
 
