@@ -14,7 +14,7 @@ from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.measurement.measurement import Arrivals
 from tuner.score.capacity import LevelRange
 from tuner.score.load_plan import LoadPlan
-from tuner.steps.looking import First, Start, first_level, highest_that_holds, rough_capacity
+from tuner.steps.first_load import First, Start, first_level, highest_that_holds, rough_capacity
 
 LEVELS = LevelRange(0.1, 1e5)
 POISSON = LoadPlan(Arrivals.POISSON, None, LEVELS)

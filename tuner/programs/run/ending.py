@@ -12,6 +12,8 @@ from tuner.bench.timebook import Phase, TimeBook
 from tuner.confirm.repeatability import noise_of
 from tuner.confirm.resumed import finished_rows
 from tuner.errors import InterruptedRunError, TunerError
+from tuner.programs.run.open_run import OpenRun
+from tuner.programs.run.outcome import Verdict, result_of, side_of_trial
 from tuner.run.choices import resume_command
 from tuner.run.result_schema import Result
 from tuner.run.status import Status
@@ -20,10 +22,8 @@ from tuner.search.study.uninterrupted import uninterrupted
 from tuner.steps.events import Events
 from tuner.steps.failing import explain_error
 from tuner.steps.job import Job, Request
-from tuner.steps.neighbours import Neighbours
-from tuner.steps.opening import OpenRun
-from tuner.steps.outcome import Change, Verdict, result_of, side_of_trial
-from tuner.steps.writing import best_configs, draw_up, write_back
+from tuner.steps.machine_lock import Neighbours
+from tuner.steps.writing import Change, best_configs, draw_up, write_back
 from tuner.writeback.written import Written
 
 

@@ -12,14 +12,14 @@ from dataclasses import replace
 from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
+from tuner.programs.run.finalists import feasible
 from tuner.score.trial import Trial, TrialState
 from tuner.score.verdict import Verdict
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
-from tuner.steps.finalists import feasible
-from tuner.steps.lengths import LONG_S
 from tuner.steps.rig import window_of
 from tuner.steps.session import Session
+from tuner.steps.window_length import LONG_S
 
 
 def missed_when_idle(session: Session, candidate: Candidate, level: float = 0.0) -> str:

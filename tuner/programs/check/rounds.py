@@ -34,9 +34,9 @@ from tuner.score.judge import tightest_latency, value_of
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio, mean_with_interval, paired_ratio, two_sample_ratio
 from tuner.spec.objective import Goal
-from tuner.steps.lengths import refuse_too_slow
-from tuner.steps.looking import Start, highest_that_holds, rough_capacity
+from tuner.steps.first_load import Start, highest_that_holds, rough_capacity
 from tuner.steps.session import Session
+from tuner.steps.window_length import refuse_too_slow
 
 #: Number of servers on which no load tried met the SLOs before that is believed.
 HOPELESS = 2

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
+import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from tuner.bench.timebook import TimeBook
 from tuner.confirm.resumed import finished_rows
-from tuner.load import seeds
 from tuner.machine.host import Host
 from tuner.measurement.rejected import Stage
-from tuner.modelconfig.message import to_text
-from tuner.run.manifest import KeptConfig, Manifest
-from tuner.run.store import RESULT, RunStore
+from tuner.run.manifest import Manifest
+from tuner.run.store import RESULT, STUDY, RunStore
 from tuner.score.trial import Trial, TrialTime
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.study.offer import Offer
+from tuner.search.study.record import StudyRecord
 from tuner.steps.job import Job, Request
-from tuner.steps.resuming import choices_of
-from tuner.steps.studies import closed_to_workers, study_of
+from tuner.steps.manifest import choices_of, kept_configs, manifest_of, with_completed
 from tuner.steps.tools import Programs
-from tuner.steps.traffic import client_of
 from tuner.triton.launchers import cores_of
+
+#: SQLite's own files beside a database: their content would be applied to the new one.
+_COMPANIONS = ("", "-journal", "-wal", "-shm")
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,9 @@ def refuse_another_start(run: Path, job: Job, host: Host) -> None:
     """SpecError, before any program is started, where a run's spec, configs or machine changed."""
     before = RunStore.open(run).manifest()
     machine = host.fingerprint(before.versions.get("tritonserver", ""), cores_of(job.spec))
-    now = replace(before, spec_sha256=job.loaded.sha256, models=_kept(job), fingerprint=machine)
+    now = replace(
+        before, spec_sha256=job.loaded.sha256, models=kept_configs(job), fingerprint=machine
+    )
     before.refuse_if_different(now)
 
 
@@ -135,62 +140,6 @@ def _store(job: Job, programs: Programs, request: Request, run_id: str) -> RunSt
     return store
 
 
-def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> Manifest:
-    host = programs.host.to_json()
-    gpus = host.pop("gpus")
-    return Manifest(
-        run_id=run_id,
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        spec_path=str(job.loaded.path),
-        spec_text=job.loaded.text,
-        spec_sha256=job.loaded.sha256,
-        spec=job.spec.plain(),
-        name=job.spec.name,
-        seed=job.spec.search.seed,
-        models=_kept(job),
-        streams={name: stream.model for name, stream in job.spec.streams.items()},
-        versions=programs.versions(),
-        host=host,
-        gpus=gpus,
-        fingerprint=programs.fingerprint(),
-        command=list(request.command),
-        space_size=job.space.size().count,
-        current=job.space.current,
-        choices=choices_of(request),
-        arrivals=seeds.of_confirmation(run_id),
-    )
-
-
-def _kept(job: Job) -> dict[str, KeptConfig]:
-    return {
-        label: KeptConfig(
-            *(m.name, str(m.files.path), m.files.text, m.files.file_sha256, m.files.encoding),
-            parts=m.parts,
-        )
-        for label, m in job.served.models.items()
-    }
-
-
-def with_completed(manifest: Manifest, job: Job) -> Manifest:
-    """With what the server makes of the configs, and the space over that."""
-    bases = {label: model.base for label, model in job.served.models.items()}
-    models = {
-        label: replace(
-            kept,
-            completed=to_text(bases[label].completed),
-            overridden=tuple(sorted(bases[label].overridden)),
-        )
-        for label, kept in _kept(job).items()
-    }
-    return replace(
-        manifest,
-        space_size=job.space.size().count,
-        current=job.space.current,
-        models=models,
-        client=client_of(job).kind.name,
-    )
-
-
 def _carried(history: Sequence[Trial], store: RunStore) -> dict[str, float]:
     """Seconds an earlier part of the run spent: its trials and its confirmation.
 
@@ -202,3 +151,75 @@ def _carried(history: Sequence[Trial], store: RunStore) -> dict[str, float]:
     again_s = sum(r.wall_s for r in store.rejected() if r.stage is Stage.CONFIRMATION)
     again_s += sum(row.point.measurement.wall_s for row in store.confirmation())
     return {**carried, "measuring_s": carried["measuring_s"] + again_s}
+
+
+def study_of(
+    job: Job, store: RunStore, storage: str | None, note: Callable[[str], None]
+) -> StudyRecord:
+    """The study in ``storage``, else in the run's own file.
+
+    Args:
+        job: What is tuned.
+        store: The run's directory, locked.
+        storage: SQLAlchemy URL of a storage that is not the run's own.
+        note: Receives a sentence when a damaged file was moved aside.
+
+    Raises:
+        EnvironmentNotReadyError: The storage cannot be opened.
+        SpecError: The study belongs to another space or objective.
+    """
+    spec, path = job.spec, store.directory / STUDY
+    if storage is None and (why := damage(path)):
+        aside = _moved_aside(path)
+        note(f"{path} is damaged ({why}): kept as {aside.name}, rebuilt from trials.jsonl")
+    url = storage or f"sqlite:///{path}"
+    return StudyRecord(url, spec.name, store.run_id, job.space, spec.objective)
+
+
+@contextmanager
+def closed_to_workers(record: StudyRecord, note: Callable[[str], None]) -> Iterator[None]:
+    """Tells workers afterwards that the search is over; failing to do so does not end the run."""
+    from optuna.exceptions import OptunaError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    finally:
+        try:
+            record.close_to_workers()
+        except (SQLAlchemyError, OptunaError) as error:
+            note(f"workers could not be told that the search is over: {str(error).splitlines()[0]}")
+
+
+def damage(path: Path) -> str:
+    """What is wrong with a SQLite file; empty where it is sound, in use, or not there."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return ""
+    if not stat.S_ISREG(mode):
+        return "not a file"
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as database:
+            found = database.execute("PRAGMA quick_check(1)").fetchone()
+            studies = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            known = database.execute(
+                "SELECT count(*) FROM sqlite_master WHERE name = 'studies'"
+            ).fetchone()
+    except sqlite3.OperationalError:
+        return ""  # locked, or not ours to open: opening it says so
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    if found is None or found[0] != "ok":
+        return "its pages do not fit together"
+    return "another program's database" if studies[0] and not known[0] else ""
+
+
+def _moved_aside(path: Path) -> Path:
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    aside = path.with_name(f"{path.name}.damaged-{stamp}")
+    for suffix in _COMPANIONS:
+        old = Path(f"{path}{suffix}")
+        if os.path.lexists(old):
+            old.rename(f"{aside}{suffix}")
+    return aside

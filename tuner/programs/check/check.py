@@ -22,6 +22,14 @@ from tuner.errors import (
 )
 from tuner.load.generators import GeneratorKind
 from tuner.measurement.rejected import Stage
+from tuner.programs.check.outcome import (
+    CheckVerdict,
+    check_facts,
+    history_row,
+    verdict_of,
+)
+from tuner.programs.check.rounds import Checked
+from tuner.programs.check.rounds import check as check_rounds
 from tuner.run.baseline import (
     CHECK,
     Baseline,
@@ -39,18 +47,10 @@ from tuner.run.status import CheckStatus
 from tuner.run.store import RunStore, new_run_id
 from tuner.run.writing import write_json
 from tuner.spec.load import load_spec
-from tuner.steps.check_outcome import (
-    CheckVerdict,
-    check_facts,
-    history_row,
-    verdict_of,
-)
-from tuner.steps.check_rounds import Checked
-from tuner.steps.check_rounds import check as check_rounds
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
-from tuner.steps.opening import manifest_of, with_completed
+from tuner.steps.machine_lock import Neighbours, among_neighbours, only_one_on
+from tuner.steps.manifest import manifest_of, with_completed
 from tuner.steps.serving import ModelNotServedError, serving
 from tuner.steps.session import open_session
 from tuner.steps.stop import Stop

@@ -8,23 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tuner.errors import SpecError
-from tuner.run.choices import Choices
 from tuner.run.store import MANIFEST, RunStore
-from tuner.search.study.storage_url import parsed_url, shown_url
 from tuner.steps.job import Request
-
-
-def choices_of(request: Request) -> Choices:
-    """What a run's manifest keeps of a request."""
-    return Choices(
-        write=request.write,
-        accept_unsoaked=request.accept_unsoaked,
-        trials=request.trials,
-        time_budget_s=request.time_budget_s,
-        storage=None if request.storage is None else shown_url(_rooted(request.storage)),
-        directory=str(Path.cwd()),
-        overrides=request.overrides,
-    )
 
 
 def spec_of(run: Path) -> Path:
@@ -91,14 +76,3 @@ def restore_choices(request: Request) -> Request:
         storage=request.storage or earlier.storage,
         overrides=request.overrides or earlier.overrides,
     )
-
-
-def _rooted(url: str) -> str:
-    """A SQLite file by its whole path, so that it is the same from any directory."""
-    parsed = parsed_url(url)
-    if parsed is None or parsed.get_backend_name() != "sqlite":
-        return url  # where it is none, opening it says what is wrong
-    if parsed.database in (None, "", ":memory:") or parsed.query:
-        return url
-    rooted = parsed.set(database=str(Path(parsed.database).absolute()))
-    return str(rooted.render_as_string(hide_password=False))

@@ -13,6 +13,10 @@ from tuner.confirm.same_answers import Comparison, same_answers
 from tuner.confirm.simplify import Simplified, simplify
 from tuner.confirm.window import claim_window_s, most_claim_window_s
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialError
+from tuner.programs.run.finalists import feasible, finalists_of
+from tuner.programs.run.low_loads import held_to_low_loads, missed_when_idle
+from tuner.programs.run.outcome import Side, Verdict, side_of_trial
+from tuner.programs.run.soaking import soak_winner
 from tuner.run.confirmation import Soak
 from tuner.run.status import Status
 from tuner.score.capacity import Bracket, saturated
@@ -26,12 +30,8 @@ from tuner.space.words import changes_text
 from tuner.spec.digits import digits
 from tuner.spec.objective import Goal
 from tuner.steps.events import Events
-from tuner.steps.finalists import feasible, finalists_of
-from tuner.steps.lengths import length_s
-from tuner.steps.low_loads import held_to_low_loads, missed_when_idle
-from tuner.steps.outcome import Side, Verdict, side_of_trial
 from tuner.steps.session import Session
-from tuner.steps.soaking import soak_winner
+from tuner.steps.window_length import length_s
 
 
 def prove(session: Session, trials: Sequence[Trial]) -> Verdict:

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tuner.confirm.regression import Change, Held, change_of
+from tuner.programs.check.rounds import Checked
 from tuner.run.baseline import Baseline, Key
 from tuner.run.check_schema import CheckFacts, HistoryRow, SloRounds, Then
 from tuner.run.manifest import Manifest
@@ -20,7 +21,6 @@ from tuner.score.point import Point
 from tuner.score.ratio import CONFIDENCE
 from tuner.score.verdict import SloResult, severity
 from tuner.spec.model import Check
-from tuner.steps.check_rounds import Checked
 
 _OF_CHANGE = {
     Change.FINE: CheckStatus.FINE,

@@ -13,12 +13,11 @@ from tuner.errors import ClientLimitError, TrialError
 from tuner.load import seeds
 from tuner.load.probes.overload import Overload
 from tuner.load.traffic.arrivals import OVERLOAD
+from tuner.programs.run.outcome import Side, Verdict
 from tuner.run.result_schema import Overloads
 from tuner.score.judge import tail_slo
-from tuner.score.load_plan import LoadPlan
-from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
-from tuner.steps.outcome import Side, Verdict
+from tuner.steps.rig import why_no_overload
 from tuner.steps.session import Session
 
 _CURRENT, _WINNER = "current config", "winner"
@@ -33,7 +32,7 @@ def probe_overload(session: Session, verdict: Verdict) -> Verdict:
         InterruptedRunError: The user stopped it.
     """
     slo = tail_slo(session.spec.slos)
-    reason = why_none(session.spec, session.plan)
+    reason = why_no_overload(session.spec, session.plan)
     if not reason and session.deadline.leaves_out("overloading"):
         reason = session.deadline.told[-1]
     if slo is None or reason:
@@ -87,14 +86,3 @@ def _probe(session: Session, side: Side, level: float, slo: Slo) -> Overload:
         raise ClientLimitError("its overload is more than the load generator can send")
     session.bench.deploy(side.candidate, fresh=not _still_served(side))
     return session.bench.overload(level, slo, seeds.of_overload(session.spec.search.seed))
-
-
-def why_none(spec: Spec, plan: LoadPlan) -> str:
-    """Why nothing can be overloaded; empty when there is a capacity to exceed."""
-    if not plan.arrivals.open_loop:
-        return "A closed loop cannot be overloaded: its clients wait for their answers."
-    if plan.listed is not None:
-        return "The loads are fixed by the spec: no capacity was searched, so none is exceeded."
-    if tail_slo(spec.slos) is None:
-        return "No SLO bounds a high percentile of the latency: nothing to recover to."
-    return ""
