@@ -11,7 +11,6 @@ from typing import Any
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.load.traffic.tensors import TensorShape, resolve
 from tuner.machine.host import has_gpu
-from tuner.modelconfig.base import Base
 from tuner.modelconfig.encoding import UTF_8
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.served import Served, ServedModel, read_served
@@ -190,7 +189,10 @@ def _refuse_unknown_priorities(spec: Spec, served: Served) -> None:
     """
     for name, stream in spec.streams.items():
         labels = served.answering([stream.model])
-        levels = {label: _priority_levels(served.models[label].base) for label in labels}
+        levels = {
+            label: served.models[label].base.completed.dynamic_batching.priority_levels
+            for label in labels
+        }
         label = max(reversed(labels), key=lambda label: levels[label])  # a step, of an ensemble
         searched = any(PRIORITY_LEVELS in m.space for la, m in spec.models.items() if la in labels)
         if (stream.priority or 0) > levels[label] and not searched:
@@ -202,10 +204,6 @@ def _refuse_unknown_priorities(spec: Spec, served: Served) -> None:
                 f"write dynamic_batching {{ priority_levels: {least} "
                 f"default_priority_level: {least} }}, or leave the priority out",
             )
-
-
-def _priority_levels(base: Base) -> int:
-    return int(base.completed.dynamic_batching.priority_levels)
 
 
 def _with_words_of(request: Request, spec: Spec) -> Spec:

@@ -53,7 +53,7 @@ def kept_configs(job: Job) -> dict[str, KeptConfig]:
 
 
 def with_completed(manifest: Manifest, job: Job) -> Manifest:
-    """With what the server makes of the configs, and the space over that."""
+    """Adds what the server makes of the configs, and the space over that."""
     bases = {label: model.base for label, model in job.served.models.items()}
     models = {
         label: replace(

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from tuner.bench.protocol import Bench
 from tuner.bench.stepping import Sendable
 from tuner.bench.timebook import TimeBook
-from tuner.confirm.resumed import ResumedBench
 from tuner.confirm.rounds import Row
 from tuner.load import seeds
 from tuner.measurement.rejected import Rejected
@@ -97,16 +96,6 @@ class Session:
         """Of the first round's arrivals."""
         own = self.arrivals
         return seeds.of_rounds(self.spec.search.seed) if own is None else own
-
-
-def resume_confirmation(session: Session, store: RunStore) -> Session:
-    """The session with the rounds that an earlier part of the run has finished."""
-    stored = store.confirmation()
-    if not stored:
-        return session
-    session.events.note(f"going on with its confirmation: {len(stored)} measurements are kept")
-    bench = ResumedBench(session.bench, stored, session.record, store.cut_confirmation)
-    return replace(session, bench=bench, record=bench.record)
 
 
 @contextmanager

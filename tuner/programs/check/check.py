@@ -14,20 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tuner.bench.timebook import TimeBook
-from tuner.errors import (
-    DeployRefusedError,
-    InterruptedRunError,
-    TrialError,
-    TunerError,
-)
+from tuner.errors import DeployRefusedError, InterruptedRunError, TrialError, TunerError
 from tuner.load.generators import GeneratorKind
 from tuner.measurement.rejected import Stage
-from tuner.programs.check.outcome import (
-    CheckVerdict,
-    check_facts,
-    history_row,
-    verdict_of,
-)
+from tuner.programs.check.outcome import CheckVerdict, check_facts, history_row, verdict_of
 from tuner.programs.check.rounds import Checked
 from tuner.programs.check.rounds import check as check_rounds
 from tuner.run.baseline import (
@@ -167,12 +157,8 @@ def _open(
     report: Callable[[Path], object],
 ) -> _Session:
     versions = programs.versions()
-    key = Key(
-        job.spec.name,
-        programs.fingerprint(),
-        versions["perf_analyzer"],
-        question_of(job.spec),
-    )
+    question = question_of(job.spec)
+    key = Key(job.spec.name, programs.fingerprint(), versions["perf_analyzer"], question)
     results = request.job.output
     found = find_baseline(results, key, any_machine=request.any_machine)
     store = RunStore.create(results, run_id)

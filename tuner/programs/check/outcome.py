@@ -19,7 +19,7 @@ from tuner.run.manifest import Manifest
 from tuner.run.status import CheckStatus
 from tuner.score.point import Point
 from tuner.score.ratio import CONFIDENCE
-from tuner.score.verdict import SloResult, severity
+from tuner.score.verdict import severity
 from tuner.spec.model import Check
 
 _OF_CHANGE = {
@@ -42,8 +42,6 @@ def verdict_of(found: Checked, limits: Check, not_compared: str, *, accept: bool
     """The SLOs first, then the comparison; what was not compared did not pass.
 
     Args:
-        found: What the rounds gave.
-        limits: The spec's.
         not_compared: Why there is nothing to compare with; empty where there is.
         accept: The result is to be the next baseline. It may be worse, but not miss an SLO.
     """
@@ -109,7 +107,10 @@ def check_facts(
         level=None if found is None else found.level,
         compared="nothing" if found is None else found.compared,
         values=[] if found is None else list(found.values),
-        slo=[_slo(results) for results in zip(*(p.slo for p in held), strict=True)],
+        slo=[
+            SloRounds(worst=min(results, key=severity), values=[r.value for r in results])
+            for results in zip(*(p.slo for p in held), strict=True)
+        ],
         warn=float(limits.warn),
         fail=float(limits.fail),
         ratio=None if found is None else found.ratio,
@@ -146,10 +147,6 @@ def _earlier(rows: Iterable[Mapping[str, Any]]) -> Iterator[HistoryRow]:
 def _load_text(found: Checked) -> str:
     load = found.held[0].measurement.load
     return f"about {load}" if found.any_load else str(load)
-
-
-def _slo(results: Sequence[SloResult]) -> SloRounds:
-    return SloRounds(worst=min(results, key=severity), values=[r.value for r in results])
 
 
 def _then(baseline: Baseline, key: Key) -> Then:

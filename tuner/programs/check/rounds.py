@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import geometric_mean
 
+from tuner.bench.evaluate import evaluate, evaluate_listed
+from tuner.bench.protocol import Bench
 from tuner.bench.stepping import FromAbove
 from tuner.confirm.interim import InterimAnalyses
 from tuner.confirm.regression import Change, Held, change_of, held
@@ -30,16 +32,29 @@ from tuner.confirm.rounds import (
 from tuner.errors import ClientLimitError
 from tuner.run.baseline import Baseline
 from tuner.run.confirmation import Role
+from tuner.score.capacity import Bracket
 from tuner.score.judge import tightest_latency, value_of
+from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio, mean_with_interval, paired_ratio, two_sample_ratio
-from tuner.spec.objective import Goal
-from tuner.steps.first_load import Start, highest_that_holds, rough_capacity
+from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Slo
+from tuner.steps.first_load import First, first_level
 from tuner.steps.session import Session
 from tuner.steps.window_length import refuse_too_slow
 
 #: Number of servers on which no load tried met the SLOs before that is believed.
 HOPELESS = 2
+#: Loads tried to find the capacity roughly; the rounds correct what is missing.
+PROBES = 4
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where the first round begins; ``missed``: no load met the SLOs in looking for it."""
+
+    level: float
+    missed: bool = False
 
 
 @dataclass(frozen=True)
@@ -269,3 +284,31 @@ class _Rounds:
         if self._session.spec.objective.goal is Goal.MINIMIZE:
             now, then = then, now  # less is better
         return (paired_ratio if count else two_sample_ratio)(now, then, self._error)
+
+
+def rough_capacity(
+    bench: Bench,
+    plan: LoadPlan,
+    seed: int,
+    bound: Slo | None = None,
+    looked: Callable[[First], None] = lambda _: None,
+) -> Start:
+    """About where the capacity of the deployed config is; the lowest load tried if all failed.
+
+    ``bound``: the tightest on a latency; a closed loop begins by it. ``looked`` receives what the
+    first look saw, and raises where there is no use in going on.
+    """
+    first = first_level(bench, plan, seed, bound=None if plan.arrivals.open_loop else bound)
+    looked(first)
+    goodput, measure = Objective.goodput(), partial(bench.measure, seed=seed)
+    points = evaluate(measure, goodput, plan, first.level, at_most=PROBES).points
+    capacity = Bracket.of(points).capacity()
+    if capacity is None:
+        return Start(min(p.level for p in points), missed=True)
+    return Start(capacity)
+
+
+def highest_that_holds(bench: Bench, listed: Sequence[float], seed: int) -> float:
+    """The last of the ascending loads before an SLO is missed, or the first if that misses one."""
+    points = evaluate_listed(partial(bench.measure, seed=seed), Objective.goodput(), listed).points
+    return max((p.level for p in points if p.passed), default=listed[0])

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from tuner.bench.timebook import TimeBook
 from tuner.confirm.resumed import finished_rows
-from tuner.machine.host import Host
 from tuner.measurement.rejected import Stage
 from tuner.run.manifest import Manifest
 from tuner.run.store import RESULT, STUDY, RunStore
@@ -23,9 +22,8 @@ from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.study.offer import Offer
 from tuner.search.study.record import StudyRecord
 from tuner.steps.job import Job, Request
-from tuner.steps.manifest import choices_of, kept_configs, manifest_of, with_completed
+from tuner.steps.manifest import choices_of, manifest_of, with_completed
 from tuner.steps.tools import Programs
-from tuner.triton.launchers import cores_of
 
 #: SQLite's own files beside a database: their content would be applied to the new one.
 _COMPANIONS = ("", "-journal", "-wal", "-shm")
@@ -40,25 +38,9 @@ class OpenRun:
     searcher: Searcher
 
 
-def refuse_another_start(run: Path, job: Job, host: Host) -> None:
-    """SpecError, before any program is started, where a run's spec, configs or machine changed."""
-    before = RunStore.open(run).manifest()
-    machine = host.fingerprint(before.versions.get("tritonserver", ""), cores_of(job.spec))
-    now = replace(
-        before, spec_sha256=job.loaded.sha256, models=kept_configs(job), fingerprint=machine
-    )
-    before.refuse_if_different(now)
-
-
 @contextmanager
 def open_store(job: Job, programs: Programs, request: Request, run_id: str) -> Iterator[RunStore]:
     """Creates the run's directory, or opens that of an earlier one, and keeps it locked.
-
-    Args:
-        job: What is tuned, as far as it is known before a server was asked.
-        programs: Of this machine.
-        request: Names the run to go on with.
-        run_id: Of a new run.
 
     Raises:
         SpecError: There is no such run to resume, or it was made with something else.
@@ -68,7 +50,9 @@ def open_store(job: Job, programs: Programs, request: Request, run_id: str) -> I
         if request.resume is not None:
             manifest = store.manifest()
             manifest.refuse_if_different(manifest_of(job, programs, request, store.run_id))
-            _rechosen(store, manifest, request)
+            choices = replace(choices_of(request), directory=manifest.choices.directory)
+            if choices != manifest.choices:  # whoever resumes the run after this gets them
+                store.write_manifest(replace(manifest, choices=choices).to_json())
         yield store
 
 
@@ -82,12 +66,8 @@ def open_run(
 ) -> Iterator[OpenRun]:
     """Begins or resumes the run, and lets workers join it.
 
-    Args:
-        job: What is tuned, over the config as the server completes it.
-        store: The run's, locked.
-        request: Says whether it is an earlier run, and names the storage of the study.
-        book: Gets what an earlier part of the run spent.
-        note: Receives a sentence about each trial that is taken over from a worker.
+    The job is the one over the config as the server completes it, and the store is locked. The book
+    gets what an earlier part of the run spent.
 
     Raises:
         SpecError: The server completes the config differently than when the run was started.
@@ -107,8 +87,9 @@ def open_run(
 
     def keep(trial: Trial) -> None:
         store.append_trial(trial)
-        if trial.worker is not None:
-            note(f"trial {trial.number} is a worker's: {_by(trial)}")
+        if (by := trial.worker) is not None:
+            state = trial.state.value
+            note(f"trial {trial.number} is a worker's: {by.host}, GPUs {by.gpus}, {state}")
 
     with record:
         strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
@@ -117,18 +98,6 @@ def open_run(
         record.open_to_workers(Offer(manifest, directory, job.spec.budget.trials).to_json())
         with closed_to_workers(record, note):
             yield OpenRun(store, manifest, searcher)
-
-
-def _rechosen(store: RunStore, manifest: Manifest, request: Request) -> None:
-    """With what was chosen anew, for whoever resumes the run after this."""
-    choices = replace(choices_of(request), directory=manifest.choices.directory)
-    if choices != manifest.choices:
-        store.write_manifest(replace(manifest, choices=choices).to_json())
-
-
-def _by(trial: Trial) -> str:
-    assert trial.worker is not None
-    return f"{trial.worker.host}, GPUs {trial.worker.gpus}, {trial.state.value}"
 
 
 def _store(job: Job, programs: Programs, request: Request, run_id: str) -> RunStore:
@@ -156,13 +125,9 @@ def _carried(history: Sequence[Trial], store: RunStore) -> dict[str, float]:
 def study_of(
     job: Job, store: RunStore, storage: str | None, note: Callable[[str], None]
 ) -> StudyRecord:
-    """The study in ``storage``, else in the run's own file.
+    """The study in ``storage``, a SQLAlchemy URL, else in the run's own file.
 
-    Args:
-        job: What is tuned.
-        store: The run's directory, locked.
-        storage: SQLAlchemy URL of a storage that is not the run's own.
-        note: Receives a sentence when a damaged file was moved aside.
+    A damaged file is moved aside, and ``note`` receives a sentence about it.
 
     Raises:
         EnvironmentNotReadyError: The storage cannot be opened.

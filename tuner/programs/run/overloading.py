@@ -6,7 +6,6 @@ and what it does under that load decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from tuner.errors import ClientLimitError, TrialError
@@ -40,7 +39,8 @@ def probe_overload(session: Session, verdict: Verdict) -> Verdict:
     sides = {_CURRENT: verdict.baseline, _WINNER: verdict.winner}
     sustained = {name: _sustained(side) for name, side in sides.items() if side is not None}
     reasons = [f"{name}: {_SUSTAINED_NONE}" for name, levels in sustained.items() if not levels]
-    if _far_below(sustained.get(_CURRENT, []), sustained.get(_WINNER, [])):
+    current, winner = sustained.get(_CURRENT, []), sustained.get(_WINNER, [])
+    if current and winner and OVERLOAD * max(current) < min(winner):
         sustained[_CURRENT] = []
         reasons.append(f"{_CURRENT}: {_SPARED}")
     if any(sustained.values()):
@@ -64,11 +64,6 @@ def _sustained(side: Side) -> list[float]:
     if side.held is not None:
         return [side.held.level]
     return [p.level for p in side.points if p.passed]
-
-
-def _far_below(current: Sequence[float], winner: Sequence[float]) -> bool:
-    """Whether the winner sustained the overload of the current config, every time."""
-    return bool(current and winner) and OVERLOAD * max(current) < min(winner)
 
 
 def _still_served(side: Side | None) -> bool:

@@ -9,12 +9,16 @@ from dataclasses import replace
 
 from tuner.confirm.confirm import Confirmation, Outcome, Rules, confirm
 from tuner.confirm.rounds import Entrant, Round, Row
-from tuner.confirm.same_answers import Comparison, same_answers
+from tuner.confirm.same_answers import same_answers
 from tuner.confirm.simplify import Simplified, simplify
 from tuner.confirm.window import claim_window_s, most_claim_window_s
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialError
-from tuner.programs.run.finalists import feasible, finalists_of
-from tuner.programs.run.low_loads import held_to_low_loads, missed_when_idle
+from tuner.programs.run.finalists import (
+    feasible,
+    finalists_of,
+    held_to_low_loads,
+    missed_when_idle,
+)
 from tuner.programs.run.outcome import Side, Verdict, side_of_trial
 from tuner.programs.run.soaking import soak_winner
 from tuner.run.confirmation import Soak
@@ -96,7 +100,9 @@ def _take_best(
                 reasons.append(f"{name}: {idle}")
                 outcomes[result.candidate] = Outcome.NOT_FEASIBLE
                 continue
-            answers = _same_answers(session, simplest)
+            session.events.phase("comparing answers")
+            tolerance = session.spec.confirm.tolerance
+            answers = same_answers(session.bench, session.current, simplest.candidate, tolerance)
             reasons.append(f"{name}: {answers.sentence}")
             if answers.changed:
                 continue
@@ -171,12 +177,6 @@ def _ceiling(trial: Trial | None) -> float | None:
     if missed := Bracket.of(points).ceiling:
         known.append(missed.level)
     return min(known) * points[0].measurement.batch_size if known else None
-
-
-def _same_answers(session: Session, simplest: Simplified) -> Comparison:
-    session.events.phase("comparing answers")
-    tolerance = session.spec.confirm.tolerance
-    return same_answers(session.bench, session.current, simplest.candidate, tolerance)
 
 
 def _improved(
@@ -322,11 +322,6 @@ def _rounds_told(
     """Gives a function that passes each row on to ``record``.
 
     A round of a config is reported when the next one has begun, or when the context is left.
-
-    Args:
-        record: Stores a measurement.
-        events: Receives the reports.
-        name: What to call a config.
     """
     rows: list[Row] = []
 

@@ -7,9 +7,14 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+from tuner.confirm.resumed import ResumedBench
 from tuner.errors import SpecError
+from tuner.machine.host import Host
 from tuner.run.store import MANIFEST, RunStore
-from tuner.steps.job import Request
+from tuner.steps.job import Job, Request
+from tuner.steps.manifest import kept_configs
+from tuner.steps.session import Session
+from tuner.triton.launchers import cores_of
 
 
 def spec_of(run: Path) -> Path:
@@ -76,3 +81,23 @@ def restore_choices(request: Request) -> Request:
         storage=request.storage or earlier.storage,
         overrides=request.overrides or earlier.overrides,
     )
+
+
+def refuse_another_start(run: Path, job: Job, host: Host) -> None:
+    """SpecError, before any program is started, where a run's spec, configs or machine changed."""
+    before = RunStore.open(run).manifest()
+    machine = host.fingerprint(before.versions.get("tritonserver", ""), cores_of(job.spec))
+    now = replace(
+        before, spec_sha256=job.loaded.sha256, models=kept_configs(job), fingerprint=machine
+    )
+    before.refuse_if_different(now)
+
+
+def resume_confirmation(session: Session, store: RunStore) -> Session:
+    """The session with the rounds that an earlier part of the run has finished."""
+    stored = store.confirmation()
+    if not stored:
+        return session
+    session.events.note(f"going on with its confirmation: {len(stored)} measurements are kept")
+    bench = ResumedBench(session.bench, stored, session.record, store.cut_confirmation)
+    return replace(session, bench=bench, record=bench.record)

@@ -52,7 +52,7 @@ def soak_winner(session: Session, proof: Confirmation) -> Proven:
         TrialError: The winner could not be served, or no load gave a result.
         InterruptedRunError: The user stopped it.
     """
-    if not _wanted(session):
+    if float(session.spec.confirm.soak) == 0.0:
         return Proven(None)
     apart = cores_of(session.spec).apart
     if not apart and (shared := _short_of_cpu(proof.points)):
@@ -122,7 +122,7 @@ def _as_good(session: Session, proof: Confirmation, claim: Soaked, lowered: floa
 
 
 def _with_curve(session: Session, candidate: Candidate, found: Soak) -> Soak:
-    """With how the latency rises around the credited load, on the server that was soaked.
+    """Adds how the latency rises around the credited load, on the server that was soaked.
 
     Nothing where no capacity was searched, nor where each load needs a new server.
     """
@@ -144,10 +144,6 @@ def _with_curve(session: Session, candidate: Candidate, found: Soak) -> Soak:
     )
     session.events.note(f"load curve: {curve.sentence}")
     return replace(found, curve=curve)
-
-
-def _wanted(session: Session) -> bool:
-    return float(session.spec.confirm.soak) > 0.0
 
 
 def _soak(
