@@ -1,4 +1,4 @@
-"""Where to begin measuring a config about which nothing is known yet."""
+"""The first load for a config about which nothing is known yet."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def first_level(
     note: Callable[[str], None] = lambda _: None,
     bound: Slo | None = None,
 ) -> First:
-    """Where a capacity search begins when nothing is known of the deployed config.
+    """Finds the first load of a capacity search when nothing is known of the deployed config.
 
     ``bound``: the tightest upper bound on a latency. Where one request alone takes longer, only
     one load is worth measuring: one under which requests are mostly alone.
@@ -82,7 +82,7 @@ def first_level(
 
 
 def _at_once(latency_s: float) -> int:
-    """Requests to keep in flight: what a fast model answers in that time, fewer for a slow one."""
+    """Requests in flight: what a fast model answers in `IN_FLIGHT_S`, fewer for a slow one."""
     slow = min(ENOUGH_AT_ONCE, int(LOOK_S / latency_s))
     return min(max(round(IN_FLIGHT_S / latency_s), slow, FEWEST_AT_ONCE), MOST_AT_ONCE)
 
@@ -95,7 +95,7 @@ def _queued(many: int, rate_per_s: float, latency_s: float) -> bool:
 def _first_clients(
     latency_s: float, bound: Slo | None, seen: str, note: Callable[[str], None]
 ) -> First:
-    """As many clients as wait no longer than the bound even if they are served one by one."""
+    """The number of clients that wait no longer than the bound even if served one by one."""
     if bound is None:
         return First(FIRST_CONCURRENCY)
     fit = bound.bound / 1e6 / latency_s

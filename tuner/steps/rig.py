@@ -141,7 +141,7 @@ def _shortest_s(workload: Workload) -> float:
 
 
 def informing_window(spec: Spec, load: LoadPoint) -> Window:
-    """Of a load that shows what requests take, and no verdict on an SLO."""
+    """The window of a load that shows what requests take, and no verdict on an SLO."""
     window = window_of(spec, load, brief=True)
     few_s = max(INFORMING / rate for rate in spec.rates(load.level).values() if rate)
     few_s = max(few_s, _shortest_s(spec.workload))
@@ -149,7 +149,7 @@ def informing_window(spec: Spec, load: LoadPoint) -> Window:
 
 
 def curve_window(spec: Spec, load: LoadPoint) -> Window:
-    """Of a short load beside a soak: `LASTS_S`, or as long as its percentile or its SLO needs."""
+    """The window of a short load beside a soak: `LASTS_S`, or what percentile or SLO need."""
     short = {"window": Seconds(LASTS_S), "warmup": Seconds(SETTLING_S)}
     workload = spec.workload.model_copy(update=short)
     window = window_of(spec.model_copy(update={"workload": workload}), load)

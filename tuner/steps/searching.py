@@ -319,7 +319,7 @@ class _Measuring:
         return point
 
     def _inform(self, level: float) -> Point:
-        """Of a loser, for what its requests take: too few are sent for a verdict on any SLO."""
+        """Shows what a loser's requests take; too few are sent for a verdict on any SLO."""
         load = LoadPoint(self._session.plan.arrivals, level)
         if not load.arrivals.open_loop:
             return self._measure(level)

@@ -93,7 +93,7 @@ class Session:
 
     @property
     def first_seed(self) -> int:
-        """Of the first round's arrivals."""
+        """Seed of the first round's arrivals."""
         own = self.arrivals
         return seeds.of_rounds(self.spec.search.seed) if own is None else own
 

@@ -79,7 +79,7 @@ def trace_notes(spec: Spec, plan: LoadPlan) -> Iterator[str]:
 
 
 def refuse_too_slow(spec: Spec, plan: LoadPlan, first: First) -> None:
-    """Where even the longest window holds too few requests for a verdict.
+    """Refuses a model of which even the longest window holds too few requests for a verdict.
 
     Raises:
         LoadFailedError: With what to set.

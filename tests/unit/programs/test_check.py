@@ -60,7 +60,7 @@ def test_a_config_that_stands_nothing_any_more_is_given_up_after_two_servers(pla
     [
         (80.0, "regression", 12),
         (10.0, "regression", 12),
-        (96.0, "worse", 0),
+        (96.8, "worse", 0),
         (99.0, "fine", 0),
         (130.0, "fine", 0),
     ],

@@ -20,7 +20,6 @@ from tuner.programs.run.finalists import (
     missed_when_idle,
 )
 from tuner.programs.run.outcome import Side, Verdict, side_of_trial
-from tuner.programs.run.soaking import soak_winner
 from tuner.run.confirmation import Soak
 from tuner.run.status import Status
 from tuner.score.capacity import Bracket, saturated
@@ -35,6 +34,7 @@ from tuner.spec.digits import digits
 from tuner.spec.objective import Goal
 from tuner.steps.events import Events
 from tuner.steps.session import Session
+from tuner.steps.soaking import soak_winner
 from tuner.steps.window_length import length_s
 
 

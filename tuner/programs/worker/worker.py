@@ -243,7 +243,7 @@ def _told(form: Form, found: Iterable[Finding]) -> list[str]:
 
 
 def _here(spec: Spec, offer: Offer, request: JoinRequest) -> Spec:
-    """With this machine's own repository, GPUs and secrets."""
+    """Replaces repository, GPUs and secrets by this machine's own."""
     budget = spec.budget.model_copy(update={"trials": offer.trials})
     search = spec.search.model_copy(update={"seed": offer.manifest.seed})
     server = with_own_values(spec.server)
@@ -256,7 +256,7 @@ def _here(spec: Spec, offer: Offer, request: JoinRequest) -> Spec:
 
 
 def refuse_another_host(manifest: Manifest, host: Host) -> None:
-    """Does what `refuse_another_machine` does before any of the run's programs is started."""
+    """Like `refuse_another_machine`, by what is known before a program of the run is started."""
     facts = host.to_json()
     _refuse_if_different(manifest, Identity(machine_of(facts, facts["gpus"])))
 

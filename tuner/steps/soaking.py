@@ -9,6 +9,7 @@ from statistics import median
 from tuner.confirm.confirm import Confirmation, Outcome
 from tuner.confirm.curve import measure_curve
 from tuner.confirm.soak import MOST, SoakRules, first_level, remembered_s, soak
+from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
 from tuner.run.confirmation import Soak, Soaked
@@ -52,7 +53,7 @@ def soak_winner(session: Session, proof: Confirmation) -> Proven:
         TrialError: The winner could not be served, or no load gave a result.
         InterruptedRunError: The user stopped it.
     """
-    if float(session.spec.confirm.soak) == 0.0:
+    if not _wanted(session):
         return Proven(None)
     apart = cores_of(session.spec).apart
     if not apart and (shared := _short_of_cpu(proof.points)):
@@ -121,6 +122,25 @@ def _as_good(session: Session, proof: Confirmation, claim: Soaked, lowered: floa
     return beside
 
 
+def soak_credited(session: Session, level: float, points: Sequence[Point]) -> Soak | None:
+    """Puts the load that the current config is credited with on it once more; None if unwanted.
+
+    A soak that cannot be judged has a reason. ``points``: of its rounds.
+    """
+    if not _wanted(session):
+        return None
+    if not cores_of(session.spec).apart and (shared := _short_of_cpu(points)):
+        return Soak(reason=shared)
+    session.events.phase("soaking the credited load")
+    try:
+        found = _soak(session, session.current, level, points, at_most=1)
+    except TrialError as error:
+        return Soak(reason=error.message)
+    if found.held is None and (not found.tried or found.tried[-1].point.undecided):
+        return replace(found, reason="; ".join(found.failures))
+    return found
+
+
 def _with_curve(session: Session, candidate: Candidate, found: Soak) -> Soak:
     """Adds how the latency rises around the credited load, on the server that was soaked.
 
@@ -144,6 +164,10 @@ def _with_curve(session: Session, candidate: Candidate, found: Soak) -> Soak:
     )
     session.events.note(f"load curve: {curve.sentence}")
     return replace(found, curve=curve)
+
+
+def _wanted(session: Session) -> bool:
+    return float(session.spec.confirm.soak) > 0.0
 
 
 def _soak(
