@@ -91,9 +91,7 @@ class Job:
 def prepare(request: Request, loaded: LoadedSpec | None = None) -> Job:
     """Reads and checks the spec, the configs of its models, and the space of both.
 
-    Args:
-        request: What was asked for.
-        loaded: Its spec, where that was read already.
+    ``loaded``: the request's spec, where that was read already.
 
     Raises:
         SpecError: The spec is wrong, by itself or for these models, or they are, by themselves or

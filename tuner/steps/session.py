@@ -110,13 +110,8 @@ def open_session(
 ) -> Iterator[Session]:
     """Opens a session on a bench of its own, all of which is gone afterwards.
 
-    Args:
-        served: The server with the model on it.
-        events: Receives what happens.
-        book: Records the seconds spent.
-        checkpoint: Raises when it is to stop.
-        manifest: Has the seed of the rounds.
-        store: Keeps rounds, and measurements that do not count.
+    ``checkpoint`` raises when it is to stop. ``manifest`` has the seed of the rounds; ``store``
+    keeps the rounds, and measurements that do not count.
     """
 
     def reject(rejected: Rejected) -> None:

@@ -77,9 +77,7 @@ class Stop:
 def explain_error(error: Exception, directory: Path) -> Exception:
     """The error to report: a library may have turned it into another one.
 
-    Args:
-        error: The error that was raised.
-        directory: The directory the run writes to, for an error that names no file.
+    ``directory``: the one the run writes to, for an error that names no file.
 
     Returns:
         The interruption behind it; an `EnvironmentNotReadyError` where the disk is full or a
