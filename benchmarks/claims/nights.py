@@ -36,10 +36,10 @@ from tuner.confirm.regression import Change, change_of
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.message import parse
+from tuner.programs.check.rounds import LOOKS
 from tuner.run.baseline import CHECK
 from tuner.run.status import CheckStatus
 from tuner.score.ratio import mean_with_interval
-from tuner.steps.check_rounds import LOOKS
 
 #: Of 20 unchanged nights, how many may be inconclusive; and in how many a loss must be found.
 MOST_INCONCLUSIVE_SHARE, FOUND_SHARE = 0.05, 0.95

@@ -54,7 +54,7 @@ def command(
     compare with: that is not a pass. 12: a regression, or the load that the config is credited
     with does not hold. All results are stored before the exit code is decided.
     """
-    from tuner.programs.check import CheckRequest, check
+    from tuner.programs.check.check import CheckRequest, check
     from tuner.report.check_document import render_check
     from tuner.steps.job import Request
 

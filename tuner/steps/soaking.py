@@ -16,8 +16,7 @@ from tuner.run.confirmation import Soak, Soaked
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.workload import CacheState
-from tuner.steps.overloading import why_none
-from tuner.steps.rig import curve_window
+from tuner.steps.rig import curve_window, why_no_overload
 from tuner.steps.session import Session
 from tuner.triton.launchers import cores_of
 
@@ -149,7 +148,7 @@ def _with_curve(session: Session, candidate: Candidate, found: Soak) -> Soak:
     """
     spec, plan, level = session.spec, session.plan, found.credited_level
     emptied = candidate.cache_bytes and spec.workload.cache is CacheState.EMPTY
-    if level is None or emptied or why_none(spec, plan):
+    if level is None or emptied or why_no_overload(spec, plan):
         return found
     if session.deadline.leaves_out("the load curve"):
         return found

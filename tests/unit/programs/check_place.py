@@ -18,8 +18,8 @@ from synthetic import synthetic_server
 from tuner.load.seeds import CONFIRMATION_FROM
 from tuner.machine.host import Gpu, Host
 from tuner.measurement.measurement import LoadPoint, Measurement
-from tuner.programs import check as steps
-from tuner.programs.check import CheckRequest, check
+from tuner.programs.check import check as steps
+from tuner.programs.check.check import CheckRequest, check
 from tuner.report.check_document import render_check
 from tuner.steps import session
 from tuner.steps.events import Silent

@@ -16,7 +16,7 @@ from tuner.errors import (
     LoadFailedError,
     TunerError,
 )
-from tuner.programs import check as steps
+from tuner.programs.check import check as steps
 from tuner.run.baseline import find_baseline, question_of
 from tuner.run.check_schema import CheckFacts
 from tuner.run.store import RunStore

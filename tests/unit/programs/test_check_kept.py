@@ -15,11 +15,11 @@ from unit.programs.check_place import CLOSED, Noting, Place, ToyBench
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, LoadFailedError
 from tuner.load.seeds import of_confirmation
 from tuner.measurement.measurement import HostUse, Measurement
-from tuner.programs import check as steps
+from tuner.programs.check import check as steps
 from tuner.run.confirmation import Repeat, Role
 from tuner.run.status import CheckStatus
 from tuner.run.store import RunStore
-from tuner.steps.neighbours import only_one_on
+from tuner.steps.machine_lock import only_one_on
 
 pytestmark = pytest.mark.usefixtures("place")
 

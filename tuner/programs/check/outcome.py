@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from tuner.confirm.nights import ENOUGH, loss_found
 from tuner.confirm.regression import Change, Held, change_of
+from tuner.programs.check.rounds import Checked
 from tuner.run.baseline import Baseline, Key
 from tuner.run.check_schema import CheckFacts, HistoryRow, SloRounds, Then
 from tuner.run.confirmation import Soak
@@ -20,9 +21,8 @@ from tuner.run.manifest import Manifest
 from tuner.run.status import CheckStatus
 from tuner.score.point import Point
 from tuner.score.ratio import CONFIDENCE
-from tuner.score.verdict import SloResult, severity
+from tuner.score.verdict import severity
 from tuner.spec.model import Check
-from tuner.steps.check_rounds import Checked
 
 _OF_CHANGE = {
     Change.FINE: CheckStatus.FINE,
@@ -44,8 +44,6 @@ def verdict_of(found: Checked, limits: Check, not_compared: str, *, accept: bool
     """The SLOs first, then the comparison; what was not compared did not pass.
 
     Args:
-        found: What the rounds gave.
-        limits: The spec's.
         not_compared: Why there is nothing to compare with; empty where there is.
         accept: The result is to be the next baseline. It may be worse, but not miss an SLO.
     """
@@ -124,7 +122,10 @@ def check_facts(
         level=None if found is None else found.level,
         compared="nothing" if found is None else found.compared,
         values=[] if found is None else list(found.values),
-        slo=[_slo(results) for results in zip(*(p.slo for p in held), strict=True)],
+        slo=[
+            SloRounds(worst=min(results, key=severity), values=[r.value for r in results])
+            for results in zip(*(p.slo for p in held), strict=True)
+        ],
         warn=float(limits.warn),
         fail=float(limits.fail),
         ratio=None if found is None else found.ratio,
@@ -163,10 +164,6 @@ def _earlier(rows: Iterable[Mapping[str, Any]]) -> Iterator[HistoryRow]:
 def _load_text(found: Checked) -> str:
     load = found.held[0].measurement.load
     return f"about {load}" if found.any_load else str(load)
-
-
-def _slo(results: Sequence[SloResult]) -> SloRounds:
-    return SloRounds(worst=min(results, key=severity), values=[r.value for r in results])
 
 
 def _then(baseline: Baseline, key: Key) -> Then:

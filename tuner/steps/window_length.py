@@ -16,7 +16,7 @@ from tuner.spec.metrics import METRICS
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo, tail_shares
 from tuner.spec.workload import TraceArrivals
-from tuner.steps.looking import First
+from tuner.steps.first_load import First
 from tuner.steps.rig import window_of
 
 #: Measurements of at least this length are announced; a candidate gets fewer of them.

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import geometric_mean
 
+from tuner.bench.evaluate import evaluate, evaluate_listed
+from tuner.bench.protocol import Bench
 from tuner.bench.stepping import FromAbove
 from tuner.confirm.nights import over_nights
 from tuner.confirm.regression import Change, Held, change_of, held
@@ -30,18 +32,31 @@ from tuner.confirm.rounds import (
 from tuner.errors import ClientLimitError
 from tuner.run.baseline import Baseline
 from tuner.run.confirmation import Role, Soak
+from tuner.score.capacity import Bracket
 from tuner.score.judge import tightest_latency, value_of
+from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio, mean_with_interval, paired_ratio, two_sample_ratio
-from tuner.spec.objective import Goal
-from tuner.steps.lengths import refuse_too_slow
-from tuner.steps.looking import Start, highest_that_holds, rough_capacity
+from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Slo
+from tuner.steps.first_load import First, first_level
 from tuner.steps.session import Session
+from tuner.steps.window_length import refuse_too_slow
 
 #: The rounds are looked at after these multiples of `check.rounds`. The last is for noisy machines.
 LOOKS = (1, 2, 4)
 #: Number of servers on which no load tried met the SLOs before that is believed.
 HOPELESS = 2
+#: Loads tried to find the capacity roughly; the rounds correct what is missing.
+PROBES = 4
+
+
+@dataclass(frozen=True)
+class Start:
+    """The load of the first round; ``missed``: no load met the SLOs in looking for it."""
+
+    level: float
+    missed: bool = False
 
 
 @dataclass(frozen=True)
@@ -273,3 +288,31 @@ class _Rounds:
             now, then = then, now  # less is better
         tonight = (paired_ratio if count else two_sample_ratio)(now, then)
         return over_nights(tonight, max(freedom, 1), baseline.ratios)
+
+
+def rough_capacity(
+    bench: Bench,
+    plan: LoadPlan,
+    seed: int,
+    bound: Slo | None = None,
+    looked: Callable[[First], None] = lambda _: None,
+) -> Start:
+    """About where the capacity of the deployed config is; the lowest load tried if all failed.
+
+    ``bound``: the tightest on a latency; a closed loop begins by it. ``looked`` receives what the
+    first look saw, and raises where there is no use in going on.
+    """
+    first = first_level(bench, plan, seed, bound=None if plan.arrivals.open_loop else bound)
+    looked(first)
+    goodput, measure = Objective.goodput(), partial(bench.measure, seed=seed)
+    points = evaluate(measure, goodput, plan, first.level, at_most=PROBES).points
+    capacity = Bracket.of(points).capacity()
+    if capacity is None:
+        return Start(min(p.level for p in points), missed=True)
+    return Start(capacity)
+
+
+def highest_that_holds(bench: Bench, listed: Sequence[float], seed: int) -> float:
+    """The highest listed load that meets the SLOs, or the lowest load if none does."""
+    points = evaluate_listed(partial(bench.measure, seed=seed), Objective.goodput(), listed).points
+    return max((p.level for p in points if p.passed), default=listed[0])

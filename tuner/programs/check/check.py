@@ -17,14 +17,18 @@ from statistics import geometric_mean
 from tuner.bench.timebook import TimeBook
 from tuner.confirm.nights import MOST, shows_no_change
 from tuner.confirm.regression import Held
-from tuner.errors import (
-    DeployRefusedError,
-    InterruptedRunError,
-    TrialError,
-    TunerError,
-)
+from tuner.errors import DeployRefusedError, InterruptedRunError, TrialError, TunerError
 from tuner.load.generators import GeneratorKind
 from tuner.measurement.rejected import Stage
+from tuner.programs.check.outcome import (
+    CheckVerdict,
+    check_facts,
+    history_row,
+    verdict_of,
+    with_credited,
+)
+from tuner.programs.check.rounds import Checked
+from tuner.programs.check.rounds import check as check_rounds
 from tuner.run.baseline import (
     CHECK,
     Baseline,
@@ -43,19 +47,10 @@ from tuner.run.status import CheckStatus
 from tuner.run.store import RunStore, new_run_id
 from tuner.run.writing import write_json
 from tuner.spec.load import load_spec
-from tuner.steps.check_outcome import (
-    CheckVerdict,
-    check_facts,
-    history_row,
-    verdict_of,
-    with_credited,
-)
-from tuner.steps.check_rounds import Checked
-from tuner.steps.check_rounds import check as check_rounds
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
-from tuner.steps.opening import manifest_of, with_completed
+from tuner.steps.machine_lock import Neighbours, among_neighbours, only_one_on
+from tuner.steps.manifest import manifest_of, with_completed
 from tuner.steps.serving import ModelNotServedError, serving
 from tuner.steps.session import open_session
 from tuner.steps.soaking import soak_credited
@@ -185,12 +180,8 @@ def _open(
     report: Callable[[Path], object],
 ) -> _Session:
     versions = programs.versions()
-    key = Key(
-        job.spec.name,
-        programs.fingerprint(),
-        versions["perf_analyzer"],
-        question_of(job.spec),
-    )
+    question = question_of(job.spec)
+    key = Key(job.spec.name, programs.fingerprint(), versions["perf_analyzer"], question)
     results = request.job.output
     found = find_baseline(results, key, any_machine=request.any_machine)
     store = RunStore.create(results, run_id)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from tuner.bench.bench import LOOK_S
-from tuner.bench.evaluate import evaluate, evaluate_listed
 from tuner.bench.protocol import Bench
 from tuner.errors import LoadFailedError, ModelFailsError
-from tuner.score.capacity import Bracket
 from tuner.score.load_plan import LoadPlan
 from tuner.spec.digits import digits
-from tuner.spec.objective import Objective
 from tuner.spec.slo import Slo
 
 #: A search without an incumbent begins with this share of the rate at which the server saturates,
@@ -31,8 +27,6 @@ QUEUED = 1.5
 ALONE_SHARE = 0.3
 #: First concurrency of such a search in a closed loop where no latency is bounded.
 FIRST_CONCURRENCY = 2.0
-#: Loads tried to find the capacity roughly; the rounds correct what is missing.
-PROBES = 4
 
 
 @dataclass(frozen=True)
@@ -47,14 +41,6 @@ class First:
     level: float
     lowest: bool = False
     most: float = math.inf
-
-
-@dataclass(frozen=True)
-class Start:
-    """The load of the first round; ``missed``: no load met the SLOs in looking for it."""
-
-    level: float
-    missed: bool = False
 
 
 def first_level(
@@ -123,35 +109,3 @@ def _first_clients(
 
 def _duration(seconds: float) -> str:
     return f"{digits(seconds * 1e3, 3)} ms" if seconds < 1.0 else f"{digits(seconds, 3)} s"
-
-
-def rough_capacity(
-    bench: Bench,
-    plan: LoadPlan,
-    seed: int,
-    bound: Slo | None = None,
-    looked: Callable[[First], None] = lambda _: None,
-) -> Start:
-    """About where the capacity of the deployed config is; the lowest load tried if all failed.
-
-    Args:
-        bench: With the config on it.
-        plan: Which loads there are.
-        seed: Of the arrivals.
-        bound: The tightest on a latency; a closed loop begins by it.
-        looked: Receives what the first look saw; raises where there is no use in going on.
-    """
-    first = first_level(bench, plan, seed, bound=None if plan.arrivals.open_loop else bound)
-    looked(first)
-    goodput, measure = Objective.goodput(), partial(bench.measure, seed=seed)
-    points = evaluate(measure, goodput, plan, first.level, at_most=PROBES).points
-    capacity = Bracket.of(points).capacity()
-    if capacity is None:
-        return Start(min(p.level for p in points), missed=True)
-    return Start(capacity)
-
-
-def highest_that_holds(bench: Bench, listed: Sequence[float], seed: int) -> float:
-    """The highest listed load that meets the SLOs, or the lowest load if none does."""
-    points = evaluate_listed(partial(bench.measure, seed=seed), Objective.goodput(), listed).points
-    return max((p.level for p in points if p.passed), default=listed[0])
