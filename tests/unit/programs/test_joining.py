@@ -19,8 +19,9 @@ from waits import wait_until
 
 from tuner.bench.timebook import TimeBook
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.programs import worker as joining
-from tuner.programs.worker import (
+from tuner.programs.run.open_run import OpenRun, open_run, open_store
+from tuner.programs.worker import worker as joining
+from tuner.programs.worker.worker import (
     JoinRequest,
     _Checkpoint,
     job_of,
@@ -40,7 +41,6 @@ from tuner.space.candidate import Candidate
 from tuner.spec.environment import resolve
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.opening import OpenRun, open_run, open_store
 from tuner.steps.searching import search
 from tuner.steps.session import Session
 

@@ -27,16 +27,17 @@ from tuner.cli.boundary import guarded
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, SpecError, StalePlanError
 from tuner.load.seeds import of_confirmation
 from tuner.machine.host import read_host
-from tuner.programs import run as pipeline
+from tuner.programs.run import ending
+from tuner.programs.run import run as pipeline
+from tuner.programs.run.outcome import Side, Verdict
+from tuner.programs.run.prove import prove
 from tuner.run.measuring import Measuring, registered
 from tuner.run.status import Status
 from tuner.run.store import RunStore
 from tuner.score.trial import Trial
 from tuner.search.study.record import StudyRecord
-from tuner.steps import ending, session
+from tuner.steps import session
 from tuner.steps.job import Job
-from tuner.steps.outcome import Side, Verdict
-from tuner.steps.proving import prove
 from tuner.steps.serving import Serving
 from tuner.steps.session import Session
 from tuner.steps.writing import write_back

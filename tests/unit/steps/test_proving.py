@@ -15,6 +15,9 @@ from unit.report.synthetic import Toy, manifest_of
 
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.measurement.measurement import Arrivals, Measurement
+from tuner.programs.run import prove as step
+from tuner.programs.run.outcome import Side, Verdict, result_of
+from tuner.programs.run.overloading import probe_overload
 from tuner.report.tiles import gain_texts
 from tuner.run.remedies import remedies
 from tuner.run.result_schema import Result
@@ -25,10 +28,7 @@ from tuner.score.point import Point, judge_point, score_points
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
-from tuner.steps import proving as step
 from tuner.steps.events import Events, Silent
-from tuner.steps.outcome import Side, Verdict, result_of
-from tuner.steps.overloading import probe_overload
 from tuner.steps.session import Deadline
 
 COUNT = "instance_group.count"

@@ -22,6 +22,8 @@ from tuner.confirm.rounds import Row
 from tuner.confirm.soak import MOST, OF_MEAN, RELAXATIONS
 from tuner.errors import ClientLimitError, InterruptedRunError, ModelFailsError
 from tuner.measurement.measurement import Course, Measurement
+from tuner.programs.run.outcome import Verdict
+from tuner.programs.run.prove import prove
 from tuner.run.confirmation import Role
 from tuner.run.result_schema import Result
 from tuner.run.status import Status
@@ -29,8 +31,6 @@ from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent
-from tuner.steps.outcome import Verdict
-from tuner.steps.proving import prove
 
 
 class Watching(Silent):

@@ -13,9 +13,9 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from unit.steps.test_opening import REPOSITORY, SPEC
 
+from tuner.programs.run.open_run import closed_to_workers, damage, study_of
 from tuner.run.store import STUDY, RunStore
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.studies import closed_to_workers, damage, study_of
 
 
 def database(path: Path, *tables: str) -> None:
