@@ -102,7 +102,7 @@ class ReportData:
 
     @property
     def measured_count(self) -> int:
-        """Trials that gave a score or, if out of the race, a bound."""
+        """Trials that gave a score or, if they cannot win, a bound."""
         return sum(t.score is not None for t in self.trials)
 
     @property
