@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from waits import wait_until
+from builders.waits import wait_until
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
 MODEL = "emulated-accelerator"

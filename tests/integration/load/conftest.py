@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.load_repository import make_repository
+from builders.waits import wait_until
 from google.protobuf.json_format import MessageToJson
-from integration.load.repository import make_repository
 from pydantic import TypeAdapter
-from waits import wait_until
 
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
 from tuner.load.setup import Site

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from builders.load_repository import CAPACITY_PER_S
+from builders.waits import wait_until
 from google.protobuf.json_format import MessageToJson
-from integration.load.repository import CAPACITY_PER_S
-from waits import wait_until
 
 from tuner.errors import ClientLimitError
 from tuner.load.generators import GENERATORS, OWN_CLIENT, GeneratorKind

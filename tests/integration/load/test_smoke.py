@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from integration.load.repository import SERVICE_S
+from builders.load_repository import SERVICE_S
 
 from tuner.load.generators import GENERATORS, GeneratorKind
 from tuner.measurement.measurement import Arrivals, LatencySource, LoadPoint

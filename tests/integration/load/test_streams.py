@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from builders.load_repository import SERVICE_S
 from google.protobuf.json_format import MessageToJson
-from integration.load.repository import SERVICE_S
 
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
 from tuner.load.streams_load import Asked, StreamsLoad

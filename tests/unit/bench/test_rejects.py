@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from candidates import candidate_of
-from synthetic import NO_ERRORS, P99_40MS, synthetic_server
+from builders.candidates import candidate_of
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 
 from tuner.bench.again import LONG_S, PAUSE_S, TABLE
 from tuner.bench.bench import BenchRules, TritonBench

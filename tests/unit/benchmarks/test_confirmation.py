@@ -10,8 +10,8 @@ from typing import Any
 
 import confirmation
 import pytest
+from builders.measurements import synthetic_server
 from confirmation import REPETITIONS, Kept, Rig, repeat, simulated, spec_in, summary
-from synthetic import synthetic_server
 
 from tuner.errors import ClientLimitError
 from tuner.measurement.measurement import HostUse

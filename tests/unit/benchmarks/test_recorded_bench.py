@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import recorded_table as tables
-from candidates import candidate_of
+from builders.candidates import candidate_of
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 from recorded_bench import (
     FIGURES,
     RecordedBench,
@@ -19,7 +20,6 @@ from recorded_bench import (
     latencies_of,
 )
 from recorded_table import LONG, Recording, Table
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.errors import LoadFailedError
 from tuner.measurement.measurement import Measurement

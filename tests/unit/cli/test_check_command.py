@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 import pytest
-from unit.report.synthetic import Toy, make_run
+from builders.runs import Toy, make_run
 from unit.report.test_check_document import facts
 
 from tuner.cli import COMMANDS, cli

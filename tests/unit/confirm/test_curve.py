@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from emulated import a_session
+from builders.emulated import a_session
 from unit.steps.test_proving import CURRENT, OTHER, spec_of, trial
 from unit.steps.test_soaking import Lasting, told
 

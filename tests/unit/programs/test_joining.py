@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from candidates import candidate_of
-from emulated import EmulatedBench
+from builders.candidates import candidate_of
+from builders.emulated import EmulatedBench
+from builders.waits import wait_until
 from unit.steps.test_opening import REPOSITORY, SPEC, Facts
 from unit.steps.test_searching import a_search, searched, served
-from waits import wait_until
 
 from tuner.bench.timebook import TimeBook
 from tuner.errors import EnvironmentNotReadyError, SpecError

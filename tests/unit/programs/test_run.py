@@ -15,11 +15,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from emulated import EmulatedBench
+from builders.emulated import EmulatedBench
+from builders.plans import make_file
 from sqlalchemy.exc import OperationalError
 from unit.steps.test_opening import REPOSITORY, SPEC, Facts
 from unit.steps.test_searching import served
-from unit.writeback.plans import make_file
 from unit.writeback.test_several import cut_short
 
 from tuner.cli import cli

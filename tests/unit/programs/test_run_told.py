@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from synthetic import P99_40MS, synthetic_measurement
+from builders.measurements import P99_40MS, synthetic_measurement
 from unit.programs.test_run import MODEL, Workplace, best_of, interrupt
 
 from tuner.confirm.rounds import Row

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from emulated import EmulatedBench
+from builders.emulated import EmulatedBench
 from unit.programs.test_joining import (
     SlowBench,
     job,  # noqa: F401  a fixture

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from unit.report.synthetic import Toy, make_run
+from builders.runs import Toy, make_run
 
 from tuner.report import html, markdown
 from tuner.report.data import ReportData, load

@@ -11,9 +11,9 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from candidates import candidate_of
+from builders.candidates import candidate_of
+from builders.runs import Toy, make_run
 from unit.report.conftest import NASTY, Made, text_of
-from unit.report.synthetic import Toy, make_run
 
 from tuner.report import junit, markdown, trials_csv
 from tuner.report.data import load

@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from builders.runs import BETTER, CONFIG, Toy, edit_config, make_run
 from unit.report.conftest import NASTY, Made, told
-from unit.report.synthetic import BETTER, CONFIG, Toy, edit_config, make_run
 
 from tuner.errors import SpecError
 from tuner.report.pull_request import (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builders.runs import CURRENT, Toy, make_run, measure
 from unit.report.conftest import page_of, text_of
-from unit.report.synthetic import CURRENT, Toy, make_run, measure
 from unit.report.test_run_document import tiles_of
 
 from tuner.confirm.repeatability import noise_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import click
-from unit.report.checks import facts
+from builders.checks import facts
 from unit.report.conftest import Made
 
 from tuner.report.check_document import document as check_document

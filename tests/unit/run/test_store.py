@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from candidates import candidate_of
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
+from builders.candidates import candidate_of
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.errors import SpecError
 from tuner.measurement.measurement import Measurement

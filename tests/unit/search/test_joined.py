@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from unit.search.surface import strategy, synthetic_trial
-from unit.space.spaces import INSTANCES, space_of
+from builders.spaces import INSTANCES, space_of
+from builders.surface import strategy, synthetic_trial
 
 from tuner.score.trial import Trial, Worker
 from tuner.search.joined import JoinedSearcher

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from candidates import candidate_of
-from synthetic import NO_ERRORS, P99_40MS, synthetic_server
+from builders.candidates import candidate_of
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 from unit.run.test_store import a_manifest
 from unit.steps.test_opening import REPOSITORY, SPEC
 

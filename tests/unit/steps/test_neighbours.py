@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import served_several
+from builders.serving import served_several
 from unit.steps.test_opening import SPEC
 
 from tuner.errors import EnvironmentNotReadyError

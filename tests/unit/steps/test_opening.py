@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from candidates import candidate_of
-from synthetic import P99_40MS, synthetic_measurement
+from builders.candidates import candidate_of
+from builders.measurements import P99_40MS, synthetic_measurement
 
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import SpecError

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from candidates import candidate_of
-from emulated import FreshBench, a_session
-from synthetic import P99_40MS, synthetic_measurement
-from unit.report.synthetic import Toy, manifest_of
+from builders.candidates import candidate_of
+from builders.emulated import FreshBench, a_session
+from builders.measurements import P99_40MS, synthetic_measurement
+from builders.runs import Toy, manifest_of
 
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.measurement.measurement import Arrivals, Measurement

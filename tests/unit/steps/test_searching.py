@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from candidates import candidate_of
-from emulated import EmulatedBench, a_session
-from synthetic import synthetic_measurement
+from builders.candidates import candidate_of
+from builders.emulated import EmulatedBench, a_session
+from builders.measurements import synthetic_measurement
 
 from tuner.errors import (
     ClientLimitError,

@@ -8,7 +8,7 @@ from statistics import geometric_mean
 from typing import Any
 
 import pytest
-from emulated import a_session
+from builders.emulated import a_session
 from unit.steps.test_proving import (
     CURRENT,
     OTHER,

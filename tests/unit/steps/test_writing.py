@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from builders.plans import make_file
 from unit.steps.test_opening import opened
-from unit.writeback.plans import make_file
 from unit.writeback.test_several import cut_short
 
 from tuner.run.store import RunStore

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.writeback.plans import AFTER, BEFORE, make_file, make_plan
+from builders.plans import AFTER, BEFORE, make_file, make_plan
 
 from tuner.errors import StalePlanError
 from tuner.writeback.apply import apply

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from unit.writeback.plans import make_file
+from builders.plans import make_file
 from unit.writeback.test_apply import FALLIBLE, Fuse
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from candidates import candidate_of
+from builders.candidates import candidate_of
 
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import (
