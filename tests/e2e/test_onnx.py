@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from builders.e2e_workplace import Workplace
 from builders.onnx_models import ARGUMENT, encoder, perceptron, place
-from e2e.conftest import Workplace
 
 from tuner.modelconfig.message import parse
 

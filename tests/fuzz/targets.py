@@ -264,8 +264,8 @@ def _stopped() -> tuple[Job, Mapping[str, bytes]]:
     """A job, and the files of a run of it that was stopped after some trials."""
     from tempfile import TemporaryDirectory
 
+    from builders.jobs import opened
     from builders.runs import COUNT, Toy, make_trials
-    from unit.steps.test_opening import opened
 
     from tuner.steps.job import Request, prepare
 
@@ -288,7 +288,7 @@ def _resume_inputs() -> st.SearchStrategy[tuple[str, bytes]]:
 
 def _resume_run(_damaged: tuple[str, bytes], directory: Path) -> None:
     """What `tune run --resume` does until it measures."""
-    from unit.steps.test_opening import opened
+    from builders.jobs import opened
 
     from tuner.steps.job import Request
     from tuner.steps.resuming import restore_choices, spec_of

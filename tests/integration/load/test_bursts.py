@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from builders.load_bench import Bench
 from builders.load_repository import SERVICE_S
-from integration.load.conftest import Bench
 
 from tuner.load.traffic.arrivals import BurstShape
 from tuner.measurement.measurement import Arrivals, LoadPoint

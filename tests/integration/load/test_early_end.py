@@ -17,7 +17,7 @@ from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import LatencyBound, Window
 
 if TYPE_CHECKING:
-    from integration.load.conftest import Bench
+    from builders.load_bench import Bench
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

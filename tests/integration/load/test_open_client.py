@@ -20,7 +20,7 @@ from tuner.measurement.measurement import Arrivals, LatencySource, LoadPoint
 from tuner.measurement.window import Window
 
 if TYPE_CHECKING:
-    from integration.load.conftest import Bench
+    from builders.load_bench import Bench
 
 pytestmark = [pytest.mark.integration, pytest.mark.measuring]
 

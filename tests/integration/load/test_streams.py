@@ -15,7 +15,7 @@ from tuner.measurement.window import LatencyBound, Window
 from tuner.spec.workload import RandomInputs
 
 if TYPE_CHECKING:
-    from integration.load.conftest import Bench
+    from builders.load_bench import Bench
 
 pytestmark = [pytest.mark.integration, pytest.mark.measuring]
 

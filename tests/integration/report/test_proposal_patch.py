@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from builders.mixed_runs import mixed_run
-from builders.runs import BETTER, CONFIG, Toy, edit_config, make_run
-from unit.report.test_pull_request import with_config
+from builders.runs import BETTER, CONFIG, Toy, edit_config, make_run, with_config
 
 from tuner.report.pull_request import patch_of, write_proposal
 from tuner.writeback.plan import sha256_of

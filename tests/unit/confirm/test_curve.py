@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from builders.emulated import a_session
-from unit.steps.test_proving import CURRENT, OTHER, spec_of, trial
-from unit.steps.test_soaking import Lasting, told
+from builders.proving import CURRENT, OTHER, spec_of, trial
+from builders.soaking import Lasting, told
 
 from tuner.confirm.resumed import ResumedBench
 from tuner.confirm.rounds import Row

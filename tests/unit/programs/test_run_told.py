@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 from builders.measurements import P99_40MS, synthetic_measurement
-from unit.programs.test_run import MODEL, Workplace, best_of, interrupt
+from builders.workplace import MODEL, Workplace, best_of, interrupt
 
 from tuner.confirm.rounds import Row
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, StalePlanError, TunerError

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 from builders.candidates import candidate_of
+from builders.pages import Made
 from builders.runs import BATCH, COUNT, DELAY
-from unit.report.conftest import Made
 
 from tuner.report.analysis import (
     Latency,

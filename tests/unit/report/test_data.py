@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from builders.candidates import candidate_of
+from builders.pages import Made
 from builders.runs import CURRENT, Toy, make_run, measure
-from unit.report.conftest import Made
 
 from tuner.errors import SpecError, TunerError
 from tuner.report.data import ReportData, load

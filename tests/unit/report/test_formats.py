@@ -12,8 +12,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from builders.candidates import candidate_of
+from builders.pages import NASTY, Made, text_of
 from builders.runs import Toy, make_run
-from unit.report.conftest import NASTY, Made, text_of
 
 from tuner.report import junit, markdown, trials_csv
 from tuner.report.data import load

@@ -7,7 +7,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from unit.report.conftest import NASTY, Made, page_of
+from builders.pages import NASTY, Made, page_of
 
 from tuner.report.html import _plain, script_json
 

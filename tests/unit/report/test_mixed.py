@@ -11,8 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from builders.mixed_runs import SLOS, STREAMS, mixed_run
-from unit.report.conftest import NASTY, page_of, text_of, told
-from unit.report.test_run_document import tiles_of
+from builders.pages import NASTY, page_of, text_of, tiles_of, told
 
 import tuner
 from tuner.report import junit, trials_csv

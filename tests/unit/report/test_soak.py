@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builders.pages import page_of, text_of, tiles_of
 from builders.runs import CURRENT, Toy, make_run, measure
-from unit.report.conftest import page_of, text_of
-from unit.report.test_run_document import tiles_of
 
 from tuner.confirm.repeatability import noise_of
 from tuner.report.charts.load import load_charts

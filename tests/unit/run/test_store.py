@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from builders.candidates import candidate_of
+from builders.manifests import a_manifest
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.errors import SpecError
@@ -18,7 +19,6 @@ from tuner.run.manifest import KeptConfig, Manifest, sha256_of_configs
 from tuner.run.store import RunStore, new_run_id
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState, TrialTime
-from tuner.space.candidate import Candidate
 from tuner.spec.objective import Objective
 
 
@@ -34,28 +34,6 @@ def a_trial(number: int) -> Trial:
         time=TrialTime(0.1, 0.2, 0.3, 0.4),
         started_at="2026-01-01T00:00:00+00:00",
     )
-
-
-def a_manifest(**changes: object) -> Manifest:
-    facts: dict[str, object] = {
-        "run_id": "r",
-        "created_at": "now",
-        "spec_path": "s.yaml",
-        "spec_text": "model: m",
-        "spec_sha256": "1",
-        "spec": {"model": "m"},
-        "name": "m",
-        "seed": 0,
-        "models": {"": KeptConfig("m", "m/config.pbtxt", "", None)},
-        "versions": {"tune": "0"},
-        "host": {"cpu": "x"},
-        "gpus": [],
-        "fingerprint": "f",
-        "current": Candidate.of_models({"": {}}),
-        "arrivals": 1,
-        "streams": {"": ""},
-    }
-    return Manifest(**{**facts, **changes})  # type: ignore[arg-type]
 
 
 def asked(**changes: object) -> Manifest:

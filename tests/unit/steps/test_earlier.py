@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from builders.candidates import candidate_of
+from builders.jobs import a_job
+from builders.manifests import a_manifest
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
-from unit.run.test_store import a_manifest
-from unit.steps.test_opening import REPOSITORY, SPEC
 
 from tuner.confirm.rounds import Row
 from tuner.confirm.soak import RELAXATIONS
@@ -21,14 +21,12 @@ from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.spec.objective import Objective
 from tuner.steps.estimate import DEPLOY_S, Seen, estimate_run, seen_before
-from tuner.steps.job import Job, Request, prepare
+from tuner.steps.job import Job
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(SPEC.format(repository=REPOSITORY))
-    return prepare(Request(spec=spec))
+    return a_job(tmp_path)
 
 
 def an_earlier_run(results: Path, job: Job, rate: float, load_s: float, when: str) -> None:
