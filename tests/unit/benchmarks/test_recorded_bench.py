@@ -196,19 +196,6 @@ def test_latencies_have_the_percentiles_of_the_measurement() -> None:
     assert (drawn[1:] >= drawn[:-1]).all()
 
 
-def test_a_packed_table_can_be_gone_on_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tables, "TABLES", tmp_path)
-    small = tables.growing_path("small")
-    assert tables.unpack(small).read_text() == ""
-    tables.append(small, {"machine": {"cores": 2}})
-    tables.pack(small)
-    assert not small.exists()
-    assert tables.read_table("small").machine == {"cores": 2}
-    assert tables.unpack(small).read_text() == '{"machine":{"cores":2}}\n'
-
-
 def test_a_table_comes_back_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "table.jsonl"
     tables.append(path, {"machine": {"cores": 2}})

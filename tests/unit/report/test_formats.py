@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from builders.candidates import candidate_of
-from builders.pages import NASTY, Made, text_of
+from builders.pages import NASTY, STATUSES, Made, text_of
 from builders.runs import Toy, make_run
 
 from tuner.report import junit, markdown, trials_csv
@@ -22,8 +22,6 @@ from tuner.report.pull_request import pull_request_of
 from tuner.report.render import FORMATS, render_all
 from tuner.report.trials_csv import _cell
 from tuner.score.trial import Worker
-
-STATUSES = ("improved", "kept", "infeasible", "unconfirmed", "interrupted", "failed", "killed")
 
 
 @pytest.mark.parametrize("status", STATUSES)

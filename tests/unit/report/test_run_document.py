@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders.pages import Made, tiles_of, told
+from builders.pages import STATUSES, Made, tiles_of, told
 
 from tuner.report.blocks import Document, Fold, Items, Sentence, Steps, Table, Tone
 from tuner.report.next_steps import next_steps, repeat_commands
@@ -15,8 +15,6 @@ from tuner.report.tiles import gain_texts
 from tuner.run.confirmation import PutBack
 from tuner.run.result_schema import Improvement
 from tuner.score.trial import Predicted
-
-STATUSES = ("improved", "kept", "infeasible", "unconfirmed", "interrupted", "failed", "killed")
 
 
 def folds_of(shown: Document) -> dict[str, Fold]:

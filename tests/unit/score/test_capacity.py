@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from builders.probes import Probe
+from builders.measurements import Probe
 from hypothesis import given
 from hypothesis import strategies as st
 

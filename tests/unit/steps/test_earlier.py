@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from builders.candidates import candidate_of
 from builders.jobs import a_job
-from builders.manifests import a_manifest
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
+from builders.runs import Toy, manifest_of
 
 from tuner.confirm.rounds import Row
 from tuner.confirm.soak import RELAXATIONS
@@ -31,7 +31,7 @@ def job(tmp_path: Path) -> Job:
 
 def an_earlier_run(results: Path, job: Job, rate: float, load_s: float, when: str) -> None:
     store = RunStore.create(results, f"{when}-{job.spec.name}-abcd")
-    store.write_manifest(replace(a_manifest(), name=job.spec.name).to_json())
+    store.write_manifest(manifest_of(Toy(model=job.spec.name), "r").to_json())
     points = tuple(
         judge_point([P99_40MS, NO_ERRORS], synthetic_server(rate, 2 * rate, 100.0)) for _ in "1"
     )
