@@ -319,6 +319,7 @@ def test_a_refused_write_keeps_the_winner_for_apply(
     assert workplace.result["status"] == "improved"
     assert workplace.result["winner"] is not None
     assert workplace.result["written"] is None
+    assert workplace.result["trials"]["asked"] >= 4
     workplace.config.write_text(workplace.result["config_before"])
     assert workplace.tune("apply", str(workplace.store.directory)) == 0
     assert workplace.config.read_text() == workplace.result["config_after"]
