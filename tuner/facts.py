@@ -29,7 +29,7 @@ class Facts:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """With every attribute of its type; one that has a default may be missing.
+        """Reads every attribute as its type; one that has a default may be missing.
 
         Raises:
             ValidationError: Something is missing, of another type, or unknown.

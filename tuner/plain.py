@@ -24,7 +24,7 @@ def plain(text: str) -> str:
 
 
 def plain_lines(text: str) -> str:
-    """As `plain`, but lines and tabs stay."""
+    """Like `plain`, but lines and tabs stay."""
     return _BUT_LINES.sub(_escaped, text.replace("\r\n", "\n"))
 
 

@@ -34,8 +34,8 @@ from tuner.score.next_load import TOLERANCE
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent
+from tuner.steps.first_load import first_level
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.looking import first_level
 from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import serving
 from tuner.steps.tools import find_programs

@@ -1,13 +1,15 @@
 """How often `tune check` decides correctly, night after night: on a real server with a known truth.
 
-    python benchmarks/claims/nights.py DIRECTORY --nights 20           # unchanged: no regression
+    python benchmarks/claims/nights.py DIRECTORY --nights 20  # unchanged: no regression
     python benchmarks/claims/nights.py DIRECTORY --nights 20 --loss 8  # serves less: a regression
+    python benchmarks/claims/nights.py --simulate 2000  # the table in docs
 
 The model is the emulated accelerator, whose service times are parameters of its config. The first
 call accepts the result of `tune check --update-baseline` for a batching config. Each night is a
 separate `tune check`, as a nightly job starts it, of that config or of one slowed down so that it
 serves ``--loss`` percent less. Nights are kept in DIRECTORY, one JSON line each; when called again
-with it, the nights that it holds are skipped.
+with it, the nights that it holds are skipped. Unchanged nights join the accepted result as on days
+of their own, so call it without ``--loss`` first: the first ones may be inconclusive.
 
 Then follows the summary, and exit code 1 if a target of the project is missed: of unchanged nights
 none is a regression and at most one is inconclusive; with a loss, 19 of 20 are regressions. A night
@@ -26,19 +28,30 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 from confirmation import MODEL, Kept, candidate, spec_in
 
+from tuner.confirm.nights import MOST, loss_found, over_nights, shows_no_change
+from tuner.confirm.regression import Change, change_of
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.message import parse
+from tuner.programs.check.rounds import LOOKS
 from tuner.run.baseline import CHECK
 from tuner.run.status import CheckStatus
+from tuner.score.ratio import mean_with_interval
 
 #: Of 20 unchanged nights, how many may be inconclusive; and in how many a loss must be found.
 MOST_INCONCLUSIVE_SHARE, FOUND_SHARE = 0.05, 0.95
 #: Seconds of a measurement: the default of a spec.
 WINDOW_S = 3.0
 NIGHTS = "nights.jsonl"
+
+#: Of the simulation: standard deviations of nights and of rounds, losses, limits, and
+#: `check.rounds`.
+NIGHTS_CV, ROUNDS_CV = (0.0, 0.015, 0.03, 0.05), (0.02, 0.04)
+LOSSES = (0.0, 0.05, 0.08, 0.15)
+WARN, FAIL, ROUNDS = 0.03, 0.05, 3
 
 #: Runs `tune` with arguments; returns its exit code.
 Tune = Callable[[Sequence[str]], int]
@@ -108,6 +121,10 @@ def arguments(directory: Path) -> list[str]:
 def night(directory: Path, number: int, loss_percent: float, run: Tune) -> Night:
     """One check of the config that serves this much less."""
     serve(directory, loss_percent)
+    for path in (directory / "results").glob("baselines/*.json"):  # as if nights were days apart
+        kept = json.loads(path.read_text()) | {"accepted_at": "2000-01-01"}
+        kept["later"] = {f"2000-01-{n:02}": r for n, r in enumerate(kept["later"].values(), 2)}
+        path.write_text(json.dumps(kept))
     before = set(directory.glob(f"results/*/{CHECK}"))
     code = run(arguments(directory))
     (found,) = set(directory.glob(f"results/*/{CHECK}")) - before
@@ -144,15 +161,79 @@ def summary(nights: Sequence[Night], loss_percent: float) -> bool:
     )
 
 
+@dataclass
+class SimulatedNights:
+    """A machine on which a config is accepted and then checked; all values are logarithms."""
+
+    random: np.random.Generator
+    nights_cv: float
+    rounds_cv: float
+
+    def __post_init__(self) -> None:
+        self.accepted = self.night()[: 2 * ROUNDS]
+        self.ratios = [1.0]
+
+    def night(self) -> np.ndarray:
+        """As many rounds as a check may take."""
+        rounds = self.random.normal(0.0, self.rounds_cv, LOOKS[-1] * ROUNDS)
+        return self.random.normal(0.0, self.nights_cv) + rounds
+
+    def check(self, loss: float = 0.0, *, join: bool = False) -> tuple[Change, float]:
+        """What a check finds, and the loss that it would find in four nights of five."""
+        now, count = self.night() + np.log1p(-loss), self.accepted.size
+        for done in (times * ROUNDS for times in LOOKS):
+            folded = [now[:done][i::count].mean() for i in range(min(count, done))]
+            pairs = np.exp(folded - self.accepted[: len(folded)])
+            tonight, freedom = mean_with_interval(list(pairs)), len(pairs) - 1
+            ratio = over_nights(tonight, freedom, self.ratios)
+            if change_of(ratio, WARN, FAIL) is not Change.INCONCLUSIVE:
+                break
+        if join and len(self.ratios) < MOST and shows_no_change(ratio, WARN):
+            self.ratios.append(tonight.estimate)
+        return change_of(ratio, WARN, FAIL), loss_found(ratio, WARN)
+
+
+def simulate(runs: int) -> None:
+    """Prints what checks find, on the first night, on the third, and once enough nights joined."""
+    print("| nights | rounds | known | regression | fine | 5 % fine | 8 % | 15 % | 4 of 5 |")
+    for nights_cv in NIGHTS_CV:
+        for rounds_cv, earlier in [(cv, n) for cv in ROUNDS_CV for n in (0, 2, 2 * MOST)]:
+            found: dict[float, list[Change]] = {loss: [] for loss in LOSSES}
+            known, findable = [], []
+            for run in range(runs):
+                place = SimulatedNights(np.random.default_rng(run), nights_cv, rounds_cv)
+                for _ in range(earlier):
+                    place.check(join=True)
+                known.append(len(place.ratios))
+                for loss in LOSSES:
+                    change, reach = place.check(loss)
+                    found[loss].append(change)
+                findable.append(reach)
+            unchanged, five, *lost = found.values()
+            shown = [
+                unchanged.count(Change.REGRESSION),
+                unchanged.count(Change.FINE),
+                five.count(Change.FINE),
+                *(changes.count(Change.REGRESSION) for changes in lost),
+            ]
+            cells = [f"{nights_cv:.1%}", f"{rounds_cv:.0%}", f"{np.mean(known):.1f}"]
+            cells += [f"{count / runs:.1%}" for count in shown] + [f"{median(findable):.0%}"]
+            print("| " + " | ".join(cells) + " |", flush=True)
+
+
 def main(run: Tune = tune) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("directory", type=Path, help="where nights are kept")
+    parser.add_argument("directory", type=Path, nargs="?", help="where nights are kept")
+    parser.add_argument("--simulate", type=int, default=0, metavar="RUNS", help="no server at all")
     parser.add_argument("--nights", type=int, default=20)
     parser.add_argument(
         "--loss", type=float, default=0.0, help="percent by which the config serves less"
     )
     options = parser.parse_args()
-    directory: Path = options.directory
+    if options.simulate:
+        simulate(options.simulate)
+        return 0
+    directory: Path = options.directory or parser.error("which directory?")
     directory.mkdir(parents=True, exist_ok=True)
     accept(directory, run)
     kept = Kept(directory / NIGHTS, {"loss_percent": options.loss})

@@ -36,6 +36,8 @@ from tuner.load.watch.early_end import Hopeless, check_decided, truncate
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.rejected import Stage
 from tuner.measurement.window import Window
+from tuner.programs.run.overloading import probe_overload
+from tuner.programs.run.prove import prove
 from tuner.run.status import Status
 from tuner.score.load_plan import load_plan
 from tuner.score.trial import Trial
@@ -45,8 +47,6 @@ from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent
 from tuner.steps.job import Job
-from tuner.steps.overloading import probe_overload
-from tuner.steps.proving import prove
 from tuner.steps.rig import soak_of, window_of
 from tuner.steps.searching import search
 from tuner.steps.session import Session

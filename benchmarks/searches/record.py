@@ -43,8 +43,8 @@ from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.steps.events import Silent
+from tuner.steps.first_load import first_level
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.looking import first_level
 from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import serving
 from tuner.steps.tools import Programs, find_programs

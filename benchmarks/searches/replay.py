@@ -35,6 +35,7 @@ from recorded_truth import shrunk
 
 from tuner.bench.timebook import TimeBook
 from tuner.errors import TunerError
+from tuner.programs.run.prove import find_confirmed
 from tuner.score.trial import Trial
 from tuner.search.incumbent import incumbent
 from tuner.search.searcher import Searcher
@@ -46,7 +47,6 @@ from tuner.space.space import Space
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.proving import find_confirmed
 from tuner.steps.searching import search
 from tuner.steps.session import Session
 

@@ -10,8 +10,8 @@ from typing import Any
 from builders.model_files import REPOSITORY
 
 from tuner.bench.timebook import TimeBook
+from tuner.programs.run.open_run import OpenRun, open_run, open_store
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.opening import OpenRun, open_run, open_store
 
 SPEC = """\
 model: emulated-accelerator

@@ -12,11 +12,11 @@ from builders.jobs import a_job
 from builders.searches import served
 
 from tuner.bench.timebook import TimeBook
+from tuner.programs.run.open_run import OpenRun
 from tuner.run.store import STUDY
 from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request
-from tuner.steps.opening import OpenRun
 from tuner.steps.session import Session
 
 SPEC = """\

@@ -11,13 +11,13 @@ from builders.measurements import synthetic_measurement
 from builders.runs import Toy, manifest_of
 
 from tuner.measurement.measurement import Arrivals, Measurement
+from tuner.programs.run import prove as step
+from tuner.programs.run.outcome import Verdict, result_of
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
-from tuner.steps import proving as step
 from tuner.steps.events import Events, Silent
-from tuner.steps.outcome import Verdict, result_of
 
 COUNT = "instance_group.count"
 CURRENT, OTHER, THIRD = (candidate_of({COUNT: n}) for n in (1, 2, 3))

@@ -9,12 +9,12 @@ from builders.emulated import a_session
 from builders.proving import CURRENT, OTHER, ProvingBench, trial
 
 from tuner.confirm.rounds import Row
+from tuner.programs.run.outcome import Verdict
+from tuner.programs.run.prove import prove
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent
-from tuner.steps.outcome import Verdict
-from tuner.steps.proving import prove
 
 
 class Watching(Silent):

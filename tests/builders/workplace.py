@@ -18,13 +18,13 @@ from builders.searches import served
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
-from tuner.programs import run as pipeline
+from tuner.programs.run import run as pipeline
+from tuner.programs.run.outcome import Side, Verdict
 from tuner.run.status import Status
 from tuner.run.store import RunStore
 from tuner.score.trial import Trial
 from tuner.steps import session
 from tuner.steps.job import Job
-from tuner.steps.outcome import Side, Verdict
 from tuner.steps.serving import Serving
 
 MODEL = "emulated-accelerator"

@@ -290,8 +290,8 @@ def _resume_run(_damaged: tuple[str, bytes], directory: Path) -> None:
     """What `tune run --resume` does until it measures."""
     from builders.jobs import opened
 
+    from tuner.programs.run.resuming import restore_choices, spec_of
     from tuner.steps.job import Request
-    from tuner.steps.resuming import restore_choices, spec_of
 
     job, _files = _stopped()
     run = directory / "results" / "run"

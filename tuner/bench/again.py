@@ -69,7 +69,7 @@ def why_again(slos: Sequence[Slo], point: Point, *, first: bool) -> Again | None
 
 
 def better_of(first: Measurement, second: Measurement) -> Measurement:
-    """Of two of the same load the one to believe: where both are disturbed, by less."""
+    """The one to believe of two of the same load: if both are disturbed, the less disturbed one."""
     if not (client_kept_up(first) and client_kept_up(second)):
         return first if client_kept_up(first) else second
     disturbed = [bool(m.disturbances) * taken_percent(m) for m in (first, second)]

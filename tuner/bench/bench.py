@@ -205,7 +205,7 @@ class TritonBench:
         return point
 
     def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-        """As `measure`, for as long as a soak lasts: at least ``least_s``, if possible."""
+        """Like `measure`, for as long as a soak lasts: at least ``least_s``, if possible."""
         load, soak = LoadPoint(self._rules.arrivals, level), self._rules.soak
         if soak is None:
             return self.measure(level, seed, least_s)

@@ -21,7 +21,7 @@ from tuner.spec.workload import CacheState
 
 @dataclass(frozen=True)
 class ResponseCache:
-    """Of a deployed config; ``size`` in bytes is None when it is not known."""
+    """The response cache of a deployed config; ``size`` in bytes is None when not known."""
 
     size: int | None
 

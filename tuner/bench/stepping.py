@@ -43,7 +43,7 @@ class Sendable:
         self.most = max(self.most, level)
 
     def fell_behind(self, error: ClientLimitError, level: float) -> None:
-        """Where it has sent as much before, that was the config's fault, or chance."""
+        """Keeps the bound if it has sent as much before: that was the config's fault, or chance."""
         lower = below_unsent(error, level, LevelRange(0.0, math.inf))
         if level > self.sent and lower is not None:
             self.most = max(min(self.most, lower), self.sent)

@@ -1,4 +1,4 @@
-"""Where the wall time of a run goes: every second is in exactly one phase."""
+"""How a run's wall time is spent: every second is in exactly one phase."""
 
 from __future__ import annotations
 

@@ -51,10 +51,10 @@ def command(
 
     Exit code 0: every SLO is met, and a loss above check.fail is ruled out (one above check.warn
     is reported). 10: an SLO is missed. 11: there is no clear answer, or no accepted result to
-    compare with: that is not a pass. 12: a regression. All results are stored before the exit code
-    is decided.
+    compare with: that is not a pass. 12: a regression, or the load that the config is credited
+    with does not hold. All results are stored before the exit code is decided.
     """
-    from tuner.programs.check import CheckRequest, check
+    from tuner.programs.check.check import CheckRequest, check
     from tuner.report.check_document import render_check
     from tuner.steps.job import Request
 

@@ -41,7 +41,12 @@ REPOSITORY = Path("model_repository")
     help=f"Model repository that holds MODEL; by default the YAML's, or {REPOSITORY}.",
 )
 @click.option(
-    "--slo", default="p99_latency <= 100ms", show_default=True, help="The first SLO, on latency."
+    "--slo",
+    "slos",
+    multiple=True,
+    default=("p99_latency <= 100ms",),
+    show_default=True,
+    help="An SLO; may be given several times. One of them is on a latency.",
 )
 @click.option("--image", help="The server is a container of this image, as NVIDIA's tritonserver.")
 @click.option("--server", "host", help="The server runs already, on this host.")
@@ -55,7 +60,7 @@ def command(
     model: str | None,
     analyzer_file: Path | None,
     repository: Path | None,
-    slo: str,
+    slos: tuple[str, ...],
     image: str | None,
     host: str | None,
     output: Path | None,
@@ -80,7 +85,7 @@ def command(
     if target.exists() and not force and not to_stdout:
         raise SpecError(f"{target} already exists", "--force replaces it, --output names another")
     directory = Path.cwd() if to_stdout else target.absolute().parent
-    text = _drafted(model, repository, slo, directory, profile, _named_server(image, host))
+    text = _drafted(model, repository, slos, directory, profile, _named_server(image, host))
     if profile is not None:
         _tell(profile)
     if to_stdout:
@@ -130,7 +135,7 @@ def _needed_server(models: Iterable[ModelFiles]) -> dict[str, Any]:
 def _drafted(
     model: str,
     repository: Path | None,
-    slo: str,
+    slos: tuple[str, ...],
     directory: Path,
     profile: Profile | None,
     server: dict[str, str],
@@ -144,6 +149,7 @@ def _drafted(
     from tuner.space.draft import Machine, draft_spec
     from tuner.space.judge import broken_config
 
+    slo = next((text for text in slos if "_latency" in text), slos[0])
     given = None
     if profile is not None:
         from tuner.model_analyzer.carry import carried, repository_of
@@ -170,6 +176,7 @@ def _drafted(
     where = os.path.relpath(repository, directory)
     calls, parts = _parts_of(repository, model)
     more: dict[str, Any] = {"completes": completes, "calls": calls, "parts": parts}
+    more["more_slos"] = tuple(text for text in slos if text != slo)
     if server:
         more["server"] = server
     elif given is None:

@@ -10,7 +10,7 @@ import click
 from tuner.cli import options
 from tuner.cli.completion import RunDirectory
 from tuner.cli.terminal import say, say_document, say_json, say_report
-from tuner.errors import SpecError, TunerError
+from tuner.errors import SpecError
 
 
 @click.command("report")
@@ -80,37 +80,16 @@ def _say_rendered(run: Path, files: list[Path]) -> None:
 
 
 def _list_runs(output: Path, output_format: str) -> None:
-    from tuner.run.store import MANIFEST
+    from tuner.report.listing import HEADER, rows_in
+    from tuner.report.terminal import columns
 
     if output_format not in ("text", "json"):
         raise SpecError("a list of runs is text or json", f"name a run to get its {output_format}")
-    runs = sorted(d for d in output.glob("*/") if os.path.lexists(d / MANIFEST))
-    rows = [{"run": str(run), "status": _status(run)} for run in runs]
+    rows = rows_in(output)
     if output_format == "json":
-        say_json(rows)
-        return
-    for row in rows:
-        say(f"{row['status']:<19}  {row['run']}")
-    if not rows:
+        say_json([row.to_json() for row in rows])
+    elif rows:
+        for line in columns([HEADER, *(row.cells() for row in rows)]):
+            say(line.removeprefix("  "))
+    else:
         say(f"no runs under {output}; `tune run SPEC` makes one", err=True)
-
-
-def _status(run: Path) -> str:
-    """How a run or check ended, in a word; for a damaged one, why that is not known."""
-    from tuner.run.baseline import CHECK
-    from tuner.run.reading import read_json
-    from tuner.run.status import CheckStatus, Status
-    from tuner.run.store import MANIFEST, RESULT
-
-    kinds = ((RESULT, "", Status), (CHECK, "check: ", CheckStatus))
-    try:
-        read_json(run / MANIFEST, dict)
-        for name, kind, states in kinds:
-            facts = read_json(run / name, dict)
-            if facts is not None:
-                status = facts.get("status")
-                known = any(status == state.value for state in states)
-                return f"{kind}{status}" if known else f"unreadable: {run / name} has no status"
-    except TunerError as error:
-        return f"unreadable: {error.message}"
-    return "no result yet"

@@ -77,12 +77,12 @@ def command(
     config. A winner that proves better is written into the repository, and the old file is kept as
     a backup. The run also stores its proposal as best/proposal.patch and best/pull_request.md.
     """
-    from tuner.programs.run import run
+    from tuner.programs.run.resuming import spec_of
+    from tuner.programs.run.run import run
     from tuner.report.data import load
     from tuner.report.render import report_run
     from tuner.report.run_document import document
     from tuner.steps.job import Request
-    from tuner.steps.resuming import spec_of
 
     if spec is None:
         if resume is None:

@@ -1,4 +1,4 @@
-"""Where the study's storage is named: `--storage`, `$TUNE_STORAGE`, or a file with the URL."""
+"""The study's storage, from `--storage`, `$TUNE_STORAGE`, or a file with the URL."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def command(
     proposes, and hands the trials to the run. Only the run confirms, writes and reports. The worker
     ends when the run's search ends; Ctrl-C frees the candidate it was measuring.
     """
-    from tuner.programs.worker import JoinRequest, join
+    from tuner.programs.worker.worker import JoinRequest, join
 
     name, own = _found(run, output)
     url = storage or own or storage_of(None, os.environ)

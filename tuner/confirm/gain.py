@@ -40,8 +40,10 @@ class Gain:
 
 
 def gain(own: Contender, other: Contender, objective: Objective, error: float) -> Gain | None:
-    """Of ``own`` over ``other``; None where there is nothing to compare: no common round, or the
-    other met no SLO at the load of a minimised metric.
+    """The gain of ``own`` over ``other``; None if there is nothing to compare.
+
+    That is so if they have no common round, or the other met no SLO at the load of a minimised
+    metric.
 
     Only rounds count in which both were `disturbed_alike`; where they are too few to tell, the
     interval has no ends. For an outclassed ``other``, all rounds of each are compared, unpaired.

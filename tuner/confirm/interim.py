@@ -1,11 +1,11 @@
 """Interim analyses: after which rounds a comparison is looked at, and what error each look spends.
 
 The rounds of a confirmation are looked at once as many as the spec says are over, and then after
-each further one until there are twice as many. Those of a check are looked at three times. All
-looks at all candidates share one error (Bonferroni), so that the chance of any wrong "better" is
-the stated one. After three rounds, Student's t with two degrees of freedom proves little but large
-gains, whatever its share of the error; so later looks get more. Source: Lan and DeMets, Discrete
-sequential boundaries for clinical trials (1983), on spending error unevenly.
+each further one until there are twice as many. All looks at all candidates share one error
+(Bonferroni), so that the chance of any wrong "better" is the stated one. After three rounds,
+Student's t with two degrees of freedom proves little but large gains, whatever its share of the
+error; so later looks get more. Source: Lan and DeMets, Discrete sequential boundaries for clinical
+trials (1983), on spending error unevenly.
 """
 
 from __future__ import annotations
@@ -16,10 +16,6 @@ from tuner.score.ratio import ERROR
 
 #: A comparison has at most this many times the rounds of its first look.
 MOST = 2
-#: The looks of a check: after how many times its rounds, and what share of the error each spends.
-#: The last is for noisy machines: with servers 2 % apart, six rounds leave one unchanged night in
-#: six inconclusive, twelve hardly any.
-_CHECK = ((1, 0.3), (2, 0.3), (4, 0.4))
 
 
 @dataclass(frozen=True)
@@ -36,14 +32,10 @@ class InterimAnalyses:
 
     @classmethod
     def of_confirmation(cls, rounds: int, tests: int = 1) -> InterimAnalyses:
-        """With 3 rounds: after 3, 4, 5 and 6, spending 12, 16, 24 and 48 % of the error."""
+        """For 3 rounds, looks after 3, 4, 5 and 6, spending 12, 16, 24 and 48 % of the error."""
         parts = {rounds + later: 1.0 / (rounds + 1 - later) for later in range(rounds + 1)}
         whole = sum(parts.values())
         return cls(tuple((done, part / whole) for done, part in parts.items()), tests)
-
-    @classmethod
-    def of_check(cls, rounds: int) -> InterimAnalyses:
-        return cls(tuple((times * rounds, share) for times, share in _CHECK))
 
     @property
     def most_rounds(self) -> int:

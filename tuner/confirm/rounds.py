@@ -232,7 +232,7 @@ class Contender:
         return any(r.limit < math.inf for r in self.rounds)
 
     def levels(self) -> list[float]:
-        """Of each round, the level at which an SLO begins to be missed, or one above that."""
+        """For each round the level at which an SLO begins to be missed, or one above that."""
         slope = self.steepness()
         return [
             r.points[0].level if r.missed else min(capacity_level(r.probes, slope), r.limit)
@@ -248,7 +248,7 @@ class Contender:
         return [_served(r, level) for r, level in zip(self.rounds, self.levels(), strict=True)]
 
     def expected_level(self) -> float:
-        """Where its capacity should be, by what is known: a round on a bad server says nothing."""
+        """The capacity to expect by what is known: a round on a bad server says nothing."""
         assert self.entrant.level is not None
         passed = [v for v, r in zip(self.levels(), self.rounds, strict=True) if r.passed]
         if passed or self.rounds:
@@ -269,7 +269,7 @@ def in_order(sides: list[Contender], number: int, rounds: int, seed: int) -> lis
 
 
 def measure_fixed_round(measure: Callable[[float], Point], level: float) -> Round:
-    """Where the spec lists the loads: one measurement, at the load that must be sustained."""
+    """Measures once, at the load that must be sustained, as the spec lists the loads."""
     return Round((measure(level),), fixed=True)
 
 
@@ -334,7 +334,7 @@ def _probes(points: Sequence[Point], drowned: Sequence[float]) -> list[Probe]:
 
 
 def _where_it_bends(probes: Sequence[Probe], levels: LevelRange) -> float | None:
-    """Where the capacity seems to be; None where lines of any shape put it at about one place."""
+    """The likely capacity; None if lines of any shape put it at about one place."""
     bracket = Bracket.of(probes)
     floor, ceiling = bracket.floor, bracket.ceiling
     if floor is None or ceiling is None:

@@ -55,7 +55,7 @@ def same_answers(
 def _differences(
     expected: Mapping[str, Answers], given: Mapping[str, Answers], tolerance: float
 ) -> list[str]:
-    """Of every stream that can be compared."""
+    """The differences of every stream that can be compared."""
     return [
         labelled(name, text)
         for name, answers in expected.items()

@@ -55,7 +55,7 @@ def _by_seed(points: Sequence[Point]) -> list[list[Point]]:
 
 
 def _relaxation_s(point: Point) -> float:
-    """Of a load near the bound that the server kept up with; else 0.
+    """The relaxation time at a load near the bound that the server kept up with; else 0.
 
     Short windows show too short a memory, so the longest that was seen is taken.
     """

@@ -43,7 +43,7 @@ def of_soak(first_round: int) -> int:
 
 
 def of_curve(first_round: int) -> int:
-    """Of all loads around what was soaked, after rounds that began with this seed."""
+    """Seed of all loads around what was soaked, after rounds that began with this seed."""
     return first_round + 200_000
 
 

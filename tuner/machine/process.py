@@ -98,7 +98,7 @@ def group_members(group: int) -> list[int]:
 
 
 def leave_out_the_middle(path: Path, kept_bytes: int = 8 << 20) -> None:
-    """Of a larger file the beginning and the end are kept; nobody may be writing it."""
+    """Keeps only the beginning and the end of a larger file; nobody may be writing it."""
     with suppress(FileNotFoundError), path.open("r+b") as file:
         size = file.seek(0, os.SEEK_END)
         if size > kept_bytes:

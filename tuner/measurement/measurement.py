@@ -49,7 +49,7 @@ class LoadPoint:
 
 
 class LatencySource(Enum):
-    """Where percentiles come from: each request's own latency, or perf_analyzer's windows."""
+    """The source of percentiles: each request's own latency, or perf_analyzer's windows."""
 
     REQUESTS = "requests"
     WINDOWS = "windows"
@@ -77,7 +77,7 @@ class ServerStatistics:
 
     @property
     def compute_us(self) -> float:
-        """Of the average request, with the copies before and after."""
+        """The average request's computing, with the copies before and after."""
         return self.compute_input_us + self.compute_infer_us + self.compute_output_us
 
     @property

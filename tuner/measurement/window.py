@@ -68,7 +68,7 @@ class Window:
     quiet_only: bool = False
 
     def of(self, stream: str) -> Window:
-        """With the bounds of one stream."""
+        """The same window with the bounds of one stream."""
         return replace(self, bounds=tuple(b for b in self.bounds if b.stream == stream))
 
     @property

@@ -1,1 +1,1 @@
-"""Each command that measures or plans, as a list of steps."""
+"""The commands that measure or plan, each as a list of steps; none imports another."""

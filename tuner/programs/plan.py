@@ -38,10 +38,10 @@ from tuner.spec.suggest import in_brackets
 from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
 from tuner.steps.estimate import Estimate, Seen, estimate_run, refuse_too_short, seen_before
 from tuner.steps.job import Job, Request, prepare, refuse_missing_extra
-from tuner.steps.lengths import trace_notes, window_notes
 from tuner.steps.rig import window_of
 from tuner.steps.tools import find_programs
 from tuner.steps.traffic import client_notes, client_of, request_notes
+from tuner.steps.window_length import trace_notes, window_notes
 from tuner.steps.writing import draw_up
 from tuner.triton.docker import DockerLauncher
 from tuner.triton.local import LocalLauncher

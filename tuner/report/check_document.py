@@ -131,7 +131,7 @@ def _comparison(check: CheckFacts) -> Table | None:
 
 
 def _environment(check: CheckFacts) -> Table:
-    """Where and what was checked."""
+    """The place and subject of the check."""
     facts = {
         "objective": check.objective,
         "spec": f"{check.spec_path} (sha256 {check.spec_sha256[:12]})",

@@ -57,7 +57,7 @@ def _lines(text: str, language: str) -> list[tuple[str, str]]:
 
 
 def _plain(value: Any) -> Any:
-    """With every text in it as it may be shown; our own Markup as it is."""
+    """Makes every text in it fit to be shown, and leaves our own Markup as it is."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

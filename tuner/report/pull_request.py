@@ -86,7 +86,7 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
 
 
 def capped(found: Sequence[str], limit: int) -> str:
-    """As many whole parts as fit, from the first on; a note if some are left out."""
+    """Joins the first parts that fit whole; a note says if some are left out."""
     text = joined(found) + "\n"
     kept = list(found)
     note = "*Cut here: a pull request's text cannot be longer. The run's report has the rest.*"

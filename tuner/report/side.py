@@ -91,7 +91,7 @@ def by_load(points: Sequence[Point]) -> tuple[Point, ...]:
 
 
 def _proofs(repeats: Sequence[Repeat]) -> tuple[Repeat, ...]:
-    """Of each round the highest load that was sustained, or the lowest if none was."""
+    """For each round the highest load that was sustained, or the lowest if none was."""
     rounds: dict[int, list[Repeat]] = defaultdict(list)
     for repeat in repeats:
         if repeat.role is not Role.SIMPLER and not repeat.alone:

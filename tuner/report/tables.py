@@ -150,7 +150,7 @@ def _numbers(point: Point, labels: Collection[str]) -> dict[str, str]:
 
 
 def _served(server: ServerStatistics) -> dict[str, str]:
-    """Of one model."""
+    """The rows of one model."""
     batch, hits = server.mean_batch_size, server.cache_hit_rate if server.cache_hit_count else None
     return {
         "mean batch": NOTHING if batch is None else digits(batch),
@@ -159,7 +159,7 @@ def _served(server: ServerStatistics) -> dict[str, str]:
 
 
 def _got(point: Point, stream: str) -> Iterator[tuple[str, str]]:
-    """Of one stream of several."""
+    """The rows of one stream of several."""
     own = point.measurement.streams[stream]
     yield "throughput", rate_text(own.throughput_infer_per_s)
     yield "p50 latency", latency_text(own.p50_latency_us)

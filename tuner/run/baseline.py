@@ -13,10 +13,12 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
 
 from tuner.facts import Facts
 from tuner.run.identity import mix_in
@@ -73,7 +75,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Baseline(Facts):
-    """An accepted result.
+    """An accepted result, and the nights that joined it.
 
     Attributes:
         machine: The machine in words.
@@ -84,6 +86,8 @@ class Baseline(Facts):
         arrivals: Seed of the first round's arrivals, each round after it takes the next; None in
             results of an older tune. Rounds under the same arrivals are compared as pairs.
         client: The load generator that measured, see `tuner.run.manifest.comparable`.
+        credited: The load that the config was credited with; None: unknown.
+        later: Checks of the same config that showed no change: by day, the ratio to this result.
     """
 
     key: Key
@@ -97,7 +101,14 @@ class Baseline(Facts):
     expected: float
     arrivals: int | None = None
     client: str | None = None
+    credited: float | None = None
+    later: Mapping[str, Annotated[float, Field(gt=0)]] = field(default_factory=dict)
     schema_version: Literal[1] = SCHEMA_VERSION
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """Each night as a ratio to the first."""
+        return (1.0, *self.later.values())
 
 
 @dataclass(frozen=True)

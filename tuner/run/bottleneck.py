@@ -48,7 +48,7 @@ class Bottleneck:
 
 
 def bottleneck_of(point: Point, manifest: Manifest) -> Bottleneck | None:
-    """Of what one load showed; None where there are no models to tell apart, or no statistics."""
+    """What one load showed; None if there are no models to tell apart, or no statistics."""
     if not any(manifest.models):
         return None
     stream = point.limiting_stream or next(iter(manifest.streams))

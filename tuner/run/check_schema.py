@@ -12,6 +12,7 @@ from pydantic import Field
 
 from tuner.errors import SpecError
 from tuner.run.baseline import CHECK
+from tuner.run.confirmation import Soak
 from tuner.run.reading import read_as, read_json
 from tuner.run.result_schema import Count, NotNegative, Part, Sha256
 from tuner.run.status import CheckStatus
@@ -79,6 +80,8 @@ class CheckFacts(Part):
     ratio: Ratio | None = Field(
         description="now over the accepted result, above 1 is better; null: not compared"
     )
+    nights: Count = Field(0, description="behind the accepted result; 0: not compared")
+    credited: Soak | None = Field(None, description="of the load it is credited with; null: none")
     confidence: float = Field(gt=0, lt=1, description="of the interval")
     baseline: Then | None = Field(description="null: not compared, see reasons")
     accepted: str | None = Field(description="file this result was accepted into")
@@ -86,7 +89,7 @@ class CheckFacts(Part):
     seconds: NotNegative
 
     def to_json(self) -> dict[str, Any]:
-        """As `check.json` has it."""
+        """The content of `check.json`."""
         return self.model_dump(mode="json", by_alias=True)
 
 

@@ -41,7 +41,7 @@ class Choices(Facts):
 
     @property
     def options(self) -> list[str]:
-        """As they are given to `tune run`."""
+        """The options in the form `tune run` takes."""
         given = {"--trials": self.trials, "--storage": self.storage}
         time = None if self.time_budget_s is None else f"{self.time_budget_s:g}s"
         named = {**given, "--time-budget": time}

@@ -146,7 +146,7 @@ class Manifest(Facts):
 
     @property
     def config_sha256(self) -> str:
-        """Of the configs of all models as the run read them."""
+        """The hash of the configs of all models as the run read them."""
         return sha256_of_configs({la: c.sha256 or _NO_FILE for la, c in self.models.items()})
 
     def refuse_if_different(self, now: Manifest) -> None:

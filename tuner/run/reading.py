@@ -105,7 +105,7 @@ def read_as(place: str, data: Mapping[str, Any], make: Callable[[Any], _T]) -> _
 
 
 def read_received(place: str, data: Any, make: Callable[[Any], _T]) -> _T:
-    """As `read_as`, of JSON that is no file: somebody put it into the study.
+    """Like `read_as`, for JSON that is no file: somebody put it into the study.
 
     Raises:
         UnreadableFileError: It is not what ``make`` makes something of.

@@ -256,7 +256,7 @@ class Result(Part):
         return {"": own, **self.models}
 
     def to_json(self) -> dict[str, Any]:
-        """As `result.json` has it."""
+        """The content of `result.json`."""
         return self.model_dump(mode="json", by_alias=True)
 
     @classmethod

@@ -23,7 +23,7 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """As `write_bytes`, in UTF-8."""
+    """Like `write_bytes`, in UTF-8."""
     write_bytes(path, text.encode("utf-8"))
 
 

@@ -1,4 +1,4 @@
-"""Where the highest load is that meets every SLO, by the loads that were measured.
+"""The search for the highest load that meets every SLO, by the loads that were measured.
 
 A level that passes is a floor, one that fails a ceiling. Between them the capacity is where the
 *SLO utilisation* (the largest share of a bound that was used up) crosses one. Latency grows faster
@@ -178,7 +178,7 @@ SLOPES = (1.0, 40.0)
 
 
 def crossing(floor: Probe, ceiling: Probe) -> float:
-    """Where the utilisation is 1 on a line between logarithms; without readings, the middle."""
+    """The load of utilisation 1 on a line between logarithms; without readings, the middle."""
     low, high = floor.slo_utilisation, ceiling.slo_utilisation
     if low is None or high is None or not 0.0 < low <= 1.0 < high:
         return math.sqrt(floor.level * ceiling.level)
@@ -187,7 +187,7 @@ def crossing(floor: Probe, ceiling: Probe) -> float:
 
 
 def chord(floor: Probe, ceiling: Probe, power: float = CHORD) -> float:
-    """Where the utilisation is 1 on a line of it to this ``power`` over the load, see `CHORD`."""
+    """The load of utilisation 1 on a line of it to this ``power`` over the load, see `CHORD`."""
     low, high = floor.slo_utilisation, ceiling.slo_utilisation
     if low is None or high is None or not 0.0 < low <= 1.0 < high:
         return crossing(floor, ceiling)

@@ -65,7 +65,7 @@ def judge(slo: Slo, measurement: Measurement, *, lasting: bool = True) -> SloRes
 
 
 def judge_all(slos: Sequence[Slo], measurement: Measurement) -> tuple[SloResult, ...]:
-    """Of a load that does not last the latencies are told; the rest where none is bounded."""
+    """Judges every SLO; a load that does not last is told by its latencies if one is bounded."""
     timed = {slo.stream for slo in slos if slo.metric.is_latency}
     lasting = [slo.metric.is_latency or slo.stream not in timed for slo in slos]
     return tuple(judge(s, measurement, lasting=la) for s, la in zip(slos, lasting, strict=True))

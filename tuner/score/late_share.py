@@ -86,7 +86,7 @@ class LateShare(Facts):
 def measured_late_share(
     measurement: Measurement, slos: Sequence[Slo], relaxation_s: float = 0.0
 ) -> LateShare | None:
-    """Of the requests that an open loop's SLO on the tail of the latency is about.
+    """The late share of the requests that an open loop's SLO on the latency's tail is about.
 
     None without such an SLO, and where the latency of each request is not known. Of several
     streams that of the one in which most may be late, for what its SLO allows.

@@ -86,13 +86,13 @@ def _within(bracket: Bracket, level: float) -> float:
 
 
 def _above_undecided(probes: Sequence[Probe], ceiling: Probe | None) -> float:
-    """Where there are more answers: higher up, where nothing failed yet."""
+    """A load with more answers: higher up, if nothing failed there yet."""
     highest = max(p.level for p in probes if p.undecided)
     return 2.0 * highest if ceiling is None else math.sqrt(highest * ceiling.level)
 
 
 def _between(probes: Sequence[Probe], bracket: Bracket, steps: Steps) -> float:
-    """Where the utilisation should be 1, or below the saturation where that is far above."""
+    """The load of utilisation 1, or one below the saturation if that is far above."""
     floor, ceiling = bracket.floor, bracket.ceiling
     assert floor is not None
     assert ceiling is not None

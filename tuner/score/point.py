@@ -59,7 +59,7 @@ class Point(Facts):
 
     @property
     def limiting_stream(self) -> str:
-        """Of a mix the stream that uses up most of its SLOs; "" where there is one stream."""
+        """The stream of a mix that uses up most of its SLOs; "" if there is one stream."""
 
         def used(stream: str) -> float:
             return slo_utilisation([r for r in self.slo if r.stream == stream]) or 0.0

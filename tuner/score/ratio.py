@@ -82,7 +82,7 @@ def two_sample_ratio(now: Sequence[float], before: Sequence[float], error: float
     means = [math.fsum(sample) / len(sample) for sample in logs]
     squares = math.fsum((x - m) ** 2 for s, m in zip(logs, means, strict=True) for x in s)
     deviation = math.sqrt(squares / freedom * (1.0 / len(now) + 1.0 / len(before)))
-    mean, half = means[0] - means[1], _quantile(freedom, error) * deviation
+    mean, half = means[0] - means[1], quantile(freedom, error) * deviation
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
@@ -116,11 +116,11 @@ def unequal_ratio(
 
 def half_width(deviation: float, count: int, error: float) -> float:
     """Half the interval of a mean of two or more values: Student's t, see `paired_ratio`."""
-    return _quantile(count - 1, error) * deviation / math.sqrt(count)
+    return quantile(count - 1, error) * deviation / math.sqrt(count)
 
 
-def _quantile(freedom: int, error: float) -> float:
-    """Of Student's t, two-sided."""
+def quantile(freedom: float, error: float) -> float:
+    """The two-sided quantile of Student's t."""
     from scipy.special import stdtrit  # without the weight of scipy.stats
 
     return float(stdtrit(freedom, 1.0 - error / 2))

@@ -89,7 +89,7 @@ class Trial(Facts):
 
     @property
     def capacity_level(self) -> float | None:
-        """Where its measurements put its capacity; None where the trial met the SLOs at no load."""
+        """The capacity by its measurements; None if the trial met the SLOs at no load."""
         level = self.sustained_level
         above = [p for p in self.points if level is not None and p.level >= level]
         if any(p.passed and p.level != level for p in above):

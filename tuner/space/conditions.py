@@ -15,7 +15,7 @@ from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, is_ins
 
 @dataclass(frozen=True)
 class Condition:
-    """Of a field inside a searched message; others are subclasses.
+    """The condition of a field inside a searched message; others are subclasses.
 
     Attributes:
         parent: Path of the field it depends on: the model's value counts where none is searched.
@@ -33,7 +33,7 @@ class Condition:
 
 
 class InsideBatcher(Condition):
-    """Where it is not searched whether there is a batcher: with batches above one there is."""
+    """A batcher is not searched for: with batches above one there is one."""
 
     def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter | None:
         return parameter if _whole(beside) > 1 else None

@@ -95,6 +95,7 @@ def draft_spec(
     parts: Mapping[str, Part] | None = None,
     server: Mapping[str, Any] = _LOCAL,
     why: str = "local, docker or remote",
+    more_slos: tuple[str, ...] = (),
 ) -> str:
     """YAML text of a spec that loads and runs as it is.
 
@@ -103,25 +104,31 @@ def draft_spec(
         config: Its ModelConfig message.
         machine: Where the server will run.
         repository: Path as it is to appear in the spec.
-        slo: The first SLO.
+        slo: The first SLO, on a latency.
         given: What is known already, and takes the place of the draft's own guesses.
         completes: The server may complete the config when it loads the model.
         calls: Models that its own code calls.
         parts: The models of its steps, those that its code calls, and theirs, by name.
         server: The spec's section, where nothing is given.
         why: A remark beside it.
+        more_slos: Further ones.
 
     Raises:
-        SpecError: ``slo`` is none, or a kind of model that this search is not for; the hint says
-            what is.
+        SpecError: ``slo`` is none on a latency, or this search is not for such a kind of model; the
+            hint says what is.
     """
     refuse_unmeasurable(model, config)
     try:
-        bound = Slo.parse(slo)
+        bound, *_ = [Slo.parse(text) for text in (slo, *more_slos)]
     except ValueError as error:
         raise SpecError(f"--slo: {error}") from error
+    if not bound.metric.is_latency:
+        raise SpecError(
+            f"--slo: {slo} is no SLO on a latency, and goodput is what meets one",
+            "give one as well, e.g. --slo 'p99_latency <= 100ms'",
+        )
     if given is None:
-        head = _head(model, repository, slo, f"server: {_flow(server)}     # {why}")
+        head = _head(model, repository, (slo, *more_slos), f"server: {_flow(server)}     # {why}")
         workload = _workload(config)
     else:
         head, workload = _given_head(model, repository, given), _block("workload", given.workload)
@@ -159,15 +166,18 @@ def _guess(dims: list[int]) -> list[int]:
     return [guess if d < 0 else d for d in dims]
 
 
-def _head(model: str, repository: str, slo: str, server: str) -> list[str]:
+def _head(model: str, repository: str, slos: tuple[str, ...], server: str) -> list[str]:
+    told = any(text.startswith("error_rate") for text in slos)
     return [
-        f"# Drafted by `tune init {model}`. Every line may be changed; docs/spec.md has them all.",
+        "# yaml-language-server: $schema=tune.schema.json",
+        f"# Drafted by `tune init {model}`. Every line may be changed; docs/spec.md has them all,",
+        "# and `tune schema > tune.schema.json` lets your editor complete and check them.",
         f"model: {_flow(model)}",
         f"repository: {_flow(repository)}",
         server,
         "slo:                                 # what your users need: change this first",
-        f"  - {_flow(slo)}",
-        "  - error_rate <= 0%",
+        *(f"  - {_flow(slo)}" for slo in slos),
+        *([] if told else ["  - error_rate <= 0%"]),
         "objective: maximize goodput          # highest load that meets every SLO",
     ]
 
@@ -214,7 +224,6 @@ def _flow(value: Any) -> str:
 def _workload(config: Any) -> list[str]:
     lines = [
         "workload:",
-        "  protocol: grpc",
         "  arrivals: {kind: poisson}          # requests come on their own clock, as users do",
         "  inputs:",
         "    kind: random                     # file: your own requests in perf_analyzer's JSON",
@@ -345,11 +354,11 @@ def _batching(part: Part, expert: Expert, slo: Slo, *, alone: bool) -> Iterator[
 
 
 def _tail(machine: Machine, given: Given | None) -> list[str]:
-    trials, search = 30, ["search: {strategy: gp, seed: 0}"]
+    trials, search = 30, []
     if given is not None:
         trials = given.trials or trials
         own = f"search: {{strategy: model-analyzer, mode: {given.search}}}"
-        search += ["# Model Analyzer's own search, under this load and these SLOs:", f"#   {own}"]
+        search = ["# Model Analyzer's own search, under this load and these SLOs:", f"#   {own}"]
     return [
         *search,
         f"budget: {{trials: {trials}, time: 20m}}      # whichever comes first",

@@ -248,7 +248,7 @@ def _check_objective_load(spec: Spec) -> Iterator[Finding]:
 
 
 def _inferences_per_request(spec: Spec, stream: str) -> float:
-    """Of all requests of the load, in those of one stream; "" means all."""
+    """The inferences that a request of the load is worth in one stream; "" means all."""
     shares = {name: s for name, s in spec.shares.items() if name == stream or not stream}
     return sum(share * spec.streams[name].batch_size for name, share in shares.items())
 

@@ -33,7 +33,7 @@ class ServerVariable:
         return self.given == HIDDEN
 
     def shown(self) -> str | dict[str, str]:
-        """As it may be stored and printed."""
+        """What may be stored and printed of it."""
         return HIDDEN if self.taken_from is None else {"from": self.taken_from}
 
 

@@ -40,7 +40,7 @@ class Form:
     problems: list[Finding] = field(default_factory=list)
 
     def written(self, location: Location) -> Location:
-        """Where the part at ``location`` of the long form was written."""
+        """The place in the short form of what is at ``location`` in the long one."""
         for end in range(len(location), 0, -1):
             if location[:end] in self.moved:
                 return (*self.moved[location[:end]], *location[end:])

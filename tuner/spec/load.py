@@ -206,7 +206,7 @@ def _at(data: Any, location: Location) -> Any:
 
 
 def _completed(data: dict[str, Any]) -> dict[str, Any]:
-    """With placeholders for required fields that are wrong, so that the rest can be checked."""
+    """Puts placeholders for required fields that are wrong, so that the rest can be checked."""
     models = data.get("models") or {"": {}}
     models = {label: {"name": label or "model", **model} for label, model in models.items()}
     streams = data.get("streams") or {"": {}}

@@ -96,7 +96,7 @@ def is_own_argument(name: str) -> bool:
 
 
 class Server(Strict):
-    """Where the real tritonserver comes from."""
+    """The real tritonserver: who starts it, and with what."""
 
     mode: ServerMode = Field(
         ServerMode.LOCAL,
@@ -217,8 +217,9 @@ class Confirm(Strict):
     finalists: Count = Field(2, description="best candidates that are measured again")
     soak: Seconds = Field(
         Seconds(30.0),
-        description="length of the final soak of the config that is written, at the load it is "
-        "credited with; up to five times as long where the SLO needs more; 0: no soak",
+        description="length of the final soak of the config that is written, and of each check's, "
+        "at the load it is credited with; up to five times as long where the SLO needs more; "
+        "0: no soak",
     )
     headroom: Percent = Field(
         Percent(0.03),
@@ -239,7 +240,8 @@ class Check(Strict):
     at: PositiveNumber | None = Field(
         None,
         description="load at which every SLO must be met: requests per second, or clients of a "
-        "closed loop; default: any load; of listed loads, the one the accepted result sustained",
+        "closed loop, in place of the soak of the credited load; default: any load; of listed "
+        "loads, the one the accepted result sustained",
     )
     warn: Percent = Field(Percent(0.03), description="a loss above this is reported")
     fail: Percent = Field(Percent(0.05), description="a loss above this is a regression, exit 12")
@@ -334,7 +336,7 @@ class Spec(Strict):
 
     @property
     def shares(self) -> dict[str, float]:
-        """Of the load, by the streams that have a part in it; those with a rate do not."""
+        """Each stream's share of the load; a stream with a rate of its own has none."""
         shared = {name: s.share for name, s in self.streams.items() if s.rate is None}
         return {name: 1.0 if share is None else float(share) for name, share in shared.items()}
 

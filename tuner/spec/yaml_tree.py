@@ -60,7 +60,7 @@ class Tree:
     problems: list[tuple[Position, Location, str]] = field(default_factory=list)
 
     def position(self, finding: Finding) -> Position:
-        """Of the finding's value or key; for what is missing, of the key it belongs under."""
+        """The position of the finding's value or key, or of the key that lacks something."""
         place = self.places.get(finding.location)
         if place is not None:
             return place.key if finding.key else place.value

@@ -25,9 +25,8 @@ from tuner.score.judge import tail_slo
 from tuner.score.trial import Trial
 from tuner.spec.workload import ClosedArrivals
 from tuner.steps.job import Job
-from tuner.steps.lengths import most_probes
-from tuner.steps.overloading import why_none
-from tuner.steps.rig import curve_window, soak_of, window_of
+from tuner.steps.rig import curve_window, soak_of, why_no_overload, window_of
+from tuner.steps.window_length import most_probes
 
 #: Seen on small Python models: a deploy or a fresh server, and perf_analyzer's own start and end.
 DEPLOY_S, OVERHEAD_S = 1.8, 0.6
@@ -174,7 +173,7 @@ def _soak_s(job: Job, seen: Seen) -> float:
 
 def _curve_s(job: Job, seen: Seen) -> float:
     """The short loads around what the soak shows, where there are any."""
-    if float(job.spec.confirm.soak) == 0.0 or why_none(job.spec, job.plan):
+    if float(job.spec.confirm.soak) == 0.0 or why_no_overload(job.spec, job.plan):
         return 0.0
     window = curve_window(job.spec, _load(job, seen))
     return len(SHARES) * (window.total_s + OVERHEAD_S) if window.duration_s <= LASTS_S else 0.0
@@ -183,7 +182,7 @@ def _curve_s(job: Job, seen: Seen) -> float:
 def _overload_s(job: Job) -> float:
     """One overload, where there are any."""
     slo = tail_slo(job.spec.slos)
-    if slo is None or why_none(job.spec, job.plan):
+    if slo is None or why_no_overload(job.spec, job.plan):
         return 0.0
     return overload_window(slo).total_s + OVERHEAD_S
 

@@ -11,7 +11,6 @@ from typing import Any
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.load.traffic.tensors import TensorShape, resolve
 from tuner.machine.host import has_gpu
-from tuner.modelconfig.base import Base
 from tuner.modelconfig.encoding import UTF_8
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.served import Served, ServedModel, read_served
@@ -92,9 +91,7 @@ class Job:
 def prepare(request: Request, loaded: LoadedSpec | None = None) -> Job:
     """Reads and checks the spec, the configs of its models, and the space of both.
 
-    Args:
-        request: What was asked for.
-        loaded: Its spec, where that was read already.
+    ``loaded``: the request's spec, where that was read already.
 
     Raises:
         SpecError: The spec is wrong, by itself or for these models, or they are, by themselves or
@@ -190,7 +187,10 @@ def _refuse_unknown_priorities(spec: Spec, served: Served) -> None:
     """
     for name, stream in spec.streams.items():
         labels = served.answering([stream.model])
-        levels = {label: _priority_levels(served.models[label].base) for label in labels}
+        levels = {
+            label: served.models[label].base.completed.dynamic_batching.priority_levels
+            for label in labels
+        }
         label = max(reversed(labels), key=lambda label: levels[label])  # a step, of an ensemble
         searched = any(PRIORITY_LEVELS in m.space for la, m in spec.models.items() if la in labels)
         if (stream.priority or 0) > levels[label] and not searched:
@@ -202,10 +202,6 @@ def _refuse_unknown_priorities(spec: Spec, served: Served) -> None:
                 f"write dynamic_batching {{ priority_levels: {least} "
                 f"default_priority_level: {least} }}, or leave the priority out",
             )
-
-
-def _priority_levels(base: Base) -> int:
-    return int(base.completed.dynamic_batching.priority_levels)
 
 
 def _with_words_of(request: Request, spec: Spec) -> Spec:

@@ -17,6 +17,8 @@ from tuner.machine.private import private_directory
 from tuner.measurement.measurement import LoadPoint
 from tuner.measurement.rejected import Rejected
 from tuner.measurement.window import LatencyBound, Window, soak_for, window_for
+from tuner.score.judge import tail_slo
+from tuner.score.load_plan import LoadPlan
 from tuner.server.log import last_words
 from tuner.spec.model import Spec
 from tuner.spec.units import Seconds
@@ -139,7 +141,7 @@ def _shortest_s(workload: Workload) -> float:
 
 
 def informing_window(spec: Spec, load: LoadPoint) -> Window:
-    """Of a load that shows what requests take, and no verdict on an SLO."""
+    """The window of a load that shows what requests take, and no verdict on an SLO."""
     window = window_of(spec, load, brief=True)
     few_s = max(INFORMING / rate for rate in spec.rates(load.level).values() if rate)
     few_s = max(few_s, _shortest_s(spec.workload))
@@ -147,7 +149,7 @@ def informing_window(spec: Spec, load: LoadPoint) -> Window:
 
 
 def curve_window(spec: Spec, load: LoadPoint) -> Window:
-    """Of a short load beside a soak: `LASTS_S`, or as long as its percentile or its SLO needs."""
+    """The window of a short load beside a soak: `LASTS_S`, or what percentile or SLO need."""
     short = {"window": Seconds(LASTS_S), "warmup": Seconds(SETTLING_S)}
     workload = spec.workload.model_copy(update=short)
     window = window_of(spec.model_copy(update={"workload": workload}), load)
@@ -165,3 +167,14 @@ def soak_of(
         soak_for(window, _shares_of(window.bounds, stream), rate, soak_s, least_s)
         for stream, rate in spec.rates(level).items()
     )
+
+
+def why_no_overload(spec: Spec, plan: LoadPlan) -> str:
+    """Why nothing can be overloaded; empty when there is a capacity to exceed."""
+    if not plan.arrivals.open_loop:
+        return "A closed loop cannot be overloaded: its clients wait for their answers."
+    if plan.listed is not None:
+        return "The loads are fixed by the spec: no capacity was searched, so none is exceeded."
+    if tail_slo(spec.slos) is None:
+        return "No SLO bounds a high percentile of the latency: nothing to recover to."
+    return ""

@@ -41,10 +41,10 @@ from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
 from tuner.spec.workload import RandomInputs
 from tuner.steps.estimate import Seen, estimate_run
-from tuner.steps.lengths import length_s, long_windows, minutes, most_probes, refuse_too_slow
-from tuner.steps.looking import first_level
+from tuner.steps.first_load import first_level
 from tuner.steps.rig import informing_window
 from tuner.steps.session import Session
+from tuner.steps.window_length import length_s, long_windows, minutes, most_probes, refuse_too_slow
 from tuner.triton.deploy import Deployment
 
 
@@ -319,7 +319,7 @@ class _Measuring:
         return point
 
     def _inform(self, level: float) -> Point:
-        """Of a loser, for what its requests take: too few are sent for a verdict on any SLO."""
+        """Shows what a loser's requests take; too few are sent for a verdict on any SLO."""
         load = LoadPoint(self._session.plan.arrivals, level)
         if not load.arrivals.open_loop:
             return self._measure(level)

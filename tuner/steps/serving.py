@@ -139,7 +139,7 @@ def _refuse_unknown_memory(job: Job, deployer: Deployer) -> None:
 
 
 def _over(bases: Mapping[str, Base], job: Job, deployer: Deployer) -> Job:
-    """With what the server made of the configs, the deployer as well as the job."""
+    """Adds what the server made of the configs, to the deployer as well as the job."""
     deployer.served = job.served.over(bases)
     return job.over(deployer.served)
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from tuner.bench.protocol import Bench
 from tuner.bench.stepping import Sendable
 from tuner.bench.timebook import TimeBook
-from tuner.confirm.resumed import ResumedBench
 from tuner.confirm.rounds import Row
 from tuner.load import seeds
 from tuner.measurement.rejected import Rejected
@@ -94,19 +93,9 @@ class Session:
 
     @property
     def first_seed(self) -> int:
-        """Of the first round's arrivals."""
+        """Seed of the first round's arrivals."""
         own = self.arrivals
         return seeds.of_rounds(self.spec.search.seed) if own is None else own
-
-
-def resume_confirmation(session: Session, store: RunStore) -> Session:
-    """The session with the rounds that an earlier part of the run has finished."""
-    stored = store.confirmation()
-    if not stored:
-        return session
-    session.events.note(f"going on with its confirmation: {len(stored)} measurements are kept")
-    bench = ResumedBench(session.bench, stored, session.record, store.cut_confirmation)
-    return replace(session, bench=bench, record=bench.record)
 
 
 @contextmanager
@@ -121,13 +110,8 @@ def open_session(
 ) -> Iterator[Session]:
     """Opens a session on a bench of its own, all of which is gone afterwards.
 
-    Args:
-        served: The server with the model on it.
-        events: Receives what happens.
-        book: Records the seconds spent.
-        checkpoint: Raises when it is to stop.
-        manifest: Has the seed of the rounds.
-        store: Keeps rounds, and measurements that do not count.
+    ``checkpoint`` raises when it is to stop. ``manifest`` has the seed of the rounds; ``store``
+    keeps the rounds, and measurements that do not count.
     """
 
     def reject(rejected: Rejected) -> None:

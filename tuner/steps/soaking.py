@@ -9,14 +9,14 @@ from statistics import median
 from tuner.confirm.confirm import Confirmation, Outcome
 from tuner.confirm.curve import measure_curve
 from tuner.confirm.soak import MOST, SoakRules, first_level, remembered_s, soak
+from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
 from tuner.run.confirmation import Soak, Soaked
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.workload import CacheState
-from tuner.steps.overloading import why_none
-from tuner.steps.rig import curve_window
+from tuner.steps.rig import curve_window, why_no_overload
 from tuner.steps.session import Session
 from tuner.triton.launchers import cores_of
 
@@ -122,14 +122,33 @@ def _as_good(session: Session, proof: Confirmation, claim: Soaked, lowered: floa
     return beside
 
 
+def soak_credited(session: Session, level: float, points: Sequence[Point]) -> Soak | None:
+    """Puts the load that the current config is credited with on it once more; None if unwanted.
+
+    A soak that cannot be judged has a reason. ``points``: of its rounds.
+    """
+    if not _wanted(session):
+        return None
+    if not cores_of(session.spec).apart and (shared := _short_of_cpu(points)):
+        return Soak(reason=shared)
+    session.events.phase("soaking the credited load")
+    try:
+        found = _soak(session, session.current, level, points, at_most=1)
+    except TrialError as error:
+        return Soak(reason=error.message)
+    if found.held is None and (not found.tried or found.tried[-1].point.undecided):
+        return replace(found, reason="; ".join(found.failures))
+    return found
+
+
 def _with_curve(session: Session, candidate: Candidate, found: Soak) -> Soak:
-    """With how the latency rises around the credited load, on the server that was soaked.
+    """Adds how the latency rises around the credited load, on the server that was soaked.
 
     Nothing where no capacity was searched, nor where each load needs a new server.
     """
     spec, plan, level = session.spec, session.plan, found.credited_level
     emptied = candidate.cache_bytes and spec.workload.cache is CacheState.EMPTY
-    if level is None or emptied or why_none(spec, plan):
+    if level is None or emptied or why_no_overload(spec, plan):
         return found
     if session.deadline.leaves_out("the load curve"):
         return found

@@ -14,7 +14,6 @@ from tuner import __version__
 from tuner.machine.cores import NOT_SPLIT, Cores
 from tuner.machine.host import Host, read_host
 from tuner.modelconfig.backends import is_ensemble
-from tuner.modelconfig.schema import ModelConfig
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
 from tuner.server.server import ServerLauncher
@@ -72,7 +71,10 @@ def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs
         if isinstance(launcher, LocalLauncher):
             files = [model.files for model in models]
             find_backends(files, launcher.args, launcher.installation.backend_directory)
-        in_python = any(_may_be_python(model.base.file) for model in models)
+        in_python = any(
+            model.base.file.backend in ("", "python") and not is_ensemble(model.base.file)
+            for model in models
+        )
         if launcher.python is not None and in_python:
             numpy_of_models(launcher.python)
         cores = cores_of(spec)
@@ -88,7 +90,3 @@ def _load_program(job: Job, environment: Mapping[str, str]) -> Iterator[Installa
         return
     with binaries.perf_analyzer(job.spec.workload.perf_analyzer, environment) as found:
         yield found
-
-
-def _may_be_python(config: ModelConfig) -> bool:
-    return config.backend in ("", "python") and not is_ensemble(config)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import TunerError
@@ -13,12 +14,19 @@ from tuner.run.manifest import Manifest
 from tuner.run.result_schema import ChangedConfig
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Job
-from tuner.steps.outcome import Change
 from tuner.writeback.apply import apply
 from tuner.writeback.plan import WritePlan, file_plan
 from tuner.writeback.settle import half_written, settle_all
 from tuner.writeback.target import target_of
 from tuner.writeback.written import Written
+
+
+@dataclass(frozen=True)
+class Change:
+    """The winner as text: each config that changes, by label, and the unified diff of them all."""
+
+    configs: Mapping[str, ChangedConfig]
+    diff: str
 
 
 def settle_writes(repository: Path, *, write: bool) -> Iterator[str]:

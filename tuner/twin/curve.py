@@ -32,7 +32,7 @@ class Curve:
 
 
 def curve_of(observations: Sequence[Observation], node: int) -> Curve | None:
-    """Of one model."""
+    """The curve of one model's batch times; None without observations of it."""
     return curve_through(
         (o.network.nodes[node].instances, model.batch_stats)
         for o in observations

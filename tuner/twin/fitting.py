@@ -58,7 +58,7 @@ _FRONTS_S = (2e-5, 2e-4)
 
 @dataclass(frozen=True)
 class _Kind:
-    """Of a model: the device's share of a batch, how regular it is, and who waits for whom.
+    """A kind of model: the device's share of a batch, its regularity, and who waits for whom.
 
     The measured time of a batch includes its waits for other models: only ``scale`` is its own.
     """

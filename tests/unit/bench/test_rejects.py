@@ -28,10 +28,10 @@ from tuner.load.probes.cache_fill import Filling
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.measurement.rejected import Rejected, Stage
 from tuner.measurement.window import LatencyBound, Window
+from tuner.programs.run.outcome import rejected_facts
 from tuner.run.result_schema import RejectedFacts
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
-from tuner.steps.outcome import rejected_facts
 from tuner.triton.deploy import DeploymentKind
 
 ONE = candidate_of({"instance_group.count": 1})

@@ -99,6 +99,25 @@ def test_report_lists_no_runs_where_there_are_none(
     assert "no runs" in err
 
 
+def test_report_lists_what_each_run_gained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path, Toy(trials=5))
+    result = json.loads((run / "result.json").read_text())
+    assert guarded(cli, ["report", "--output", str(tmp_path), "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["run"], row["ended"], row["model"]) == (str(run), "improved", "toy")
+    assert row["p99_latency_ms"] == result["winner"]["p99_latency_us"] / 1000
+    assert row["took_s"] == result["time"]["wall_s"]
+    assert "instances" in row["change"]
+    ratio = result["improvement"]["goodput_ratio"]["estimate"]
+    assert row["gain"] == f"{ratio - 1:+.0%}"
+    assert guarded(cli, ["report", "--output", str(tmp_path)]) == 0
+    _, line = capsys.readouterr().out.splitlines()
+    assert line.startswith("improved  2025-03-01 10:00  toy  ")
+    assert line.endswith(str(run))
+
+
 def test_reports_say_what_apply_and_rollback_did(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

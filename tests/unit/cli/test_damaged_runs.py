@@ -12,6 +12,7 @@ from builders.runs import Toy, make_run
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
+from tuner.report.listing import HEADER
 
 DEEP = "[" * 100_000 + "]" * 100_000
 NESTED = '{"run_id": ' + "[" * 60 + "]" * 60 + "}"
@@ -122,11 +123,12 @@ def test_one_damaged_run_does_not_break_the_list(
     make_run(tmp_path, Toy(trials=5), "kept")
     DAMAGES[damage](run / name)
     assert guarded(cli, ["report", "--output", str(tmp_path)]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split() == list(HEADER)
     assert len(lines) == 2
     assert any(line.startswith("kept") for line in lines)
     if (name, damage) != ("manifest.json", "no keys"):
-        assert any(line.startswith("unreadable: ") and str(run / name) in line for line in lines)
+        assert any(line.startswith("unreadable ") and str(run / name) in line for line in lines)
 
 
 def test_the_report_does_not_write_through_a_link(

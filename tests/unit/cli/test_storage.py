@@ -78,8 +78,8 @@ def test_run_and_worker_take_the_storage_of_the_environment(
         taken.append(request)
         raise EnvironmentNotReadyError("far enough")
 
-    monkeypatch.setattr("tuner.programs.run.run", stopped)
-    monkeypatch.setattr("tuner.programs.worker.join", stopped)
+    monkeypatch.setattr("tuner.programs.run.run.run", stopped)
+    monkeypatch.setattr("tuner.programs.worker.worker.join", stopped)
     monkeypatch.setenv("TUNE_STORAGE", URL)
     monkeypatch.chdir(tmp_path)
     assert guarded(cli, [command, "m"]) == 4
@@ -97,7 +97,7 @@ def test_a_run_keeps_its_command_without_the_password(
         raise EnvironmentNotReadyError("far enough")
 
     arguments = ["run", "spec.yaml", f"--storage={URL}"]
-    monkeypatch.setattr("tuner.programs.run.run", stopped)
+    monkeypatch.setattr("tuner.programs.run.run.run", stopped)
     monkeypatch.setattr("sys.argv", ["tune", *arguments])
     guarded(cli, arguments)
     assert MARK not in " ".join(taken[0].command)

@@ -14,10 +14,10 @@ from tuner.confirm.rounds import Row
 from tuner.errors import ClientLimitError, LoadFailedError, TrialError
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
+from tuner.programs.run.outcome import Verdict
+from tuner.programs.run.prove import prove
 from tuner.run.confirmation import LoadCurve, Role, Soak
 from tuner.score.point import Point
-from tuner.steps.outcome import Verdict
-from tuner.steps.proving import prove
 from tuner.steps.rig import curve_window
 
 

@@ -15,11 +15,11 @@ from builders.emulated import EmulatedBench
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, LoadFailedError
 from tuner.load.seeds import of_confirmation
 from tuner.measurement.measurement import HostUse, Measurement
-from tuner.programs import check as steps
+from tuner.programs.check import check as steps
 from tuner.run.confirmation import Repeat, Role
 from tuner.run.status import CheckStatus
 from tuner.run.store import RunStore
-from tuner.steps.neighbours import only_one_on
+from tuner.steps.machine_lock import only_one_on
 
 pytestmark = pytest.mark.usefixtures("place")
 
@@ -263,3 +263,60 @@ def test_a_second_check_of_a_model_may_go_on_beside_the_first_and_no_run_may(pla
         assert place.check().exit_code == done.exit_code
     with only_one_on(place.bench.job), pytest.raises(EnvironmentNotReadyError, match="being meas"):
         place.check()
+
+
+def accepted_long_ago(place: Place, **facts: object) -> Path:
+    accepted = Path(place.check(accept=True).facts["accepted"])
+    kept = json.loads(accepted.read_text()) | {"accepted_at": "2025-01-01T02:00:00+00:00"}
+    accepted.write_text(json.dumps({**kept, **facts}))
+    return accepted
+
+
+def test_a_night_of_another_day_that_shows_no_change_joins_the_accepted_one(place: Place) -> None:
+    accepted = accepted_long_ago(place, later={"2025-01-02": 0.99})
+    assert place.check(capacity=80.0).facts["status"] == "regression"
+    assert len(json.loads(accepted.read_text())["later"]) == 1
+    done = place.check()
+    assert (done.facts["nights"], "until 3 nights are known" in done.facts["reasons"][-1]) == (
+        2,
+        True,
+    )
+    *_, (day, ratio) = json.loads(accepted.read_text())["later"].items()
+    assert day == done.facts["checked_at"][:10]
+    assert ratio == pytest.approx(done.facts["ratio"]["estimate"] * 0.99**0.5)
+    assert place.check().facts["nights"] == 3
+    assert len(json.loads(accepted.read_text())["later"]) == 2  # the same day again
+
+
+@pytest.mark.parametrize(
+    ("lasting", "disturbed", "status", "told"),
+    [
+        (1.0, "", "fine", "still holds: 80/s for 30 s"),
+        (0.7, "", "regression", "does not hold any more: 80/s for 30 s"),
+        (0.78, "a neighbour took 20 % of the CPU", "fine", "was not judged, which decides nothing"),
+    ],
+)
+def test_the_credited_load_is_soaked_once(
+    place: Place, patched: Any, lasting: float, disturbed: str, status: str, told: str
+) -> None:
+    accepted_long_ago(place, credited=80.0, later={f"2025-01-0{day}": 1.0 for day in range(2, 8)})
+    if disturbed:
+        patched(lambda _, found: replace(found, disturbances=(disturbed,)))
+
+    def bench_of(*job: Any, **bench: Any) -> ToyBench:
+        made = ToyBench(*job, **bench)
+        made.lasting = lasting
+        return made
+
+    place.bench_of = bench_of
+    done = place.check()
+    assert [asked.level for asked in place.bench.soaks] == [80.0]
+    assert done.facts["status"] == status
+    assert any(told in reason for reason in done.facts["reasons"]), done.facts["reasons"]
+
+
+def test_the_credited_load_is_not_soaked_where_the_spec_wants_none(place: Place) -> None:
+    accepted_long_ago(place, credited=80.0)
+    place.text += "check: {at: 60}\n"
+    place.check()
+    assert not place.bench.soaks

@@ -20,8 +20,9 @@ from builders.searches import a_search, searched, served
 from builders.waits import wait_until
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.programs import worker as joining
-from tuner.programs.worker import (
+from tuner.programs.run.open_run import OpenRun
+from tuner.programs.worker import worker as joining
+from tuner.programs.worker.worker import (
     JoinRequest,
     _Checkpoint,
     job_of,
@@ -40,7 +41,6 @@ from tuner.space.candidate import Candidate
 from tuner.spec.environment import resolve
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, prepare
-from tuner.steps.opening import OpenRun
 from tuner.steps.searching import search
 
 

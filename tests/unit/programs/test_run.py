@@ -20,14 +20,14 @@ from sqlalchemy.exc import OperationalError
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, SpecError, StalePlanError
 from tuner.load.seeds import of_confirmation
 from tuner.machine.host import read_host
-from tuner.programs import run as pipeline
+from tuner.programs.run import ending
+from tuner.programs.run import run as pipeline
+from tuner.programs.run.outcome import Verdict
+from tuner.programs.run.prove import prove
 from tuner.run.measuring import Measuring, registered
 from tuner.run.store import RunStore
 from tuner.score.trial import Trial
 from tuner.search.study.record import StudyRecord
-from tuner.steps import ending
-from tuner.steps.outcome import Verdict
-from tuner.steps.proving import prove
 from tuner.steps.session import Session
 from tuner.steps.writing import write_back
 from tuner.writeback.journal import Action

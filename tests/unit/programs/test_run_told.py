@@ -19,16 +19,16 @@ from builders.workplace import MODEL, Workplace, best_of, interrupt
 from tuner.confirm.rounds import Row
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
 from tuner.measurement.rejected import Stage
-from tuner.programs import run as pipeline
+from tuner.programs.run import ending
+from tuner.programs.run import run as pipeline
+from tuner.programs.run.outcome import Verdict
 from tuner.report import render
 from tuner.run.confirmation import Role
 from tuner.run.status import Status
 from tuner.score.point import judge_point
 from tuner.score.trial import Trial
-from tuner.steps import ending
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request
-from tuner.steps.outcome import Verdict
 from tuner.steps.serving import Serving
 
 

@@ -18,13 +18,13 @@ from builders.joining import SlowBench, a_random_search, owned, request_of, url_
 
 from tuner.bench.timebook import TimeBook
 from tuner.errors import InterruptedRunError, TunerError
-from tuner.programs import worker as joining
-from tuner.programs.worker import JoinRequest
+from tuner.programs.run.open_run import OpenRun
+from tuner.programs.worker import worker as joining
+from tuner.programs.worker.worker import JoinRequest
 from tuner.score.trial import Trial, Worker
 from tuner.steps import session
 from tuner.steps.events import Silent
 from tuner.steps.job import Job
-from tuner.steps.opening import OpenRun
 from tuner.steps.searching import search
 from tuner.steps.serving import Serving
 

@@ -68,7 +68,6 @@ class TestRefusals:
     @pytest.mark.parametrize(
         "reason",
         [
-            "failed to allocate pinned system memory",
             "unable to create TensorRT context",
             "CUDA out of memory. Tried to allocate 2.00 GiB",
         ],

@@ -215,3 +215,12 @@ def test_a_draft_names_the_server_that_is_given() -> None:
     text = draft_spec("m", parse(BATCHING + IO), Machine(2), "models", server=server, why="here")
     assert yaml.safe_load(text)["server"] == server
     assert "     # here\n" in text
+
+
+def test_further_slos_are_taken_over_and_one_is_on_a_latency() -> None:
+    config = parse(BATCHING + IO)
+    more = ("p50_latency <= 5ms", "error_rate <= 1%")
+    text = draft_spec("m", config, Machine(2), "models", "p99_latency <= 40ms", more_slos=more)
+    assert yaml.safe_load(text)["slo"] == ["p99_latency <= 40ms", *more]
+    with pytest.raises(SpecError, match="no SLO on a latency"):
+        draft_spec("m", config, Machine(2), "models", "throughput >= 300/s")

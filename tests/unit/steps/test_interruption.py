@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tuner.errors import InterruptedRunError
-from tuner.steps.failing import explain_error
+from tuner.steps.stop import explain_error
 
 
 def wrapped(error: Exception) -> Exception:

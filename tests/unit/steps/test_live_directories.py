@@ -14,7 +14,7 @@ from builders.jobs import a_job
 
 from tuner.bench.timebook import TimeBook
 from tuner.machine.private import private_directory
-from tuner.programs import worker as joining
+from tuner.programs.worker import worker as joining
 from tuner.steps.events import Silent
 from tuner.steps.job import Job
 from tuner.steps.rig import set_up_bench

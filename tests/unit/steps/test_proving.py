@@ -24,6 +24,9 @@ from builders.proving import (
 
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.measurement.measurement import Measurement
+from tuner.programs.run import prove as step
+from tuner.programs.run.outcome import Side, Verdict
+from tuner.programs.run.overloading import probe_overload
 from tuner.report.tiles import gain_texts
 from tuner.run.remedies import remedies
 from tuner.run.result_schema import Result
@@ -33,10 +36,7 @@ from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point, score_points
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
-from tuner.steps import proving as step
 from tuner.steps.events import Silent
-from tuner.steps.outcome import Side, Verdict
-from tuner.steps.overloading import probe_overload
 from tuner.steps.session import Deadline
 
 AT_300 = "minimize p99_latency at 300/s"

@@ -25,10 +25,10 @@ from tuner.steps import rig
 from tuner.steps import tools as installing
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.lengths import long_windows, window_notes
 from tuner.steps.rig import informing_window, set_up_bench, soak_of, window_of
 from tuner.steps.serving import Serving
 from tuner.steps.tools import Programs, find_programs
+from tuner.steps.window_length import long_windows, window_notes
 
 REPOSITORY = Path(__file__).parents[3] / "model_repository"
 TEXT = """\

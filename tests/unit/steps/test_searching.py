@@ -24,6 +24,7 @@ from tuner.errors import (
     TrialError,
 )
 from tuner.measurement.measurement import Arrivals, Measurement
+from tuner.programs.run.finalists import finalists_of
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
 from tuner.score.load_plan import LoadPlan
@@ -37,7 +38,6 @@ from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
 from tuner.steps import searching
 from tuner.steps.events import Silent
-from tuner.steps.finalists import finalists_of
 from tuner.steps.searching import CurrentConfigFailsError
 
 

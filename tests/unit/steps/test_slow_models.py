@@ -21,6 +21,7 @@ from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.rejected import Rejected, Stage
 from tuner.measurement.window import Window
+from tuner.programs.run.prove import prove
 from tuner.run.status import Status
 from tuner.score.aim import Aim
 from tuner.score.load_plan import load_plan
@@ -31,7 +32,6 @@ from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent
-from tuner.steps.proving import prove
 from tuner.steps.rig import soak_of, window_of
 from tuner.steps.searching import CurrentConfigFailsError, search
 from tuner.steps.session import Session

@@ -13,11 +13,11 @@ from builders.soaking import Lasting, told
 from tuner.confirm.soak import MOST, OF_MEAN, RELAXATIONS
 from tuner.errors import ClientLimitError, InterruptedRunError, ModelFailsError
 from tuner.measurement.measurement import Course, Measurement
+from tuner.programs.run.outcome import Verdict
 from tuner.run.confirmation import Role
 from tuner.run.result_schema import Result
 from tuner.run.status import Status
 from tuner.score.point import Point, judge_point
-from tuner.steps.outcome import Verdict
 
 
 class Moody(Lasting):

@@ -1,4 +1,4 @@
-"""Where a request's time goes, and the batches it was served in."""
+"""How a request's time is spent, and the batches it was served in."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _queue_us(data: ReportData, point: Point) -> float | None:
 
 
 def latency_parts(data: ReportData) -> Chart | None:
-    """Where the average request spends its time, current and best config."""
+    """How the average request spends its time, current and best config."""
     shown = [(name, side.judged) for name, _, side in sides(data) if side.judged is not None]
     if not any(p.measurement.server for _, p in shown):
         return None
@@ -96,7 +96,7 @@ def latency_parts(data: ReportData) -> Chart | None:
 
 
 def model_times(data: ReportData) -> Chart | None:
-    """Where the average request spends its time, model by model, of the current and best config."""
+    """How the average request spends its time, model by model, current and best config."""
     if not any(data.manifest.models):
         return None
     streams = data.manifest.streams

@@ -59,7 +59,7 @@ def _apart(
 
 @dataclass(frozen=True)
 class _Scale:
-    """Where the values of one parameter lie.
+    """The range of one parameter's values.
 
     Attributes:
         low, high: Logarithms of the smallest and the largest number.

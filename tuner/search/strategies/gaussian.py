@@ -47,7 +47,7 @@ class Told(Enum):
 
 @dataclass(frozen=True)
 class Prior:
-    """Of one number of the kernel: a normal distribution of its logarithm."""
+    """What is expected of one number of the kernel: its logarithm is normally distributed."""
 
     middle: float
     spread: float
@@ -101,7 +101,7 @@ class Kernel:
 
     @property
     def variance(self) -> float:
-        """Of a value nothing is known about."""
+        """The variance of a value about which nothing is known."""
         return self.common**2 + float((self.amplitudes**2).sum())
 
 

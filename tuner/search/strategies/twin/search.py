@@ -167,7 +167,7 @@ class TwinStrategy(GaussianStrategy):
         return doubts
 
     def _residuals(self, twin: Twin, level: float, history: Sequence[Trial]) -> list[Residual]:
-        """Of measured trials the error; of a lost race only by how much the twin is too high."""
+        """The twin's error for each trial; for a lost race only by how much it is too high."""
         trials = self.fitting.informative(history)
         simulated = predict(twin, [t.candidate for t in trials], self.aim, level)
         found = []

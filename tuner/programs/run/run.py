@@ -10,27 +10,26 @@ from tuner.bench.timebook import TimeBook
 from tuner.errors import InterruptedRunError
 from tuner.machine.host import read_host
 from tuner.measurement.rejected import Stage
+from tuner.programs.run.ending import Ending, Finished
+from tuner.programs.run.open_run import open_run, open_store
+from tuner.programs.run.overloading import probe_overload
+from tuner.programs.run.prove import prove
+from tuner.programs.run.resuming import refuse_another_start, restore_choices, resume_confirmation
 from tuner.run.store import RunStore, new_run_id
 from tuner.score.trial import Trial
 from tuner.search.searcher import Searcher
 from tuner.spec.load import load_spec
-from tuner.steps.ending import Ending, Finished
 from tuner.steps.estimate import SLOW_LOAD_S, Seen, estimate_run, refuse_too_short, seen_in
 from tuner.steps.events import Events
-from tuner.steps.failing import explain_error
 from tuner.steps.job import Request, prepare, refuse_missing_extra
-from tuner.steps.lengths import trace_notes
-from tuner.steps.neighbours import among_neighbours, only_one_on
-from tuner.steps.opening import open_run, open_store, refuse_another_start
-from tuner.steps.overloading import probe_overload
-from tuner.steps.proving import prove
-from tuner.steps.resuming import restore_choices
+from tuner.steps.machine_lock import among_neighbours, only_one_on
 from tuner.steps.searching import search
 from tuner.steps.serving import Serving, serving
-from tuner.steps.session import Session, open_session, resume_confirmation
-from tuner.steps.stop import Stop
+from tuner.steps.session import Session, open_session
+from tuner.steps.stop import Stop, explain_error
 from tuner.steps.tools import find_programs
 from tuner.steps.traffic import client_notes, large_requests
+from tuner.steps.window_length import trace_notes
 from tuner.steps.writing import foreseen, settle_writes
 
 

@@ -11,16 +11,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tuner.confirm.nights import ENOUGH, loss_found
 from tuner.confirm.regression import Change, Held, change_of
+from tuner.programs.check.rounds import Checked
 from tuner.run.baseline import Baseline, Key
 from tuner.run.check_schema import CheckFacts, HistoryRow, SloRounds, Then
+from tuner.run.confirmation import Soak
 from tuner.run.manifest import Manifest
 from tuner.run.status import CheckStatus
 from tuner.score.point import Point
 from tuner.score.ratio import CONFIDENCE
-from tuner.score.verdict import SloResult, severity
+from tuner.score.verdict import severity
 from tuner.spec.model import Check
-from tuner.steps.check_rounds import Checked
 
 _OF_CHANGE = {
     Change.FINE: CheckStatus.FINE,
@@ -42,8 +44,6 @@ def verdict_of(found: Checked, limits: Check, not_compared: str, *, accept: bool
     """The SLOs first, then the comparison; what was not compared did not pass.
 
     Args:
-        found: What the rounds gave.
-        limits: The spec's.
         not_compared: Why there is nothing to compare with; empty where there is.
         accept: The result is to be the next baseline. It may be worse, but not miss an SLO.
     """
@@ -68,7 +68,20 @@ def verdict_of(found: Checked, limits: Check, not_compared: str, *, accept: bool
         reason = "What the model can do was not found, so a loss is neither shown nor ruled out."
         return CheckVerdict(CheckStatus.INCONCLUSIVE, (*_limited(found), reason))
     status = CheckStatus.ACCEPTED if accept else _OF_CHANGE[change]
-    return CheckVerdict(status, (_compared(found, limits, change), *_limited(found)))
+    return CheckVerdict(status, (*_compared(found, limits, change), *_limited(found)))
+
+
+def with_credited(verdict: CheckVerdict, soak: Soak | None) -> CheckVerdict:
+    """The verdict with what the soak of the credited load adds: a miss is a regression."""
+    if soak is None:
+        return verdict
+    load = "The load that the config is credited with"
+    if soak.held is None and not soak.reason:
+        reason = f"{load} does not hold any more: {'; '.join(soak.failures)}."
+        return CheckVerdict(CheckStatus.REGRESSION, (reason, *verdict.reasons))
+    unclear = f"was not judged, which decides nothing: {soak.reason}."
+    told = unclear if soak.held is None else f"still holds: {soak.held.sentence}."
+    return CheckVerdict(verdict.status, (*verdict.reasons, f"{load} {told}"))
 
 
 def check_facts(
@@ -109,10 +122,15 @@ def check_facts(
         level=None if found is None else found.level,
         compared="nothing" if found is None else found.compared,
         values=[] if found is None else list(found.values),
-        slo=[_slo(results) for results in zip(*(p.slo for p in held), strict=True)],
+        slo=[
+            SloRounds(worst=min(results, key=severity), values=[r.value for r in results])
+            for results in zip(*(p.slo for p in held), strict=True)
+        ],
         warn=float(limits.warn),
         fail=float(limits.fail),
         ratio=None if found is None else found.ratio,
+        nights=0 if found is None else found.nights,
+        credited=None if found is None else found.credited,
         confidence=CONFIDENCE,
         baseline=None if baseline is None else _then(baseline, key),
         accepted=None if accepted is None else str(accepted),
@@ -148,10 +166,6 @@ def _load_text(found: Checked) -> str:
     return f"about {load}" if found.any_load else str(load)
 
 
-def _slo(results: Sequence[SloResult]) -> SloRounds:
-    return SloRounds(worst=min(results, key=severity), values=[r.value for r in results])
-
-
 def _then(baseline: Baseline, key: Key) -> Then:
     return Then(
         run_id=baseline.run_id,
@@ -185,10 +199,11 @@ def _limited(found: Checked) -> tuple[str, ...]:
     return (f"The load generator was the limit, not the model: {found.client_limit}.",)
 
 
-def _compared(found: Checked, limits: Check, change: Change) -> str:
+def _compared(found: Checked, limits: Check, change: Change) -> list[str]:
     ratio = found.ratio
     assert ratio is not None
-    interval = f"{CONFIDENCE:.0%} interval {ratio.low:.3f} to {ratio.high:.3f}"
+    nights = f"{found.nights} night{'s' * (found.nights > 1)}"
+    interval = f"{CONFIDENCE:.0%} interval {ratio.low:.3f} to {ratio.high:.3f}, from {nights}"
     warn, fail = limits.warn, limits.fail
     meaning = {
         Change.FINE: f"a loss of {fail} is ruled out",
@@ -196,7 +211,11 @@ def _compared(found: Checked, limits: Check, change: Change) -> str:
         Change.REGRESSION: f"a loss above {warn} is certain, and it looks like more than {fail}",
         Change.INCONCLUSIVE: f"a loss of {fail} and one below {warn} are both possible",
     }[change]
-    return (
-        f"{found.compared.capitalize()} is {ratio.estimate:.3f} times the accepted result's "
-        f"({interval}): {meaning}."
-    )
+    times = f"{found.compared.capitalize()} is {ratio.estimate:.3f} times the accepted result's"
+    told = [f"{times} ({interval}): {meaning}."]
+    if change is Change.INCONCLUSIVE:
+        loss = loss_found(ratio, float(warn))
+        told.append(f"A loss of {loss:.0%} would be found in four nights of five on this machine.")
+    if found.nights < ENOUGH:
+        told.append(f"The interval is wide until {ENOUGH} nights are known.")
+    return told

@@ -12,18 +12,18 @@ from tuner.bench.timebook import Phase, TimeBook
 from tuner.confirm.repeatability import noise_of
 from tuner.confirm.resumed import finished_rows
 from tuner.errors import InterruptedRunError, TunerError
+from tuner.programs.run.open_run import OpenRun
+from tuner.programs.run.outcome import Verdict, result_of, side_of_trial
 from tuner.run.choices import resume_command
 from tuner.run.result_schema import Result
 from tuner.run.status import Status
 from tuner.run.store import RunStore
 from tuner.search.study.uninterrupted import uninterrupted
 from tuner.steps.events import Events
-from tuner.steps.failing import explain_error
 from tuner.steps.job import Job, Request
-from tuner.steps.neighbours import Neighbours
-from tuner.steps.opening import OpenRun
-from tuner.steps.outcome import Change, Verdict, result_of, side_of_trial
-from tuner.steps.writing import best_configs, draw_up, write_back
+from tuner.steps.machine_lock import Neighbours
+from tuner.steps.stop import explain_error
+from tuner.steps.writing import Change, best_configs, draw_up, write_back
 from tuner.writeback.written import Written
 
 
@@ -108,7 +108,10 @@ class Ending:
                 if isinstance(error, InterruptedRunError):
                     error.hint = f"the run was complete and its result is kept: {store.directory}"
                 return
-            status, message = _explain(error)
+            stopped = isinstance(error, InterruptedRunError)
+            status = Status.INTERRUPTED if stopped else Status.FAILED
+            defect = f"a defect of tune: {error!r}"
+            message = error.message if isinstance(error, TunerError) else defect
             current = store.manifest().current
             of_current = (t for t in store.trials() if t.candidate == current)
             verdict = Verdict(status, (message,), side_of_trial(next(of_current, None)))
@@ -159,10 +162,3 @@ class Ending:
         )
         store.write_result(result.to_json())
         return result
-
-
-def _explain(error: Exception) -> tuple[Status, str]:
-    if isinstance(error, InterruptedRunError):
-        return Status.INTERRUPTED, error.message
-    message = error.message if isinstance(error, TunerError) else f"a defect of tune: {error!r}"
-    return Status.FAILED, message

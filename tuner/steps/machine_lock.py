@@ -56,11 +56,7 @@ def among_neighbours(
 ) -> Iterator[Neighbours]:
     """Lets others know that this one measures, and looks who else does.
 
-    Args:
-        what: Command that measures: run, check, worker, doctor.
-        run: Id of the run or check.
-        job: What is measured.
-        note: Receives a sentence about each that disturbs.
+    ``what``: the command that measures. ``note`` receives a sentence about each that disturbs.
     """
     started = datetime.now(UTC).isoformat(timespec="seconds")
     models = tuple(str(directory.resolve()) for directory in _directories(job))
@@ -97,8 +93,9 @@ def _only_one_in(directory: Path, *, reading: bool) -> Iterator[None]:
         held = lock(descriptor, shared=reading)
         first = _first_on(directory, reading=reading) if held is not Lock.HELD else None
         if held is Lock.HELD_BY_ANOTHER or first is not None:
+            unknown = "another tune, of another machine or container"
             raise EnvironmentNotReadyError(
-                f"the model in {directory} is being measured by {_name(first)}",
+                f"the model in {directory} is being measured by {first.text if first else unknown}",
                 "wait for it or stop it; `tune worker` helps a run from another GPU",
             )
         yield
@@ -114,7 +111,3 @@ def _first_on(directory: Path, *, reading: bool) -> Measuring | None:
     model = str(directory.resolve())
     there = (o for o in others(None) if model in o.models and o.what not in _BESIDE)
     return next((o for o in there if not (reading and o.what == "check")), None)
-
-
-def _name(first: Measuring | None) -> str:
-    return "another tune, of another machine or container" if first is None else first.text

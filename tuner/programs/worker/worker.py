@@ -24,6 +24,7 @@ from tuner.bench.timebook import TimeBook
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
 from tuner.machine.host import Host, read_host
 from tuner.machine.private import private_directory
+from tuner.programs.worker.trust import refuse_strange_programs, with_own_values
 from tuner.run.identity import Identity, machine_of, programs_of
 from tuner.run.manifest import Manifest
 from tuner.score.trial import Trial, Worker
@@ -41,16 +42,14 @@ from tuner.spec.model import Spec
 from tuner.spec.units import Percent
 from tuner.spec.yaml_tree import BadYamlError, read_yaml
 from tuner.steps.events import Events
-from tuner.steps.failing import explain_error
 from tuner.steps.job import Job, job_from, refuse_missing_extra
-from tuner.steps.neighbours import among_neighbours
-from tuner.steps.opening import with_completed
+from tuner.steps.machine_lock import among_neighbours
+from tuner.steps.manifest import with_completed
 from tuner.steps.searching import search
 from tuner.steps.serving import serving
 from tuner.steps.session import Session, open_session
-from tuner.steps.stop import Stop
+from tuner.steps.stop import Stop, explain_error
 from tuner.steps.tools import Programs, find_programs
-from tuner.steps.trusting import refuse_strange_programs, with_own_values
 
 #: How often a worker that waits, or is about to measure, looks whether the search is over.
 POLL_S = 1.0
@@ -130,7 +129,10 @@ def _join(request: JoinRequest, events: Events, stop: Stop) -> Joined:
         _logs(request.logs) as logs,
     ):
         refuse_another_machine(offer.manifest, programs)
-        worker = Worker(platform.node(), _gpus_text(job.spec.server.gpus))
+        gpus = job.spec.server.gpus
+        worker = Worker(
+            platform.node(), gpus if isinstance(gpus, str) else ",".join(map(str, gpus))
+        )
         book = TimeBook()
         with serving(job, programs, logs, book) as served:
             job = served.job
@@ -241,7 +243,7 @@ def _told(form: Form, found: Iterable[Finding]) -> list[str]:
 
 
 def _here(spec: Spec, offer: Offer, request: JoinRequest) -> Spec:
-    """With this machine's own repository, GPUs and secrets."""
+    """Replaces repository, GPUs and secrets by this machine's own."""
     budget = spec.budget.model_copy(update={"trials": offer.trials})
     search = spec.search.model_copy(update={"seed": offer.manifest.seed})
     server = with_own_values(spec.server)
@@ -254,7 +256,7 @@ def _here(spec: Spec, offer: Offer, request: JoinRequest) -> Spec:
 
 
 def refuse_another_host(manifest: Manifest, host: Host) -> None:
-    """As `refuse_another_machine`, of what is known before any of the run's programs is started."""
+    """Like `refuse_another_machine`, by what is known before a program of the run is started."""
     facts = host.to_json()
     _refuse_if_different(manifest, Identity(machine_of(facts, facts["gpus"])))
 
@@ -281,10 +283,6 @@ def _refuse_if_different(manifest: Manifest, here: Identity) -> None:
             + "\n".join(changed),
             "join from a machine like the run's, with the same versions",
         )
-
-
-def _gpus_text(gpus: Gpus) -> str:
-    return gpus if isinstance(gpus, str) else ",".join(map(str, gpus))
 
 
 @contextmanager

@@ -9,10 +9,17 @@ from dataclasses import replace
 
 from tuner.confirm.confirm import Confirmation, Outcome, Rules, confirm
 from tuner.confirm.rounds import Entrant, Round, Row
-from tuner.confirm.same_answers import Comparison, same_answers
+from tuner.confirm.same_answers import same_answers
 from tuner.confirm.simplify import Simplified, simplify
 from tuner.confirm.window import claim_window_s, most_claim_window_s
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialError
+from tuner.programs.run.finalists import (
+    feasible,
+    finalists_of,
+    held_to_low_loads,
+    missed_when_idle,
+)
+from tuner.programs.run.outcome import Side, Verdict, side_of_trial
 from tuner.run.confirmation import Soak
 from tuner.run.status import Status
 from tuner.score.capacity import Bracket, saturated
@@ -26,12 +33,9 @@ from tuner.space.words import changes_text
 from tuner.spec.digits import digits
 from tuner.spec.objective import Goal
 from tuner.steps.events import Events
-from tuner.steps.finalists import feasible, finalists_of
-from tuner.steps.lengths import length_s
-from tuner.steps.low_loads import held_to_low_loads, missed_when_idle
-from tuner.steps.outcome import Side, Verdict, side_of_trial
 from tuner.steps.session import Session
 from tuner.steps.soaking import soak_winner
+from tuner.steps.window_length import length_s
 
 
 def prove(session: Session, trials: Sequence[Trial]) -> Verdict:
@@ -96,7 +100,9 @@ def _take_best(
                 reasons.append(f"{name}: {idle}")
                 outcomes[result.candidate] = Outcome.NOT_FEASIBLE
                 continue
-            answers = _same_answers(session, simplest)
+            session.events.phase("comparing answers")
+            tolerance = session.spec.confirm.tolerance
+            answers = same_answers(session.bench, session.current, simplest.candidate, tolerance)
             reasons.append(f"{name}: {answers.sentence}")
             if answers.changed:
                 continue
@@ -171,12 +177,6 @@ def _ceiling(trial: Trial | None) -> float | None:
     if missed := Bracket.of(points).ceiling:
         known.append(missed.level)
     return min(known) * points[0].measurement.batch_size if known else None
-
-
-def _same_answers(session: Session, simplest: Simplified) -> Comparison:
-    session.events.phase("comparing answers")
-    tolerance = session.spec.confirm.tolerance
-    return same_answers(session.bench, session.current, simplest.candidate, tolerance)
 
 
 def _improved(
@@ -322,11 +322,6 @@ def _rounds_told(
     """Gives a function that passes each row on to ``record``.
 
     A round of a config is reported when the next one has begun, or when the context is left.
-
-    Args:
-        record: Stores a measurement.
-        events: Receives the reports.
-        name: What to call a config.
     """
     rows: list[Row] = []
 

@@ -16,7 +16,7 @@ from tuner.spec.metrics import METRICS
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo, tail_shares
 from tuner.spec.workload import TraceArrivals
-from tuner.steps.looking import First
+from tuner.steps.first_load import First
 from tuner.steps.rig import window_of
 
 #: Measurements of at least this length are announced; a candidate gets fewer of them.
@@ -79,7 +79,7 @@ def trace_notes(spec: Spec, plan: LoadPlan) -> Iterator[str]:
 
 
 def refuse_too_slow(spec: Spec, plan: LoadPlan, first: First) -> None:
-    """Where even the longest window holds too few requests for a verdict.
+    """Refuses a model of which even the longest window holds too few requests for a verdict.
 
     Raises:
         LoadFailedError: With what to set.

@@ -11,7 +11,6 @@ from tuner.run.bottleneck import bottleneck_of
 from tuner.run.confirmation import PutBack, RunNoise, Soak, Soaked
 from tuner.run.manifest import Manifest
 from tuner.run.result_schema import (
-    ChangedConfig,
     ConfigFacts,
     Improvement,
     Means,
@@ -31,6 +30,7 @@ from tuner.score.ratio import CONFIDENCE
 from tuner.score.trial import Trial, TrialState
 from tuner.score.verdict import severity
 from tuner.space.candidate import Candidate
+from tuner.steps.writing import Change
 from tuner.writeback.written import Written
 
 
@@ -78,14 +78,6 @@ class Verdict:
     compared: str | None = None
     simplification: tuple[PutBack, ...] = ()
     overload: Overloads | None = None
-
-
-@dataclass(frozen=True)
-class Change:
-    """The winner as text: each config that changes, by label, and the unified diff of them all."""
-
-    configs: Mapping[str, ChangedConfig]
-    diff: str
 
 
 def side_of_trial(trial: Trial | None) -> Side | None:

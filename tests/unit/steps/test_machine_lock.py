@@ -16,7 +16,7 @@ from builders.serving import served_several
 from tuner.errors import EnvironmentNotReadyError
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.neighbours import among_neighbours, only_one_on
+from tuner.steps.machine_lock import among_neighbours, only_one_on
 
 MODEL = "emulated-accelerator"
 
@@ -86,7 +86,7 @@ def test_a_worker_of_the_run_may_measure_its_model(job: Job) -> None:
 def test_one_that_disturbs_is_told_once_and_kept_for_the_result(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.steps.neighbours.POLL_S", 0.0)
+    monkeypatch.setattr("tuner.steps.machine_lock.POLL_S", 0.0)
     notes: list[str] = []
     with among_neighbours("run", "one", job, notes.append) as one:
         assert notes == []

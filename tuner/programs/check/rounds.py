@@ -3,9 +3,9 @@
 A round is the same as in a confirmation (`tuner.confirm.rounds`), so that its result was found in
 the same way as the accepted one: from the same seeds, hence the same arrivals, and where loads are
 searched, as a capacity. Each round is compared with the accepted result's round of the same
-arrivals, which cancels the ups and downs that both saw. The rounds are looked at when
-`check.rounds` of them are over and, while that is inconclusive, at twice and at four times as many
-(`tuner.confirm.interim`).
+arrivals, which cancels the ups and downs that both saw, and the interval knows how nights differ
+(`tuner.confirm.nights`). The rounds are looked at when `check.rounds` of them are over and, while
+that is inconclusive, at twice and at four times as many.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import geometric_mean
 
+from tuner.bench.evaluate import evaluate, evaluate_listed
+from tuner.bench.protocol import Bench
 from tuner.bench.stepping import FromAbove
-from tuner.confirm.interim import InterimAnalyses
+from tuner.confirm.nights import over_nights
 from tuner.confirm.regression import Change, Held, change_of, held
 from tuner.confirm.rounds import (
     Contender,
@@ -29,17 +31,32 @@ from tuner.confirm.rounds import (
 )
 from tuner.errors import ClientLimitError
 from tuner.run.baseline import Baseline
-from tuner.run.confirmation import Role
+from tuner.run.confirmation import Role, Soak
+from tuner.score.capacity import Bracket
 from tuner.score.judge import tightest_latency, value_of
+from tuner.score.load_plan import LoadPlan
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio, mean_with_interval, paired_ratio, two_sample_ratio
-from tuner.spec.objective import Goal
-from tuner.steps.lengths import refuse_too_slow
-from tuner.steps.looking import Start, highest_that_holds, rough_capacity
+from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Slo
+from tuner.steps.first_load import First, first_level
 from tuner.steps.session import Session
+from tuner.steps.window_length import refuse_too_slow
 
+#: The rounds are looked at after these multiples of `check.rounds`. The last is for noisy machines.
+LOOKS = (1, 2, 4)
 #: Number of servers on which no load tried met the SLOs before that is believed.
 HOPELESS = 2
+#: Loads tried to find the capacity roughly; the rounds correct what is missing.
+PROBES = 4
+
+
+@dataclass(frozen=True)
+class Start:
+    """The load of the first round; ``missed``: no load met the SLOs in looking for it."""
+
+    level: float
+    missed: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,9 +71,11 @@ class Checked:
         compared: What ``values`` are, as in `result.json`.
         values: One a round; empty when the metric was not measured in each.
         ratio: Against the baseline, above 1 is better; None without one.
+        nights: How many nights the baseline is the mean of; 0 without a ratio.
         arrivals: Seed of the first round's.
         client_limit: What the load generator could not send: ``values`` are then lower bounds.
         disturbances: What disturbed the machine under that load, or one that missed an SLO.
+        credited: The soak of the load that the config is credited with; None where it had none.
     """
 
     held: tuple[Point, ...]
@@ -66,9 +85,11 @@ class Checked:
     compared: str
     values: tuple[float, ...]
     ratio: Ratio | None
+    nights: int
     arrivals: int
     client_limit: str | None = None
     disturbances: tuple[str, ...] = ()
+    credited: Soak | None = None
 
     @property
     def slos(self) -> Held:
@@ -97,7 +118,6 @@ class _Rounds:
     def __init__(self, session: Session, baseline: Baseline | None, *, accept: bool) -> None:
         theirs = None if baseline is None else baseline.arrivals
         self._accept = accept
-        self._analyses = InterimAnalyses.of_check(session.spec.check.rounds)
         shares = theirs is not None and session.plan.arrivals.open_loop
         #: How many accepted rounds these share arrivals with. A closed loop has none to share.
         self._shared = len(baseline.values) if baseline is not None and shares else 0
@@ -114,7 +134,7 @@ class _Rounds:
         self._limits: list[ClientLimitError] = []  # what the load generator could not send
 
     def check(self) -> Checked:
-        for done, _ in self._analyses.looks:
+        for done in (times * self._session.spec.check.rounds for times in LOOKS):
             for number in range(len(self._held), done):
                 if self._hopeless():
                     return self._found()
@@ -127,7 +147,7 @@ class _Rounds:
         return self._found()
 
     def _find_start(self) -> Start:
-        """Where the baseline was, else where the capacity seems to be."""
+        """The baseline's level, else the likely capacity."""
         session = self._session
         if self._listed is not None:
             return Start(self._listed_level(self._listed))
@@ -195,11 +215,6 @@ class _Rounds:
             session.events.note(f"the load generator is the limit, not the model: {limit}")
         return held_at[0] if held_at else contender.rounds[-1].sustained
 
-    @property
-    def _error(self) -> float:
-        """Of the intervals that are looked at now."""
-        return self._analyses.error(len(self._held))
-
     def _undecided(self) -> bool:
         ratio, limits = self._found().ratio, self._session.spec.check
         if ratio is None:
@@ -209,17 +224,18 @@ class _Rounds:
     def _too_few(self, done: int) -> bool:
         """To accept: a check of an equal config could not be sure to rule out a loss."""
         _, values = self._compared()
-        if done == self._analyses.looks[0][0]:
+        if done == self._session.spec.check.rounds:
             return True
         if not values or min(values) <= 0.0:
             return False
-        mean = mean_with_interval(values, self._error)
+        mean = mean_with_interval(values)
         width = math.sqrt(2.0) * math.log(mean.high / mean.estimate)  # of a ratio of two such means
         return width > self._session.spec.check.fail
 
     def _found(self) -> Checked:
         contender = self._contender
         compared, values = self._compared()
+        ratio = self._ratio(compared, values)
         all_passed = all(r.passed for r in contender.rounds)
         return Checked(
             held=tuple(self._held),
@@ -228,7 +244,8 @@ class _Rounds:
             expected=contender.expected_level(),
             compared=compared,
             values=values,
-            ratio=self._ratio(compared, values),
+            ratio=ratio,
+            nights=0 if ratio is None or self._baseline is None else len(self._baseline.ratios),
             arrivals=self._seed,
             client_limit=self._limits[-1].message if self._limits else None,
             disturbances=self._disturbances(),
@@ -266,6 +283,36 @@ class _Rounds:
             now = now[:count] if self._accept else now
             now = tuple(geometric_mean(now[i::count]) for i in range(min(count, len(now))))
             then = then[: len(now)]
+        freedom = len(now) - 1 if count else len(now) + len(then) - 2
         if self._session.spec.objective.goal is Goal.MINIMIZE:
             now, then = then, now  # less is better
-        return (paired_ratio if count else two_sample_ratio)(now, then, self._error)
+        tonight = (paired_ratio if count else two_sample_ratio)(now, then)
+        return over_nights(tonight, max(freedom, 1), baseline.ratios)
+
+
+def rough_capacity(
+    bench: Bench,
+    plan: LoadPlan,
+    seed: int,
+    bound: Slo | None = None,
+    looked: Callable[[First], None] = lambda _: None,
+) -> Start:
+    """About where the capacity of the deployed config is; the lowest load tried if all failed.
+
+    ``bound``: the tightest on a latency; a closed loop begins by it. ``looked`` receives what the
+    first look saw, and raises where there is no use in going on.
+    """
+    first = first_level(bench, plan, seed, bound=None if plan.arrivals.open_loop else bound)
+    looked(first)
+    goodput, measure = Objective.goodput(), partial(bench.measure, seed=seed)
+    points = evaluate(measure, goodput, plan, first.level, at_most=PROBES).points
+    capacity = Bracket.of(points).capacity()
+    if capacity is None:
+        return Start(min(p.level for p in points), missed=True)
+    return Start(capacity)
+
+
+def highest_that_holds(bench: Bench, listed: Sequence[float], seed: int) -> float:
+    """The highest listed load that meets the SLOs, or the lowest load if none does."""
+    points = evaluate_listed(partial(bench.measure, seed=seed), Objective.goodput(), listed).points
+    return max((p.level for p in points if p.passed), default=listed[0])

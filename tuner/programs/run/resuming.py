@@ -7,24 +7,14 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+from tuner.confirm.resumed import ResumedBench
 from tuner.errors import SpecError
-from tuner.run.choices import Choices
+from tuner.machine.host import Host
 from tuner.run.store import MANIFEST, RunStore
-from tuner.search.study.storage_url import parsed_url, shown_url
-from tuner.steps.job import Request
-
-
-def choices_of(request: Request) -> Choices:
-    """What a run's manifest keeps of a request."""
-    return Choices(
-        write=request.write,
-        accept_unsoaked=request.accept_unsoaked,
-        trials=request.trials,
-        time_budget_s=request.time_budget_s,
-        storage=None if request.storage is None else shown_url(_rooted(request.storage)),
-        directory=str(Path.cwd()),
-        overrides=request.overrides,
-    )
+from tuner.steps.job import Job, Request
+from tuner.steps.manifest import kept_configs
+from tuner.steps.session import Session
+from tuner.triton.launchers import cores_of
 
 
 def spec_of(run: Path) -> Path:
@@ -93,12 +83,21 @@ def restore_choices(request: Request) -> Request:
     )
 
 
-def _rooted(url: str) -> str:
-    """A SQLite file by its whole path, so that it is the same from any directory."""
-    parsed = parsed_url(url)
-    if parsed is None or parsed.get_backend_name() != "sqlite":
-        return url  # where it is none, opening it says what is wrong
-    if parsed.database in (None, "", ":memory:") or parsed.query:
-        return url
-    rooted = parsed.set(database=str(Path(parsed.database).absolute()))
-    return str(rooted.render_as_string(hide_password=False))
+def refuse_another_start(run: Path, job: Job, host: Host) -> None:
+    """SpecError, before any program is started, where a run's spec, configs or machine changed."""
+    before = RunStore.open(run).manifest()
+    machine = host.fingerprint(before.versions.get("tritonserver", ""), cores_of(job.spec))
+    now = replace(
+        before, spec_sha256=job.loaded.sha256, models=kept_configs(job), fingerprint=machine
+    )
+    before.refuse_if_different(now)
+
+
+def resume_confirmation(session: Session, store: RunStore) -> Session:
+    """The session with the rounds that an earlier part of the run has finished."""
+    stored = store.confirmation()
+    if not stored:
+        return session
+    session.events.note(f"going on with its confirmation: {len(stored)} measurements are kept")
+    bench = ResumedBench(session.bench, stored, session.record, store.cut_confirmation)
+    return replace(session, bench=bench, record=bench.record)

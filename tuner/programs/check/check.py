@@ -1,7 +1,7 @@
 """`tune check`: the config in the repository against its SLOs and the last accepted result.
 
     prepare ─> find_programs ─> manifest ─> serving ─> open_session ─> check_rounds
-            ─> verdict_of ─> check.json and reports
+            ─> soak_credited ─> verdict_of ─> check.json and reports
 
 Whatever goes wrong once the check has a directory, its `check.json` and reports are written before
 the error goes on; the exit code is read from what was written.
@@ -12,16 +12,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import geometric_mean
 
 from tuner.bench.timebook import TimeBook
-from tuner.errors import (
-    DeployRefusedError,
-    InterruptedRunError,
-    TrialError,
-    TunerError,
-)
+from tuner.confirm.nights import MOST, shows_no_change
+from tuner.confirm.regression import Held
+from tuner.errors import DeployRefusedError, InterruptedRunError, TrialError, TunerError
 from tuner.load.generators import GeneratorKind
 from tuner.measurement.rejected import Stage
+from tuner.programs.check.outcome import (
+    CheckVerdict,
+    check_facts,
+    history_row,
+    verdict_of,
+    with_credited,
+)
+from tuner.programs.check.rounds import Checked
+from tuner.programs.check.rounds import check as check_rounds
 from tuner.run.baseline import (
     CHECK,
     Baseline,
@@ -34,25 +41,19 @@ from tuner.run.baseline import (
     write_baseline,
 )
 from tuner.run.check_schema import CheckFacts
+from tuner.run.credited import credited_level
 from tuner.run.manifest import Manifest, comparable
 from tuner.run.status import CheckStatus
 from tuner.run.store import RunStore, new_run_id
 from tuner.run.writing import write_json
 from tuner.spec.load import load_spec
-from tuner.steps.check_outcome import (
-    CheckVerdict,
-    check_facts,
-    history_row,
-    verdict_of,
-)
-from tuner.steps.check_rounds import Checked
-from tuner.steps.check_rounds import check as check_rounds
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.neighbours import Neighbours, among_neighbours, only_one_on
-from tuner.steps.opening import manifest_of, with_completed
+from tuner.steps.machine_lock import Neighbours, among_neighbours, only_one_on
+from tuner.steps.manifest import manifest_of, with_completed
 from tuner.steps.serving import ModelNotServedError, serving
 from tuner.steps.session import open_session
+from tuner.steps.soaking import soak_credited
 from tuner.steps.stop import Stop
 from tuner.steps.tools import Programs, find_programs
 from tuner.steps.traffic import client_notes, client_of
@@ -137,6 +138,18 @@ class _Session:
     def results(self) -> Path:
         return self.request.job.output
 
+    @property
+    def accepted(self) -> Baseline | None:
+        """The accepted result, if it is of this config on this machine."""
+        then, now = self.compared_with.baseline, (self.key, self.manifest.config_sha256)
+        return then if then is not None and (then.key, then.config_sha256) == now else None
+
+    @property
+    def credited(self) -> float | None:
+        """The load that the config is credited with: by the last run, or when it was accepted."""
+        level, then = credited_level(self.results, self.manifest), self.accepted
+        return then.credited if level is None and then is not None else level
+
     def store_facts(
         self, verdict: CheckVerdict, found: Checked | None, accepted: Path | None
     ) -> CheckFacts:
@@ -167,12 +180,8 @@ def _open(
     report: Callable[[Path], object],
 ) -> _Session:
     versions = programs.versions()
-    key = Key(
-        job.spec.name,
-        programs.fingerprint(),
-        versions["perf_analyzer"],
-        question_of(job.spec),
-    )
+    question = question_of(job.spec)
+    key = Key(job.spec.name, programs.fingerprint(), versions["perf_analyzer"], question)
     results = request.job.output
     found = find_baseline(results, key, any_machine=request.any_machine)
     store = RunStore.create(results, run_id)
@@ -216,7 +225,11 @@ def _measure(
                     return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
                 baseline = None
             measuring.bench.enter(Stage.CONFIRMATION)
-            return check_rounds(measuring, baseline, accept=session.request.accept)
+            found = check_rounds(measuring, baseline, accept=session.request.accept)
+            level = session.credited if job.spec.check.at is None else None
+            if level is None or found.slos is not Held.MET:
+                return found
+            return replace(found, credited=soak_credited(measuring, level, found.held))
     except ModelNotServedError as error:
         status = CheckStatus.MISSED if error.refused else CheckStatus.INCONCLUSIVE
         return CheckVerdict(status, (error.message,))
@@ -236,10 +249,13 @@ def _end(session: _Session, found: Checked | CheckVerdict) -> CheckFinished:
     request = session.request
     limits, reason = session.job.spec.check, session.compared_with.reason
     verdict = verdict_of(found, limits, reason, accept=request.accept)
+    verdict = with_credited(verdict, found.credited)
     verdict = replace(verdict, reasons=(*verdict.reasons, *_remarks(session, found)))
     accepted: Path | None = None
     if verdict.status is CheckStatus.ACCEPTED:
         accepted = write_baseline(session.results, _baseline(session, found))
+    elif verdict.status is not CheckStatus.REGRESSION and (joined := _joined(session, found)):
+        write_baseline(session.results, joined)
     facts = session.store_facts(verdict, found, accepted)
     append_history(session.results, session.key, history_row(facts).model_dump(mode="json"))
     return CheckFinished(session.store.directory, facts)
@@ -268,7 +284,20 @@ def _baseline(session: _Session, found: Checked) -> Baseline:
         expected=found.expected,
         arrivals=found.arrivals,
         client=session.store.manifest().client,
+        credited=session.credited,
     )
+
+
+def _joined(session: _Session, found: Checked) -> Baseline | None:
+    """The accepted result with this night, if it is another one that showed no change."""
+    then, ratio, day = session.accepted, found.ratio, session.manifest.created_at[:10]
+    if then is None or ratio is None or found.slos is not Held.MET or found.client_limit:
+        return None
+    known = day in (then.accepted_at[:10], *then.later) or len(then.ratios) >= MOST
+    if known or not shows_no_change(ratio, float(session.job.spec.check.warn)):
+        return None
+    to_first = ratio.estimate * geometric_mean(then.ratios)
+    return replace(then, later={**then.later, day: to_first})
 
 
 def _otherwise_measured(baseline: Baseline | None, client: GeneratorKind) -> str:

@@ -13,9 +13,9 @@ import pytest
 from builders.jobs import a_job
 from sqlalchemy.exc import OperationalError
 
+from tuner.programs.run.open_run import closed_to_workers, damage, study_of
 from tuner.run.store import STUDY, RunStore
 from tuner.steps.job import Job
-from tuner.steps.studies import closed_to_workers, damage, study_of
 
 
 def database(path: Path, *tables: str) -> None:

@@ -13,6 +13,8 @@ from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import Arrivals
+from tuner.programs.run.outcome import Overloads, Side, Verdict
+from tuner.programs.run.overloading import probe_overload
 from tuner.run.confirmation import Soak, Soaked
 from tuner.run.status import Status
 from tuner.score.capacity import LevelRange
@@ -23,8 +25,6 @@ from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
 from tuner.steps.events import Silent
-from tuner.steps.outcome import Overloads, Side, Verdict
-from tuner.steps.overloading import probe_overload
 from tuner.steps.session import Session
 
 CURRENT = candidate_of({"instance_group.count": 1})

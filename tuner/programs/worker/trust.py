@@ -33,10 +33,8 @@ _HARMLESS = (
 def refuse_strange_programs(spec: Spec, *, trusted: bool, own_repository: bool) -> None:
     """SpecError listing what the offered spec would have this machine run.
 
-    Args:
-        spec: As the run offers it.
-        trusted: The worker's user said that the run is trusted.
-        own_repository: The worker's user named the model repository.
+    ``trusted``: the worker's user said that the run is. ``own_repository``: that user named the
+    model repository.
     """
     strange = [] if trusted else list(_strange(spec, own_repository=own_repository))
     if strange:

@@ -6,19 +6,17 @@ and what it does under that load decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from tuner.errors import ClientLimitError, TrialError
 from tuner.load import seeds
 from tuner.load.probes.overload import Overload
 from tuner.load.traffic.arrivals import OVERLOAD
+from tuner.programs.run.outcome import Side, Verdict
 from tuner.run.result_schema import Overloads
 from tuner.score.judge import tail_slo
-from tuner.score.load_plan import LoadPlan
-from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
-from tuner.steps.outcome import Side, Verdict
+from tuner.steps.rig import why_no_overload
 from tuner.steps.session import Session
 
 _CURRENT, _WINNER = "current config", "winner"
@@ -33,7 +31,7 @@ def probe_overload(session: Session, verdict: Verdict) -> Verdict:
         InterruptedRunError: The user stopped it.
     """
     slo = tail_slo(session.spec.slos)
-    reason = why_none(session.spec, session.plan)
+    reason = why_no_overload(session.spec, session.plan)
     if not reason and session.deadline.leaves_out("overloading"):
         reason = session.deadline.told[-1]
     if slo is None or reason:
@@ -41,7 +39,8 @@ def probe_overload(session: Session, verdict: Verdict) -> Verdict:
     sides = {_CURRENT: verdict.baseline, _WINNER: verdict.winner}
     sustained = {name: _sustained(side) for name, side in sides.items() if side is not None}
     reasons = [f"{name}: {_SUSTAINED_NONE}" for name, levels in sustained.items() if not levels]
-    if _far_below(sustained.get(_CURRENT, []), sustained.get(_WINNER, [])):
+    current, winner = sustained.get(_CURRENT, []), sustained.get(_WINNER, [])
+    if current and winner and OVERLOAD * max(current) < min(winner):
         sustained[_CURRENT] = []
         reasons.append(f"{_CURRENT}: {_SPARED}")
     if any(sustained.values()):
@@ -67,11 +66,6 @@ def _sustained(side: Side) -> list[float]:
     return [p.level for p in side.points if p.passed]
 
 
-def _far_below(current: Sequence[float], winner: Sequence[float]) -> bool:
-    """Whether the winner sustained the overload of the current config, every time."""
-    return bool(current and winner) and OVERLOAD * max(current) < min(winner)
-
-
 def _still_served(side: Side | None) -> bool:
     """Whether nothing was served since its soak: that server was fresh, and sustained its load."""
     return (
@@ -87,14 +81,3 @@ def _probe(session: Session, side: Side, level: float, slo: Slo) -> Overload:
         raise ClientLimitError("its overload is more than the load generator can send")
     session.bench.deploy(side.candidate, fresh=not _still_served(side))
     return session.bench.overload(level, slo, seeds.of_overload(session.spec.search.seed))
-
-
-def why_none(spec: Spec, plan: LoadPlan) -> str:
-    """Why nothing can be overloaded; empty when there is a capacity to exceed."""
-    if not plan.arrivals.open_loop:
-        return "A closed loop cannot be overloaded: its clients wait for their answers."
-    if plan.listed is not None:
-        return "The loads are fixed by the spec: no capacity was searched, so none is exceeded."
-    if tail_slo(spec.slos) is None:
-        return "No SLO bounds a high percentile of the latency: nothing to recover to."
-    return ""

@@ -1,20 +1,16 @@
-"""Where to begin measuring a config about which nothing is known yet."""
+"""The first load for a config about which nothing is known yet."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from tuner.bench.bench import LOOK_S
-from tuner.bench.evaluate import evaluate, evaluate_listed
 from tuner.bench.protocol import Bench
 from tuner.errors import LoadFailedError, ModelFailsError
-from tuner.score.capacity import Bracket
 from tuner.score.load_plan import LoadPlan
 from tuner.spec.digits import digits
-from tuner.spec.objective import Objective
 from tuner.spec.slo import Slo
 
 #: A search without an incumbent begins with this share of the rate at which the server saturates,
@@ -31,8 +27,6 @@ QUEUED = 1.5
 ALONE_SHARE = 0.3
 #: First concurrency of such a search in a closed loop where no latency is bounded.
 FIRST_CONCURRENCY = 2.0
-#: Loads tried to find the capacity roughly; the rounds correct what is missing.
-PROBES = 4
 
 
 @dataclass(frozen=True)
@@ -49,14 +43,6 @@ class First:
     most: float = math.inf
 
 
-@dataclass(frozen=True)
-class Start:
-    """Where the first round begins; ``missed``: no load met the SLOs in looking for it."""
-
-    level: float
-    missed: bool = False
-
-
 def first_level(
     bench: Bench,
     plan: LoadPlan,
@@ -64,7 +50,7 @@ def first_level(
     note: Callable[[str], None] = lambda _: None,
     bound: Slo | None = None,
 ) -> First:
-    """Where a capacity search begins when nothing is known of the deployed config.
+    """Finds the first load of a capacity search when nothing is known of the deployed config.
 
     ``bound``: the tightest upper bound on a latency. Where one request alone takes longer, only
     one load is worth measuring: one under which requests are mostly alone.
@@ -96,7 +82,7 @@ def first_level(
 
 
 def _at_once(latency_s: float) -> int:
-    """Of a fast model those it answers in `IN_FLIGHT_S`, of a slow one what a look has time for."""
+    """Requests in flight: what a fast model answers in `IN_FLIGHT_S`, fewer for a slow one."""
     slow = min(ENOUGH_AT_ONCE, int(LOOK_S / latency_s))
     return min(max(round(IN_FLIGHT_S / latency_s), slow, FEWEST_AT_ONCE), MOST_AT_ONCE)
 
@@ -109,7 +95,7 @@ def _queued(many: int, rate_per_s: float, latency_s: float) -> bool:
 def _first_clients(
     latency_s: float, bound: Slo | None, seen: str, note: Callable[[str], None]
 ) -> First:
-    """As many clients as wait no longer than the bound even if they are served one by one."""
+    """The number of clients that wait no longer than the bound even if served one by one."""
     if bound is None:
         return First(FIRST_CONCURRENCY)
     fit = bound.bound / 1e6 / latency_s
@@ -123,35 +109,3 @@ def _first_clients(
 
 def _duration(seconds: float) -> str:
     return f"{digits(seconds * 1e3, 3)} ms" if seconds < 1.0 else f"{digits(seconds, 3)} s"
-
-
-def rough_capacity(
-    bench: Bench,
-    plan: LoadPlan,
-    seed: int,
-    bound: Slo | None = None,
-    looked: Callable[[First], None] = lambda _: None,
-) -> Start:
-    """About where the capacity of the deployed config is; the lowest load tried if all failed.
-
-    Args:
-        bench: With the config on it.
-        plan: Which loads there are.
-        seed: Of the arrivals.
-        bound: The tightest on a latency; a closed loop begins by it.
-        looked: Receives what the first look saw; raises where there is no use in going on.
-    """
-    first = first_level(bench, plan, seed, bound=None if plan.arrivals.open_loop else bound)
-    looked(first)
-    goodput, measure = Objective.goodput(), partial(bench.measure, seed=seed)
-    points = evaluate(measure, goodput, plan, first.level, at_most=PROBES).points
-    capacity = Bracket.of(points).capacity()
-    if capacity is None:
-        return Start(min(p.level for p in points), missed=True)
-    return Start(capacity)
-
-
-def highest_that_holds(bench: Bench, listed: Sequence[float], seed: int) -> float:
-    """Of listed loads, ascending: the last one before an SLO is missed; the first if that is."""
-    points = evaluate_listed(partial(bench.measure, seed=seed), Objective.goodput(), listed).points
-    return max((p.level for p in points if p.passed), default=listed[0])

@@ -12,9 +12,10 @@ from builders.measurements import NO_ERRORS, P99_40MS
 
 from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.measurement.measurement import Arrivals
+from tuner.programs.check.rounds import Start, highest_that_holds, rough_capacity
 from tuner.score.capacity import LevelRange
 from tuner.score.load_plan import LoadPlan
-from tuner.steps.looking import First, Start, first_level, highest_that_holds, rough_capacity
+from tuner.steps.first_load import First, first_level
 
 LEVELS = LevelRange(0.1, 1e5)
 POISSON = LoadPlan(Arrivals.POISSON, None, LEVELS)

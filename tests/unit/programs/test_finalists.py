@@ -5,11 +5,11 @@ from __future__ import annotations
 from builders.candidates import candidate_of
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 
+from tuner.programs.run.finalists import finalists_of
 from tuner.score.point import Point, judge_point, score_points
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
-from tuner.steps.finalists import finalists_of
 
 SPEC = Spec.model_validate(
     {

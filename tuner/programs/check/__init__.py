@@ -1,0 +1,1 @@
+"""`tune check`, and the steps that only it takes: `check.py` lists them."""

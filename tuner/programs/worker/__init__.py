@@ -1,0 +1,1 @@
+"""`tune worker`, and the steps that only it takes: `worker.py` lists them."""

@@ -1,0 +1,93 @@
+"""All runs and checks in a directory, a line each: when, of what, how it ended, what was gained."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import TunerError
+from tuner.report.data import read_result
+from tuner.report.quantities import seconds_text
+from tuner.report.tiles import TIMES, gain_texts
+from tuner.run.baseline import CHECK
+from tuner.run.check_schema import read_check
+from tuner.run.manifest import Manifest
+from tuner.run.result_schema import Result
+from tuner.run.store import MANIFEST, RunStore
+from tuner.space.candidate import Candidate
+from tuner.space.words import changes_text
+
+HEADER = ("ended", "date", "model", "gain", "p99", "took", "change", "run")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run or a check.
+
+    Attributes:
+        ended: Its status; of one that is unreadable, ``change`` says why.
+        date: In UTC, to the minute.
+        gain: Of the winner over the current config; empty without one.
+    """
+
+    run: str
+    ended: str = "no result yet"
+    date: str = ""
+    model: str = ""
+    gain: str = ""
+    p99_latency_ms: float | None = None
+    took_s: float | None = None
+    change: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def cells(self) -> tuple[str, ...]:
+        """As in `HEADER`."""
+        p99 = "" if self.p99_latency_ms is None else f"{self.p99_latency_ms:.3g} ms"
+        took = "" if self.took_s is None else seconds_text(self.took_s)
+        return (self.ended, self.date, self.model, self.gain, p99, took, self.change, self.run)
+
+
+def rows_in(output: Path) -> list[Row]:
+    """The runs and checks in a directory, by their ids, and so by date."""
+    return [_row(run) for run in sorted(output.glob("*/")) if os.path.lexists(run / MANIFEST)]
+
+
+def _row(run: Path) -> Row:
+    try:
+        store = RunStore.open(run)
+        manifest = store.manifest()
+        date = manifest.created_at[:16].replace("T", " ")
+        row = Row(str(run), date=date, model=manifest.name)
+        if os.path.lexists(run / CHECK):
+            check = read_check(run)
+            gain = "" if check.ratio is None else f"{check.ratio.estimate:.3g}x accepted"
+            return Row(
+                row.run, f"check: {check.status.value}", date, row.model, gain, took_s=check.seconds
+            )
+        result = read_result(store)
+        return row if result is None else _ended(row, manifest, result)
+    except TunerError as error:
+        return Row(str(run), "unreadable", change=error.message)
+
+
+def _ended(row: Row, manifest: Manifest, result: Result) -> Row:
+    gain, winner, side = result.improvement, result.winner, result.winner or result.baseline
+    p99_us = None if side is None else side.p99_latency_us
+    change = ""
+    if winner is not None:
+        candidate = Candidate.from_json({"fields": winner.fields, "models": winner.models})
+        change = changes_text(candidate, manifest.current)
+    return Row(
+        row.run,
+        result.status.value,
+        row.date,
+        row.model,
+        "" if gain is None else gain_texts(gain, TIMES)[0],
+        None if p99_us is None else p99_us / 1000,
+        result.time.wall_s,
+        change,
+    )
