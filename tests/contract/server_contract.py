@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tritonclient.grpc as grpc_client
-from integration.triton.repository import CONFIG
+from builders.triton_repository import CONFIG
 
 from tuner.errors import EnvironmentNotReadyError, ServerGoneError
 from tuner.modelconfig.message import parse, to_load_json

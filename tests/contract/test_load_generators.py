@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from builders.load_repository import make_repository
 from contract.load_contract import LoadCase, LoadGeneratorContract
-from integration.load.repository import make_repository
 
 from tuner.load.generator import LoadGenerator
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from candidates import candidate_of
+from builders.candidates import candidate_of
+from builders.newer_triton import GPU_BYTES, HOST, VERSION, Engine, NewerTriton
+from builders.triton_repository import MODEL, make_repository
 from contract.server_contract import ServerCase, ServerContract, answer, eventually
-from integration.triton.repository import MODEL, make_repository
-from newer_triton import GPU_BYTES, HOST, VERSION, Engine, NewerTriton
 
 from tuner.load.watch.sampler import pending_requests
 from tuner.modelconfig.served import read_served

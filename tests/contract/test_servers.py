@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from builders.triton_repository import MODEL, make_repository
 from contract.server_contract import ServerCase, ServerContract, eventually
-from integration.triton.repository import MODEL, make_repository
 
 from tuner.machine.process import group_members
 from tuner.server.binaries import Installation, tritonserver

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from unit.search.surface import (
+from builders.surface import (
     CACHED,
     COMPOSED,
     COMPOSED_CACHED,

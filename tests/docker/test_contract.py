@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.triton_repository import MODEL, make_repository
 from contract.server_contract import ServerCase, ServerContract
-from integration.triton.repository import MODEL, make_repository
 
 from tuner.server.server import Server
 from tuner.triton.docker import DockerLauncher, DockerServer

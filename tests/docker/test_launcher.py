@@ -17,7 +17,7 @@ import numpy as np
 import psutil
 import pytest
 import tritonclient.grpc
-from integration.triton.repository import make_repository
+from builders.triton_repository import make_repository
 
 from tuner.errors import EnvironmentNotReadyError, ServerGoneError
 from tuner.load.watch.readings import OwnProcesses

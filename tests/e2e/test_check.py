@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from e2e.conftest import MODEL, Workplace
+from builders.e2e_workplace import MODEL, Workplace
 
 from tuner.run.check_schema import CheckFacts
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from e2e.conftest import Workplace
+from builders.e2e_workplace import Workplace
 
 from tuner.server.binaries import tritonserver
 from tuner.server.control import Control

@@ -3,66 +3,11 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
-from typing import Any
 
 import pytest
+from builders.failing_model import place
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.long]
-
-CONFIG = """\
-backend: "python"
-max_batch_size: 8
-input [ { name: "x", data_type: TYPE_FP32, dims: [ 4 ] } ]
-output [ { name: "y", data_type: TYPE_FP32, dims: [ 4 ] } ]
-instance_group [ { kind: KIND_CPU } ]
-"""
-
-MODEL = """\
-import time
-
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.begun = False
-        %(initialize)s
-
-    def execute(self, requests):
-        %(execute)s
-        inputs = [pb_utils.get_input_tensor_by_name(r, "x").as_numpy() for r in requests]
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("y", x)]) for x in inputs]
-"""
-
-SPEC = """\
-model: m
-repository: repository
-server: {load_timeout: %(timeout)s}
-workload:
-  arrivals: {kind: closed, concurrency: [4], restarts: 1}
-  window: 1s
-  warmup: 200ms
-slo: [p90_latency <= 200ms, error_rate <= 0%%]
-space:
-  instance_group.count: {int: [1, 2]}
-  dynamic_batching: {choice: [off, on]}
-budget: {trials: 4}
-confirm: {rounds: 3, finalists: 1, soak: 3s}
-"""
-
-
-def place(
-    workplace: Any, initialize: str = "pass", execute: str = "pass", timeout: str = "120s"
-) -> Path:
-    directory = workplace.directory / "repository" / "m"
-    (directory / "1").mkdir(parents=True)
-    (directory / "config.pbtxt").write_text(CONFIG)
-    source = MODEL % {"initialize": initialize, "execute": execute}
-    (directory / "1" / "model.py").write_text(source)
-    spec: Path = workplace.directory / "spec.yaml"
-    spec.write_text(SPEC % {"timeout": timeout})
-    return spec
 
 
 @pytest.mark.parametrize(

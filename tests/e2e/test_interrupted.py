@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from waits import TOO_TIGHT, wait_until
+from builders.waits import TOO_TIGHT, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.long]
 

@@ -7,7 +7,7 @@ import signal
 from typing import Any
 
 import pytest
-from e2e.test_failing import place
+from builders.failing_model import place
 
 from tuner.score.trial import TrialState
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from waits import TOO_TIGHT
+from builders.waits import TOO_TIGHT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration]
 

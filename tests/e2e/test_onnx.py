@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from e2e.conftest import Workplace
-from onnx_models import ARGUMENT, encoder, perceptron, place
+from builders.e2e_workplace import Workplace
+from builders.onnx_models import ARGUMENT, encoder, perceptron, place
 
 from tuner.modelconfig.message import parse
 

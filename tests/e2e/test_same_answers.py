@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from e2e.conftest import Workplace
+from builders.e2e_workplace import Workplace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.long]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.conftest import MODEL, REPOSITORY, Workplace
+from builders.e2e_workplace import MODEL, REPOSITORY, Workplace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.measuring]
 

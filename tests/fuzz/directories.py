@@ -150,8 +150,8 @@ def _warm() -> None:
 
 
 def _lay_out(directory: Path) -> None:
+    from builders.runs import CONFIG
     from fuzz import targets
-    from unit.report.synthetic import CONFIG
 
     for name, config in (("m", targets.CONFIG), ("toy", CONFIG.encode())):
         targets._lay_out(directory / "models" / name, config)

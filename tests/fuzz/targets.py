@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from candidates import candidate_of
+from builders.candidates import candidate_of
 from fuzz import directories
 from fuzz.mutate import texts
 from fuzz.watch import LONGEST_S, BadBehaviourError
@@ -215,7 +215,7 @@ def _run_folder() -> Mapping[str, bytes]:
     """The files of a finished run, by name."""
     from tempfile import TemporaryDirectory
 
-    from unit.report.synthetic import Toy, make_run
+    from builders.runs import Toy, make_run
 
     with TemporaryDirectory() as parent:
         run = make_run(Path(parent), Toy(trials=5), "improved")
@@ -245,7 +245,7 @@ def _lay_out_run(files: Mapping[str, bytes], damaged: tuple[str, bytes], directo
 
 
 def _run_prepare(damaged: tuple[str, bytes], directory: Path) -> None:
-    from unit.report.synthetic import CONFIG as TOY
+    from builders.runs import CONFIG as TOY
 
     _lay_out(directory / "models" / "toy", TOY.encode())
     _lay_out_run(_run_folder(), damaged, directory)
@@ -264,8 +264,8 @@ def _stopped() -> tuple[Job, Mapping[str, bytes]]:
     """A job, and the files of a run of it that was stopped after some trials."""
     from tempfile import TemporaryDirectory
 
-    from unit.report.synthetic import COUNT, Toy, make_trials
-    from unit.steps.test_opening import opened
+    from builders.jobs import opened
+    from builders.runs import COUNT, Toy, make_trials
 
     from tuner.steps.job import Request, prepare
 
@@ -288,7 +288,7 @@ def _resume_inputs() -> st.SearchStrategy[tuple[str, bytes]]:
 
 def _resume_run(_damaged: tuple[str, bytes], directory: Path) -> None:
     """What `tune run --resume` does until it measures."""
-    from unit.steps.test_opening import opened
+    from builders.jobs import opened
 
     from tuner.programs.run.resuming import restore_choices, spec_of
     from tuner.steps.job import Request
@@ -302,7 +302,7 @@ def _resume_run(_damaged: tuple[str, bytes], directory: Path) -> None:
 
 
 def _write_inputs() -> st.SearchStrategy[tuple[str, bytes]]:
-    from unit.modelconfig.rendering import config_text
+    from builders.rendering import config_text
 
     numbers = st.integers(0, 2**32)
     rendered = numbers.map(lambda seed: config_text(random.Random(seed)).encode())

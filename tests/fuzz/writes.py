@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from builders.owned import assert_only_owned_text_changes
 from fuzz.watch import BadBehaviourError
-from unit.modelconfig.owned import assert_only_owned_text_changes
 
 from tuner.errors import SpecError, TunerError
 from tuner.modelconfig.edit import edit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from integration.load.conftest import Bench
+from builders.load_bench import Bench
 
 from tuner.load.probes.answers import Answers, differences
 

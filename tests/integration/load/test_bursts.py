@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from integration.load.conftest import Bench
-from integration.load.repository import SERVICE_S
+from builders.load_bench import Bench
+from builders.load_repository import SERVICE_S
 
 from tuner.load.traffic.arrivals import BurstShape
 from tuner.measurement.measurement import Arrivals, LoadPoint

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from integration.load.repository import make_repository
+from builders.load_repository import make_repository
 
 from tuner.load.probes.cache_fill import MAX_FILLING_S
 from tuner.load.setup import Site

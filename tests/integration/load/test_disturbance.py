@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import psutil
 import pytest
-from integration.load.conftest import Bench
+from builders.load_bench import Bench
 
 from tuner.load.setup import Site
 from tuner.load.streams_load import Asked, streams_load

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from builders.load_repository import CAPACITY_PER_S
+from builders.waits import wait_until
 from google.protobuf.json_format import MessageToJson
-from integration.load.repository import CAPACITY_PER_S
-from waits import wait_until
 
 from tuner.errors import ClientLimitError
 from tuner.load.generators import GENERATORS, OWN_CLIENT, GeneratorKind
@@ -17,7 +17,7 @@ from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import LatencyBound, Window
 
 if TYPE_CHECKING:
-    from integration.load.conftest import Bench
+    from builders.load_bench import Bench
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from integration.load.conftest import Bench, started
+from builders.load_bench import Bench, started
 
 from tuner.errors import ServerGoneError
 from tuner.measurement.measurement import Arrivals, LoadPoint

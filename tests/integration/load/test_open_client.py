@@ -9,8 +9,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from builders.load_repository import CAPACITY_PER_S, SERVICE_S
 from google.protobuf.json_format import MessageToJson
-from integration.load.repository import CAPACITY_PER_S, SERVICE_S
 
 from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.load.client.generator import OpenClient
@@ -20,7 +20,7 @@ from tuner.measurement.measurement import Arrivals, LatencySource, LoadPoint
 from tuner.measurement.window import Window
 
 if TYPE_CHECKING:
-    from integration.load.conftest import Bench
+    from builders.load_bench import Bench
 
 pytestmark = [pytest.mark.integration, pytest.mark.measuring]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from builders.load_bench import Bench
 from google.protobuf.json_format import MessageToJson
-from integration.load.conftest import Bench
 
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
 from tuner.load.probes.overload import Overload, overload_of, overload_window

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from integration.load.repository import CAPACITY_PER_S, SERVICE_S
-from waits import wait_until
+from builders.load_repository import CAPACITY_PER_S, SERVICE_S
+from builders.waits import wait_until
 
 from tuner.errors import LoadFailedError
 from tuner.measurement.measurement import Arrivals, LatencySource, LoadPoint
 from tuner.measurement.window import Window
 
 if TYPE_CHECKING:
-    from integration.load.conftest import Bench
+    from builders.load_bench import Bench
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from integration.load.repository import SERVICE_S
+from builders.load_repository import SERVICE_S
 
 from tuner.load.generators import GENERATORS, GeneratorKind
 from tuner.measurement.measurement import Arrivals, LatencySource, LoadPoint
 from tuner.measurement.window import Window
 
 if TYPE_CHECKING:
-    from integration.load.conftest import Bench
+    from builders.load_bench import Bench
 
 pytestmark = pytest.mark.integration
 

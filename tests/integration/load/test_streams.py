@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from builders.load_repository import SERVICE_S
 from google.protobuf.json_format import MessageToJson
-from integration.load.repository import SERVICE_S
 
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
 from tuner.load.streams_load import Asked, StreamsLoad
@@ -15,7 +15,7 @@ from tuner.measurement.window import LatencyBound, Window
 from tuner.spec.workload import RandomInputs
 
 if TYPE_CHECKING:
-    from integration.load.conftest import Bench
+    from builders.load_bench import Bench
 
 pytestmark = [pytest.mark.integration, pytest.mark.measuring]
 

@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.json_format import MessageToJson
 
 if TYPE_CHECKING:
-    from integration.load.conftest import Bench
+    from builders.load_bench import Bench
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from unit.modelconfig.configs import PYTHON
-from unit.modelconfig.ensemble_cases import ENSEMBLE, MODEL
+from builders.configs import PYTHON
+from builders.ensemble_cases import ENSEMBLE, MODEL
 
 from tuner.server.binaries import tritonserver
 from tuner.server.control import Control

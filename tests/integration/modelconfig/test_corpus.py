@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from unit.modelconfig.configs import BAD, GOOD
+from builders.configs import BAD, GOOD
 
 from tuner.errors import DeployRefusedError
 from tuner.modelconfig.edit import edit

@@ -6,9 +6,9 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from unit.modelconfig.configs import PYTHON, config
-from unit.modelconfig.ensemble_cases import ENSEMBLE, ENSEMBLE_MISTAKES
-from unit.modelconfig.rule_cases import DYNAMIC, IDLE, POLICY, REFUSED
+from builders.configs import PYTHON, config
+from builders.ensemble_cases import ENSEMBLE, ENSEMBLE_MISTAKES
+from builders.rule_cases import DYNAMIC, IDLE, POLICY, REFUSED
 
 from tuner.errors import DeployRefusedError
 from tuner.lint.repository import lint_repository

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.report.checks import facts, nights
-from unit.report.synthetic import Toy, make_run
+from builders.checks import facts, nights
+from builders.runs import Toy, make_run
 
 from tuner.report.check_document import render_check
 from tuner.report.render import render_all

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.report.mixed import mixed_run
-from unit.report.synthetic import BETTER, CONFIG, Toy, edit_config, make_run
-from unit.report.test_pull_request import with_config
+from builders.mixed_runs import mixed_run
+from builders.runs import BETTER, CONFIG, Toy, edit_config, make_run, with_config
 
 from tuner.report.pull_request import patch_of, write_proposal
 from tuner.writeback.plan import sha256_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from integration.triton.repository import make_repository
+from builders.triton_repository import make_repository
 
 from tuner.server.binaries import Installation, tritonserver
 from tuner.triton.local import LocalLauncher

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from candidates import values_of
+from builders.candidates import values_of
 from contract.server_contract import answer
 
 from tuner.bench.timebook import TimeBook

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from candidates import candidate_of
+from builders.candidates import candidate_of
+from builders.triton_repository import MODEL
 from contract.server_contract import answer, eventually
-from integration.triton.repository import MODEL
 
 from tuner.errors import DeployRefusedError, ServerGoneError
 from tuner.modelconfig.served import read_served

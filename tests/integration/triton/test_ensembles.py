@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from builders.triton_repository import FIRST, SECOND, WHOLE, make_ensemble
 from contract.server_contract import answer
-from integration.triton.repository import FIRST, SECOND, WHOLE, make_ensemble
 
 from tuner.errors import DeployRefusedError
 from tuner.modelconfig.served import read_served

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from integration.triton.repository import MODEL
+from builders.triton_repository import MODEL
 
 from tuner.machine.ports import ADDRESS, free_ports
 from tuner.server.control import Control

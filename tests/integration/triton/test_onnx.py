@@ -15,10 +15,10 @@ import numpy as np
 import onnxruntime
 import psutil
 import pytest
-from onnx_models import ARGUMENT, encoder, perceptron, place, scaled
+from builders.onnx_models import ARGUMENT, encoder, perceptron, place, scaled
+from builders.waits import wait_until
 from tritonclient.grpc import InferenceServerClient, InferInput
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
-from waits import wait_until
 
 from tuner.errors import DeployRefusedError
 from tuner.modelconfig.message import parse, to_load_json

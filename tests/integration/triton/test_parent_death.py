@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from builders.triton_repository import CONFIG, MODEL, make_repository
 from contract.server_contract import eventually
-from integration.triton.repository import CONFIG, MODEL, make_repository
 
 from tuner.machine.process import group_members, tail
 from tuner.triton.local import SHM

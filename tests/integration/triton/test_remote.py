@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from candidates import candidate_of
+from builders.candidates import candidate_of
+from builders.triton_repository import MODEL
 from contract.server_contract import eventually
-from integration.triton.repository import MODEL
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import process

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.writeback.test_several import cut_short
+from builders.plans import cut_short
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.writeback.apply import apply

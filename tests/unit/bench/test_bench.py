@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from candidates import candidate_of
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
+from builders.candidates import candidate_of
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.bench.bench import QUICK_LOOK, BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, ResponseCache, no_caches

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from candidates import candidate_of
-from serving import served_one, served_several
+from builders.candidates import candidate_of
+from builders.serving import served_one, served_several
 
 from tuner.bench.cache import ResponseCache, cache_of
 from tuner.space.build import build_space

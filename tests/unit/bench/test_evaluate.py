@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.bench.evaluate import Evaluation, Race, evaluate, evaluate_listed, race
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, OutOfTimeError

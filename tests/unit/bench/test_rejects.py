@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from candidates import candidate_of
-from synthetic import NO_ERRORS, P99_40MS, synthetic_server
+from builders.candidates import candidate_of
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 
 from tuner.bench.again import LONG_S, PAUSE_S, TABLE
 from tuner.bench.bench import BenchRules, TritonBench
@@ -341,22 +341,16 @@ def test_a_measurement_that_failed_is_told_with_the_seconds_it_took() -> None:
     assert 0.02 <= rejected[0].wall_s < 1.0
 
 
-def test_what_another_trial_measured_stays_valid() -> None:
+@pytest.mark.parametrize("stage", [Stage.SEARCH, Stage.CONFIRMATION])
+def test_what_another_trial_or_a_confirmation_measured_stays_valid(stage: Stage) -> None:
     bench, rejected = a_bench(quiet, gone)
+    bench.enter(stage)
     bench.measure(10, 1)
-    bench.deploy(ONE)
+    if stage is Stage.SEARCH:
+        bench.deploy(ONE)  # the next trial
     with pytest.raises(ServerGoneError):
         bench.measure(30, 2)
-    assert [r.level for r in rejected] == [30]
-
-
-def test_a_confirmation_keeps_its_rows() -> None:
-    bench, rejected = a_bench(quiet, gone)
-    bench.enter(Stage.CONFIRMATION)
-    bench.measure(10, 1)
-    with pytest.raises(ServerGoneError):
-        bench.measure(30, 2)
-    assert [(r.level, r.stage) for r in rejected] == [(30, Stage.CONFIRMATION)]
+    assert [(r.level, r.stage) for r in rejected] == [(30, stage)]
 
 
 def test_a_summary_adds_up() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from synthetic import synthetic_measurement
+from builders.measurements import synthetic_measurement
 
 from tuner.bench.stepping import FromAbove, Sendable
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import recorded_table as tables
-from candidates import candidate_of
+from builders.candidates import candidate_of
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 from recorded_bench import (
     FIGURES,
     RecordedBench,
@@ -19,7 +20,6 @@ from recorded_bench import (
     latencies_of,
 )
 from recorded_table import LONG, Recording, Table
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.errors import LoadFailedError
 from tuner.measurement.measurement import Measurement
@@ -194,19 +194,6 @@ def test_latencies_have_the_percentiles_of_the_measurement() -> None:
     assert drawn[989] == pytest.approx(found.p99_latency_us)
     assert drawn[499] == pytest.approx(found.p50_latency_us)
     assert (drawn[1:] >= drawn[:-1]).all()
-
-
-def test_a_packed_table_can_be_gone_on_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tables, "TABLES", tmp_path)
-    small = tables.growing_path("small")
-    assert tables.unpack(small).read_text() == ""
-    tables.append(small, {"machine": {"cores": 2}})
-    tables.pack(small)
-    assert not small.exists()
-    assert tables.read_table("small").machine == {"cores": 2}
-    assert tables.unpack(small).read_text() == '{"machine":{"cores":2}}\n'
 
 
 def test_a_table_comes_back_as_it_was_written(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from candidates import candidate_of
+from builders.candidates import candidate_of
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 from recorded_bench import RecordedWorld
 from recorded_table import Recording, Table
 from recorded_truth import shrinking_of, shrunk
-from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
 from tuner.space.candidate import Candidate
 

@@ -10,9 +10,9 @@ import pytest
 import recorded_curves as results
 import recorded_table as tables
 import replay
+from builders.measurements import synthetic_server
 from recorded_bench import RecordedBench, RecordedWorld
 from recorded_table import Recording, Table
-from synthetic import synthetic_server
 
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.report.synthetic import BETTER, CONFIG, Toy, edit_config, make_run
+from builders.runs import BETTER, CONFIG, Toy, edit_config, make_run
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded

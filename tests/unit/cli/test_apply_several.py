@@ -8,8 +8,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from unit.report.mixed import mixed_run
-from unit.report.synthetic import CONFIG
+from builders.mixed_runs import mixed_run
+from builders.runs import CONFIG
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded

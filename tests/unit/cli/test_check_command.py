@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 import pytest
-from unit.report.synthetic import Toy, make_run
-from unit.report.test_check_document import facts
+from builders.checks import facts
+from builders.runs import Toy, make_run
 
 from tuner.cli import COMMANDS, cli
 from tuner.cli.boundary import guarded

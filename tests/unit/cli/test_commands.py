@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from unit.report.synthetic import CONFIG, Toy, edit_config, make_run
+from builders.runs import CONFIG, Toy, edit_config, make_run
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded

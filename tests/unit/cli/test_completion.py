@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+from builders.runs import Toy, make_run
 from click.shell_completion import ShellComplete
-from unit.report.synthetic import Toy, make_run
 
 from tuner.cli import cli
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from unit.report.synthetic import Toy, make_run
+from builders.runs import Toy, make_run
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from candidates import candidate_of
+from builders.candidates import candidate_of
 from rich.console import Console
 
 import tuner.cli

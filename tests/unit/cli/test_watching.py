@@ -6,9 +6,9 @@ import io
 from pathlib import Path
 
 import pytest
-from candidates import candidate_of
+from builders.candidates import candidate_of
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 from rich.console import Console
-from synthetic import NO_ERRORS, P99_40MS, synthetic_server
 
 from tuner.cli.console import PlainEvents, outcome_text
 from tuner.cli.live import LiveEvents

@@ -6,9 +6,9 @@ from dataclasses import replace
 from statistics import geometric_mean
 
 import pytest
-from candidates import candidate_of
-from emulated import FreshBench as EmulatedBench
-from synthetic import synthetic_measurement
+from builders.candidates import candidate_of
+from builders.emulated import FreshBench as EmulatedBench
+from builders.measurements import synthetic_measurement
 
 from tuner.confirm.confirm import (
     BEHIND,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from emulated import a_session
-from unit.steps.test_proving import CURRENT, OTHER, spec_of, trial
-from unit.steps.test_soaking import Lasting, told
+from builders.emulated import a_session
+from builders.proving import CURRENT, OTHER, spec_of, trial
+from builders.soaking import Lasting, told
 
 from tuner.confirm.resumed import ResumedBench
 from tuner.confirm.rounds import Row

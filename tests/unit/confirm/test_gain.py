@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from synthetic import P99_40MS, synthetic_measurement
+from builders.measurements import P99_40MS, synthetic_measurement
 
 from tuner.confirm.gain import gain, readings
 from tuner.confirm.rounds import Contender, Entrant, Round

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.confirm.regression import Change, Held, change_of, held
 from tuner.score.point import Point, judge_point

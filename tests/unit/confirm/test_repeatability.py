@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from synthetic import P99_40MS, synthetic_server
+from builders.measurements import P99_40MS, synthetic_server
 
 from tuner.confirm.repeatability import noise_of, spread
 from tuner.run.confirmation import Repeat, Role

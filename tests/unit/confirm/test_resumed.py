@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from candidates import candidate_of
-from emulated import FreshBench
+from builders.candidates import candidate_of
+from builders.emulated import FreshBench
 
 from tuner.confirm.confirm import Confirmation, Rules, confirm
 from tuner.confirm.resumed import ResumedBench, finished_rows

@@ -8,8 +8,13 @@ from dataclasses import replace
 from statistics import geometric_mean
 
 import pytest
-from probes import Probe
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
+from builders.measurements import (
+    NO_ERRORS,
+    P99_40MS,
+    Probe,
+    synthetic_measurement,
+    synthetic_server,
+)
 
 from tuner.confirm.rounds import (
     Contender,

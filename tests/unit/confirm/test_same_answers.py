@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from candidates import candidate_of
-from emulated import FreshBench, saying
+from builders.candidates import candidate_of
+from builders.emulated import FreshBench, saying
 
 from tuner.confirm.same_answers import Comparison, same_answers
 from tuner.load.probes.answers import Answers

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from candidates import candidate_of
-from emulated import FreshBench
-from synthetic import SERVED_WHEN_SATURATED, synthetic_measurement
+from builders.candidates import candidate_of
+from builders.emulated import FreshBench
+from builders.measurements import SERVED_WHEN_SATURATED, synthetic_measurement
 
 from tuner.confirm.confirm import Confirmation, Outcome, Rules, confirm
 from tuner.confirm.rounds import Entrant, Row

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from candidates import candidate_of
-from emulated import FreshBench
-from synthetic import NO_ERRORS, synthetic_measurement
+from builders.candidates import candidate_of
+from builders.emulated import FreshBench
+from builders.measurements import NO_ERRORS, synthetic_measurement
 
 from tuner.confirm.rounds import Row
 from tuner.confirm.soak import MOST, RELAXATIONS, SoakRules, soak

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from candidates import candidate_of
-from emulated import FreshBench
-from synthetic import P99_40MS, synthetic_measurement
+from builders.candidates import candidate_of
+from builders.emulated import FreshBench
+from builders.measurements import P99_40MS, synthetic_measurement
 
 from tuner.confirm.confirm import Entrant, Rules, confirm
 from tuner.confirm.window import claim_window_s

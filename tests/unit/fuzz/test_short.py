@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.configs import GOOD
 from fuzz.targets import FOUND, TARGETS, cleared
 from fuzz.watch import watched
 from fuzz.writes import done, write_and_take_back
 from hypothesis import HealthCheck, given, settings
-from unit.modelconfig.configs import GOOD
 
 from tuner.errors import TunerError
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from unit.modelconfig.configs import case
-from unit.modelconfig.ensemble_cases import ENSEMBLE, MODEL
+from builders.configs import case
+from builders.ensemble_cases import ENSEMBLE, MODEL
 
 from tuner.errors import SpecError
 from tuner.lint.finding import Severity
@@ -222,7 +222,7 @@ def published(repository):
 
 
 def case_model():
-    from unit.modelconfig.configs import CASES
+    from builders.configs import CASES
 
     return (CASES / "published" / "tokenizer_model.py.txt").read_text(encoding="utf-8")
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic import synthetic_measurement
+from builders.measurements import synthetic_measurement
 
 from tuner.load.restarts import Restarted, combine
 from tuner.measurement.measurement import (

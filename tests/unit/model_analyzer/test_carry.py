@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from serving import served_one
+from builders.serving import served_one
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.model_analyzer.landscapes import (
+from builders.landscapes import (
     FULL,
     GRID,
     HILL,
@@ -21,7 +21,7 @@ from unit.model_analyzer.landscapes import (
     strategy,
     trial,
 )
-from unit.space.spaces import BATCH, BATCHER, CACHE, DELAY, INSTANCES, PREFERRED
+from builders.spaces import BATCH, BATCHER, CACHE, DELAY, INSTANCES, PREFERRED
 
 from tuner.errors import SpecError
 from tuner.score.trial import Trial, TrialState

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from unit.modelconfig.configs import config
+from builders.configs import config
 
 from tuner.modelconfig.compare import differences
 from tuner.modelconfig.message import parse

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from unit.modelconfig.configs import GOOD, case, read
+from builders.configs import GOOD, case, read
 
 from tuner.errors import SpecError
 from tuner.modelconfig import edit as edit_module

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import random
 
+from builders.owned import assert_only_owned_text_changes
+from builders.rendering import WORDS, config_text
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from unit.modelconfig.owned import assert_only_owned_text_changes
-from unit.modelconfig.rendering import WORDS, config_text
 
 from tuner.errors import SpecError
 from tuner.modelconfig.edit import edit

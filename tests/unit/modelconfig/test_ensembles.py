@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from unit.modelconfig.configs import case
-from unit.modelconfig.ensemble_cases import ENSEMBLE, ENSEMBLE_MISTAKES, MODEL
+from builders.configs import case
+from builders.ensemble_cases import ENSEMBLE, ENSEMBLE_MISTAKES, MODEL
 
 from tuner.modelconfig.ensembles import (
     circle_mistakes,

@@ -4,8 +4,8 @@ import json
 import time
 
 import pytest
+from builders.configs import BAD, GOOD, case, read
 from google.protobuf import json_format
-from unit.modelconfig.configs import BAD, GOOD, case, read
 
 from tuner.errors import SpecError
 from tuner.modelconfig.edit import edit

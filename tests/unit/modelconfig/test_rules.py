@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from unit.modelconfig.configs import config
-from unit.modelconfig.rule_cases import DEADLY, DYNAMIC, IDLE, REFUSED
+from builders.configs import config
+from builders.rule_cases import DEADLY, DYNAMIC, IDLE, REFUSED
 
 from tuner.modelconfig.idle import without_effect
 from tuner.modelconfig.message import parse

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from unit.modelconfig.ensemble_cases import ENSEMBLE, MODEL
+from builders.ensemble_cases import ENSEMBLE, MODEL
 
 from tuner.errors import SpecError
 from tuner.modelconfig.base import Base

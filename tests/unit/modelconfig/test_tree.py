@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from unit.modelconfig.configs import GOOD, read
+from builders.configs import GOOD, read
 
 from tuner.modelconfig.tree import Items, Message, build, elements, locate, tokenize
 

@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 import onnxruntime
 import pytest
-from unit.models.importing import REPOSITORY, import_file
+from builders.model_files import REPOSITORY, import_file
 
 DIRECTORY = REPOSITORY / "bert-onnx"
 MODELS = {version: DIRECTORY / str(version) / "model.onnx" for version in (1, 2)}

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from unit.models.importing import model_module
+from builders.model_files import model_module
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from unit.models.importing import REPOSITORY, import_file
+from builders.model_files import REPOSITORY, import_file
 
 
 def test_the_label_is_the_likelier_class_and_the_score_its_probability(

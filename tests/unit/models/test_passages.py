@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from unit.models.importing import REPOSITORY, import_file
+from builders.model_files import REPOSITORY, import_file
 
 
 @pytest.mark.parametrize(("tokens", "count"), [(0, 1), (2, 1), (16, 1), (17, 2), (128, 8)])

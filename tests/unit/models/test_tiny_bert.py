@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from unit.models.importing import REPOSITORY, import_file
+from builders.model_files import REPOSITORY, import_file
 
 DIRECTORY = REPOSITORY / "tiny-bert"
 MODEL = DIRECTORY / "1" / "model.onnx"

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from unit.models.importing import REPOSITORY, import_file
+from builders.model_files import REPOSITORY, import_file
 
 DIRECTORY = REPOSITORY / "tokenizer" / "1"
 VOCABULARY = (DIRECTORY / "vocab.txt").read_text(encoding="utf-8").splitlines()

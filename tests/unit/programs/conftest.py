@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from unit.programs.check_place import Place
+from builders.check_place import Place
 
 ROOT = Path(__file__).parents[3]
 MODEL = "emulated-accelerator"

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
-from unit.programs.check_place import CLOSED, Place, ToyBench, ToyPrograms
+from builders.check_place import CLOSED, Place, ToyBench, ToyPrograms
 
 from tuner.errors import (
     DeployRefusedError,

@@ -9,8 +9,8 @@ from statistics import geometric_mean
 from typing import Any
 
 import pytest
-from emulated import EmulatedBench
-from unit.programs.check_place import CLOSED, Noting, Place, ToyBench
+from builders.check_place import CLOSED, Noting, Place, ToyBench
+from builders.emulated import EmulatedBench
 
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, LoadFailedError
 from tuner.load.seeds import of_confirmation

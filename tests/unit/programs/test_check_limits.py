@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from unit.programs.check_place import Place, ToyBench
+from builders.check_place import Place, ToyBench
 
 from tuner.errors import ClientLimitError, LoadFailedError, TrialError
 from tuner.measurement.measurement import Measurement

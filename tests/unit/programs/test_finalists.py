@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from candidates import candidate_of
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
+from builders.candidates import candidate_of
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.programs.run.finalists import finalists_of
 from tuner.score.point import Point, judge_point, score_points

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from candidates import candidate_of
-from emulated import EmulatedBench
-from unit.steps.test_opening import REPOSITORY, SPEC, Facts
-from unit.steps.test_searching import a_search, searched, served
-from waits import wait_until
+from builders.candidates import candidate_of
+from builders.emulated import EmulatedBench
+from builders.jobs import Facts, opened
+from builders.joining import SlowBench, a_random_search, owned, request_of, url_of
+from builders.model_files import REPOSITORY
+from builders.searches import a_search, searched, served
+from builders.waits import wait_until
 
-from tuner.bench.timebook import TimeBook
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.programs.run.open_run import OpenRun, open_run, open_store
+from tuner.programs.run.open_run import OpenRun
 from tuner.programs.worker import worker as joining
 from tuner.programs.worker.worker import (
     JoinRequest,
@@ -30,7 +31,6 @@ from tuner.programs.worker.worker import (
     refuse_another_host,
     refuse_another_machine,
 )
-from tuner.run.store import STUDY
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState, TrialTime, Worker
 from tuner.search.joined import JoinedSearcher
@@ -40,37 +40,13 @@ from tuner.search.study.record import StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.spec.environment import resolve
 from tuner.steps.events import Silent
-from tuner.steps.job import Job, Request, prepare
+from tuner.steps.job import Job, prepare
 from tuner.steps.searching import search
-from tuner.steps.session import Session
-
-RANDOM = (
-    "  max_batch_size: {choice: [8, 16, 32]}\nsearch: {strategy: random}\nbudget: {trials: 9}\n"
-)
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    spec = tmp_path / "spec.yaml"
-    text = SPEC.format(repository=REPOSITORY)
-    bare = text.replace("space: {instance_group.count: {int: [1, 4]}}\n", "space:\n")
-    spec.write_text(bare + "  instance_group.count: {int: [1, 4]}\n" + RANDOM)
-    return prepare(Request(spec=spec))
-
-
-class SlowBench(EmulatedBench):
-    """Every candidate that anybody deploys goes into ``deployed``."""
-
-    def __init__(self, deployed: list[Candidate]) -> None:
-        super().__init__(served)
-        self.tried = deployed
-
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
-        if not fresh:
-            self.tried.append(candidate)
-            time.sleep(0.02)
-        counted = {"instance_group.count": 1, **candidate.of("")}
-        return super().deploy(candidate_of(counted, candidate.cache_bytes))
+    return a_random_search(tmp_path)
 
 
 class PatientBench(SlowBench):
@@ -108,31 +84,8 @@ def a_worker(
         yield work
 
 
-def owned(job: Job, bench: EmulatedBench) -> Session:
-    return Session(job, bench, Silent(), TimeBook(), lambda: None)
-
-
-@contextmanager
-def opened(job: Job, request: Request) -> Iterator[OpenRun]:
-    facts: Any = Facts()
-    with (
-        open_store(job, facts, request, "a-run") as store,
-        open_run(job, store, request, TimeBook()) as run,
-    ):
-        yield run
-
-
 def joined_job(offer: Any, request: JoinRequest) -> Job:
     return job_of(offer, offered_spec(offer, request), request.environment)
-
-
-def url_of(run: OpenRun) -> str:
-    """Of a run that has its own study."""
-    return f"sqlite:///{run.store.directory / STUDY}"
-
-
-def request_of(job: Job, tmp_path: Path, **more: Any) -> Request:
-    return Request(job.loaded.path, output=tmp_path / "results", **more)
 
 
 def test_a_run_and_two_workers_measure_nothing_twice_and_the_run_keeps_it_all(

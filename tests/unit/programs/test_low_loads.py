@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from candidates import candidate_of
-from unit.steps.test_proving import COUNT, ProvingBench, prove, result_json, spec_of, trial
+from builders.candidates import candidate_of
+from builders.proving import COUNT, ProvingBench, prove, result_json, spec_of, trial
 
 from tuner.measurement.measurement import Measurement
 from tuner.run.result_schema import Result

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from candidates import candidate_of
-from emulated import EmulatedBench, a_session, an_overload
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
+from builders.candidates import candidate_of
+from builders.emulated import EmulatedBench, a_session, an_overload
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.probes.overload import Overload

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from unit.steps.test_opening import REPOSITORY, SPEC
+from builders.jobs import SPEC
+from builders.model_files import REPOSITORY
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.programs.plan import DrawnPlan, draw_plan

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from unit.steps.test_opening import job, opened  # noqa: F401  a fixture
+from builders.jobs import a_job, opened
 
 from tuner.errors import SpecError
 from tuner.programs.run.resuming import restore_choices, spec_of
@@ -15,6 +15,11 @@ from tuner.run.choices import Choices
 from tuner.run.store import RunStore
 from tuner.steps.job import Job, Request
 from tuner.steps.manifest import choices_of
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return a_job(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +46,7 @@ def test_a_storage_is_kept_as_found_from_anywhere_and_without_its_password(
 
 
 @pytest.fixture
-def run(job: Job, tmp_path: Path) -> RunStore:  # noqa: F811
+def run(job: Job, tmp_path: Path) -> RunStore:
     """Begun with seed 7, at most 5 trials in 60 s, and a storage of its own."""
     storage = f"sqlite:///{tmp_path / 'own.db'}"
     search = job.spec.search.model_copy(update={"seed": 7})

@@ -8,132 +8,35 @@ import os
 import shlex
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from emulated import EmulatedBench
+from builders.plans import cut_short, make_file
+from builders.workplace import MODEL, Workplace, best_of, interrupt
 from sqlalchemy.exc import OperationalError
-from unit.steps.test_opening import REPOSITORY, SPEC, Facts
-from unit.steps.test_searching import served
-from unit.writeback.plans import make_file
-from unit.writeback.test_several import cut_short
 
-from tuner.cli import cli
-from tuner.cli.boundary import guarded
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, SpecError, StalePlanError
 from tuner.load.seeds import of_confirmation
 from tuner.machine.host import read_host
 from tuner.programs.run import ending
 from tuner.programs.run import run as pipeline
-from tuner.programs.run.outcome import Side, Verdict
+from tuner.programs.run.outcome import Verdict
 from tuner.programs.run.prove import prove
 from tuner.run.measuring import Measuring, registered
-from tuner.run.status import Status
 from tuner.run.store import RunStore
 from tuner.score.trial import Trial
 from tuner.search.study.record import StudyRecord
-from tuner.steps import session
-from tuner.steps.job import Job
-from tuner.steps.serving import Serving
 from tuner.steps.session import Session
 from tuner.steps.writing import write_back
 from tuner.writeback.journal import Action
 from tuner.writeback.plan import WritePlan
 
-MODEL = "emulated-accelerator"
-
-
-class Bench(EmulatedBench):
-    """Calls ``then`` before the trial of that number, the first being 0."""
-
-    def __init__(self) -> None:
-        super().__init__(served)
-        self.then: dict[int, Callable[[], object]] = {}
-
-    def deploy(self, candidate: Any, *, fresh: bool = False) -> Any:
-        try:
-            self.then.get(len(self.deployed), lambda: None)()
-        except BaseException:
-            self.deployed.append((candidate, fresh))
-            raise
-        return super().deploy(candidate, fresh=fresh)
-
-
-def best_of(trials: Sequence[Trial]) -> Verdict:
-    scored = [t for t in trials if t.score is not None]
-    best = max(scored, key=lambda t: t.score.value if t.score else 0.0)
-    return Verdict(Status.IMPROVED, ("it won",), None, Side(best.candidate, best.points, True))
-
-
-class Workplace:
-    """A spec, a repository of its own, and all programs emulated.
-
-    Attributes:
-        overloading: Called when the winner would be overloaded.
-    """
-
-    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        shutil.copytree(REPOSITORY / MODEL, directory / "my repository" / MODEL)
-        self.config = directory / "my repository" / MODEL / "config.pbtxt"
-        self.spec = directory / "my spec.yaml"
-        self.spec.write_text(
-            SPEC.format(repository="my repository") + "search: {strategy: random}\n"
-        )
-        self.results = directory / "results"
-        self.bench = Bench()
-        self.overloading: Callable[[], object] = lambda: None
-
-        @contextmanager
-        def find_programs(*_: object) -> Iterator[Any]:
-            yield Facts()
-
-        @contextmanager
-        def serving(job: Job, *_: object) -> Iterator[Serving]:
-            yield Serving(job, cast("Any", None), cast("Any", SimpleNamespace(memory=dict)))
-
-        @contextmanager
-        def set_up_bench(*_: object) -> Iterator[Any]:
-            yield self.bench
-
-        def probe_overload(_: object, verdict: Verdict) -> Verdict:
-            self.overloading()
-            return verdict
-
-        monkeypatch.chdir(directory)
-        monkeypatch.setattr(pipeline, "find_programs", find_programs)
-        monkeypatch.setattr(pipeline, "read_host", lambda _: Facts())
-        monkeypatch.setattr(pipeline, "serving", serving)
-        monkeypatch.setattr(session, "set_up_bench", set_up_bench)
-        monkeypatch.setattr(pipeline, "prove", lambda _, trials: best_of(trials))
-        monkeypatch.setattr(pipeline, "probe_overload", probe_overload)
-        # Drawing them takes longer than all else in most of these tests.
-
-    def tune(self, *arguments: str) -> int:
-        return guarded(cli, [*arguments])
-
-    @property
-    def store(self) -> RunStore:
-        (directory,) = [d for d in self.results.iterdir() if (d / "manifest.json").is_file()]
-        return RunStore(directory)
-
-    @property
-    def result(self) -> dict[str, Any]:
-        found = self.store.result()
-        assert found is not None
-        return found
-
 
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
     return Workplace(tmp_path, monkeypatch)
-
-
-def interrupt() -> None:
-    signal.raise_signal(signal.SIGINT)
 
 
 def printed_command(err: str) -> list[str]:
@@ -416,6 +319,7 @@ def test_a_refused_write_keeps_the_winner_for_apply(
     assert workplace.result["status"] == "improved"
     assert workplace.result["winner"] is not None
     assert workplace.result["written"] is None
+    assert workplace.result["trials"]["asked"] >= 4
     workplace.config.write_text(workplace.result["config_before"])
     assert workplace.tune("apply", str(workplace.store.directory)) == 0
     assert workplace.config.read_text() == workplace.result["config_after"]

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from synthetic import P99_40MS, synthetic_measurement
-from unit.programs.test_run import MODEL, Workplace, best_of, interrupt
+from builders.measurements import P99_40MS, synthetic_measurement
+from builders.workplace import MODEL, Workplace, best_of, interrupt
 
 from tuner.confirm.rounds import Row
-from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, StalePlanError, TunerError
+from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
 from tuner.measurement.rejected import Stage
 from tuner.programs.run import ending
 from tuner.programs.run import run as pipeline
@@ -255,12 +255,3 @@ def test_a_kept_config_is_neither_drawn_up_nor_written(
     assert (done.result.diff, done.result.written) == (None, None)
     assert not (done.directory / "best" / "config.pbtxt").exists()
     assert workplace.config.read_bytes() == before
-
-
-def test_a_refused_write_keeps_the_count_of_trials(workplace: Workplace) -> None:
-    theirs = workplace.config.read_text() + "# edited meanwhile\n"
-    workplace.bench.then = {1: lambda: workplace.config.write_text(theirs)}
-    with pytest.raises(StalePlanError):
-        run(workplace)
-    assert workplace.result["trials"]["asked"] >= 4
-    assert workplace.result["config_after"] is not None

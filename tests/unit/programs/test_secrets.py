@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from unit.programs.test_run import Workplace, interrupt
+from builders.workplace import Workplace, interrupt
 
 from tuner.search.study import record as study
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from builders.jobs import a_job
 from sqlalchemy.exc import OperationalError
-from unit.steps.test_opening import REPOSITORY, SPEC
 
 from tuner.programs.run.open_run import closed_to_workers, damage, study_of
 from tuner.run.store import STUDY, RunStore
-from tuner.steps.job import Job, Request, prepare
+from tuner.steps.job import Job
 
 
 def database(path: Path, *tables: str) -> None:
@@ -70,9 +70,7 @@ def test_a_study_in_use_is_not_damaged(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(SPEC.format(repository=REPOSITORY))
-    return prepare(Request(spec=spec))
+    return a_job(tmp_path)
 
 
 def test_what_sqlite_keeps_beside_a_damaged_study_goes_with_it(job: Job, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.steps.test_opening import REPOSITORY
+from builders.model_files import REPOSITORY
 
 from tuner.errors import SpecError
 from tuner.programs.worker.trust import refuse_strange_programs, with_own_values

@@ -12,16 +12,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from emulated import EmulatedBench
-from unit.programs.test_joining import (
-    SlowBench,
-    job,  # noqa: F401  a fixture
-    opened,
-    owned,
-    request_of,
-    url_of,
-)
-from unit.steps.test_opening import Facts
+from builders.emulated import EmulatedBench
+from builders.jobs import Facts, opened
+from builders.joining import SlowBench, a_random_search, owned, request_of, url_of
 
 from tuner.bench.timebook import TimeBook
 from tuner.errors import InterruptedRunError, TunerError
@@ -34,6 +27,11 @@ from tuner.steps.events import Silent
 from tuner.steps.job import Job
 from tuner.steps.searching import search
 from tuner.steps.serving import Serving
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return a_random_search(tmp_path)
 
 
 @dataclass
@@ -87,7 +85,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 @contextmanager
-def begun(job: Job, tmp_path: Path) -> Iterator[OpenRun]:  # noqa: F811
+def begun(job: Job, tmp_path: Path) -> Iterator[OpenRun]:
     """A run whose own bench has measured the current config."""
     with opened(job, request_of(job, tmp_path)) as run:
         budget = job.spec.budget.model_copy(update={"trials": 1})
@@ -101,7 +99,7 @@ def asking(run: OpenRun, **more: Any) -> JoinRequest:
 
 
 def test_a_worker_measures_until_the_search_is_over_and_hands_all_in(
-    job: Job,  # noqa: F811
+    job: Job,
     tmp_path: Path,
     machine: Machine,
 ) -> None:
@@ -130,7 +128,7 @@ def test_a_worker_measures_until_the_search_is_over_and_hands_all_in(
 
 
 def test_a_search_that_ends_in_mid_trial_ends_the_worker_without_an_error(
-    job: Job,  # noqa: F811
+    job: Job,
     tmp_path: Path,
     machine: Machine,
     monkeypatch: pytest.MonkeyPatch,
@@ -159,7 +157,7 @@ def test_a_search_that_ends_in_mid_trial_ends_the_worker_without_an_error(
 @pytest.mark.parametrize("wrapped", [True, False])
 def test_a_stopped_worker_says_that_its_candidate_is_free_and_how_to_join_again(
     wrapped: bool,
-    job: Job,  # noqa: F811
+    job: Job,
     tmp_path: Path,
     machine: Machine,
     monkeypatch: pytest.MonkeyPatch,
@@ -183,7 +181,7 @@ def test_a_stopped_worker_says_that_its_candidate_is_free_and_how_to_join_again(
 @pytest.mark.parametrize("asked", [True, False])
 def test_an_error_of_its_own_is_told_as_it_is(
     asked: bool,
-    job: Job,  # noqa: F811
+    job: Job,
     tmp_path: Path,
     machine: Machine,
 ) -> None:

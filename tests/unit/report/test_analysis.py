@@ -3,9 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from candidates import candidate_of
-from unit.report.conftest import Made
-from unit.report.synthetic import BATCH, COUNT, DELAY
+from builders.candidates import candidate_of
+from builders.pages import Made
+from builders.runs import BATCH, COUNT, DELAY
 
 from tuner.report.analysis import (
     Latency,

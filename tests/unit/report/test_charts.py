@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from unit.report.conftest import Made
+from builders.pages import Made
 
 from tuner.report.charts.chart import EDGE, latency_axis
 from tuner.report.charts.load import load_charts

@@ -5,7 +5,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from unit.report.checks import SLO, facts, nights, row
+from builders.checks import SLO, facts, nights, row
 
 from tuner.errors import SpecError, TunerError
 from tuner.report import html, markdown

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from unit.report.synthetic import Toy, make_run
+from builders.runs import Toy, make_run
 
 from tuner.report import markdown
 from tuner.report.blocks import Table

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from candidates import candidate_of
-from unit.report.conftest import Made
-from unit.report.synthetic import CURRENT, Toy, make_run, measure
+from builders.candidates import candidate_of
+from builders.pages import Made
+from builders.runs import CURRENT, Toy, make_run, measure
 
 from tuner.errors import SpecError, TunerError
 from tuner.report.data import ReportData, load

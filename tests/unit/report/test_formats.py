@@ -11,9 +11,9 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from candidates import candidate_of
-from unit.report.conftest import NASTY, Made, text_of
-from unit.report.synthetic import Toy, make_run
+from builders.candidates import candidate_of
+from builders.pages import NASTY, STATUSES, Made, text_of
+from builders.runs import Toy, make_run
 
 from tuner.report import junit, markdown, trials_csv
 from tuner.report.data import load
@@ -22,8 +22,6 @@ from tuner.report.pull_request import pull_request_of
 from tuner.report.render import FORMATS, render_all
 from tuner.report.trials_csv import _cell
 from tuner.score.trial import Worker
-
-STATUSES = ("improved", "kept", "infeasible", "unconfirmed", "interrupted", "failed", "killed")
 
 
 @pytest.mark.parametrize("status", STATUSES)

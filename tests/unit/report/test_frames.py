@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from unit.report.synthetic import Toy, make_run
+from builders.runs import Toy, make_run
 
 import tuner
 from tuner.errors import SpecError

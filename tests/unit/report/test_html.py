@@ -7,11 +7,10 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from unit.report.conftest import NASTY, Made, page_of
+from builders.pages import NASTY, STATUSES, Made, page_of
 
 from tuner.report.html import _plain, script_json
 
-STATUSES = ("improved", "kept", "infeasible", "unconfirmed", "interrupted", "failed", "killed")
 VOID = {"meta", "link", "img", "input", "br", "hr", "wbr"}
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from unit.report.conftest import NASTY, page_of, text_of, told
-from unit.report.mixed import SLOS, STREAMS, mixed_run
-from unit.report.test_run_document import tiles_of
+from builders.mixed_runs import SLOS, STREAMS, mixed_run
+from builders.pages import NASTY, page_of, text_of, tiles_of, told
 
 import tuner
 from tuner.report import junit, trials_csv

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from builders.measurements import synthetic_measurement
 from pydantic import TypeAdapter
-from synthetic import synthetic_measurement
 
 from tuner.cli.console import slo_text
 from tuner.measurement.measurement import ServerStatistics

@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from unit.report.conftest import NASTY, Made, told
-from unit.report.synthetic import BETTER, CONFIG, Toy, edit_config, make_run
+from builders.pages import NASTY, Made, told
+from builders.runs import BETTER, CONFIG, Toy, make_run, with_config
 
 from tuner.errors import SpecError
 from tuner.report.pull_request import (
@@ -14,13 +14,6 @@ from tuner.report.pull_request import (
     pull_request_of,
     write_proposal,
 )
-
-
-def with_config(run: Path, config: Path, *, before: str | None = CONFIG) -> Path:
-    """The run, about a config that lies somewhere else."""
-    missing = {"sha256": None, "text": ""} if before is None else {}
-    edit_config(run, path=str(config), **missing)
-    return run
 
 
 def test_the_body_tells_why_and_ends_with_the_change(made: Made) -> None:

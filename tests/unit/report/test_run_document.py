@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from unit.report.conftest import Made, told
+from builders.pages import STATUSES, Made, tiles_of, told
 
-from tuner.report.blocks import Document, Fold, Items, Sentence, Steps, Table, Tile, Tiles, Tone
-from tuner.report.data import ReportData
+from tuner.report.blocks import Document, Fold, Items, Sentence, Steps, Table, Tone
 from tuner.report.next_steps import next_steps, repeat_commands
 from tuner.report.run_document import SECTIONS, document
 from tuner.report.sentence import prediction_sentence, verdict_sentence
@@ -16,13 +15,6 @@ from tuner.report.tiles import gain_texts
 from tuner.run.confirmation import PutBack
 from tuner.run.result_schema import Improvement
 from tuner.score.trial import Predicted
-
-STATUSES = ("improved", "kept", "infeasible", "unconfirmed", "interrupted", "failed", "killed")
-
-
-def tiles_of(data: ReportData) -> dict[str, Tile]:
-    (found,) = (block for block in document(data).blocks if isinstance(block, Tiles))
-    return {tile.label: tile for tile in found.tiles}
 
 
 def folds_of(shown: Document) -> dict[str, Fold]:

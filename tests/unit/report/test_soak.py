@@ -6,11 +6,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from unit.report.conftest import page_of, text_of
-from unit.report.synthetic import CURRENT, Toy, make_run, measure
-from unit.report.test_run_document import tiles_of
+from builders.pages import page_of, text_of, tiles_of
+from builders.runs import CURRENT, Toy, make_run, measure
+from builders.soaked_runs import LATE, soaked_run
 
 from tuner.confirm.repeatability import noise_of
 from tuner.report.charts.load import load_charts
@@ -18,40 +17,12 @@ from tuner.report.data import ReportData, load
 from tuner.report.quantities import rate_text
 from tuner.report.sentence import soak_sentences
 from tuner.report.tables import comparison
-from tuner.run.confirmation import LoadCurve, Repeat, Role, Soak, Soaked
+from tuner.run.confirmation import LoadCurve, Soak, Soaked
 from tuner.run.reading import UnreadableFileError
 from tuner.run.store import RunStore
-from tuner.score.late_share import LateShare
 from tuner.score.point import judge_point
-from tuner.space.candidate import Candidate
 
-LATE = LateShare(requests=48_000, late=288, effective=1900.0, at_most=0.0094)
 TOLD = "0.6% late (at most 0.94%)"
-
-
-def soaked_run(parent: Path, share: float, role: str = "winner") -> tuple[Path, Soak]:
-    """A run whose winner (or kept config) stood only a share of its claim for long."""
-    run = make_run(parent, Toy(trials=20), "improved" if role == "winner" else "kept")
-    store = RunStore.open(run)
-    result = json.loads((run / "result.json").read_text())
-    facts = result[role]
-    candidate = Candidate.from_json(facts)
-    claimed = min(m["load"]["level"] for m in facts["measurements"])
-    slos = Toy().slos
-    tried = []
-    for level, late_by in ((claimed, 3.0), (share * claimed, 1.0)):
-        made = replace(measure(candidate, level, 600_000), duration_s=30.0)
-        made = replace(made, p99_latency_us=late_by * 35e3, latencies_us=np.array([late_by * 35e3]))
-        made = replace(made, throughput_infer_per_s=level, completed_count=48_000)
-        point = judge_point(slos, made)
-        tried.append(Soaked(point.measurement, point.slo, LATE))
-        repeat = Repeat(0, len(tried) - 1, Role.SOAK, candidate.key, point)
-        store.append_confirmation(repeat)
-    soak = Soak(tuple(tried))
-    facts["soak"] = soak.to_json()
-    facts["goodput_infer_per_s"] = tried[-1].throughput_infer_per_s
-    (run / "result.json").write_text(json.dumps(result))
-    return run, soak
 
 
 def at(level: float, p99_ms: float) -> Soaked:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from unit.report.conftest import Made, told
+from builders.pages import Made, told
 
 from tuner.report.quantities import found_text
 from tuner.report.tables import comparison, noise_sentences, simplification

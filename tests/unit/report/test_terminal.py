@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import click
-from unit.report.checks import facts
-from unit.report.conftest import Made
+from builders.checks import facts
+from builders.pages import Made
 
 from tuner.report.check_document import document as check_document
 from tuner.report.run_document import document

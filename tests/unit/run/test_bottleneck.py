@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from synthetic import synthetic_measurement
-from unit.report.synthetic import Toy, manifest_of
+from builders.measurements import synthetic_measurement
+from builders.runs import Toy, manifest_of
 
 from tuner.measurement.measurement import ServerStatistics
 from tuner.report.sentence import bottleneck_text

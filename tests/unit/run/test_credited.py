@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from unit.report.test_soak import soaked_run
+from builders.soaked_runs import soaked_run
 
 from tuner.run.credited import credited_level
 from tuner.run.store import RunStore

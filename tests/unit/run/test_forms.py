@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from candidates import candidate_of
-from synthetic import P99_40MS
+from builders.candidates import candidate_of
+from builders.measurements import P99_40MS
 
 from tuner.load.latency.timeline import measurement_of, observe_open
 from tuner.load.perf_analyzer import export

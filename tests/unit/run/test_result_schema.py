@@ -6,7 +6,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from unit.report.synthetic import make_run
+from builders.runs import make_run
 
 from tuner.run.result_schema import Result, check, json_schema
 

@@ -3,12 +3,15 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
-from candidates import candidate_of
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
+from builders.candidates import candidate_of
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
+from builders.runs import CONFIG, Toy, manifest_of
 
 from tuner.errors import SpecError
 from tuner.measurement.measurement import Measurement
@@ -18,7 +21,6 @@ from tuner.run.manifest import KeptConfig, Manifest, sha256_of_configs
 from tuner.run.store import RunStore, new_run_id
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState, TrialTime
-from tuner.space.candidate import Candidate
 from tuner.spec.objective import Objective
 
 
@@ -36,29 +38,11 @@ def a_trial(number: int) -> Trial:
     )
 
 
-def a_manifest(**changes: object) -> Manifest:
-    facts: dict[str, object] = {
-        "run_id": "r",
-        "created_at": "now",
-        "spec_path": "s.yaml",
-        "spec_text": "model: m",
-        "spec_sha256": "1",
-        "spec": {"model": "m"},
-        "name": "m",
-        "seed": 0,
-        "models": {"": KeptConfig("m", "m/config.pbtxt", "", None)},
-        "versions": {"tune": "0"},
-        "host": {"cpu": "x"},
-        "gpus": [],
-        "fingerprint": "f",
-        "current": Candidate.of_models({"": {}}),
-        "arrivals": 1,
-        "streams": {"": ""},
-    }
-    return Manifest(**{**facts, **changes})  # type: ignore[arg-type]
+def a_manifest(**changes: Any) -> Manifest:
+    return replace(manifest_of(Toy(), "r"), **changes)
 
 
-def asked(**changes: object) -> Manifest:
+def asked(**changes: Any) -> Manifest:
     """After a server was asked for the model's config."""
     return a_manifest(
         models={"": KeptConfig("m", "m/config.pbtxt", "", None, completed="")}, **changes
@@ -136,12 +120,12 @@ def test_run_ids_sort_by_time_and_differ() -> None:
 
 
 def test_a_manifest_comes_back_as_it_was(store: RunStore) -> None:
-    assert store.manifest() == a_manifest()
+    assert store.manifest().to_json() == a_manifest().to_json()
 
 
 def test_resuming_another_experiment_is_refused_by_name() -> None:
     with pytest.raises(SpecError, match="spec_sha256: 1 then, 2 now"):
-        a_manifest().refuse_if_different(a_manifest(spec_sha256="2"))
+        a_manifest(spec_sha256="1").refuse_if_different(a_manifest(spec_sha256="2"))
     a_manifest().refuse_if_different(a_manifest(created_at="later", run_id="q"))
 
 
@@ -163,7 +147,7 @@ def test_the_configs_of_several_models_have_one_hash_and_that_of_one_is_its_own(
     both = sha256_of_configs({"bert": "1", "head": "2"})
     assert both == sha256_of_configs({"head": "2", "bert": "1"})
     assert both != sha256_of_configs({"bert": "2", "head": "1"})
-    assert a_manifest().config_sha256 == hashlib.sha256(b"").hexdigest()
+    assert a_manifest().config_sha256 == hashlib.sha256(CONFIG.encode()).hexdigest()
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
+from builders.measurements import Probe
 from hypothesis import given
 from hypothesis import strategies as st
-from probes import Probe
 
 from tuner.score.capacity import Bracket, LevelRange, crossing, saturated
 from tuner.score.next_load import MOST_FREE, TOLERANCE, Steps, find_capacity, next_load

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.measurement.measurement import LatencySource
 from tuner.score.judge import (

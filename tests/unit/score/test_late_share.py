@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic import P99_40MS, synthetic_measurement
+from builders.measurements import P99_40MS, synthetic_measurement
 
 from tuner.score.late_share import LateShare, late_share, measured_late_share
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from synthetic import synthetic_measurement
+from builders.measurements import synthetic_measurement
 
 from tuner.load.latency.timeline import correlated_requests, course_of, measurement_of, observe_open
 from tuner.load.perf_analyzer.export import Requests

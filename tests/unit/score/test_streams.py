@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic import synthetic_measurement
+from builders.measurements import synthetic_measurement
 
 from tuner.bench.settled import missed_while_warming_up
 from tuner.measurement.measurement import Measurement, ServerStatistics

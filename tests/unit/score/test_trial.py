@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.measurement.measurement import Arrivals
 from tuner.score.capacity import chord

@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 
 import pytest
-from candidates import candidate_of
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement
-from unit.search.surface import COMPOSED, COMPOSED_CACHED, strategy
+from builders.candidates import candidate_of
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
+from builders.surface import COMPOSED, COMPOSED_CACHED, strategy
 
 from tuner.measurement.measurement import ServerStatistics
 from tuner.score.point import judge_point

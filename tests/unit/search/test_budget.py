@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from unit.space.spaces import USUAL, spec_of
+from builders.spaces import USUAL, spec_of
 
 from tuner.search.budget import Budget, Progress, StopReason
 

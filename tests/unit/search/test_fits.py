@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from candidates import candidate_of
-from unit.search.surface import SURFACE, strategy
-from unit.space.spaces import BATCH, INSTANCES
+from builders.candidates import candidate_of
+from builders.spaces import BATCH, INSTANCES
+from builders.surface import SURFACE, strategy
 
 from tuner.score.trial import Trial, TrialState
 from tuner.search.fits import Refusals, cannot_fit

@@ -7,8 +7,8 @@ import math
 import statistics
 
 import pytest
-from candidates import candidate_of
-from unit.search.surface import SURFACE, feasible, searched, strategy
+from builders.candidates import candidate_of
+from builders.surface import SURFACE, feasible, searched, strategy
 
 from tuner.score.aim import STEEPNESS, Aim
 from tuner.score.point import Score

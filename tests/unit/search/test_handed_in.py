@@ -7,20 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from candidates import candidate_of
-from synthetic import P99_40MS, synthetic_measurement
-from unit.search.surface import strategy, synthetic_trial
-from unit.search.test_joined import (
-    ELSEWHERE,
-    ONE,
-    OTHERS,
-    SMALL,
-    SPACE,
-    TWO,
-    proposed,
-    record_of,
-    tell,
-)
+from builders.candidates import candidate_of
+from builders.joined import ELSEWHERE, ONE, OTHERS, SMALL, SPACE, TWO, proposed, record_of, tell
+from builders.measurements import P99_40MS, synthetic_measurement
+from builders.surface import strategy, synthetic_trial
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.run.reading import UnreadableFileError

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from candidates import candidate_of
+from builders.candidates import candidate_of
 
 from tuner.score.point import Score
 from tuner.score.trial import Trial, TrialState

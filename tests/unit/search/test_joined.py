@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from unit.search.surface import strategy, synthetic_trial
-from unit.space.spaces import INSTANCES, space_of
+from builders.joined import ELSEWHERE, ONE, SMALL, SPACE, TWO, proposed, record_of, tell
+from builders.spaces import INSTANCES, space_of
+from builders.surface import strategy, synthetic_trial
 
-from tuner.score.trial import Trial, Worker
+from tuner.score.trial import Trial
 from tuner.search.joined import JoinedSearcher
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Enough, Proposal
@@ -17,32 +18,10 @@ from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
 from tuner.spec.objective import Objective
 
-SMALL = {INSTANCES: {"int": [1, 3]}, "parameters.threads": {"choice": [1, 2]}}
-SPACE = space_of(SMALL)
-OTHERS = [c for c in SPACE.enumerate() if c != SPACE.canonical(SPACE.current)]
-ONE, TWO = OTHERS[-2:]
-ELSEWHERE = Worker("box", "1")
-
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'study.db'}"
-
-
-def record_of(url: str, worker: Worker | None = None) -> StudyRecord:
-    return StudyRecord(url, "m", "run-1", SPACE, Objective.goodput(), worker)
-
-
-def tell(searcher: Searcher, candidate: Candidate) -> Trial:
-    trial = synthetic_trial(len(searcher.history), candidate, searcher.history)
-    searcher.tell(trial)
-    return trial
-
-
-def proposed(searcher: Searcher) -> Candidate:
-    proposal = searcher.next()
-    assert isinstance(proposal, Proposal)
-    return proposal.candidate
 
 
 def test_of_two_claims_on_a_candidate_the_first_holds_until_it_is_given_up(url: str) -> None:

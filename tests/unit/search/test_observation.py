@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import optuna
 import pytest
-from candidates import candidate_of, values_of
-from unit.space.spaces import BATCH, DELAY, INSTANCES, USUAL, space_of
+from builders.candidates import candidate_of, values_of
+from builders.spaces import BATCH, DELAY, INSTANCES, USUAL, space_of
 
 from tuner.score.point import Score
 from tuner.score.trial import Trial, TrialState

@@ -3,9 +3,9 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from itertools import pairwise
 
-from candidates import values_of
-from unit.search.surface import CACHED, SURFACE, searched, strategy, synthetic_trial
-from unit.space.spaces import INSTANCES, space_of
+from builders.candidates import values_of
+from builders.spaces import INSTANCES, space_of
+from builders.surface import CACHED, SURFACE, searched, strategy, synthetic_trial
 
 from tuner.score.trial import Trial
 from tuner.search.searcher import Searcher

@@ -3,8 +3,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from unit.search.surface import CACHED, SURFACE, TINY, feasible, searched, strategy
-from unit.space.spaces import DELAY, space_of
+from builders.spaces import DELAY, space_of
+from builders.surface import CACHED, SURFACE, TINY, feasible, searched, strategy
 
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.random_search import draw_new

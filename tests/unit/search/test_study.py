@@ -5,8 +5,8 @@ from pathlib import Path
 
 import optuna
 import pytest
-from unit.search.surface import SURFACE, searched, strategy
-from unit.space.spaces import BATCH, DELAY, INSTANCES, space_of
+from builders.spaces import BATCH, DELAY, INSTANCES, space_of
+from builders.surface import SURFACE, searched, strategy
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.score.trial import Trial

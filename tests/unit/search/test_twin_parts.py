@@ -6,9 +6,9 @@ import random
 from typing import Any
 
 import pytest
-from candidates import values_of
-from unit.search.surface import CACHED, SURFACE
-from unit.space.spaces import BATCH, BATCHER, CACHE, DELAY, INSTANCES, PREFERRED, space_of
+from builders.candidates import values_of
+from builders.spaces import BATCH, BATCHER, CACHE, DELAY, INSTANCES, PREFERRED, space_of
+from builders.surface import CACHED, SURFACE
 
 from tuner.search.strategies.designs import designs
 from tuner.search.strategies.features import Features

@@ -7,10 +7,10 @@ from dataclasses import replace
 from statistics import median
 
 import pytest
-from candidates import candidate_of, values_of
-from synthetic import synthetic_measurement
-from unit.search.simulated import SPACE, Simulation
-from unit.space.spaces import BATCH, INSTANCES, space_of
+from builders.candidates import candidate_of, values_of
+from builders.measurements import synthetic_measurement
+from builders.simulated import SPACE, Simulation
+from builders.spaces import BATCH, INSTANCES, space_of
 
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.score.point import Point, Score

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from unit.search.served import chain, pair
-from unit.search.simulated import Simulation
+from builders.simulated import Simulation
+from builders.simulated_ensembles import chain, pair
 
 from tuner.space.candidate import CACHE, Candidate
 from tuner.space.knob import Knob

@@ -4,8 +4,8 @@ import random
 
 import optuna
 import pytest
-from candidates import values_of
-from unit.space.spaces import (
+from builders.candidates import values_of
+from builders.spaces import (
     BATCH,
     BATCHER,
     BATCHING,

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from serving import served_one
-from unit.space.spaces import (
+from builders.serving import served_one
+from builders.spaces import (
     BATCH,
     BATCHER,
     BATCHING,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from candidates import candidate_of
+from builders.candidates import candidate_of
 
 from tuner.space.candidate import CACHE, Candidate
 from tuner.space.knob import Knob

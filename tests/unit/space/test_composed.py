@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 import pytest
-from candidates import values_of
-from unit.space.spaces import (
+from builders.candidates import values_of
+from builders.spaces import (
     BATCH,
     BATCHER,
     CACHE,

@@ -4,8 +4,8 @@ import random
 from dataclasses import replace
 
 import pytest
-from candidates import values_of
-from unit.space.spaces import BATCHING, space_of
+from builders.candidates import values_of
+from builders.spaces import BATCHING, space_of
 
 import tuner.space.space
 from tuner.space import conditions

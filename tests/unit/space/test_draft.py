@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from candidates import values_of
-from serving import served_one
-from unit.space.spaces import BATCHING, CACHE, DELAY, INSTANCES, PREFERRED
+from builders.candidates import values_of
+from builders.serving import served_one
+from builders.spaces import BATCHING, CACHE, DELAY, INSTANCES, PREFERRED
 
 from tuner.errors import SpecError
 from tuner.modelconfig.base import Base

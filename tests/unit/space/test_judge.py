@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from serving import served_one
-from unit.space.spaces import BATCH, BATCHING, DELAY, PREFERRED, USUAL, space_of, spec_of
+from builders.serving import served_one
+from builders.spaces import BATCH, BATCHING, DELAY, PREFERRED, USUAL, space_of, spec_of
 
 from tuner.errors import SpecError
 from tuner.modelconfig.message import parse

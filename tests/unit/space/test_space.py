@@ -4,8 +4,8 @@ import random
 from typing import Any
 
 import pytest
-from candidates import candidate_of, values_of
-from unit.space.spaces import (
+from builders.candidates import candidate_of, values_of
+from builders.spaces import (
     BATCH,
     BATCHER,
     BATCHING,

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from candidates import candidate_of
-from synthetic import NO_ERRORS, P99_40MS, synthetic_server
-from unit.run.test_store import a_manifest
-from unit.steps.test_opening import REPOSITORY, SPEC
+from builders.candidates import candidate_of
+from builders.jobs import a_job
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
+from builders.runs import Toy, manifest_of
 
 from tuner.confirm.rounds import Row
 from tuner.confirm.soak import RELAXATIONS
@@ -21,19 +21,17 @@ from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.spec.objective import Objective
 from tuner.steps.estimate import DEPLOY_S, Seen, estimate_run, seen_before
-from tuner.steps.job import Job, Request, prepare
+from tuner.steps.job import Job
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(SPEC.format(repository=REPOSITORY))
-    return prepare(Request(spec=spec))
+    return a_job(tmp_path)
 
 
 def an_earlier_run(results: Path, job: Job, rate: float, load_s: float, when: str) -> None:
     store = RunStore.create(results, f"{when}-{job.spec.name}-abcd")
-    store.write_manifest(replace(a_manifest(), name=job.spec.name).to_json())
+    store.write_manifest(manifest_of(Toy(model=job.spec.name), "r").to_json())
     points = tuple(
         judge_point([P99_40MS, NO_ERRORS], synthetic_server(rate, 2 * rate, 100.0)) for _ in "1"
     )

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from candidates import candidate_of
-from emulated import EmulatedBench
-from synthetic import NO_ERRORS, P99_40MS
+from builders.candidates import candidate_of
+from builders.emulated import EmulatedBench
+from builders.measurements import NO_ERRORS, P99_40MS
 
 from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.measurement.measurement import Arrivals

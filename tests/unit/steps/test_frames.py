@@ -11,10 +11,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from candidates import candidate_of
-from emulated import a_session
-from serving import served_one
-from synthetic import synthetic_measurement, synthetic_server
+from builders.candidates import candidate_of
+from builders.emulated import a_session
+from builders.measurements import synthetic_measurement, synthetic_server
+from builders.serving import served_one
 
 import tuner
 from tuner.bench.bench import BenchRules, TritonBench

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from serving import write_models
-from unit.modelconfig.ensemble_cases import ENSEMBLE, MODEL
+from builders.ensemble_cases import ENSEMBLE, MODEL
+from builders.serving import write_models
 
 from tuner.errors import SpecError
 from tuner.load.generators import OWN_CLIENT

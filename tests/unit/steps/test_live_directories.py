@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from unit.programs.test_joining import job  # noqa: F401  a fixture
+from builders.jobs import a_job
 
 from tuner.bench.timebook import TimeBook
 from tuner.machine.private import private_directory
@@ -23,6 +23,11 @@ from tuner.steps.tools import Programs
 
 #: More than the age from which on an abandoned directory is removed.
 AGE_S = 61.0
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return a_job(tmp_path)
 
 
 @pytest.fixture
@@ -44,7 +49,7 @@ def an_hour_later(temporary: Path) -> list[Path]:
 
 
 @contextmanager
-def a_rig(job: Job, tmp_path: Path) -> Iterator[None]:  # noqa: F811
+def a_rig(job: Job, tmp_path: Path) -> Iterator[None]:
     programs = Programs(cast("Any", None), cast("Any", None), cast("Any", None), "2.51.0")
     served = Serving(job, programs, cast("Any", None))
     with set_up_bench(served, Silent(), TimeBook(), lambda: None):
@@ -58,7 +63,7 @@ def a_workers_log(_: Job, __: Path) -> AbstractContextManager[Path]:
 @pytest.mark.parametrize("owner", [a_rig, a_workers_log])
 def test_an_open_directory_is_never_swept(
     owner: Any,
-    job: Job,  # noqa: F811
+    job: Job,
     tmp_path: Path,
     temporary: Path,
 ) -> None:

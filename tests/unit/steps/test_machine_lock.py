@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import served_several
-from unit.steps.test_opening import SPEC
+from builders.jobs import SPEC
+from builders.serving import served_several
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.space.candidate import Candidate

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from candidates import candidate_of
-from synthetic import P99_40MS, synthetic_measurement
+from builders.candidates import candidate_of
+from builders.jobs import SPEC, Facts, a_job, opened
+from builders.measurements import P99_40MS, synthetic_measurement
 
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import SpecError
 from tuner.measurement.rejected import Rejected, Stage
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
-from tuner.programs.run.open_run import OpenRun, open_run, open_store
+from tuner.programs.run.open_run import open_run, open_store
 from tuner.run.confirmation import Repeat, Role
 from tuner.run.store import STUDY, RunStore
 from tuner.score.point import judge_point
@@ -28,45 +27,10 @@ from tuner.steps.job import Job, Request, prepare
 from tuner.steps.writing import draw_up, write_back
 from tuner.writeback.rollback import rollback
 
-SPEC = """\
-model: emulated-accelerator
-repository: {repository}
-slo: [p99_latency <= 40ms]
-space: {{instance_group.count: {{int: [1, 4]}}}}
-"""
-REPOSITORY = Path(__file__).parents[3] / "model_repository"
-
-
-class Facts:
-    """Stands in for the programs of a machine."""
-
-    host = property(lambda self: self)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"cpu": "a cpu", "gpus": []}
-
-    def versions(self) -> dict[str, str]:
-        return {"tritonserver": "1"}
-
-    def fingerprint(self, *_: str) -> str:
-        return "0" * 16
-
-
-@contextmanager
-def opened(job: Job, request: Request, book: TimeBook | None = None) -> Iterator[OpenRun]:
-    facts: Any = Facts()
-    with (
-        open_store(job, facts, request, "a-run") as store,
-        open_run(job, store, request, book or TimeBook()) as run,
-    ):
-        yield run
-
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(SPEC.format(repository=REPOSITORY))
-    return prepare(Request(spec=spec))
+    return a_job(tmp_path)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from candidates import candidate_of
+from builders.candidates import candidate_of
 
 from tuner.bench.cache import ResponseCache
 from tuner.bench.timebook import TimeBook

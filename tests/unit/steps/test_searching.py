@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from candidates import candidate_of
-from emulated import EmulatedBench, a_session
-from synthetic import synthetic_measurement
+from builders.emulated import EmulatedBench
+from builders.measurements import synthetic_measurement
+from builders.searches import CANDIDATES, a_search, a_spec, searched, served
 
 from tuner.errors import (
     ClientLimitError,
@@ -35,72 +35,10 @@ from tuner.search.incumbent import NEAR_MISS
 from tuner.search.strategy import Proposal
 from tuner.server.memory import MACHINE, Memory
 from tuner.space.candidate import Candidate
-from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
 from tuner.steps import searching
 from tuner.steps.events import Silent
-from tuner.steps.searching import CurrentConfigFailsError, search
-from tuner.steps.session import Session
-
-CANDIDATES = [candidate_of({"instance_group.count": n}) for n in range(1, 7)]
-
-
-def served(candidate: Candidate) -> float:
-    """Instances multiply the capacity."""
-    count = candidate.of("")["instance_group.count"]
-    assert isinstance(count, int)
-    return 100.0 * count
-
-
-@dataclass
-class ListedSearcher:
-    """Proposes what it was given."""
-
-    candidates: list[Candidate]
-    history: list[Trial] = field(default_factory=list)
-    informative: bool = False
-
-    def next(self) -> Proposal | None:
-        left = self.candidates[len(self.history) :]
-        return Proposal(left[0], informative=self.informative) if left else None
-
-    def start(self, candidate: Candidate) -> bool:
-        return True
-
-    def tell(self, trial: Trial) -> None:
-        self.history.append(trial)
-
-    def give_up(self, candidate: Candidate) -> None:
-        self.candidates.remove(candidate)
-
-
-def a_spec(slo: str = "p99_latency <= 40ms", **budget: Any) -> Spec:
-    return Spec.model_validate(
-        {
-            "model": "m",
-            "repository": "r",
-            "slo": [slo],
-            "budget": budget,
-            "space": {"instance_group.count": {"int": [1, 6]}},
-        }
-    )
-
-
-def a_search(
-    bench: EmulatedBench,
-    candidates: list[Candidate],
-    checkpoint: Any = lambda: None,
-    informative: bool = False,
-    slo: str = "p99_latency <= 40ms",
-    **budget: Any,
-) -> tuple[Session, ListedSearcher]:
-    plan = LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5))
-    session = a_session(bench, a_spec(slo, **budget), CANDIDATES[0], plan, checkpoint=checkpoint)
-    return session, ListedSearcher(candidates, informative=informative)
-
-
-def searched(session: Session, searcher: ListedSearcher) -> tuple[list[Trial], StopReason]:
-    return search(session, searcher)  # type: ignore[arg-type]
+from tuner.steps.searching import CurrentConfigFailsError
 
 
 def test_every_trial_is_kept_and_better_ones_are_measured_in_full() -> None:

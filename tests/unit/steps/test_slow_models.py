@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from candidates import candidate_of
-from emulated import a_session, saying
+from builders.candidates import candidate_of
+from builders.emulated import a_session, saying
 
 from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.timebook import TimeBook

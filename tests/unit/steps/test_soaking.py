@@ -2,74 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from statistics import geometric_mean
 from typing import Any
 
 import pytest
-from emulated import a_session
-from unit.steps.test_proving import (
-    CURRENT,
-    OTHER,
-    ProvingBench,
-    result_json,
-    spec_of,
-    trial,
-)
+from builders.proving import CURRENT, OTHER, result_json, spec_of
+from builders.soaking import Lasting, told
 
-from tuner.confirm.rounds import Row
 from tuner.confirm.soak import MOST, OF_MEAN, RELAXATIONS
 from tuner.errors import ClientLimitError, InterruptedRunError, ModelFailsError
 from tuner.measurement.measurement import Course, Measurement
 from tuner.programs.run.outcome import Verdict
-from tuner.programs.run.prove import prove
 from tuner.run.confirmation import Role
 from tuner.run.result_schema import Result
 from tuner.run.status import Status
 from tuner.score.point import Point, judge_point
-from tuner.space.candidate import Candidate
-from tuner.spec.model import Spec
-from tuner.steps.events import Silent
-
-
-class Watching(Silent):
-    def __init__(self) -> None:
-        self.phases: list[str] = []
-        self.notes: list[str] = []
-
-    def phase(self, text: str) -> None:
-        self.phases.append(text)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
-class Lasting(ProvingBench):
-    """``lasting``: what of a config's capacity lasts, where that is not all of it."""
-
-    def __init__(
-        self,
-        spec: Spec,
-        capacity: Mapping[Candidate, float],
-        lasting: Mapping[Candidate, float],
-        trouble: Exception | None = None,
-    ) -> None:
-        super().__init__(spec, capacity, weather=0.0)
-        self.shares = lasting
-        self.trouble = trouble
-        self.least_s: list[float] = []
-
-    def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-        self.least_s.append(least_s)
-        if self.trouble is not None:
-            raise self.trouble
-        self.lasting = self.shares.get(self.candidate, 1.0)
-        return super().soak(level, seed, least_s)
-
-    @property
-    def soaked(self) -> list[tuple[Candidate, float]]:
-        return [(a.candidate, a.level) for a in self.soaks]
 
 
 class Moody(Lasting):
@@ -77,19 +25,6 @@ class Moody(Lasting):
 
     def kindness(self, seed: int) -> float:
         return {0: 0.85, 1: 1.0, 2: 1.15}.get(seed - 500_000, 1.0)
-
-
-def told(bench: ProvingBench, **more: Any) -> tuple[Verdict, Watching, list[Row]]:
-    """The current config and another one through the whole proof."""
-    current, other = bench.capacity_of(CURRENT), bench.capacity_of(OTHER)
-    watching, rows = Watching(), list[Row]()
-    session = a_session(bench, bench.spec, CURRENT, events=watching, record=rows.append, **more)
-    levels = session.plan.listed
-    trials = (
-        trial(bench, 0, CURRENT, *(levels or (0.98 * current, 1.1 * current))),
-        trial(bench, 1, OTHER, *(levels or (0.98 * other, 1.1 * other))),
-    )
-    return prove(session, trials), watching, rows
 
 
 def gains(other: float, lasting: float, current: float = 100.0, **changes: Any) -> Lasting:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from unit.steps.test_opening import opened
-from unit.writeback.plans import make_file
-from unit.writeback.test_several import cut_short
+from builders.jobs import opened
+from builders.plans import cut_short, make_file
 
 from tuner.run.store import RunStore
 from tuner.space.candidate import Candidate

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from candidates import candidate_of
+from builders.candidates import candidate_of
+from builders.serving import served_one, served_several
 from google.protobuf import json_format
-from serving import served_one, served_several
 
 from tuner.errors import DeployRefusedError, ServerGoneError
 from tuner.modelconfig.message import parse

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from serving import served_several
+from builders.serving import served_several
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.server.binaries import Installation, Origin

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic import P99_40MS
-from unit.search.simulated import TRUTH, Simulation
-from unit.space.spaces import INSTANCES
+from builders.measurements import P99_40MS
+from builders.simulated import TRUTH, Simulation
+from builders.spaces import INSTANCES
 
 from tuner.measurement.measurement import Arrivals
 from tuner.score.capacity import LevelRange

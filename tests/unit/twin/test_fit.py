@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from candidates import candidate_of
-from serving import served_one
+from builders.candidates import candidate_of
+from builders.serving import served_one
 
 from tuner.measurement.measurement import (
     Arrivals,

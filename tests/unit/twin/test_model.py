@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from candidates import candidate_of
-from serving import served_one
+from builders.candidates import candidate_of
+from builders.serving import served_one
 
 from tuner.space.candidate import FieldValue
 from tuner.space.knob import Knob

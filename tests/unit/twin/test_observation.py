@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from candidates import candidate_of
-from serving import served_one
-from synthetic import synthetic_measurement
+from builders.candidates import candidate_of
+from builders.measurements import synthetic_measurement
+from builders.serving import served_one
 
 from tuner.measurement.measurement import HostUse
 from tuner.score.point import Point

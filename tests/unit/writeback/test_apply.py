@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from unit.writeback.plans import AFTER, BEFORE, make_plan, only
+from builders.plans import AFTER, BEFORE, FALLIBLE, Fuse, make_plan, only
 
 from tuner.errors import EnvironmentNotReadyError, StalePlanError
 from tuner.writeback.apply import apply
@@ -165,39 +163,6 @@ def test_a_read_only_directory_is_explained(tmp_path: Path) -> None:
     finally:
         plan.path.parent.chmod(0o755)
     assert "writable" in caught.value.hint
-
-
-class Fuse:
-    """Lets a number of calls through, then fails one."""
-
-    def __init__(self, after: int) -> None:
-        self.left = after
-        self.blown = False
-
-    def wrap(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            if not self.blown and self.left == 0:
-                self.blown = True
-                raise OSError(28, "No space left on device")
-            self.left -= 1
-            return call(*args, **kwargs)
-
-        return wrapped
-
-
-FALLIBLE = [
-    (os, "open"),
-    (os, "write"),
-    (os, "fsync"),
-    (os, "fchmod"),
-    (os, "listxattr"),
-    (Path, "replace"),
-    (Path, "unlink"),
-    (Path, "read_bytes"),
-    (os, "pread"),
-    (os, "ftruncate"),
-    (fcntl, "flock"),
-]
 
 
 def with_fuse(monkeypatch: pytest.MonkeyPatch, after: int) -> Fuse:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from unit.writeback.plans import AFTER, BEFORE, make_plan, only
+from builders.plans import AFTER, BEFORE, make_plan, only
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.writeback.apply import apply

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.writeback.plans import AFTER, BEFORE, make_file, make_plan
+from builders.plans import AFTER, BEFORE, make_file, make_plan
 
 from tuner.errors import StalePlanError
 from tuner.writeback.apply import apply
@@ -131,36 +131,24 @@ def test_a_removal_is_on_disk_when_rollback_returns(
     ]
 
 
-def test_an_edit_while_waiting_for_the_lock_is_not_overwritten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("theirs", ["somebody's own\n", None])
+def test_a_change_while_waiting_for_the_lock_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, theirs: str | None
 ) -> None:
+    """An editor's, or that of another tune, which took its file back."""
     plan = make_plan(tmp_path)
     lock = fcntl.flock
 
-    def edited_meanwhile(descriptor: int, operation: int) -> None:
-        plan.path.write_text("somebody's own\n")
+    def changed_meanwhile(descriptor: int, operation: int) -> None:
+        plan.path.unlink(missing_ok=True)
+        if theirs is not None:
+            plan.path.write_text(theirs)
         lock(descriptor, operation)
 
-    monkeypatch.setattr(fcntl, "flock", edited_meanwhile)
-    with pytest.raises(StalePlanError):
+    monkeypatch.setattr(fcntl, "flock", changed_meanwhile)
+    with pytest.raises(StalePlanError, match="now no file" if theirs is None else None):
         apply(plan)
-    assert plan.path.read_text() == "somebody's own\n"
-
-
-def test_a_write_of_another_tune_while_waiting_for_the_lock_is_not_overwritten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = make_plan(tmp_path)
-    lock = fcntl.flock
-
-    def removed_meanwhile(descriptor: int, operation: int) -> None:
-        plan.path.unlink()
-        lock(descriptor, operation)
-
-    monkeypatch.setattr(fcntl, "flock", removed_meanwhile)
-    with pytest.raises(StalePlanError, match="now no file"):
-        apply(plan)
-    assert not plan.path.exists()
+    assert (plan.path.read_text() if plan.path.exists() else None) == theirs
 
 
 @pytest.mark.parametrize("edited", ["a", "b", "c"])

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from unit.writeback.plans import make_file
+from builders.plans import make_file
 
 from tuner.errors import SpecError
 from tuner.run.manifest import KeptConfig, Manifest

@@ -12,8 +12,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from unit.writeback.plans import make_file
-from unit.writeback.test_apply import FALLIBLE, Fuse
+from builders.plans import FALLIBLE, Fuse, cut_short, make_file
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError
 from tuner.writeback.apply import apply, preview
@@ -45,24 +44,6 @@ def config(repository: Path, name: str) -> Path:
 def contents(repository: Path) -> dict[str, str | None]:
     paths = {name: config(repository, name) for name in OLD}
     return {name: path.read_text() if path.exists() else None for name, path in paths.items()}
-
-
-def cut_short(plan: WritePlan, *done: str, action: Action = Action.APPLY) -> None:
-    """What a kill between the renames leaves, of which those ``done`` were made."""
-    both = {f.model: (f.sha256_before, f.sha256_after) for f in plan.files}
-    texts = {f.model: (f.text_before, f.text_after) for f in plan.files}
-    if action is Action.ROLLBACK:
-        both = {name: (after, before) for name, (before, after) in both.items()}
-        texts = {name: (after, before) for name, (before, after) in texts.items()}
-    for file in plan.files:
-        others = tuple(Other(name, *both[name]) for name in both if name != file.model)
-        with locked_journal(file.path) as journal:
-            for text in filter(None, texts[file.model]):
-                journal.keep(text.encode())
-            journal.append(Entry(action, "now", plan.run_id, *both[file.model], others))
-        if file.model in done:
-            wanted = texts[file.model][1]
-            file.path.unlink() if wanted is None else file.path.write_text(wanted)
 
 
 def test_all_are_written_and_one_rollback_of_any_takes_all_back(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from builders.virtual_time import run_in_virtual_time
 from tritonclient.grpc import model_config_pb2
-from virtual_time import run_in_virtual_time
 
 from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.load.client import process as client_process

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from virtual_time import run_in_virtual_time
+from builders.virtual_time import run_in_virtual_time
 
 from tuner.errors import ModelFailsError
 from tuner.load.client import process

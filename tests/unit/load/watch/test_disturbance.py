@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from synthetic import synthetic_measurement
+from builders.measurements import synthetic_measurement
 
 from tuner.load.validity import warnings_about
 from tuner.load.watch.disturbance import disturbances, taken_percent

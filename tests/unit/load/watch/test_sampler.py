@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from waits import wait_until
+from builders.waits import wait_until
 
 from tuner.errors import ServerGoneError, UndecidedError
 from tuner.load.watch import sampler as module

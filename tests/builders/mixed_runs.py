@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from unit.report.synthetic import CONFIG, COUNT, Toy, make_run
+from builders.runs import CONFIG, COUNT, Toy, make_run
 
 from tuner.measurement.measurement import Measurement, ServerStatistics
 from tuner.run.bottleneck import bottleneck_of

@@ -16,8 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from candidates import candidate_of
-from synthetic import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
+from builders.candidates import candidate_of
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.bench.stepping import Sendable
 from tuner.bench.timebook import TimeBook

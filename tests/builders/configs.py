@@ -7,7 +7,7 @@ from pathlib import Path
 from tuner.modelconfig.encoding import decode
 from tuner.modelconfig.message import parse
 
-CASES = Path(__file__).parents[2] / "cases" / "pbtxt"
+CASES = Path(__file__).parents[1] / "cases" / "pbtxt"
 GOOD = sorted([*CASES.glob("good/*.pbtxt"), *CASES.glob("published/*.pbtxt")])
 BAD = sorted(CASES.glob("bad/*.pbtxt"))
 

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[3] / "model_repository"
+REPOSITORY = Path(__file__).parents[2] / "model_repository"
 
 
 def import_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:

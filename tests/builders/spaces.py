@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from serving import served_named, served_one
-from unit.modelconfig.ensemble_cases import ENSEMBLE
+from builders.ensemble_cases import ENSEMBLE
+from builders.serving import served_named, served_one
 
 from tuner.space.build import build_space
 from tuner.space.space import Space

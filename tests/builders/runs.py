@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from candidates import candidate_of
+from builders.candidates import candidate_of
 
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import (
@@ -408,3 +408,10 @@ def better(toy: Toy) -> str:
 
 #: That of the run with 5 trials.
 BETTER = better(Toy(trials=5))
+
+
+def with_config(run: Path, config: Path, *, before: str | None = CONFIG) -> Path:
+    """The run, about a config that lies somewhere else."""
+    missing = {"sha256": None, "text": ""} if before is None else {}
+    edit_config(run, path=str(config), **missing)
+    return run

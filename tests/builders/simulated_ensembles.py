@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from unit.search.simulated import Simulation
-from unit.space.spaces import BATCH, BATCHER, DELAY, INSTANCES
+from builders.simulated import Simulation
+from builders.spaces import BATCH, BATCHER, DELAY, INSTANCES
 
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.files import ModelFiles

@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 #: For a server: where the stand-in for NVIDIA's backend is.
-ARGUMENT = f"--backend-directory={Path(__file__).parent / 'backends'}"
+ARGUMENT = f"--backend-directory={Path(__file__).parents[1] / 'backends'}"
 _VOCABULARY, _HIDDEN = 100, 32
 
 

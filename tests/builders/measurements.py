@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from tuner.measurement.measurement import Arrivals, HostUse, LatencySource, LoadPoint, Measurement
@@ -58,3 +60,14 @@ def synthetic_server(level: float, capacity: float, duration_s: float = 5.0) -> 
         count=max(1, round(served * duration_s)),
         duration_s=duration_s,
     )
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A `tuner.score.capacity.Probe`."""
+
+    level: float
+    passed: bool
+    served_per_s: float | None = None
+    slo_utilisation: float | None = None
+    undecided: bool = False

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from emulated import EmulatedBench
-from synthetic import synthetic_server
+from builders.emulated import EmulatedBench
+from builders.measurements import synthetic_server
 
 from tuner.load.seeds import CONFIRMATION_FROM
 from tuner.machine.host import Gpu, Host

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from unit.space.spaces import BATCH, BATCHER, DELAY, INSTANCES, PREFERRED, space_of, spec_of
+from builders.spaces import BATCH, BATCHER, DELAY, INSTANCES, PREFERRED, space_of, spec_of
 
 from tuner.score.point import Score
 from tuner.score.trial import Trial, TrialState

@@ -1,0 +1,52 @@
+"""Jobs made from a spec of the emulated accelerator, and runs opened for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from builders.model_files import REPOSITORY
+
+from tuner.bench.timebook import TimeBook
+from tuner.programs.run.open_run import OpenRun, open_run, open_store
+from tuner.steps.job import Job, Request, prepare
+
+SPEC = """\
+model: emulated-accelerator
+repository: {repository}
+slo: [p99_latency <= 40ms]
+space: {{instance_group.count: {{int: [1, 4]}}}}
+"""
+
+
+class Facts:
+    """Stands in for the programs of a machine."""
+
+    host = property(lambda self: self)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"cpu": "a cpu", "gpus": []}
+
+    def versions(self) -> dict[str, str]:
+        return {"tritonserver": "1"}
+
+    def fingerprint(self, *_: str) -> str:
+        return "0" * 16
+
+
+@contextmanager
+def opened(job: Job, request: Request, book: TimeBook | None = None) -> Iterator[OpenRun]:
+    facts: Any = Facts()
+    with (
+        open_store(job, facts, request, "a-run") as store,
+        open_run(job, store, request, book or TimeBook()) as run,
+    ):
+        yield run
+
+
+def a_job(directory: Path, text: str = SPEC) -> Job:
+    spec = directory / "spec.yaml"
+    spec.write_text(text.format(repository=REPOSITORY))
+    return prepare(Request(spec=spec))

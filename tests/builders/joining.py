@@ -1,0 +1,63 @@
+"""Runs whose search is random, and benches that workers may share."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from builders.candidates import candidate_of
+from builders.emulated import EmulatedBench
+from builders.jobs import a_job
+from builders.searches import served
+
+from tuner.bench.timebook import TimeBook
+from tuner.programs.run.open_run import OpenRun
+from tuner.run.store import STUDY
+from tuner.space.candidate import Candidate
+from tuner.steps.events import Silent
+from tuner.steps.job import Job, Request
+from tuner.steps.session import Session
+
+SPEC = """\
+model: emulated-accelerator
+repository: {repository}
+slo: [p99_latency <= 40ms]
+space:
+  instance_group.count: {{int: [1, 4]}}
+  max_batch_size: {{choice: [8, 16, 32]}}
+search: {{strategy: random}}
+budget: {{trials: 9}}
+"""
+
+
+def a_random_search(directory: Path) -> Job:
+    return a_job(directory, SPEC)
+
+
+class SlowBench(EmulatedBench):
+    """Every candidate that anybody deploys goes into ``deployed``."""
+
+    def __init__(self, deployed: list[Candidate]) -> None:
+        super().__init__(served)
+        self.tried = deployed
+
+    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
+        if not fresh:
+            self.tried.append(candidate)
+            time.sleep(0.02)
+        counted = {"instance_group.count": 1, **candidate.of("")}
+        return super().deploy(candidate_of(counted, candidate.cache_bytes))
+
+
+def owned(job: Job, bench: EmulatedBench) -> Session:
+    return Session(job, bench, Silent(), TimeBook(), lambda: None)
+
+
+def url_of(run: OpenRun) -> str:
+    """Of a run that has its own study."""
+    return f"sqlite:///{run.store.directory / STUDY}"
+
+
+def request_of(job: Job, tmp_path: Path, **more: Any) -> Request:
+    return Request(job.loaded.path, output=tmp_path / "results", **more)

@@ -1,0 +1,71 @@
+"""One server with the models of `builders.load_repository`, and load on them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from builders.load_repository import make_repository
+from pydantic import TypeAdapter
+
+from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
+from tuner.load.setup import Site
+from tuner.load.streams_load import Asked, StreamsLoad, streams_load
+from tuner.server.binaries import Installation, tritonserver
+from tuner.server.control import Control
+from tuner.server.server import Server
+from tuner.spec.workload import Workload
+from tuner.triton.local import LocalLauncher
+
+MODELS = ("plain", "cached", "types", "image")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A server, and generators of load for its models."""
+
+    server: Server
+    control: Control
+    program: Installation
+    directory: Path
+
+    def generator(
+        self, model: str, kind: GeneratorKind = PERF_ANALYZER, **workload: Any
+    ) -> StreamsLoad:
+        carried = {
+            name: workload.pop(name) for name in ("inputs", "batch_size") if name in workload
+        }
+        asked = TypeAdapter(Asked).validate_python({"model": model, **carried})
+        return self.streams({"": asked}, kind, **workload)
+
+    def streams(
+        self, asked: Mapping[str, Asked], kind: GeneratorKind = OWN_CLIENT, **workload: Any
+    ) -> StreamsLoad:
+        models = [stream.model for stream in asked.values()]
+        return streams_load(
+            Workload.model_validate(workload),
+            asked,
+            {model if len(models) > 1 else "": model for model in models},
+            Site(self.control, self.server.endpoints, self.program, self.directory),
+            kind,
+        )
+
+
+@contextmanager
+def started(program: Installation, directory: Path) -> Iterator[Bench]:
+    repository = make_repository(directory)
+    with tritonserver(None, os.environ) as installation:
+        launcher = LocalLauncher(installation, repository)
+        cache = ["--cache-config=local,size=4194304"]
+        with (
+            launcher.launch(cache, directory / "server.log") as server,
+            Control(server.endpoints, timeout_s=3.0) as control,
+            ThreadPoolExecutor() as loading,
+        ):
+            list(loading.map(lambda model: control.load(model, None, 60.0), MODELS))
+            yield Bench(server, control, program, directory)

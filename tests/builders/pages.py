@@ -1,0 +1,37 @@
+"""Reports of synthetic runs, rendered whole or looked at by their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tuner.report import html, markdown
+from tuner.report.blocks import Tile, Tiles
+from tuner.report.data import ReportData
+from tuner.report.run_document import document
+
+Made = Callable[..., ReportData]
+#: Every way that a run may end.
+STATUSES = ("improved", "kept", "infeasible", "unconfirmed", "interrupted", "failed", "killed")
+#: A name and texts that would break out of any format that does not escape them.
+NASTY = "m</script><img src=x onerror=alert(1)>|`*&amp;]]>"
+
+
+def page_of(data: ReportData) -> str:
+    """The report as HTML."""
+    return html.render(document(data))
+
+
+def text_of(data: ReportData) -> str:
+    """The report as Markdown."""
+    return markdown.render(document(data))
+
+
+def told(data: ReportData, **changes: object) -> ReportData:
+    """The run as if its result had been another one."""
+    return replace(data, result=data.result.model_copy(update=changes))
+
+
+def tiles_of(data: ReportData) -> dict[str, Tile]:
+    (found,) = (block for block in document(data).blocks if isinstance(block, Tiles))
+    return {tile.label: tile for tile in found.tiles}

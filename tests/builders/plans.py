@@ -1,0 +1,105 @@
+"""Makes model directories and plans to write to them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tuner.writeback.journal import Action, Entry, Other, locked_journal
+from tuner.writeback.plan import FilePlan, WritePlan, sha256_of
+from tuner.writeback.written import Written, WrittenFile
+
+BEFORE = 'name: "m"\r\n# a comment: é\nmax_batch_size: 8\n'
+AFTER = 'name: "m"\r\n# a comment: é\nmax_batch_size: 16\n'
+
+
+class OneFile(WritePlan):
+    """A plan of one file, with the file's facts at hand."""
+
+    @property
+    def path(self) -> Path:
+        return self.files[0].path
+
+    @property
+    def sha256_before(self) -> str | None:
+        return self.files[0].sha256_before
+
+    @property
+    def sha256_after(self) -> str:
+        return self.files[0].sha256_after
+
+
+def make_plan(repository: Path, before: str | None = BEFORE, after: str = AFTER) -> OneFile:
+    return OneFile((make_file(repository, "m", before, after),), "r1")
+
+
+def make_file(
+    repository: Path, model: str, before: str | None = BEFORE, after: str = AFTER
+) -> FilePlan:
+    """A model's directory, and the plan to replace its config."""
+    path = repository / model / "config.pbtxt"
+    (path.parent / "1").mkdir(parents=True, exist_ok=True)
+    if before is not None:
+        path.write_bytes(before.encode())
+    sha256 = None if before is None else sha256_of(before)
+    return FilePlan(model, path, sha256, before, after)
+
+
+def only(written: Written) -> WrittenFile:
+    """What became of the one file of a plan."""
+    (file,) = written.files
+    return file
+
+
+class Fuse:
+    """Lets a number of calls through, then fails one."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+        self.blown = False
+
+    def wrap(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if not self.blown and self.left == 0:
+                self.blown = True
+                raise OSError(28, "No space left on device")
+            self.left -= 1
+            return call(*args, **kwargs)
+
+        return wrapped
+
+
+FALLIBLE = [
+    (os, "open"),
+    (os, "write"),
+    (os, "fsync"),
+    (os, "fchmod"),
+    (os, "listxattr"),
+    (Path, "replace"),
+    (Path, "unlink"),
+    (Path, "read_bytes"),
+    (os, "pread"),
+    (os, "ftruncate"),
+    (fcntl, "flock"),
+]
+
+
+def cut_short(plan: WritePlan, *done: str, action: Action = Action.APPLY) -> None:
+    """What a kill between the renames leaves, of which those ``done`` were made."""
+    both = {f.model: (f.sha256_before, f.sha256_after) for f in plan.files}
+    texts = {f.model: (f.text_before, f.text_after) for f in plan.files}
+    if action is Action.ROLLBACK:
+        both = {name: (after, before) for name, (before, after) in both.items()}
+        texts = {name: (after, before) for name, (before, after) in texts.items()}
+    for file in plan.files:
+        others = tuple(Other(name, *both[name]) for name in both if name != file.model)
+        with locked_journal(file.path) as journal:
+            for text in filter(None, texts[file.model]):
+                journal.keep(text.encode())
+            journal.append(Entry(action, "now", plan.run_id, *both[file.model], others))
+        if file.model in done:
+            wanted = texts[file.model][1]
+            file.path.unlink() if wanted is None else file.path.write_text(wanted)

@@ -1,0 +1,114 @@
+"""`tune run` in a directory of its own, with all programs emulated."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from builders.emulated import EmulatedBench
+from builders.jobs import SPEC, Facts
+from builders.model_files import REPOSITORY
+from builders.searches import served
+
+from tuner.cli import cli
+from tuner.cli.boundary import guarded
+from tuner.programs.run import run as pipeline
+from tuner.programs.run.outcome import Side, Verdict
+from tuner.run.status import Status
+from tuner.run.store import RunStore
+from tuner.score.trial import Trial
+from tuner.steps import session
+from tuner.steps.job import Job
+from tuner.steps.serving import Serving
+
+MODEL = "emulated-accelerator"
+
+
+class Bench(EmulatedBench):
+    """Calls ``then`` before the trial of that number, the first being 0."""
+
+    def __init__(self) -> None:
+        super().__init__(served)
+        self.then: dict[int, Callable[[], object]] = {}
+
+    def deploy(self, candidate: Any, *, fresh: bool = False) -> Any:
+        try:
+            self.then.get(len(self.deployed), lambda: None)()
+        except BaseException:
+            self.deployed.append((candidate, fresh))
+            raise
+        return super().deploy(candidate, fresh=fresh)
+
+
+def best_of(trials: Sequence[Trial]) -> Verdict:
+    scored = [t for t in trials if t.score is not None]
+    best = max(scored, key=lambda t: t.score.value if t.score else 0.0)
+    return Verdict(Status.IMPROVED, ("it won",), None, Side(best.candidate, best.points, True))
+
+
+class Workplace:
+    """A spec, a repository of its own, and all programs emulated.
+
+    Attributes:
+        overloading: Called when the winner would be overloaded.
+    """
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        shutil.copytree(REPOSITORY / MODEL, directory / "my repository" / MODEL)
+        self.config = directory / "my repository" / MODEL / "config.pbtxt"
+        self.spec = directory / "my spec.yaml"
+        self.spec.write_text(
+            SPEC.format(repository="my repository") + "search: {strategy: random}\n"
+        )
+        self.results = directory / "results"
+        self.bench = Bench()
+        self.overloading: Callable[[], object] = lambda: None
+
+        @contextmanager
+        def find_programs(*_: object) -> Iterator[Any]:
+            yield Facts()
+
+        @contextmanager
+        def serving(job: Job, *_: object) -> Iterator[Serving]:
+            yield Serving(job, cast("Any", None), cast("Any", SimpleNamespace(memory=dict)))
+
+        @contextmanager
+        def set_up_bench(*_: object) -> Iterator[Any]:
+            yield self.bench
+
+        def probe_overload(_: object, verdict: Verdict) -> Verdict:
+            self.overloading()
+            return verdict
+
+        monkeypatch.chdir(directory)
+        monkeypatch.setattr(pipeline, "find_programs", find_programs)
+        monkeypatch.setattr(pipeline, "read_host", lambda _: Facts())
+        monkeypatch.setattr(pipeline, "serving", serving)
+        monkeypatch.setattr(session, "set_up_bench", set_up_bench)
+        monkeypatch.setattr(pipeline, "prove", lambda _, trials: best_of(trials))
+        monkeypatch.setattr(pipeline, "probe_overload", probe_overload)
+        # Drawing them takes longer than all else in most of these tests.
+
+    def tune(self, *arguments: str) -> int:
+        return guarded(cli, [*arguments])
+
+    @property
+    def store(self) -> RunStore:
+        (directory,) = [d for d in self.results.iterdir() if (d / "manifest.json").is_file()]
+        return RunStore(directory)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        found = self.store.result()
+        assert found is not None
+        return found
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
