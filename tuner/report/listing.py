@@ -12,7 +12,7 @@ from tuner.report.data import read_result
 from tuner.report.quantities import seconds_text
 from tuner.report.tiles import TIMES, gain_texts
 from tuner.run.baseline import CHECK
-from tuner.run.check_schema import read_check
+from tuner.run.check_schema import CheckFacts, read_check
 from tuner.run.manifest import Manifest
 from tuner.run.result_schema import Result
 from tuner.run.store import MANIFEST, RunStore
@@ -27,13 +27,13 @@ class Row:
     """A run or a check.
 
     Attributes:
-        ended: Its status; of one that is unreadable, ``change`` says why.
+        status: How it ended; of one that is unreadable, ``change`` says why.
         date: In UTC, to the minute.
         gain: Of the winner over the current config; empty without one.
     """
 
     run: str
-    ended: str = "no result yet"
+    status: str = "no result yet"
     date: str = ""
     model: str = ""
     gain: str = ""
@@ -45,10 +45,10 @@ class Row:
         return asdict(self)
 
     def cells(self) -> tuple[str, ...]:
-        """As in `HEADER`."""
+        """The columns of `HEADER`."""
         p99 = "" if self.p99_latency_ms is None else f"{self.p99_latency_ms:.3g} ms"
         took = "" if self.took_s is None else seconds_text(self.took_s)
-        return (self.ended, self.date, self.model, self.gain, p99, took, self.change, self.run)
+        return (self.status, self.date, self.model, self.gain, p99, took, self.change, self.run)
 
 
 def rows_in(output: Path) -> list[Row]:
@@ -58,20 +58,25 @@ def rows_in(output: Path) -> list[Row]:
 
 def _row(run: Path) -> Row:
     try:
+        if os.path.lexists(run / CHECK):
+            return _checked(run, read_check(run))
         store = RunStore.open(run)
         manifest = store.manifest()
-        date = manifest.created_at[:16].replace("T", " ")
-        row = Row(str(run), date=date, model=manifest.name)
-        if os.path.lexists(run / CHECK):
-            check = read_check(run)
-            gain = "" if check.ratio is None else f"{check.ratio.estimate:.3g}x accepted"
-            return Row(
-                row.run, f"check: {check.status.value}", date, row.model, gain, took_s=check.seconds
-            )
+        row = Row(str(run), date=_minute(manifest.created_at), model=manifest.name)
         result = read_result(store)
         return row if result is None else _ended(row, manifest, result)
     except TunerError as error:
         return Row(str(run), "unreadable", change=error.message)
+
+
+def _minute(moment: str) -> str:
+    return moment[:16].replace("T", " ")
+
+
+def _checked(run: Path, check: CheckFacts) -> Row:
+    gain = "" if check.ratio is None else f"{check.ratio.estimate:.3g}x accepted"
+    status, date = f"check: {check.status.value}", _minute(check.checked_at)
+    return Row(str(run), status, date, check.model, gain, took_s=check.seconds)
 
 
 def _ended(row: Row, manifest: Manifest, result: Result) -> Row:

@@ -120,6 +120,7 @@ def test_words_are_painted_within_a_second(browser: Any, report: Path) -> None:
     assert min(painted) < 1000
 
 
+@pytest.mark.measuring
 def test_200_trials_take_less_than_three_seconds(report: Path) -> None:
     """From the start of Python on: seconds of a processor, since others may use the machine."""
     code = (

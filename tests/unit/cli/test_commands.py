@@ -106,7 +106,7 @@ def test_report_lists_what_each_run_gained(
     result = json.loads((run / "result.json").read_text())
     assert guarded(cli, ["report", "--output", str(tmp_path), "--format", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
-    assert (row["run"], row["ended"], row["model"]) == (str(run), "improved", "toy")
+    assert (row["run"], row["status"], row["model"]) == (str(run), "improved", "toy")
     assert row["p99_latency_ms"] == result["winner"]["p99_latency_us"] / 1000
     assert row["took_s"] == result["time"]["wall_s"]
     assert "instances" in row["change"]

@@ -24,17 +24,17 @@ class TestDesigns:
     def test_corners_of_a_usual_space(self) -> None:
         space = space_of(SURFACE)
         found = designs(space)
-        assert [c.of("")[INSTANCES] for c in found] == [2, 1, 6]
-        assert {(c.of("")[BATCH], c.of("")[DELAY], c.of("")[PREFERRED]) for c in found} == {
-            (32, 0, None)
-        }
+        sizes = [(c.of("")[INSTANCES], c.of("")[BATCH]) for c in found]
+        assert sizes == [(2, 32), (1, 32), (6, 8), (6, 32)]
+        assert {(c.of("")[DELAY], c.of("")[PREFERRED]) for c in found} == {(0, None)}
         assert all(space.contains(c) for c in found)
 
     def test_where_instances_cannot_tell_the_middle_is_one(self) -> None:
         space = space_of({k: v for k, v in SURFACE.items() if k != INSTANCES})
-        corner, middle = designs(space)
+        corner, middle, smaller = designs(space)
         assert corner.of("")[DELAY] == 0
         assert middle.of("")[DELAY] not in (0, 50, 20_000)
+        assert (smaller.of("")[BATCH], smaller.of("")[DELAY]) == (8, 0)
 
     def test_a_cache_is_tried_once_at_its_largest(self) -> None:
         found = designs(space_of(CACHED))

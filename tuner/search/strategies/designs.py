@@ -1,8 +1,9 @@
 """The first trials of a search with a model: corners of the space that tell most about it.
 
 What a batch costs shows where large batches form (one instance, no delay, overloaded), and what
-runs alone on the device shows where several and where many instances work at once. The batcher's
-own settings need no trial of their own.
+runs alone on the device shows where several and where many instances work at once. Large batches
+that overlap may take so long that many instances do better with smaller ones, which shows only
+where both change together. The batcher's own settings need no trial of their own.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tuner.spec.paths import (
 )
 
 #: Designed trials, the one with a cache not counted.
-_PLAIN = 3
+_PLAIN = 4
 
 _Pick = Callable[[Sequence[FieldValue]], FieldValue]
 _first: _Pick = itemgetter(0)
@@ -34,17 +35,18 @@ _last: _Pick = itemgetter(-1)
 
 
 def designs(space: Space) -> tuple[Candidate, ...]:
-    """Distinct candidates of the space, at most four, the current config not among them.
+    """Distinct candidates of the space, at most five, the current config not among them.
 
     The first is the likeliest to be good. Few instances come before many: Triton adds them at
     once, but waits for each that it takes away (1.2 s with the Python backend of tritonserver
-    2.51). Where instances cannot tell, the middle of everything is one. The fourth, with the
+    2.51). Where instances cannot tell, the middle of everything is one. The last, with the
     largest cache, only where the cache is searched.
     """
     many = _corner(space, {INSTANCES: _last, MAX_BATCH_SIZE: _last})
     corners = [
         _corner(space, {INSTANCES: _between, MAX_BATCH_SIZE: _last}),
         many,
+        _corner(space, {INSTANCES: _last, MAX_BATCH_SIZE: _between}),
         _corner(space, {INSTANCES: _first, MAX_BATCH_SIZE: _last}),
         _corner(space, dict.fromkeys((INSTANCES, MAX_BATCH_SIZE, PREFERRED, DELAY), _middle)),
     ]
@@ -103,9 +105,9 @@ def _size(value: FieldValue) -> float:
 
 
 def _between(values: Sequence[FieldValue]) -> FieldValue:
-    """Counts are told apart by ratio: between 1 and 4 is 2."""
+    """Counts are told apart by ratio: between 1 and 4 is 2; the smaller of two as near."""
     middle = math.sqrt(max(_size(values[0]), 1.0) * max(_size(values[-1]), 1.0))
-    return min(values, key=lambda v: abs(math.log(max(_size(v), 1.0) / middle)))
+    return min(values, key=lambda v: round(abs(math.log(max(_size(v), 1.0) / middle)), 6))
 
 
 def _middle(values: Sequence[FieldValue]) -> FieldValue:

@@ -56,6 +56,8 @@ GOOD = 4
 DECIMALS = 6
 #: A latency this many times its bound shows far too much load, but hardly by how much.
 _FAR_OFF = 4.0
+#: A saturated server meets the SLOs at about this much less than it answers (a logarithm).
+_SATURATED = 0.12
 #: Of the model of SLO misses: by how much (a logarithm); a failure counts as at least this much.
 _MISSES = Priors((Prior(0.5, 0.7),), noise=Prior(0.05, 0.5), common=0.5)
 _FAILED = 0.2
@@ -221,7 +223,8 @@ def own_error(surprises: Sequence[float]) -> float:
 def told(aim: Aim, trial: Trial) -> tuple[float, Told] | None:
     """What a trial shows about its candidate's worth; None where that is nothing.
 
-    How far a lost race missed the SLO shows roughly at which load it would have met it.
+    How far a lost race missed the SLO shows roughly at which load it would have met it. Beyond
+    saturation latency grows with the window and says no more, but what was answered does.
     """
     measured = aim.measured(trial)
     if measured is not None:
@@ -230,9 +233,11 @@ def told(aim: Aim, trial: Trial) -> tuple[float, Told] | None:
     if trial.state is not TrialState.PRUNED or score is None:
         return None if bound is None else (bound, Told.AT_MOST)
     slo_utilisation = 1.0 + max(score.violation, 0.0)
-    bound = aim.worth(score.value) if bound is None else bound
-    near = bound - math.log(min(slo_utilisation, _FAR_OFF)) / STEEPNESS
-    return near, Told.VALUE if slo_utilisation < _FAR_OFF else Told.AT_MOST
+    over = math.log(min(slo_utilisation, _FAR_OFF)) / STEEPNESS
+    if bound is not None:
+        return bound - min(over, _SATURATED), Told.VALUE
+    known = Told.VALUE if slo_utilisation < _FAR_OFF else Told.AT_MOST
+    return aim.worth(score.value) - over, known
 
 
 def overshoot(aim: Aim, trial: Trial) -> tuple[float, Told] | None:
