@@ -55,7 +55,7 @@ LEAST_S = 30.0
 STOPPING_S = 40.0
 #: What must be there already; the second may also come with the bundle.
 THE_MACHINES = ("torch", "transformers")
-PACKABLE = ("numpy", "scipy", "pandas", "matplotlib")
+PACKABLE = ("numpy", "scipy", "pandas")
 
 
 class NotReadyError(Exception):
