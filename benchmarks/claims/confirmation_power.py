@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from tuner.bench.stepping import Sendable
 from tuner.confirm.confirm import Confirmation, Outcome, Rules, confirm
 from tuner.confirm.rounds import Entrant
 from tuner.measurement.measurement import Arrivals, LatencySource, LoadPoint, Measurement
@@ -61,6 +62,7 @@ class Simulated:
         self._random = np.random.default_rng(run)
         self._serves = 0.0
         self.measurements = 0
+        self.sendable = Sendable()
 
     def deploy(self, candidate: Candidate, *, fresh: bool = False) -> object:
         luck = self._random.normal(0.0, self._noise / math.sqrt(2.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders.e2e_workplace import Workplace
 
-pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.long]
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.measuring]
 
 #: Fast in batches, and wrong there: each answer depends on who else is in the batch.
 _MODEL = """

@@ -84,7 +84,7 @@ def test_it_leads_with_a_few_instances_unless_it_has_one_trial_only() -> None:
 def test_what_it_expected_is_kept_with_the_trial(simulation: Simulation) -> None:
     chosen = [t for t in simulation.history if t.predicted is not None]
     assert chosen
-    assert [t.number for t in chosen] == list(range(4, len(simulation.history)))
+    assert [t.number for t in chosen] == list(range(5, len(simulation.history)))
     for trial in chosen:
         assert trial.predicted is not None
         assert trial.predicted.low < trial.predicted.value < trial.predicted.high
@@ -172,13 +172,14 @@ def test_memory_is_no_matter_for_a_twin() -> None:
     taken = {current.candidate.key}
     history = [current]
     notes = []
-    for number in range(1, 6):
+    for number in range(1, 7):
         proposal = strategy.propose(number, history, taken)
         assert isinstance(proposal, Proposal)
         taken.add(proposal.candidate.key)
         history.append(replace(current, number=number, candidate=proposal.candidate))
         notes.append(proposal.note)
     assert notes == [
+        None,
         None,
         None,
         None,
