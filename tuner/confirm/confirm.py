@@ -311,11 +311,13 @@ class _Rotation:
             levels, expected = self._rules.levels, side.expected_level()
             if levels is None:
                 return measure_fixed_round(measure, side.entrant.level or expected)
-            levels = levels.below(self._rounds.bench.sendable.most)
+            sendable = self._rounds.bench.sendable
+            levels = levels.below(sendable.most)
             if self._far_behind and side is self._current:
                 others = [f.expected_level() for f in self._racing()]
                 return search_far_behind(measure, expected, others, levels, self._rules.length_s)
-            return search_round(measure, expected, levels, fine=not self._large)
+            fine = not self._large
+            return search_round(measure, expected, levels, fine=fine, sent=sendable.sent)
 
         return self._rounds.measure(number, role, side.candidate, search, least_s=side.window_s)
 

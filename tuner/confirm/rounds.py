@@ -283,6 +283,7 @@ def search_round(
     rough: bool = False,
     least: float = 0.0,
     known: Sequence[Point] = (),
+    sent: float = 0.0,
 ) -> Round:
     """One level below and one above the expected capacity; further until one passes.
 
@@ -293,7 +294,8 @@ def search_round(
     over with a level under which fewer than ``least`` requests a second were answered: a config
     that sustains so little need not be known any better.
 
-    Levels of the round that are ``known`` are not measured again.
+    Levels of the round that are ``known`` are not measured again. A load that cannot be sent is
+    this config's own failure if as much was ``sent`` to another.
 
     Raises:
         ClientLimitError: The load generator cannot even send what the config should sustain.
@@ -308,7 +310,8 @@ def search_round(
         try:
             points.append(measure(level))
         except (ClientLimitError, LoadFailedError) as error:
-            if isinstance(error, ClientLimitError):
+            own = level <= sent and any(p.passed for p in points)
+            if isinstance(error, ClientLimitError) and not own:
                 level = above.lower(error, level)
                 if any(p.level >= level for p in points):
                     break

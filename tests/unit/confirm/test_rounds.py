@@ -150,6 +150,18 @@ class TestLevels:
             Entrant(Candidate(), 50.0), [search_round(rising(50.0), 50.0, RATES)]
         ).limited
 
+    def test_a_load_that_was_sent_to_another_and_not_to_this_one_is_too_much_for_it(self) -> None:
+        def limited(level: float) -> Point:
+            if level > 100.0:
+                raise ClientLimitError("it could not keep up", sent_per_s=100.0)
+            return rising(500.0)(level)
+
+        found = search_round(limited, 100.0, RATES, sent=981.0)
+        side = Contender(Entrant(Candidate(), 100.0), [found])
+        assert found.points[0].level == 96.0
+        assert not side.limited
+        assert 96.0 <= side.levels()[0] <= 104.0
+
     def test_a_client_that_sends_hardly_anything_gives_no_round(self) -> None:
         def nothing(level: float) -> Point:
             raise ClientLimitError("it could not keep up", sent_per_s=level)
