@@ -85,7 +85,10 @@ def _parameters(
             hint = error.hint if isinstance(error, SpecError) else ""
             mistakes[Knob(owner, path)] = f"{error} ({hint})" if hint else str(error)
     if owner != SERVER:
-        mistakes |= _mistakes_between(found, owner, served.models[owner].base)
+        base = served.models[owner].base
+        if base.known and base.leaves_batch_open and not base.completed.max_batch_size:
+            found.pop(MAX_BATCH_SIZE, None)  # the server found no batch dimension
+        mistakes |= _mistakes_between(found, owner, base)
     return sorted(found.values(), key=lambda p: (p.path != MAX_BATCH_SIZE, p.path.count(".")))
 
 

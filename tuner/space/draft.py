@@ -284,7 +284,7 @@ def _space(part: Part, machine: Machine, slo: Slo, *, alone: bool) -> Iterator[s
     if config.max_batch_size > 1:
         yield from _batching(part, expert, slo, alone=alone)
     elif part.completes and not config.max_batch_size:
-        yield from _completed_batching(slo)
+        yield from _completed_batching(expert.sizes if alone else (), slo)
     else:
         yield f"# max_batch_size is {config.max_batch_size}: Triton sends requests one by one."
         yield "# If the model can batch, say so in config.pbtxt and draft again: it gains most."
@@ -317,12 +317,15 @@ def _on_gpu(group: Any, machine: Machine) -> bool:
     return kind == "KIND_GPU" or (kind in ("KIND_AUTO", "KIND_MODEL") and machine.gpus > 0)
 
 
-def _completed_batching(slo: Slo) -> Iterator[str]:
+def _completed_batching(sizes: tuple[int, ...], slo: Slo) -> Iterator[str]:
     yield "# config.pbtxt leaves max_batch_size to the server, which completes it when it loads the"
     yield "# model. A run asks it first, and searches this only where the model batches:"
     yield f"{DELAY}: {{int: [50, {_longest_delay(slo)}], log: true, or: 0}}"
-    yield "# Smaller batches than the model's largest, where that is known:"
-    yield "#   max_batch_size: {choice: [4, 8]}"
+    if sizes:
+        yield f"max_batch_size: {{choice: {[*sizes]}}}     # the server's default is {sizes[0]}"
+    else:
+        yield "# Smaller batches than the model's largest, where that is known:"
+        yield "#   max_batch_size: {choice: [4, 8]}"
 
 
 def _longest_delay(slo: Slo) -> int:

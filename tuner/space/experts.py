@@ -23,6 +23,7 @@ class Expert:
         preferred: Preferred batch sizes may pay off.
         batches: It may be given a batcher, and taken it away: not one that is always better with.
         larger: It takes larger batches than today's ``max_batch_size``.
+        sizes: Worth trying where the server completes ``max_batch_size``, its default among them.
     """
 
     remarks: tuple[str, ...] = ()
@@ -31,6 +32,7 @@ class Expert:
     preferred: bool = False
     batches: bool = True
     larger: bool = True
+    sizes: tuple[int, ...] = ()
 
 
 _THREADS = ("1", "2", "4")
@@ -43,6 +45,7 @@ EXPERTS = MappingProxyType(
                 "Without preferred_batch_size the batcher takes all waiting requests.",
             ),
             on_cpu={"parameters.intra_op_thread_count": _THREADS},
+            sizes=(4, 8, 16, 32),
         ),
         "tensorrt": Expert(
             (

@@ -17,7 +17,7 @@ from tuner.space.experts import EXPERTS
 from tuner.space.space import Space
 from tuner.spec.load import load_spec
 from tuner.spec.model import Spec
-from tuner.spec.paths import DYNAMIC_BATCHING
+from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 
 ROOT = Path(__file__).parents[3]
 IO = """
@@ -159,11 +159,12 @@ def test_models_without_one_latency_are_refused_with_advice(config: str) -> None
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("backend", ["", "onnxruntime"])
 @pytest.mark.parametrize("completed", [0, 8])
 def test_a_model_whose_batch_size_the_server_completes_is_drafted_without_a_guess(
-    tmp_path: Path, completed: int
+    tmp_path: Path, completed: int, backend: str
 ) -> None:
-    message = parse('name: "m"')
+    message = parse(f'name: "m" backend: "{backend}"')
     text = draft_spec("m", message, Machine(cores=4), "models", completes=True)
     assert "max_batch_size is 0" not in text
     assert "config.pbtxt leaves max_batch_size to the server" in text
@@ -176,6 +177,8 @@ def test_a_model_whose_batch_size_the_server_completes_is_drafted_without_a_gues
     asked = build_space(spec, served_one(Base.of_server(message, running, completes=True)))
     batched = any(c.of("")[DYNAMIC_BATCHING] for c in asked.enumerate())
     assert batched == (completed > 1)
+    sizes = {c.of("").get(MAX_BATCH_SIZE) for c in asked.enumerate()}
+    assert sizes == ({4, 8, 16, 32} if batched and backend else {None})
 
 
 @pytest.mark.parametrize(
