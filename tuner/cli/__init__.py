@@ -27,6 +27,7 @@ COMMANDS = {
     "rollback": "put back the config that was there before the last write",
     "lint": "list what is wrong or risky in a model repository",
     "schema": "print the JSON Schema of specs, for editors",
+    "completion": "print what bash, zsh or fish needs to complete commands",
 }
 
 

@@ -102,7 +102,8 @@ def draw_plan(
     request = Request(spec=spec_path, overrides=overrides)
     job = prepare(request)
     refuse_missing_extra(job)
-    refuse_too_short(job)
+    seen = seen_before(request.output, job)
+    refuse_too_short(job, seen)
     size = job.space.size()
     chosen = _chosen_by(job.spec)
     if chosen:
@@ -113,7 +114,6 @@ def draw_plan(
         with find_programs(job, environment) as programs:
             commands = _commands(job, programs.launcher, programs.perf_analyzer.binary)
         notes = []
-    seen = seen_before(request.output, job)
     served = [model.name for model in job.served.models.values()]
     wrong = [finding for name in served for finding in errors_of(job.spec.repository, name)]
     blind = job.spec.server.gpus == "none" or not read_gpus(environment)

@@ -119,17 +119,21 @@ def estimate_run(job: Job, seen: Seen = Seen()) -> Estimate:
     return Estimate(search_s, confirmation_s, after_s, loads, load_s)
 
 
-def refuse_too_short(job: Job) -> None:
-    """Before anything is started.
+def refuse_too_short(job: Job, seen: Seen | None) -> None:
+    """Before anything of a new run is started.
 
     Raises:
         SpecError: The time of the budget is over before two configs can have been measured.
     """
-    time_s, least_s = job.spec.budget.time, 2.0 * (DEPLOY_S + _measurement_s(job, Seen()))
-    if time_s is not None and time_s < least_s:
+    known, time_s = seen or Seen(), job.spec.budget.time
+    load_s, point_s = 2 * known.load_s, _measurement_s(job, known)
+    if time_s is not None and time_s < load_s + 2 * point_s:
+        enough_s = math.ceil(load_s + _points(job, 2, known) * point_s)
         raise SpecError(
-            f"the budget's time is {time_s}, and two configs take at least {least_s:.0f} s",
-            "raise budget.time or --time-budget, or shorten workload.window",
+            f"the budget's time is {time_s}, and two configs take at least "
+            f"{load_s + 2 * point_s:.0f} s",
+            f"set budget.time or --time-budget to {enough_s}s or more, which finds the capacity "
+            "of two, or shorten workload.window",
         )
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from check_jsonschema import main
@@ -14,6 +15,21 @@ from click.testing import CliRunner
 ROOT = Path(__file__).parents[3]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 NIGHTLY = ROOT / ".github" / "workflows" / "nightly.yml"
+ACTION, HOOKS = ROOT / "action.yml", ROOT / ".pre-commit-hooks.yaml"
+#: What pre-commit's documentation asks of a hook, as far as ours say it.
+HOOK = {
+    "type": "object",
+    "required": ["id", "name", "entry", "language", "files"],
+    "additionalProperties": False,
+    "properties": {
+        **{key: {"type": "string"} for key in ("id", "name", "description", "entry")},
+        "language": {"const": "python"},
+        "files": {"type": "string", "format": "regex"},
+        "args": {"type": "array", "items": {"type": "string"}},
+        **{key: {"type": "boolean"} for key in ("pass_filenames", "require_serial")},
+        "stages": {"type": "array", "items": {"enum": ["pre-commit", "pre-push", "manual"]}},
+    },
+}
 
 
 def problems(schema: str, path: Path) -> str:
@@ -66,10 +82,26 @@ def test_workflows_may_only_read(path: Path) -> None:
         assert int(job["timeout-minutes"]) <= 180
 
 
+def test_the_action_follows_githubs_schema(tmp_path: Path) -> None:
+    assert problems("github-actions", ACTION) == ""
+    wrong = tmp_path / "action.yml"
+    wrong.write_text(ACTION.read_text().replace("shell: bash", "sheel: bash", 1))
+    assert problems("github-actions", wrong) != ""
+
+
+def test_hooks_are_as_pre_commit_reads_them_and_begin_when_a_config_changes() -> None:
+    hooks = yaml.safe_load(HOOKS.read_text())
+    assert [hook["id"] for hook in hooks] == ["tune-lint", "tune-check"]
+    for hook in hooks:
+        jsonschema.validate(hook, HOOK)
+        changed = ["models/bert/config.pbtxt", "config.pbtxt", "m/1/model.py", "README.md", "a.py"]
+        assert [p for p in changed if re.search(hook["files"], p)] == changed[:3]
+
+
 def test_no_text_from_outside_is_put_into_a_script() -> None:
-    for job in read(NIGHTLY)["jobs"].values():
-        for step in job["steps"]:
-            assert "${{" not in step.get("run", ""), step["name"]
+    jobs = [*read(NIGHTLY)["jobs"].values(), read(ACTION)["runs"]]
+    for step in (step for job in jobs for step in job["steps"]):
+        assert "${{" not in step.get("run", ""), step["name"]
 
 
 def test_results_are_uploaded_whatever_happens_and_the_gate_watches_every_step() -> None:

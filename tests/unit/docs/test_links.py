@@ -6,13 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from builders.documents import PAGES, TOP
 
-TOP = Path(__file__).parents[3]
-PAGES = sorted(
-    page
-    for folder in (TOP, TOP / "docs", TOP / "benchmarks", TOP / "model_repository")
-    for page in folder.glob("**/*.md" if folder != TOP else "*.md")
-)
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -257,8 +258,15 @@ def test_what_needs_a_gpu_is_told_where_none_is(
     assert (told in plan.problems) is ("config.pbtxt" in told)
 
 
-def test_a_budget_that_cannot_give_a_result_is_refused_with_the_least_it_takes(
+def test_a_budget_that_cannot_give_a_result_is_refused_with_the_least_that_is_enough(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(SpecError, match=r"time is 5s, and two configs take at least \d+ s"):
+    message = r"time is 5s, and two configs take at least \d+ s"
+    with pytest.raises(SpecError, match=message) as refused:
         planned(tmp_path, "budget: {time: 5s}\n")
+    assert refused.value.exit_code == 2
+    (enough,) = re.findall(r"--time-budget to (\d+s) or more", refused.value.hint)
+    own = "server: {binary: /t}\n"
+    plan = planned(tmp_path, f"{own}budget: {{time: {enough}}}\n")
+    assert plan.estimate.search_s <= float(enough[:-1])
+    planned(tmp_path, f"{own}budget: {{trials: 1}}\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -151,6 +152,18 @@ def test_what_is_printed_goes_on_with_all_that_was_chosen(
     assert workplace.config.read_bytes() == before
     assert workplace.result["written"] is None
     assert workplace.result["status"] == "improved"
+
+
+def test_a_time_in_which_nothing_can_be_found_is_refused_before_anything_starts_but_not_resumed(
+    workplace: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = ["--time-budget", "2s", "--progress", "none"]
+    assert workplace.tune("run", "my spec.yaml", *short) == 2
+    assert re.search(r"next: .*--time-budget to \d+s or more", capsys.readouterr().err)
+    assert not workplace.results.exists()
+    workplace.bench.then = {1: interrupt}
+    assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 130
+    assert workplace.tune("run", "--resume", str(workplace.store.directory), *short) == 0
 
 
 def test_another_run_confirms_under_other_arrivals_and_a_resumed_one_under_its_own(

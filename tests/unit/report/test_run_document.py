@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 from builders.pages import STATUSES, Made, tiles_of, told
 
+from tuner.report import html, markdown, run_document
 from tuner.report.blocks import Document, Fold, Items, Sentence, Steps, Table, Tone
+from tuner.report.data import ReportData
 from tuner.report.next_steps import next_steps, repeat_commands
 from tuner.report.run_document import SECTIONS, document
 from tuner.report.sentence import prediction_sentence, verdict_sentence
@@ -209,6 +211,18 @@ def test_a_section_without_anything_to_say_is_left_out(made: Made, status: str) 
     assert list(folds) == [fold.name for make in SECTIONS if (fold := make(data)).blocks]
     assert ("change" in folds) == (status == "improved")
     assert ("overload" in folds) == (status not in ("failed", "interrupted", "killed"))
+
+
+def test_a_new_section_is_a_function_and_its_place_in_the_list(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waiting(data: ReportData) -> Fold:
+        return Fold("waiting", "Requests waiting", (Sentence(f"{data.model} kept none waiting"),))
+
+    monkeypatch.setattr(run_document, "SECTIONS", (waiting, *SECTIONS))
+    shown = document(made("improved"))
+    for text in (html.render(shown), markdown.render(shown)):
+        assert text.index("Requests waiting") < text.index("toy kept none waiting")
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -19,7 +19,14 @@ from tuner.run.store import RunStore, new_run_id
 from tuner.score.trial import Trial
 from tuner.search.searcher import Searcher
 from tuner.spec.load import load_spec
-from tuner.steps.estimate import SLOW_LOAD_S, Seen, estimate_run, refuse_too_short, seen_in
+from tuner.steps.estimate import (
+    SLOW_LOAD_S,
+    Seen,
+    estimate_run,
+    refuse_too_short,
+    seen_before,
+    seen_in,
+)
 from tuner.steps.events import Events
 from tuner.steps.job import Request, prepare, refuse_missing_extra
 from tuner.steps.machine_lock import among_neighbours, only_one_on
@@ -65,9 +72,10 @@ def _run(request: Request, events: Events, report: Callable[[Path], object]) -> 
             events.note(undone)
         job = prepare(request, loaded)
         refuse_missing_extra(job)
-        refuse_too_short(job)
         run_id = new_run_id(job.spec.name) if request.resume is None else request.resume.name
-        if request.resume is not None:
+        if request.resume is None:
+            refuse_too_short(job, seen_before(request.output, job))
+        else:
             refuse_another_start(request.resume, job, read_host(request.environment))
         enter(only_one_on(job))
         neighbours = enter(among_neighbours("run", run_id, job, events.note))

@@ -1,0 +1,169 @@
+"""Workflow, pipeline, action and hooks in a repository of a user's, with a wheel of the project."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from builders.ci_steps import Runner
+from builders.e2e_workplace import MODEL, REPOSITORY, SPEC
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+ROOT = Path(__file__).parents[3]
+BROKEN = ("max_batch_size: 16", "max_batch_size: -1")
+GOOD, IMPOSSIBLE = "10s", "1us"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source, made = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheels")
+    shutil.copytree(ROOT / "tuner", source / "tuner")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "-q", "-w", str(made), "."]
+    subprocess.run(command, cwd=source, check=True)
+    (found,) = made.glob("triton_tune-*.whl")
+    return found
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Runner:
+    """A checkout of a model repository and a spec, and nothing of the project."""
+    runner = Runner(tmp_path)
+    shutil.copytree(REPOSITORY / MODEL, runner.checkout / "repository" / MODEL)
+    write_spec(runner, GOOD)
+    subprocess.run(["git", "init", "-q", str(runner.checkout)], check=True)
+    subprocess.run(["git", "-C", str(runner.checkout), "add", "."], check=True)
+    return runner
+
+
+def write_spec(runner: Runner, p90: str) -> None:
+    text = SPEC % {"p90": p90, "trials": 1, "more": ""}
+    (runner.checkout / "spec.yaml").write_text(text)
+
+
+def break_config(runner: Runner) -> None:
+    config = runner.checkout / "repository" / MODEL / "config.pbtxt"
+    text = config.read_text()
+    assert BROKEN[0] in text
+    config.write_text(text.replace(*BROKEN))
+
+
+def night(runner: Runner, package: str, accept: str = "") -> dict[str, str]:
+    """Every step of the job `nightly`, as its conditions say; what the gate is told of them."""
+    workflow = yaml.load((ROOT / ".github/workflows/nightly.yml").read_text(), yaml.BaseLoader)
+    given = {"PACKAGE": package, "SPEC": "spec.yaml", "ACCEPT": accept}
+    told = {"CHECK": "", "CODE": "", "PROPOSE": "skipped", "UPLOAD": "success"}
+    for step in workflow["jobs"]["nightly"]["steps"]:
+        if "run" not in step or ("if" in step and told["CODE"] not in ("10", "12")):
+            continue
+        failed = runner.step(step, given)
+        if "id" in step:
+            told[step["id"].upper()] = "failure" if failed else "success"
+            told["CODE"] = runner.outputs[step["id"]].get("code", told["CODE"])
+        if failed:
+            break
+    (gate,) = workflow["jobs"]["gate"]["steps"]
+    return {**told, "gate": str(runner.step(gate, told))}
+
+
+def test_the_nightly_passes_with_a_good_config_and_no_other(runner: Runner, wheel: Path) -> None:
+    told = night(runner, str(wheel), "--update-baseline")
+    assert (told["CODE"], told["gate"]) == ("0", "0")
+    assert list((runner.directory / "home" / "tune-baselines").iterdir()) != []
+    installed = runner.directory / "temp" / "venv"
+    where = runner.bash("python -c 'import tuner; print(tuner.__file__)'", {}).stdout
+    assert where.startswith(str(installed))
+
+    write_spec(runner, IMPOSSIBLE)
+    told = night(runner, str(wheel))
+    assert (told["CODE"], told["PROPOSE"], told["gate"]) == ("10", "success", "1")
+
+    (runner.checkout / "spec.yaml").unlink()
+    told = night(runner, str(wheel))
+    assert (told["CODE"], told["PROPOSE"], told["gate"]) == ("2", "skipped", "1")
+
+
+def test_a_nightly_without_a_package_does_not_pass(runner: Runner) -> None:
+    assert night(runner, "")["gate"] == "1"
+
+
+def test_the_gitlab_pipeline_ends_as_its_check_did(runner: Runner, wheel: Path) -> None:
+    document = (ROOT / "docs" / "nightly.md").read_text()
+    (block,) = re.findall(r"```yaml\n(# \.gitlab-ci\.yml.*?)```", document, flags=re.DOTALL)
+    pipeline, image = yaml.safe_load(block), pipeline_venv(runner)
+    given = {"TUNE_SPEC": "spec.yaml", "TUNE_PACKAGE": str(wheel), **image}
+
+    def ended(job: str, **changes: str) -> int:
+        before = pipeline[job].get("before_script", pipeline[".tune"]["before_script"])
+        script = "\n".join([*before, *pipeline[job]["script"]])
+        return runner.bash(script, {**given, **changes}).returncode
+
+    assert ended("check", TUNE_PACKAGE="") != 0
+    assert ended("gate") == 1
+    write_spec(runner, IMPOSSIBLE)
+    assert ended("check") == 0
+    assert ended("propose") == 0
+    assert list(runner.checkout.glob("results/*/result.json")) != []
+    assert ended("gate") == 10
+    (runner.checkout / "results" / "check.code").write_text("0\n")
+    assert ended("gate") == 0
+
+
+def pipeline_venv(runner: Runner) -> dict[str, str]:
+    """A Python of its own, as the image of the pipeline is."""
+    venv = runner.directory / "image"
+    assert runner.bash(f"python -m venv {venv}", {}).returncode == 0
+    runner.path.insert(0, str(venv / "bin"))
+    return {"GITHUB_ACTIONS": ""}
+
+
+def acted(runner: Runner, wheel: Path, **inputs: str) -> int:
+    """The steps of the action, as their conditions say, until one fails."""
+    action = yaml.load((ROOT / "action.yml").read_text(), yaml.BaseLoader)
+    given = {name: entry.get("default", "") for name, entry in action["inputs"].items()}
+    given |= {name.replace("_", "-"): value for name, value in inputs.items()}
+    for step in action["runs"]["steps"]:
+        condition = re.fullmatch(r"inputs\.(\S+) != ''", step.get("if", "inputs.- != ''"))
+        assert condition is not None
+        if given.get(condition[1], "always"):
+            asked = {n: re.sub(r"\${{ inputs\.(\S+) }}", lambda m: given[m[1]], text)
+                     for n, text in step["env"].items()}  # fmt: skip
+            code = runner.step({**step, "env": asked}, {"GITHUB_ACTION_PATH": str(wheel)})
+            if code:
+                return code
+    return 0
+
+
+def test_the_action_fails_with_errors_in_the_repository(runner: Runner, wheel: Path) -> None:
+    assert acted(runner, wheel, repository="repository", lint_options="--no-weights") == 0
+    assert acted(runner, wheel) == 1
+    assert acted(runner, wheel, repository="nowhere") != 0
+    assert acted(runner, wheel, spec="nowhere.yaml") == 2
+    assert acted(runner, wheel, spec="spec.yaml", check_options="--help") == 0
+    break_config(runner)
+    assert acted(runner, wheel, repository="repository") == 2
+
+
+def test_hooks_are_run_as_pre_commit_runs_them(runner: Runner, wheel: Path) -> None:
+    lint, check = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    given = pipeline_venv(runner)
+    assert runner.bash(f"pip install {wheel}", given).returncode == 0
+
+    def hooked(hook: dict[str, str], *arguments: str) -> int:
+        names = ["repository/m/config.pbtxt"] if hook.get("pass_filenames", True) else []
+        words = [*shlex.split(hook["entry"]), *(arguments or hook.get("args", [])), *names]
+        return runner.bash(shlex.join(words), given).returncode
+
+    assert hooked(lint) != 0  # there is no model_repository here: a wrong path does not pass
+    assert hooked(lint, "repository") == 0
+    assert hooked(check) == 2
+    break_config(runner)
+    assert hooked(lint, "repository") == 2
