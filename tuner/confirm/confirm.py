@@ -315,7 +315,8 @@ class _Rotation:
             levels = levels.below(sendable.most)
             if self._far_behind and side is self._current:
                 others = [f.expected_level() for f in self._racing()]
-                return search_far_behind(measure, expected, others, levels, self._rules.length_s)
+                length_s, sent = self._rules.length_s, sendable.sent
+                return search_far_behind(measure, expected, others, levels, length_s, sent)
             fine = not self._large
             return search_round(measure, expected, levels, fine=fine, sent=sendable.sent)
 
@@ -371,12 +372,14 @@ class _Rotation:
             return Outcome.NOT_COMPARED, uneven_text(finalist, self._current)
         ruled_out = ratio.high < 1.0 + self._rules.min_gain and not finalist.limited
         shows = "rules out" if ruled_out else "neither proves nor rules out"
-        most = "; it sustains all that the load generator can send" if finalist.limited else ""
+        more = "; it sustains all that the load generator can send" if finalist.limited else ""
+        if uneven := uneven_text(finalist, self._current):
+            more += f"; {uneven}"
         return Outcome.NOT_BETTER if ruled_out else Outcome.UNDECIDED, (
             f"measured again in {len(finalist.rounds)} rounds, it is {digits(ratio.estimate)} "
             f"times the current config (95% interval {digits(ratio.low)} to "
             f"{digits(ratio.high)}), which {shows} the {self._rules.min_gain:.0%} gain that "
-            f"a change must be worth{most}"
+            f"a change must be worth{more}"
         )
 
     def _why_confirmed(self, finalist: Contender) -> str:

@@ -39,6 +39,7 @@ def search_far_behind(
     others: Sequence[float],
     levels: LevelRange,
     length_s: Callable[[float], float],
+    sent: float = 0.0,
 ) -> Round:
     """A rough round, or one load that the config does not sustain, where that is enough to know.
 
@@ -48,6 +49,7 @@ def search_far_behind(
         others: What the configs it is compared with are expected to sustain.
         levels: Loads that may be asked for.
         length_s: Of a measurement at a level.
+        sent: The highest load that was sent to any config.
     """
     above, known = levels.nearest(ABOVE * expected), list[Point]()
     far = all(other >= OUTCLASSED * above for other in others)
@@ -55,7 +57,7 @@ def search_far_behind(
         known = [measure(above)]
         if _certainly_missed(known[0]):
             return Round(tuple(known), missed=True)
-    return search_round(measure, expected, levels, rough=True, known=known)
+    return search_round(measure, expected, levels, rough=True, known=known, sent=sent)
 
 
 def _certainly_missed(point: Point) -> bool:

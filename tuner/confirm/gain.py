@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
 
+from tuner.bench.again import EXPLAINS
 from tuner.confirm.rounds import Contender, disturbed_alike
 from tuner.errors import TrialError
 from tuner.score.judge import value_of
@@ -18,6 +19,8 @@ from tuner.spec.objective import Goal, Objective
 #: too few to tell: one and a half times that of a config that sustains a hundred requests a second
 #: (benchmarks/claims/README.md, What limits it).
 ROUND_DEVIATION = 0.15
+#: Fewer pairs of rounds than these have an interval too wide to tell anything.
+FEW = 3
 
 
 @dataclass(frozen=True)
@@ -45,9 +48,10 @@ def gain(own: Contender, other: Contender, objective: Objective, error: float) -
     That is so if they have no common round, or the other met no SLO at the load of a minimised
     metric.
 
-    Only rounds count in which both were `disturbed_alike`; where they are too few to tell, the
-    interval has no ends. For an outclassed ``other``, all rounds of each are compared, unpaired.
-    ``error`` is that of the interval (`tuner.confirm.interim`).
+    Only rounds count in which both were `disturbed_alike`. Where these are fewer than `FEW`, all
+    do, and the ends of the interval are moved by as much as the difference explains. For an
+    outclassed ``other``, all rounds of each are compared, unpaired. ``error`` is that of the
+    interval (`tuner.confirm.interim`).
 
     Raises:
         TrialError: The minimised metric was not measured in every round.
@@ -59,28 +63,34 @@ def gain(own: Contender, other: Contender, objective: Objective, error: float) -
         return None
     if other.outclassed:
         return _over_outclassed(own, other, error)
-    alike = [i for i in range(rounds) if disturbed_alike(own.rounds[i], other.rounds[i])]
-    one, two = ([readings(s, objective)[i] for i in alike or range(rounds)] for s in (own, other))
+    pairs = [*zip(own.rounds[:rounds], other.rounds, strict=False)]
+    alike = [i for i, pair in enumerate(pairs) if disturbed_alike(*pair)]
+    counted = alike if len(alike) >= min(rounds, FEW) else [*range(rounds)]
+    one, two = ([readings(s, objective)[i] for i in counted] for s in (own, other))
     if objective.goal is not Goal.MINIMIZE:  # what the other may sustain beyond is not known
-        limited = [other.rounds[i].limit < math.inf for i in alike or range(rounds)]
+        limited = [other.rounds[i].limit < math.inf for i in counted]
         one = [min(pair) if cut else pair[0] for *pair, cut in zip(one, two, limited, strict=True)]
     better, worse = (two, one) if objective.goal is Goal.MINIMIZE else (one, two)
     ratio = paired_ratio(better, worse, error)
-    if len(alike) < min(rounds, 2):
-        ratio = replace(ratio, low=0.0, high=math.inf)
+    if len(counted) > len(alike):
+        differ = max(abs(a.taken_percent - b.taken_percent) for a, b in pairs)
+        left = max(0.0, 1.0 - EXPLAINS * differ / 100.0)
+        ratio = replace(ratio, low=left * ratio.low, high=ratio.high / left if left else math.inf)
     means = (geometric_mean(one), geometric_mean(two))
-    return Gain(ratio, means, (len(alike), len(alike)), other.at_most)
+    return Gain(ratio, means, (len(counted), len(counted)), other.at_most)
 
 
 def uneven_text(own: Contender, other: Contender) -> str:
-    """Which rounds do not count in a gain, in words; empty where all do."""
+    """What becomes of rounds in which others took more beside one; empty where there is none."""
     pairs = list(zip(own.rounds, other.rounds, strict=False))
     uneven = sum(not disturbed_alike(*pair) for pair in pairs)
     if not uneven or other.outclassed:
         return ""
+    left_out = len(pairs) - uneven >= min(len(pairs), FEW)
+    effect = "they do not count in the gain" if left_out else "the interval allows for it"
     return (
-        f"{uneven} of {len(pairs)} rounds do not count in the gain: others took more of the "
-        "machine beside one of the two configs, and again when it was repeated"
+        f"in {uneven} of {len(pairs)} rounds others took more of the machine beside one of the two "
+        f"configs, and again when it was repeated: {effect}"
     )
 
 

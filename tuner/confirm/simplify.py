@@ -202,10 +202,16 @@ class _Trials:
             levels, expected = self._rules.levels, self._levels[number]
             if levels is None:
                 return measure_fixed_round(measure, own.sustained.level)
-            levels = levels.below(self._rounds.bench.sendable.most)
+            sendable = self._rounds.bench.sendable
+            levels, least = levels.below(sendable.most), FAR_BELOW * expected
             brief, fine = self._large and not levels.whole, not self._large
-            least = FAR_BELOW * expected
-            return search_round(measure, expected, levels, brief=brief, fine=fine, least=least)
+            return search_round(
+                *(measure, expected, levels),
+                brief=brief,
+                fine=fine,
+                least=least,
+                sent=sendable.sent,
+            )
 
         least_s = max(p.measurement.duration_s for p in own.points)
         return self._rounds.measure(number, Role.SIMPLER, candidate, search, least_s=least_s)

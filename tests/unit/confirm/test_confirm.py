@@ -502,16 +502,25 @@ def test_a_round_with_a_job_beside_one_side_twice_does_not_count() -> None:
     assert result.gain is not None
     assert result.gain.rounds == (3, 3)
     assert result.gain.ratio.estimate == pytest.approx(1.2, abs=0.02)
-    assert "1 of 4 rounds do not count in the gain: others took more" in result.reason
+    assert "in 1 of 4 rounds others took more" in result.reason
+    assert "they do not count" in result.reason
 
 
-@pytest.mark.parametrize("truth", [1.0, 1.5])
-def test_with_a_job_beside_one_side_in_each_round_nothing_is_known(truth: float) -> None:
+@pytest.mark.parametrize(
+    ("truth", "outcome"),
+    [(1.0, Outcome.UNDECIDED), (1.5, Outcome.UNDECIDED), (6.0, Outcome.CONFIRMED)],
+)
+def test_with_a_job_beside_one_side_in_each_round_only_more_than_it_explains_counts(
+    truth: float, outcome: Outcome
+) -> None:
     bench = JobBeside({CURRENT: 1000, OTHER: 1000 * truth}, noise=0.002)
     bench.servers = range(100)
     result = duel(bench, 1000, 1000 * truth)
-    assert result.outcome is Outcome.NOT_COMPARED
-    assert "6 of 6 rounds do not count" in result.reason
+    assert result.outcome is outcome
+    assert result.gain is not None
+    rounds = result.gain.rounds[0]
+    assert f"in {rounds} of {rounds} rounds others took more" in result.reason
+    assert "the interval allows for it" in result.reason
 
 
 def test_a_job_beside_both_sides_spoils_no_pair() -> None:
