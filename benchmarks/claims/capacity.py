@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from confirmation import BATCHING, spec_in
+from confirmation import BATCHING, MODEL, spec_in
 
 from tuner.bench.evaluate import MOST_PROBES, Race, evaluate, race
 from tuner.bench.protocol import Bench
@@ -42,13 +42,13 @@ from tuner.steps.tools import find_programs
 
 #: Name, config, and the load to beat in the race; None for the first trial of a run.
 CONFIGS = (
-    ("as it is in the repository", Candidate.of_models({"": {"instance_group.count": 1}}), None),
-    ("2 instances, delay 500 us", Candidate.of_models({"": BATCHING}), 1000.0),
+    ("as it is in the repository", Candidate.of_models({MODEL: {"instance_group.count": 1}}), None),
+    ("2 instances, delay 500 us", Candidate.of_models({MODEL: BATCHING}), 1000.0),
     (
         "3 instances, preferred [4], delay 300 us",
         Candidate.of_models(
             {
-                "": {
+                MODEL: {
                     "instance_group.count": 3,
                     "dynamic_batching": True,
                     "dynamic_batching.preferred_batch_size": (4,),
@@ -60,7 +60,7 @@ CONFIGS = (
     ),
     (
         "1 instance, delay 0, from far below",
-        Candidate.of_models({"": {"instance_group.count": 1, "dynamic_batching": True}}),
+        Candidate.of_models({MODEL: {"instance_group.count": 1, "dynamic_batching": True}}),
         200.0,
     ),
 )

@@ -118,7 +118,7 @@ SERVERS: Mapping[str, Server] = {
     "unbatched 1 s, p99 <= 6 s": Server(1.0, p99_s=6.0),
 }
 
-CURRENT, OTHER = (Candidate.of_models({"": {"instance_group.count": n}}) for n in (1, 2))
+CURRENT, OTHER = (Candidate.of_models({"m": {"instance_group.count": n}}) for n in (1, 2))
 
 
 @dataclass

@@ -95,7 +95,7 @@ Line = dict[str, object]
 def candidate(faster: float) -> Candidate:
     """The config whose every service time is divided by 1 + ``faster``."""
     times = {f"parameters.{k}": f"{v / (1.0 + faster):.5f}" for k, v in COSTS.items()}
-    return Candidate.of_models({"": {**BATCHING, **times}})
+    return Candidate.of_models({MODEL: {**BATCHING, **times}})
 
 
 CURRENT = candidate(0.0)

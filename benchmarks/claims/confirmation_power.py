@@ -126,7 +126,7 @@ def _run(
     gain: float, noise: float, finalists: int, number: int
 ) -> tuple[list[Confirmation], Simulated]:
     counts = range(1, finalists + 2)
-    configs = [Candidate.of_models({"": {"instance_group.count": n}}) for n in counts]
+    configs = [Candidate.of_models({"m": {"instance_group.count": n}}) for n in counts]
     current, *others = configs
     capacity = dict.fromkeys(others, CAPACITY * (1.0 + gain)) | {current: CAPACITY}
     bench = Simulated(capacity, noise, number)

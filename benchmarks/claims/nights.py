@@ -108,7 +108,7 @@ def serve(directory: Path, loss_percent: float) -> None:
     """Makes the config in the repository serve this much less than the accepted one."""
     file = directory / "models" / MODEL / "config.pbtxt"
     text = file.read_text()
-    wanted = candidate(-loss_percent / 100.0).of("")
+    wanted = candidate(-loss_percent / 100.0).of(MODEL)
     file.write_text(edit(text, Base.of_file(parse(text)).changes(wanted)))
 
 

@@ -60,7 +60,7 @@ _LOOK_S = 0.2
 
 
 def config(instances: int, most: int) -> Candidate:
-    return Candidate.of_models({"": dict(zip(_FIELDS, (instances, most), strict=True))})
+    return Candidate.of_models({"m": dict(zip(_FIELDS, (instances, most), strict=True))})
 
 
 CURRENT = config(1, 1)
@@ -70,7 +70,7 @@ SLOWER = {1: 1.0, 2: 1.0, 3: 1.05, 4: 1.12, 5: 1.3, 6: 2.0}
 
 
 def server_of(candidate: Candidate, service_s: float, bound_s: float) -> Server:
-    instances, most = (int(str(candidate.of("")[name])) for name in _FIELDS)
+    instances, most = (int(str(candidate.of("m")[name])) for name in _FIELDS)
     if most == 1:
         return Server(service_s, instances=min(instances, 2), p99_s=bound_s)
     whole_s = SLOWER[instances] * service_s

@@ -125,8 +125,8 @@ def loads(bed: Bed, levels: Sequence[int]) -> None:
         bed.load(BERT.name, config.instances, config.batching)
         generator = streams_load(
             workload,
-            {"": asked},
-            {"": BERT.name},
+            {BERT.name: asked},
+            [BERT.name],
             Site(bed.control, bed.endpoints, bed.program, bed.directory, place=Place.HERE),
             choose([Demand(bed.control.running_config(BERT.name), {}, 1, may_refuse=False)]).kind,
         )

@@ -114,8 +114,11 @@ def theirs(target: Target, rate: float, control: Control, directory: Path) -> st
 
     workload = Workload.model_validate({"protocol": target.protocol.value})
     with perf_analyzer(None, os.environ) as program:
-        site, streams = Site(control, target.endpoints, program, directory), {"": Asked("answers")}
-        generator = streams_load(workload, streams, {"": "answers"}, site)
+        site, streams = (
+            Site(control, target.endpoints, program, directory),
+            {"answers": Asked("answers")},
+        )
+        generator = streams_load(workload, streams, ["answers"], site)
         short_s, _ = spent_s(SHORT_S)
         long_s, late = spent_s(LONG_S)
     return told((long_s - short_s) / (rate * (LONG_S - SHORT_S))) + late

@@ -93,7 +93,7 @@ def measure(model: str, server: ServerLauncher, levels: list[int], directory: Pa
         for name, fields in CONFIGS.items():
             control.load(model, config_json(model, fields), LOAD_DEADLINE_S)
             site = Site(control, running.endpoints, program, directory)
-            client = streams_load(load, {"": Asked(model, inputs)}, {"": model}, site)
+            client = streams_load(load, {model: Asked(model, inputs)}, [model], site)
             for level in levels:
                 m = client.measure(LoadPoint(Arrivals.CLOSED, level), WINDOW, seed=level)
                 latencies = f"{m.p50_latency_us / 1e3:.1f} | {m.p99_latency_us / 1e3:.1f}"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from builders.candidates import fields_of
 from builders.spaces import BATCH, DELAY, INSTANCES, PREFERRED, space_of, spec_of
 
 from tuner.score.point import Score
@@ -35,7 +36,7 @@ Goodput = Callable[[Candidate], float | None]
 
 
 def number(candidate: Candidate, path: str) -> int:
-    value = candidate.of("").get(path)
+    value = fields_of(candidate).get(path)
     return value if isinstance(value, int) else 0
 
 

@@ -41,7 +41,7 @@ class Bench:
             name: workload.pop(name) for name in ("inputs", "batch_size") if name in workload
         }
         asked = TypeAdapter(Asked).validate_python({"model": model, **carried})
-        return self.streams({"": asked}, kind, **workload)
+        return self.streams({model: asked}, kind, **workload)
 
     def streams(
         self, asked: Mapping[str, Asked], kind: GeneratorKind = OWN_CLIENT, **workload: Any
@@ -50,7 +50,7 @@ class Bench:
         return streams_load(
             Workload.model_validate(workload),
             asked,
-            {model if len(models) > 1 else "": model for model in models},
+            dict.fromkeys(models),
             Site(self.control, self.server.endpoints, self.program, self.directory),
             kind,
         )

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from builders.candidates import fields_of
 from builders.runs import CONFIG, COUNT, Toy, make_run
 
 from tuner.measurement.measurement import Measurement, ServerStatistics
@@ -50,13 +51,12 @@ def _rewrite(path: Path, change: Any) -> None:
 
 class _Mix:
     def __init__(self, streams: bool) -> None:
-        self._streams = STREAMS if streams else {"": ""}
-        self._top = "nlp" if streams else ""
+        self._streams = STREAMS if streams else {"nlp": "nlp"}
         self._keys: dict[str, str] = {}
 
     def manifest(self, manifest: Manifest) -> Manifest:
         models = {
-            self._label(name): KeptConfig(
+            name: KeptConfig(
                 *(name, f"/models/{name}/config.pbtxt", CONFIG.replace("toy", name)),
                 sha256_of(CONFIG.replace("toy", name)),
                 completed=f'name: "{name}" {"ensemble_scheduling {}" if parts else ""}',
@@ -65,7 +65,7 @@ class _Mix:
             for name, parts in PARTS.items()
         }
         kept = replace(manifest, models=models, streams=self._streams)
-        if not self._top:
+        if len(self._streams) == 1:
             return replace(kept, name="nlp", spec={**manifest.spec, "model": "nlp"})
         shares: dict[str, dict[str, Any]] = {"interactive": {"share": "100%"}}
         streams = {
@@ -110,15 +110,13 @@ class _Mix:
             "model": manifest.name,
             "baseline": self._facts(result["baseline"], manifest),
             "winner": winner,
-            "config_before": None,
-            "config_after": None,
             "models": changed,
             "written": {**first, "others": [second]},
             "overload": None,
         }
 
     def _facts(self, facts: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
-        found = self._candidate({n: facts.pop(n) for n in ("fields", "server_args")})
+        found = self._candidate({n: facts.pop(n) for n in ("models", "server_args")})
         points = [self._judged(m) for m in facts["measurements"]]
         bottleneck = bottleneck_of(points[0], manifest)
         assert bottleneck is not None
@@ -153,14 +151,11 @@ class _Mix:
         slos = [replace(Slo.parse(SLOS[n]), stream=n) for n in mixed.streams]
         return judge_point(slos or [Slo.parse(SLOS["interactive"])], mixed)
 
-    def _label(self, name: str) -> str:
-        return self._top if name == "nlp" else name
-
     def _candidate(self, row: dict[str, Any]) -> dict[str, Any]:
         old = Candidate.from_json(row)
-        count = old.of("")[COUNT]
+        count = fields_of(old)[COUNT]
         assert isinstance(count, int)
-        new = Candidate.of_models({"tiny-bert": old.of(""), "tokenizer": {COUNT: 5 - count}})
+        new = Candidate.of_models({"tiny-bert": fields_of(old), "tokenizer": {COUNT: 5 - count}})
         self._keys[old.key] = new.key
         return new.to_json()
 
@@ -170,10 +165,10 @@ class _Mix:
         models = {
             "tokenizer": _part(m.server, 0.1, 0.2),
             "tiny-bert": _part(m.server, 0.9, 0.8),
-            self._top: _part(m.server, 0.0, 1.0),  # Triton's has the steps' computing
+            "nlp": _part(m.server, 0.0, 1.0),  # Triton's has the steps' computing
         }
-        if not self._top:
-            return replace(m, models=models, server=models[""])
+        if len(self._streams) == 1:
+            return replace(m, models=models, server=models["nlp"])
         beside = replace(
             m,
             background=True,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from builders.candidates import candidate_of
+from builders.candidates import candidate_of, fields_of, the_one
 
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import (
@@ -41,7 +41,7 @@ COUNT, BATCH = "instance_group.count", "max_batch_size"
 PREFERRED = "dynamic_batching.preferred_batch_size"
 DELAY = "dynamic_batching.max_queue_delay_microseconds"
 
-CURRENT = candidate_of({COUNT: 1, BATCH: 1, PREFERRED: None, DELAY: None})
+CURRENT = candidate_of({COUNT: 1, BATCH: 1, PREFERRED: None, DELAY: None}, model="toy")
 CONFIG = 'name: "toy"\nbackend: "python"\n\n# one at a time\nmax_batch_size: 1\n'
 REFUSED = (
     "load failed for model 'toy': version 1 is at UNAVAILABLE state: Internal: "
@@ -53,9 +53,9 @@ UNFINISHED = ("interrupted", "failed")
 def measure(candidate: Candidate, rate: float, seed: int, *, gpu: bool = False) -> Measurement:
     """What the toy would show at ``rate`` requests per second."""
     noise = random.Random(f"{candidate.key}{rate}{seed}")
-    delay = number(candidate.of("").get(DELAY))
+    delay = number(fields_of(candidate).get(DELAY))
     batch = batch_size(candidate, rate)
-    instances = number(candidate.of("").get(COUNT))
+    instances = number(fields_of(candidate).get(COUNT))
     service_us = 4000 + 120 * batch + 500 * (instances - 2) ** 2
     capacity = 0.97e6 * batch / service_us
     busy = min(rate / capacity, 0.995)
@@ -65,6 +65,19 @@ def measure(candidate: Candidate, rate: float, seed: int, *, gpu: bool = False) 
     hits = int(served * 3 * 0.4) if candidate.cache_bytes else 0
     completed = int(served * 3)
     executed = max(int((completed - hits) / batch), 1)
+    counted = ServerStatistics(
+        success_count=completed,
+        fail_count=0,
+        inference_count=completed - hits,
+        execution_count=executed,
+        queue_us=queue_us,
+        compute_input_us=service_us * 0.05,
+        compute_infer_us=service_us * 0.9,
+        compute_output_us=service_us * 0.05,
+        cache_hit_count=hits,
+        cache_miss_count=completed - hits if hits else 0,
+        batch_stats=batches(batch, executed, service_us),
+    )
     return Measurement(
         load=LoadPoint(Arrivals.POISSON, rate),
         seed=seed,
@@ -83,19 +96,8 @@ def measure(candidate: Candidate, rate: float, seed: int, *, gpu: bool = False) 
         client_send_us=40.0,
         client_recv_us=30.0,
         network_us=250.0,
-        server=ServerStatistics(
-            success_count=completed,
-            fail_count=0,
-            inference_count=completed - hits,
-            execution_count=executed,
-            queue_us=queue_us,
-            compute_input_us=service_us * 0.05,
-            compute_infer_us=service_us * 0.9,
-            compute_output_us=service_us * 0.05,
-            cache_hit_count=hits,
-            cache_miss_count=completed - hits if hits else 0,
-            batch_stats=batches(batch, executed, service_us),
-        ),
+        server=counted,
+        models={"toy": counted},
         host=HostUse(
             cpu_percent=62.0,
             pending_requests_max=round(rate * queue_us / 1e6 + 1),
@@ -110,10 +112,10 @@ def measure(candidate: Candidate, rate: float, seed: int, *, gpu: bool = False) 
 
 
 def batch_size(candidate: Candidate, rate: float) -> int:
-    largest = int(number(candidate.of("").get(BATCH)))
-    preferred = candidate.of("").get(PREFERRED)
+    largest = int(number(fields_of(candidate).get(BATCH)))
+    preferred = fields_of(candidate).get(PREFERRED)
     wanted = int(max(preferred)) if isinstance(preferred, tuple) else largest  # type: ignore[call-overload]
-    gathered = 1 + rate * (number(candidate.of("").get(DELAY)) + 4000) / 1e6
+    gathered = 1 + rate * (number(fields_of(candidate).get(DELAY)) + 4000) / 1e6
     return int(max(1, min(largest, wanted, gathered)))
 
 
@@ -160,7 +162,7 @@ def make_trials(toy: Toy) -> list[Trial]:
             DELAY: draw.choice([0, int(math.exp(draw.uniform(4, 9)))]),
         }
         cache_bytes = 64 << 20 if toy.cache and draw.random() < 0.3 else None
-        candidate = candidate_of(fields, cache_bytes)
+        candidate = candidate_of(fields, cache_bytes, "toy")
         if candidate not in candidates:
             candidates.append(candidate)
     return [make_trial(toy, number, c) for number, c in enumerate(candidates)]
@@ -217,7 +219,7 @@ def manifest_of(toy: Toy, run_id: str) -> Manifest:
         spec=spec,
         name=toy.model,
         seed=toy.seed,
-        models={"": kept},
+        models={toy.model: kept},
         versions={"tune": "0.1.0", "tritonserver": "2.51.0", "perf_analyzer": "2.51.0"},
         host={"cpu": "Toy CPU @ 2.0 GHz", "cores": 2, "memory_bytes": 8 << 30, "governor": None},
         gpus=({"name": "Toy GPU", "driver": "550.54", "memory_bytes": 16 << 30},)
@@ -226,7 +228,7 @@ def manifest_of(toy: Toy, run_id: str) -> Manifest:
         fingerprint="0123456789abcdef",
         current=CURRENT,
         arrivals=1,
-        streams={"": ""},
+        streams={toy.model: toy.model},
         command=("tune", "run", "search_spaces/toy.yaml", "--seed", str(toy.seed)),
     )
 
@@ -235,7 +237,7 @@ def edit_config(run: Path, **changes: object) -> None:
     """Another fact of the config of the run's model, in its manifest."""
     path = run / "manifest.json"
     data = json.loads(path.read_text())
-    data["models"][""].update(changes)
+    the_one(data["models"]).update(changes)
     path.write_text(json.dumps(data))
 
 
@@ -383,8 +385,7 @@ def write_result(
         "simplification": None,
         "overload": overloads(trials[0], winner) if status not in UNFINISHED else None,
         "diff": plan.diff() if winner else None,
-        "config_before": CONFIG,
-        "config_after": after,
+        "models": {toy.model: {"config_before": CONFIG, "config_after": after}} if after else {},
     }
     if winner is not None:
         result["written"] = {
@@ -402,8 +403,8 @@ def write_result(
 
 def better(toy: Toy) -> str:
     """The config of its winner."""
-    fields = best_of(toy, make_trials(toy)).candidate.of("")
-    return text_with(manifest_of(toy, "").models[""], fields)
+    fields = fields_of(best_of(toy, make_trials(toy)).candidate)
+    return text_with(the_one(manifest_of(toy, "").models), fields)
 
 
 #: That of the run with 5 trials.

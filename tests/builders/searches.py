@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from builders.candidates import candidate_of
+from builders.candidates import candidate_of, fields_of
 from builders.emulated import EmulatedBench, a_session
 
 from tuner.measurement.measurement import Arrivals
@@ -24,7 +24,7 @@ CANDIDATES = [candidate_of({"instance_group.count": n}) for n in range(1, 7)]
 
 def served(candidate: Candidate) -> float:
     """Instances multiply the capacity."""
-    count = candidate.of("")["instance_group.count"]
+    count = fields_of(candidate)["instance_group.count"]
     assert isinstance(count, int)
     return 100.0 * count
 

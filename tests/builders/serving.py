@@ -11,11 +11,11 @@ from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import Served, ServedModel, read_served
 
 
-def served_one(config: str | ModelConfig | Base) -> Served:
-    """One model, whose label is empty, that lies nowhere."""
+def served_one(config: str | ModelConfig | Base, name: str = "m") -> Served:
+    """One model that lies nowhere."""
     text = config if isinstance(config, str) else ""
     base = config if isinstance(config, Base) else Base.of_file(parse(text) if text else config)
-    return Served.of(base, _nowhere("m", text))
+    return Served.of(base, _nowhere(name, text))
 
 
 def served_named(**configs: str) -> Served:
@@ -24,7 +24,7 @@ def served_named(**configs: str) -> Served:
     for name, text in configs.items():
         base = Base.of_file(parse(text))
         parts = tuple(step.model_name for step in base.file.ensemble_scheduling.step)
-        models[name] = ServedModel(name, name, _nowhere(name, text), base, parts)
+        models[name] = ServedModel(name, _nowhere(name, text), base, parts)
     return Served(models)
 
 
@@ -43,4 +43,4 @@ def write_models(repository: Path, **configs: str) -> Path:
 
 def served_several(repository: Path, **configs: str) -> Served:
     """Models that are written into the repository, each under its own name."""
-    return read_served(write_models(repository, **configs), {name: name for name in configs})
+    return read_served(write_models(repository, **configs), configs)

@@ -57,7 +57,7 @@ def model(name: str, text: str, parts: tuple[str, ...] = ()) -> ServedModel:
     config = f'name: "{name}" {_TENSORS} {text}'
     path = Path(f"{name}/config.pbtxt")
     files = ModelFiles(name, path.parent, path, config, True, "", (1,), "utf-8")
-    return ServedModel(name, name, files, Base.of_file(parse(config)), parts)
+    return ServedModel(name, files, Base.of_file(parse(config)), parts)
 
 
 def _computes(name: str, batch: int = 16) -> ServedModel:

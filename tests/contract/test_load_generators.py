@@ -36,7 +36,7 @@ def a_case(directory: Path, kind: GeneratorKind) -> Iterator[LoadCase]:
     ):
         control.load("plain", None, 60.0)
         site = Site(control, server.endpoints, program, directory)
-        generator = streams_load(Workload(), {"": Asked("plain")}, {"": "plain"}, site, kind)
+        generator = streams_load(Workload(), {"plain": Asked("plain")}, ["plain"], site, kind)
 
         def kill_in_a_second() -> LoadGenerator:
             threading.Timer(1.0, os.kill, (server.pid, signal.SIGKILL)).start()

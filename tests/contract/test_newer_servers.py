@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.candidates import candidate_of
+from builders.candidates import candidate_of, the_one
 from builders.newer_triton import GPU_BYTES, HOST, VERSION, Engine, NewerTriton
 from builders.triton_repository import MODEL, make_repository
 from contract.server_contract import ServerCase, ServerContract, answer, eventually
@@ -77,10 +77,10 @@ def test_a_remote_server_is_tuned_and_left_as_it_was(theirs: NewerTriton, tmp_pa
         before = theirs.running.SerializeToString(deterministic=True)
         remote = RemoteLauncher(endpoints, (MODEL,))
         assert remote.version().startswith(VERSION)
-        served = read_served(tmp_path / "models", {"": MODEL})
+        served = read_served(tmp_path / "models", [MODEL])
         smaller = candidate_of({"max_batch_size": 4, "instance_group.count": 2})
         with Deployer(remote, served, tmp_path / "unused") as deployer:
-            running = deployer.deploy(smaller).running[""]
+            running = the_one(deployer.deploy(smaller).running)
             assert (running.max_batch_size, running.instance_group[0].count) == (4, 2)
             assert deployer.deploy(smaller).kind is DeploymentKind.UNCHANGED
 

@@ -7,6 +7,7 @@ import signal
 from typing import Any
 
 import pytest
+from builders.candidates import the_one
 from builders.failing_model import place
 
 from tuner.score.trial import TrialState
@@ -37,7 +38,9 @@ def test_what_cannot_fit_is_never_loaded(workplace: Any, monkeypatch: pytest.Mon
     _, said = run.communicate(timeout=90)
     assert "not loaded: it needs about" in said
     trials = workplace.trials()
-    counts = {t["number"]: t["candidate"]["fields"]["instance_group.count"] for t in trials}
+    counts = {
+        t["number"]: the_one(t["candidate"]["models"])["instance_group.count"] for t in trials
+    }
     refused = [t for t in trials if counts[t["number"]] == 4]
     assert [t["state"] for t in refused] == [TrialState.FAILED.value]
     assert "not loaded: it needs about" in refused[0]["reason"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from builders.candidates import the_one
 
 from tuner.run.result_schema import check
 
@@ -16,7 +17,7 @@ def test_a_better_config_is_found_proved_written_and_taken_back(workplace) -> No
     result = workplace.result()
     assert check(result) == []
     assert result["status"] == "improved"
-    assert result["winner"]["fields"]["dynamic_batching"] is True
+    assert the_one(result["winner"]["models"])["dynamic_batching"] is True
     assert result["improvement"]["goodput_ratio"]["low"] > 1.02
     (soak,) = result["winner"]["soak"]["tried"]
     assert soak["measurement"]["duration_s"] >= 3.0

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from builders.candidates import fields_of, the_one
 from builders.owned import assert_only_owned_text_changes
 from fuzz.watch import BadBehaviourError
 
@@ -59,9 +60,9 @@ def write_and_take_back(seed: int, repository: Path) -> None:
     files = read_model(repository, "m")
     config = files.config()
     for job, candidate in _candidates(files, rng):
-        fields = job.served.models[""].base.changes(candidate.of(""))
-        after = _told(lambda: draw_up(job, candidate).configs[""].config_after)  # noqa: B023
-        asked = job.served.models[""].base.request(candidate.of(""))
+        fields = the_one(job.served.models).base.changes(fields_of(candidate))
+        after = _told(lambda: the_one(draw_up(job, candidate).configs).config_after)  # noqa: B023
+        asked = the_one(job.served.models).base.request(fields_of(candidate))
         asked.name = config.name  # a job fills it in, for messages
         _check(files, fields, after, asked)
         done["candidates"] += 1

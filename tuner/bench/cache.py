@@ -77,4 +77,4 @@ def cache_of(
 
 def _uses_cache(model: ServedModel, candidate: Candidate) -> bool:
     own = model.base.completed.response_cache.enable
-    return bool(candidate.of(model.label).get(CACHE_ENABLE, own))
+    return bool(candidate.of(model.name).get(CACHE_ENABLE, own))

@@ -33,7 +33,7 @@ def same_answers(
     expected, given = (_answers(bench, candidate) for candidate in (current, winner))
     reasons = {n: e.none_because or given[n].none_because for n, e in expected.items()}
     not_compared = [
-        f"Answers{_to(n)} were not compared: {why}." for n, why in reasons.items() if why
+        f"Answers{_to(n, given)} were not compared: {why}." for n, why in reasons.items() if why
     ]
     expected = {name: answers for name, answers in expected.items() if not reasons[name]}
     if not expected:
@@ -57,14 +57,14 @@ def _differences(
 ) -> list[str]:
     """The differences of every stream that can be compared."""
     return [
-        labelled(name, text)
+        labelled(name, text, given)
         for name, answers in expected.items()
         for text in differences(answers, given[name], tolerance)
     ]
 
 
-def _to(stream: str) -> str:
-    return f" to {stream}" if stream else ""
+def _to(stream: str, among: Mapping[str, Answers]) -> str:
+    return f" to {stream}" if len(among) > 1 else ""
 
 
 def _answers(bench: Bench, candidate: Candidate) -> Mapping[str, Answers]:

@@ -245,7 +245,7 @@ def _changes(
     knobs = [k for k, v in winner.fields.items() if current.values.get(k) != v]
     for knob in sorted(knobs, key=lambda k: (-k.path.count("."), k.path == DYNAMIC_BATCHING, k)):
         if knob.path != CACHE_ENABLE:  # goes with the server's argument
-            yield str(knob), lambda c, k=knob: _without_field(c, k, current)  # type: ignore[misc]
+            yield winner.title(knob), lambda c, k=knob: _without_field(c, k, current)  # type: ignore[misc]
 
 
 def _without_field(candidate: Candidate, knob: Knob, current: Candidate) -> Candidate:

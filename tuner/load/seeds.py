@@ -7,6 +7,7 @@ apart, so that a run does not draw the same arrivals for two purposes.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sized
 
 #: Confirmations draw from here on, from the run's id.
 CONFIRMATION_FROM = 1_000_000_000
@@ -52,9 +53,9 @@ def of_overload(search_seed: int) -> int:
     return search_seed * 1000 + 700_000
 
 
-def of_stream(seed: int, stream: str) -> int:
-    """Seed of one stream's arrivals and inputs, which other streams do not change."""
-    if not stream:
+def of_stream(seed: int, stream: str, streams: Sized) -> int:
+    """Seed of one of several streams' arrivals and inputs, which the others do not change."""
+    if len(streams) == 1:
         return seed
     return seed + (1 + int(hashlib.sha256(stream.encode()).hexdigest()[:5], 16)) * 10**12
 

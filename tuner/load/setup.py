@@ -46,18 +46,13 @@ class Setup:
     """Models on a server, what they are to be asked, and what watches them meanwhile.
 
     Attributes:
-        served: Names of all models that answer to it, the steps of ensembles too, by label.
+        models: Names of all models that answer to it, the steps of ensembles too.
     """
 
     site: Site
     streams: tuple[Stream, ...]
-    served: Mapping[str, str]
+    models: tuple[str, ...]
     shape: Shape | None = None
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """Names of all models that are watched."""
-        return tuple(self.served.values())
 
     @contextmanager
     def watched(
@@ -86,6 +81,5 @@ class Setup:
         self, counted: Mapping[str, ServerStatistics], *streams: Stream
     ) -> ServerStatistics | None:
         """What the one model counted that these streams ask; None where there are several."""
-        asked = {stream.target.model for stream in streams}
-        found = [counted[label] for label in counted if {self.served[label]} == asked]
-        return found[0] if found else None
+        model, *others = {stream.target.model for stream in streams}
+        return None if others else counted.get(model)

@@ -28,7 +28,6 @@ class Stream:
     """Requests to one model.
 
     Attributes:
-        name: Empty where there is only one.
         rate_per_s: Requests per second, whatever the level, of a background; None of a stream
             that shares the level.
     """
@@ -77,7 +76,7 @@ def schedule(
     spans_s = (window.warmup_s, window.duration_s, window.tail_s + _SLACK_S)
     times = []
     for stream in streams:
-        own = seeds.of_stream(seed, stream.name)
+        own = seeds.of_stream(seed, stream.name, streams)
         due_s = arrivals_of(stream.load(load), spans_s, own, shape)
         times.append(due_s[due_s < window.total_s])
     return merged(times)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,7 +48,7 @@ def asked_of(spec: Spec) -> dict[str, Asked]:
     shares = spec.shares
     return {
         name: Asked(
-            spec.models[stream.model].name,
+            stream.model,
             stream.inputs,
             stream.batch_size,
             shares.get(name, 0.0),
@@ -111,21 +111,21 @@ def _of(stream: Stream) -> tuple[str, RequestForm, InputFiles]:
 def streams_load(
     workload: Workload,
     streams: Mapping[str, Asked],
-    served: Mapping[str, str],
+    served: Iterable[str],
     site: Site,
     kind: GeneratorKind = GENERATORS[0],
 ) -> StreamsLoad:
     """Load on models that are loaded; it stays good when they are reloaded.
 
     Args:
-        served: Names of all models that answer to it, the steps of ensembles too, by label.
+        served: Names of all models that answer to it, the steps of ensembles too.
 
     Raises:
         SpecError: The inputs do not fit a model's.
     """
     arrivals = workload.arrivals
     asked = tuple(_stream(name, own, workload.protocol, site) for name, own in streams.items())
-    setup = Setup(site, asked, served, shape_of(arrivals))
+    setup = Setup(site, asked, tuple(served), shape_of(arrivals))
     starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
     return StreamsLoad(kind.make(setup), starts, setup)
 

@@ -10,7 +10,7 @@ from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurem
 from tuner.measurement.window import LatencyBound, Window
 from tuner.server.statistics import StatisticsSnapshot
 from tuner.spec.digits import digits
-from tuner.spec.labels import labelled
+from tuner.spec.labels import of_stream
 from tuner.spec.metrics import requests_needed
 
 _LATE_SENDS = 0.05
@@ -36,10 +36,10 @@ def warnings_about(
         *_client_behind(measurement),
         *_client_heavy(measurement),
         *(
-            labelled(name, sentence)
+            of_stream(name, sentence)
             for name, own in (measurement.streams or {"": measurement}).items()
             for sentence in (
-                *_sample_small(own, [bound for bound in bounds if bound.stream == name]),
+                *_sample_small(own, [bound for bound in bounds if bound.holds_for(name)]),
                 *_unanswered(own),
                 *_littles_law(own),
             )

@@ -159,10 +159,6 @@ def _empty(value: object) -> bool:
     return not value
 
 
-def _of_one(models: Mapping[str, ServerStatistics]) -> bool:
-    return set(models) <= {""}
-
-
 @dataclass(frozen=True)
 class Measurement(Facts):
     """One load point measured once.
@@ -201,9 +197,9 @@ class Measurement(Facts):
         all_by_arrival_us: The same with what was left out, where anything was. Not stored on disk.
         course: How they went over the window; None for closed loops, or from too few requests.
         streams: Of a mix the figures of each stream, those of the background too; empty where
-            there is the one stream ``""``, and without those of which no request was due.
+            there is only one, and without those of which no request was due.
         background: A stream's: with a rate of its own, beside the load.
-        models: What the server counted of every model it serves, by label.
+        models: What the server counted of every model it serves, by name.
         server: Of the model that the load is put on; None where there are several.
         restarts: Closed loops: each start of the load on its own; the figures are over all.
         slices: How it went over time; only where that was asked for (overload).
@@ -251,22 +247,17 @@ class Measurement(Facts):
     )
     background: Annotated[bool, Field(exclude_if=_empty)] = False
     left_out_s: Annotated[float, Field(exclude_if=_empty)] = 0.0
-    models: Annotated[Mapping[str, ServerStatistics], Field(exclude_if=_of_one)] = field(
+    models: Annotated[Mapping[str, ServerStatistics], Field(exclude_if=_empty)] = field(
         default_factory=dict
     )
     latencies_us: Latencies = field(default=None, compare=False, repr=False)
     by_arrival_us: Latencies = field(default=None, compare=False, repr=False)
     all_by_arrival_us: Latencies = field(default=None, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        if _of_one(self.models):  # it is stored once
-            own = {} if self.server is None else {"": self.server}
-            object.__setattr__(self, "models", own)
-
     def of(self, stream: str) -> Measurement | None:
-        """A stream's figures; its own for ``""``; None where no request of the stream was due.
+        """A stream's figures; all for ``""``; None where no request of the stream was due.
 
-        Where one stream was measured all figures are its own, whatever its name.
+        Where one stream was measured all figures are its own.
         """
         return self.streams.get(stream) if stream and self.streams else self
 

@@ -29,11 +29,18 @@ _SLACK_S = 20.0  # for a start on a busy machine, and for answers that are behin
 
 @dataclass(frozen=True)
 class LatencyBound:
-    """An SLO on a percentile: so large a ``share`` of a stream's requests is in time."""
+    """An SLO on a percentile: so large a ``share`` of a stream's requests is in time.
+
+    ``stream``: "" for all requests.
+    """
 
     share: float
     within_s: float
     stream: str = ""
+
+    def holds_for(self, stream: str) -> bool:
+        """Whether it is about the requests of a stream: its own, or all."""
+        return self.stream in ("", stream)
 
 
 #: What stalls are held to where no SLO bounds a percentile.
@@ -69,7 +76,7 @@ class Window:
 
     def of(self, stream: str) -> Window:
         """The same window with the bounds of one stream."""
-        return replace(self, bounds=tuple(b for b in self.bounds if b.stream == stream))
+        return replace(self, bounds=tuple(b for b in self.bounds if b.holds_for(stream)))
 
     @property
     def tightest(self) -> LatencyBound:

@@ -63,7 +63,7 @@ class Violation:
     """One rule that a config breaks.
 
     Attributes:
-        owner: Label of the model whose field it is; empty if there is only one model.
+        owner: Name of the model whose field it is.
     """
 
     rule: Rule

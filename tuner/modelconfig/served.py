@@ -40,11 +40,10 @@ class ServedModel:
     """One model of a run.
 
     Attributes:
-        label: What the run calls it: its owner in a `Knob`; empty in a spec's short form.
-        parts: Labels of the models in its steps and of those that its code calls.
+        name: Its directory in the repository; in a run its label, the owner in a `Knob`.
+        parts: Names of the models in its steps and of those that its code calls.
     """
 
-    label: str
     name: str
     files: ModelFiles
     base: Base
@@ -58,7 +57,7 @@ class ServedModel:
         """Why Triton would refuse it with ``fields``, regardless of other models."""
         own = rules.violations(self.base.message(fields), completes=self.base.completes)
         found = (*own, *self.base.violations(fields))
-        return [replace(violation, owner=self.label) for violation in found]
+        return [replace(violation, owner=self.name) for violation in found]
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Served:
     """The models of a run; the one place where a candidate's fields become their configs.
 
     Attributes:
-        models: By label, in the order in which they are loaded: parts before wholes.
+        models: By name, in the order in which they are loaded: parts before wholes.
     """
 
     models: Mapping[str, ServedModel]
@@ -77,8 +76,8 @@ class Served:
 
     @classmethod
     def of(cls, base: Base, files: ModelFiles) -> Served:
-        """The one model of a spec's short form."""
-        return cls({"": ServedModel("", files.model, files, base)})
+        """One model by itself."""
+        return cls({files.model: ServedModel(files.model, files, base)})
 
     def load_order(self) -> tuple[str, ...]:
         """Labels, parts before wholes."""
@@ -89,7 +88,7 @@ class Served:
         found = [label]
         for model in self.models.values():  # each comes after its parts
             if not {*found}.isdisjoint(model.parts):
-                found.append(model.label)
+                found.append(model.name)
         return tuple(found[1:])
 
     def answering(self, asked: Iterable[str]) -> tuple[str, ...]:
@@ -137,10 +136,10 @@ class Served:
     def _between(self, whole: ServedModel, fields: FieldsOfModels) -> list[Violation]:
         """An ensemble against its steps."""
         configs = {la: _as_known(self.models[la].base, own) for la, own in fields.items()}
-        named = {self.models[la].name: configs[la] for la in whole.parts}
+        named = {part: configs[part] for part in whole.parts}
         return [
-            Violation(Rule.ENSEMBLE_STEP, path, message, hint, whole.label)
-            for path, message, hint in mistakes_between(configs[whole.label], named)
+            Violation(Rule.ENSEMBLE_STEP, path, message, hint, whole.name)
+            for path, message, hint in mistakes_between(configs[whole.name], named)
         ]
 
     def _once(self, key: object, judge: Callable[[], list[Violation]]) -> list[Violation]:
@@ -166,25 +165,20 @@ def _as_known(base: Base, fields: Mapping[str, FieldValue]) -> ModelConfig:
 
 def read_served(
     repository: Path,
-    names: Mapping[str, str],
+    names: Iterable[str],
     calls: Mapping[str, Sequence[str]] | None = None,
     *,
     on_cpu: bool = False,
 ) -> Served:
     """Reads the models that a run names, and all that they consist of or call.
 
-    Args:
-        names: Label to name. Models that are not named have their name as their label.
-
     Raises:
         EnvironmentNotReadyError: A model cannot be read.
         SpecError: There is no such model, its config does not parse, or the models form a cycle;
             with file and place.
     """
-    labels = {name: label for label, name in names.items()}
-    called = {names[label]: tuple(given) for label, given in (calls or {}).items()}
     read: dict[str, ServedModel] = {}
-    waiting = list(names.values())
+    waiting = list(names)
     for name in waiting:  # grows
         if name in read:
             continue
@@ -193,12 +187,11 @@ def read_served(
         config.name = config.name or name
         backend, completes = files.backend(config), files.completes(config)
         base = Base.of_file(config, completes=completes, backend=backend, on_cpu=on_cpu)
-        asked = dict.fromkeys((*_steps(config), *called.get(name, ())))
-        parts = tuple(labels.get(part, part) for part in asked)
-        read[name] = ServedModel(labels.get(name, name), name, files, base, parts)
+        asked = dict.fromkeys((*_steps(config), *(calls or {}).get(name, ())))
+        read[name] = ServedModel(name, files, base, tuple(asked))
         _refuse_missing(repository, read[name], asked)
         waiting += asked
-    return Served({model.label: model for model in _parts_first(read.values())})
+    return Served({model.name: model for model in _parts_first(read.values())})
 
 
 def _steps(config: ModelConfig) -> Iterator[str]:
@@ -217,15 +210,13 @@ def _refuse_missing(repository: Path, model: ServedModel, parts: Iterable[str]) 
 
 
 def _parts_first(models: Iterable[ServedModel]) -> Iterator[ServedModel]:
-    by_label = {model.label: model for model in models}
-    order = TopologicalSorter({label: model.parts for label, model in by_label.items()})
+    by_name = {model.name: model for model in models}
+    order = TopologicalSorter({name: model.parts for name, model in by_name.items()})
     try:
-        yield from [by_label[label] for label in order.static_order()]
+        yield from [by_name[name] for name in order.static_order()]
     except CycleError as error:
-        circle = [by_label[label] for label in reversed(error.args[1])]
-        whole, part = circle[0], circle[1]
-        text = " -> ".join(model.name for model in circle)
-        where = _place_of(whole, part.name)
+        circle = list(reversed(error.args[1]))
+        where, text = _place_of(by_name[circle[0]], circle[1]), " -> ".join(circle)
         raise SpecError(f"{where}: the models form a cycle: {text}", "break it") from error
 
 
@@ -234,4 +225,4 @@ def _place_of(whole: ServedModel, part: str) -> str:
     for index, step in enumerate(whole.base.file.ensemble_scheduling.step):
         if step.model_name == part:
             return whole.place(f"ensemble_scheduling.step[{index}].model_name")
-    return f"models.{whole.label}.calls"
+    return f"models.{whole.name}.calls"

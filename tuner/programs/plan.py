@@ -32,6 +32,7 @@ from tuner.server.server import Endpoints, ServerLauncher
 from tuner.space.cache import list_sizes
 from tuner.space.words import bytes_text, changes_text
 from tuner.spec.effective import effective_yaml
+from tuner.spec.labels import of_label
 from tuner.spec.model import MODES, ServerMode, Spec, Strategy
 from tuner.spec.paths import INSTANCE_GROUP
 from tuner.spec.suggest import in_brackets
@@ -148,11 +149,10 @@ def _completion_notes(job: Job) -> Iterator[str]:
     """Notes on what only a server knows, since a plan starts none."""
     for label, model in job.served.models.items():
         if model.base.leaves_batch_open:
-            whose = f" of {label}" if label else ""
             yield (
-                f"config.pbtxt{whose} leaves max_batch_size to the server, which is asked when the "
-                f"run starts; this plan takes it to be {model.base.completed.max_batch_size}, "
-                "Triton's default"
+                f"config.pbtxt{of_label(label, job.served.models)} leaves max_batch_size to the "
+                "server, which is asked when the run starts; this plan takes it to be "
+                f"{model.base.completed.max_batch_size}, Triton's default"
             )
 
 
@@ -250,8 +250,7 @@ def _commands(
     )
     files = RunFiles(*(Path(n) for n in ("INPUTS.json", "INTERVALS.txt", "OUT.csv", "OUT.json")))
     (stream,) = spec.streams.values()  # it takes no more
-    model = spec.models[stream.model].name
-    target = Target(model, _ENDPOINTS, spec.workload.protocol, stream.batch_size)
+    target = Target(stream.model, _ENDPOINTS, spec.workload.protocol, stream.batch_size)
     commands["perf_analyzer"] = command_line(
         perf_analyzer, target, load, window_of(spec, load), files
     )

@@ -14,7 +14,7 @@ from tuner.space.adapter import text
 from tuner.space.candidate import CACHE, FieldValue
 from tuner.space.knob import Knob
 from tuner.space.words import bytes_text
-from tuner.spec.labels import labelled
+from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS
 
 #: With fewer scored trials, nothing can be said about which field matters.
@@ -31,7 +31,7 @@ class Latency:
     stream: str = ""
 
     def __str__(self) -> str:
-        return labelled(self.stream, METRICS[self.metric].words)
+        return of_stream(self.stream, METRICS[self.metric].words)
 
     def of(self, point: Point) -> float:
         """In microseconds, where it `is_known`."""

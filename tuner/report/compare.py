@@ -17,6 +17,7 @@ from tuner.run.manifest import Manifest
 from tuner.run.result_schema import ConfigFacts
 from tuner.score.judge import value_of
 from tuner.score.ratio import Ratio, mean_with_interval, two_sample_ratio
+from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits
 from tuner.spec.metrics import THROUGHPUT
 from tuner.spec.objective import Objective
@@ -128,14 +129,14 @@ def _table(comparison: RunComparison) -> Table:
 
 def _side(data: ReportData, values: Sequence[float]) -> RunSide:
     facts, gain, metric = _facts(data), data.result.improvement, data.objective.metric
-    config = facts.candidate.values if facts else {}
+    candidate = facts.candidate if facts else Candidate()
     streams = facts.streams if facts else {}
     return RunSide(
         run=data.run_id,
         status=HEADLINES[data.status],
         created_at=data.manifest.created_at,
         machine=machine_text(data.manifest),
-        config={str(knob): value_text(knob, value) for knob, value in config.items()},
+        config={candidate.title(k): value_text(k, v) for k, v in candidate.values.items()},
         metric="goodput" if metric is None else metric.name,
         value=_estimate(values),
         gain=None if gain is None else gain.goodput_ratio,

@@ -19,6 +19,7 @@ from tuner.score.judge import passes, slo_utilisation
 from tuner.score.point import Point
 from tuner.score.trial import Trial
 from tuner.space.candidate import FieldValue
+from tuner.spec.labels import several
 from tuner.spec.metrics import METRICS
 
 if TYPE_CHECKING:  # half a second to import
@@ -100,7 +101,7 @@ def _judged(point: Point) -> Iterator[dict[str, Cell]]:
 
 
 def _streams(point: Point) -> dict[str, Cell]:
-    """The columns of each named stream; none if there is only one, without a name."""
+    """The columns of each named stream; none if there is only one."""
     timed = [x for x in METRICS.values() if x.is_latency]
     row: dict[str, Cell] = {}
     for name, m in point.measurement.streams.items():
@@ -115,12 +116,12 @@ def _streams(point: Point) -> dict[str, Cell]:
 
 
 def _models(point: Point) -> dict[str, Cell]:
-    """The same for each labelled model, per request of the model."""
-    row: dict[str, Cell] = {}
-    for label, server in point.measurement.models.items():
-        if label:
-            row |= {f"model.{label}.{column}": value for column, value in _served(server).items()}
-    return row
+    """The same for each of several models, per request of the model."""
+    return {
+        f"model.{name}.{column}": value
+        for name, server in several(point.measurement.models).items()
+        for column, value in _served(server).items()
+    }
 
 
 def _served(server: ServerStatistics | None) -> dict[str, Cell]:
@@ -136,6 +137,7 @@ def _served(server: ServerStatistics | None) -> dict[str, Cell]:
 
 def _row(trial: Trial) -> dict[str, Cell]:
     score, predicted, point = trial.score, trial.predicted, judged_point(trial)
+    title = trial.candidate.title
     return {
         "trial": trial.number,
         "state": trial.state.value,
@@ -145,7 +147,7 @@ def _row(trial: Trial) -> dict[str, Cell]:
         "predicted": predicted.value if predicted else None,
         "predicted_low": predicted.low if predicted else None,
         "predicted_high": predicted.high if predicted else None,
-        **{f"field.{knob}": _plain(value) for knob, value in trial.candidate.fields.items()},
+        **{f"field.{title(knob)}": _plain(v) for knob, v in trial.candidate.fields.items()},
         "server_args": json.dumps(list(trial.candidate.server_args)),
         **({**_load(point), **_streams(point), **_models(point)} if point else {}),
         "deployment": trial.deployment,

@@ -16,7 +16,6 @@ from tuner.run.check_schema import CheckFacts, read_check
 from tuner.run.manifest import Manifest
 from tuner.run.result_schema import Result
 from tuner.run.store import MANIFEST, RunStore
-from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 
 HEADER = ("ended", "date", "model", "gain", "p99", "took", "change", "run")
@@ -84,8 +83,7 @@ def _ended(row: Row, manifest: Manifest, result: Result) -> Row:
     p99_us = None if side is None else side.p99_latency_us
     change = ""
     if winner is not None:
-        candidate = Candidate.from_json({"fields": winner.fields, "models": winner.models})
-        change = changes_text(candidate, manifest.current)
+        change = changes_text(winner.candidate, manifest.current)
     return Row(
         row.run,
         result.status.value,

@@ -74,6 +74,7 @@ from tuner.report.tiles import tiles
 from tuner.run.status import Status
 from tuner.score.trial import Trial
 from tuner.score.verdict import Verdict
+from tuner.spec.labels import of_label
 
 _REJECTED = (
     "These do not count. The time they took is part of the run's time; what they showed is in "
@@ -225,7 +226,7 @@ def overload(data: ReportData) -> Fold:
 def surroundings(data: ReportData) -> Fold:
     configs = [
         Code(
-            f"The config{f' of {label}' if label else ''}, as it was read",
+            f"The config{of_label(label, data.manifest.models)}, as it was read",
             config.text or "There was no config.pbtxt: Triton completed it by itself.",
         )
         for label, config in data.manifest.models.items()

@@ -72,7 +72,7 @@ def score_axis(data: ReportData) -> tuple[str, float]:
 
 def config_text(candidate: Candidate) -> list[str]:
     """Every searched field and every server argument, one phrase each."""
-    fields = [field_text(knob, value) for knob, value in candidate.fields.items()]
+    fields = [field_text(candidate, knob) for knob in candidate.fields]
     cache = cache_text(candidate)
     return [*fields, cache] if cache else fields
 

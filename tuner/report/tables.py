@@ -33,7 +33,7 @@ from tuner.score.trial import Trial, TrialState
 from tuner.score.verdict import SloResult, Verdict
 from tuner.space.words import bytes_text
 from tuner.spec.digits import digits
-from tuner.spec.labels import labelled
+from tuner.spec.labels import labelled, several
 from tuner.spec.metrics import METRICS
 
 
@@ -93,8 +93,9 @@ def change(data: ReportData) -> Table | None:
     if data.best is None or data.current is None or data.status is Status.KEPT:
         return None
     now, then = data.current.candidate.values, data.best.candidate.values
+    title = data.manifest.current.title
     rows = tuple(
-        (str(knob), value_text(knob, now.get(knob)), value_text(knob, then.get(knob)))
+        (title(knob), value_text(knob, now.get(knob)), value_text(knob, then.get(knob)))
         for knob in data.best.candidate.changed(data.current.candidate)
     )
     if data.status is Status.IMPROVED:
@@ -136,7 +137,7 @@ def _numbers(point: Point, labels: Collection[str]) -> dict[str, str]:
         "of which refused": f"{m.rejected_count:,}" if m.rejected_count else NOTHING,
         "requests never answered": f"{m.unanswered_count:,}" if m.unanswered_count else NOTHING,
         **{
-            labelled(label, name): text
+            labelled(label, name, m.models): text
             for label, server in m.models.items()
             if label in labels
             for name, text in _served(server).items()
@@ -274,8 +275,8 @@ def environment(data: ReportData) -> Table:
         "objective": str(data.objective),
         "configs in the space": manifest.space_size,
         "spec": f"{manifest.spec_path} (sha256 {manifest.spec_sha256[:12]})",
-        **{f"model {label}": c.path for label, c in manifest.models.items() if label},
-        **{f"stream {name}": f"served by {la}" for name, la in manifest.streams.items() if name},
+        **{f"model {label}": c.path for label, c in several(manifest.models).items()},
+        **{f"stream {name}": f"served by {la}" for name, la in several(manifest.streams).items()},
         **manifest.versions,
         **{
             f"host {_label(key)}": _plain(key, value)
@@ -317,6 +318,9 @@ def wall_time(data: ReportData) -> Table:
 
 def field_importance(data: ReportData) -> Table:
     """How much of the score each field explains."""
-    rows = tuple((str(i.knob), share_text(i.share), str(i.levels)) for i in importance(data))
+    rows = tuple(
+        (data.manifest.current.title(i.knob), share_text(i.share), str(i.levels))
+        for i in importance(data)
+    )
     heads = ("field", "share of the score it explains", "values or groups compared")
     return Table(heads, rows, "Which fields matter")

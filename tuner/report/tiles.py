@@ -22,7 +22,7 @@ from tuner.run.status import Status
 from tuner.score.judge import value_of
 from tuner.score.verdict import SloResult, Verdict
 from tuner.spec.digits import digits
-from tuner.spec.labels import labelled
+from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS, Better, Metric
 
 #: Tiles of SLOs at most, the worst first; the table has all of them.
@@ -47,7 +47,7 @@ def slo_tile(worst: SloResult, rounds: Sequence[SloResult], soak: SloResult | No
     found, bound = found_text(worst), metric_text(worst.metric, worst.bound)
     unit = bound[bound.rfind(" ") :] if " " in bound else ""
     return Tile(
-        labelled(worst.stream, metric.words),
+        of_stream(worst.stream, metric.words),
         f"{found.removesuffix(unit)} {'of' if lower else 'for'} {bound}",
         _met_text(worst, rounds, soak),
         tone_of(worst),

@@ -31,7 +31,7 @@ class Bottleneck:
     """The model in which a request spends most of its time.
 
     Attributes:
-        stream: Whose requests: of those whose SLO is nearest its bound.
+        stream: Whose requests, of several: of those whose SLO is nearest its bound.
         model: Its name.
         share: Of the time a request spends in models, the share in this one, 0..1.
         queue_share: Of that time, the share spent in the model's queue, 0..1.
@@ -49,10 +49,10 @@ class Bottleneck:
 
 def bottleneck_of(point: Point, manifest: Manifest) -> Bottleneck | None:
     """What one load showed; None if there are no models to tell apart, or no statistics."""
-    if not any(manifest.models):
+    if len(manifest.models) == 1:
         return None
-    stream = point.limiting_stream or next(iter(manifest.streams))
-    times = times_of(point, manifest, stream)
+    stream = point.limiting_stream
+    times = times_of(point, manifest, stream or next(iter(manifest.streams)))
     whole_us = sum(time.total_us for time in times)
     if not whole_us:
         return None

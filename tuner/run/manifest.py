@@ -16,6 +16,7 @@ from tuner.modelconfig.encoding import ENCODINGS, UTF_8
 from tuner.run.choices import Choices
 from tuner.run.identity import Identity, machine_of, programs_of, question_in
 from tuner.space.candidate import Candidate
+from tuner.spec.labels import of_label
 
 SCHEMA_VERSION = 1
 
@@ -38,7 +39,7 @@ class KeptConfig(Facts):
         encoding: Of the text in the file, see `tuner.modelconfig.encoding`.
         completed: The config as the server completes it, as text; None until a server was queried.
         overridden: Fields that the server sets whatever config.pbtxt says.
-        parts: Labels of the models in its steps, and of those that its code calls.
+        parts: Names of the models in its steps, and of those that its code calls.
     """
 
     unknown = "ignore"
@@ -65,8 +66,8 @@ class Manifest(Facts):
     Attributes:
         spec: The effective spec with all defaults, as plain values.
         name: What the run is called: its model's name, or those of several, joined by ``+``.
-        models: The configs of the models it serves, by label, in the order they are loaded.
-        streams: Label of the model that each stream sends requests to, by the stream's name.
+        models: The configs of the models it serves, by name, in the order they are loaded.
+        streams: Name of the model that each stream sends requests to, by the stream's name.
         versions: Program to version (tune, tritonserver, perf_analyzer, optuna, python).
         host: CPU, cores, memory, governor, as `tuner.machine.host` reads them.
         fingerprint: Of the machine and its GPUs.
@@ -163,7 +164,10 @@ class Manifest(Facts):
             )
 
     def _identifying(self) -> dict[str, Any]:
-        configs = {f"config_sha256{_of(n)}": config.sha256 for n, config in self.models.items()}
+        configs = {
+            f"config_sha256{of_label(name, self.models)}": config.sha256
+            for name, config in self.models.items()
+        }
         return {**{name: getattr(self, name) for name in _IDENTITY}, **configs}
 
     def refuse_if_completed_otherwise(self, now: Manifest) -> None:
@@ -172,7 +176,8 @@ class Manifest(Facts):
             before, after = config.completed, now.models[label].completed
             if before is None or after is None or before == after:
                 continue
-            diff = unified_diff(before, after, f"config{_of(label)} as the server completes it")
+            whose = of_label(label, self.models)
+            diff = unified_diff(before, after, f"config{whose} as the server completes it")
             raise SpecError(
                 f"run {self.run_id} cannot be continued, the server now completes the model's "
                 f"config differently:\n{diff.rstrip()}",
@@ -203,7 +208,3 @@ def comparable(one: str | None, other: str | None) -> bool:
     """Whether two clients take latencies in the same way; None: the usual one."""
     usual = GENERATORS[0].name
     return (one or usual) == (other or usual)
-
-
-def _of(label: str) -> str:
-    return label and f" of {label}"

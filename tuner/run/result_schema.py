@@ -57,11 +57,8 @@ class StreamFacts(Part):
 class ConfigFacts(Part):
     """A config, what it needs, and what was measured of it."""
 
-    fields: dict[str, FieldValue] = Field(
-        description="searched ModelConfig paths and their values, of the model that has no label"
-    )
     models: dict[str, dict[str, FieldValue]] = Field(
-        default_factory=dict, exclude_if=_empty, description="the same of the others, by label"
+        description="by model: searched ModelConfig paths and their values"
     )
     server_args: tuple[str, ...] = Field(description="tritonserver arguments it needs")
     measurements: tuple[Measurement, ...] = Field(description="what the numbers below come from")
@@ -103,8 +100,7 @@ class ConfigFacts(Part):
 
     @property
     def candidate(self) -> Candidate:
-        config = {"fields": self.fields, "models": self.models, "server_args": self.server_args}
-        return Candidate.from_json({key: part for key, part in config.items() if part})
+        return Candidate.from_json({"models": self.models, "server_args": self.server_args})
 
 
 class Means(Part):
@@ -241,19 +237,9 @@ class Result(Part):
     noise: RunNoise | None = Field(None, description="null when nothing was measured twice")
     overload: Overloads | None = Field(None, description="null when the run did not get that far")
     diff: str | None = Field(None, description="unified diff of config.pbtxt, of all that change")
-    config_before: str | None = Field(None, description="of the model that has no label")
-    config_after: str | None = Field(None, description="of the model that has no label")
     models: dict[str, ChangedConfig] = Field(
-        default_factory=dict, exclude_if=_empty, description="the same of the others, by label"
+        default_factory=dict, exclude_if=_empty, description="the configs it changes, by model"
     )
-
-    @property
-    def changed(self) -> dict[str, ChangedConfig]:
-        """The configs that the winner changes, by label."""
-        if self.config_before is None or self.config_after is None:
-            return self.models
-        own = ChangedConfig(config_before=self.config_before, config_after=self.config_after)
-        return {"": own, **self.models}
 
     def to_json(self) -> dict[str, Any]:
         """The content of `result.json`."""

@@ -143,11 +143,10 @@ class RunStore:
         return read_json(self.directory / RESULT, dict)
 
     def write_best(self, configs: Mapping[str, bytes], server_args: tuple[str, ...]) -> None:
-        """What to serve: the configs by label, as they would be written, and the flags needed."""
+        """What to serve: the configs by model, as they would be written, and the flags needed."""
         best = own_directory(self.directory, BEST)
         for label, config in configs.items():
-            directory = own_directory(best, label) if label else best
-            write_bytes(directory / "config.pbtxt", config)
+            write_bytes(own_directory(best, label) / "config.pbtxt", config)
         write_text(best / "server_args.txt", "".join(f"{a}\n" for a in server_args))
 
     def _append(self, name: str, row: Mapping[str, Any]) -> None:

@@ -123,7 +123,7 @@ def in_time_rate(slos: Sequence[Slo], measurement: Measurement) -> float | None:
 
 
 def _in_time_rate(slos: Sequence[Slo], stream: str, measurement: Measurement) -> float | None:
-    tail = tail_slo(slo for slo in slos if slo.stream == stream)
+    tail = tail_slo(slo for slo in slos if slo.holds_for(stream))
     latencies = measurement.latencies_us
     if tail is None or latencies is None or measurement.source is not LatencySource.REQUESTS:
         return None

@@ -31,7 +31,7 @@ class LoadPlan:
 def lowest_level(slos: Sequence[Slo], shares: Mapping[str, float], window_s: float) -> float:
     """The lowest level at which a window holds what each stream's percentiles need of requests."""
     return max(
-        lowest_rate(tail_shares(slo for slo in slos if slo.stream == stream), window_s) / share
+        lowest_rate(tail_shares(slo for slo in slos if slo.holds_for(stream)), window_s) / share
         for stream, share in shares.items()
     )
 

@@ -52,7 +52,7 @@ def build_space(
         parameters += _parameters(owner, given, served, mistakes)
     args, size = _own_args(spec, parameters, mistakes)
     if mistakes:
-        lines = _list_mistakes(mistakes, positions or {}, short="" in _spaces(spec))
+        lines = _list_mistakes(mistakes, positions or {}, several=len(spec.models) > 1)
         raise SpecError(lines, "`tune init MODEL` drafts a valid spec")
     asked = tuple(dict.fromkeys(stream.model for stream in spec.streams.values()))
     space = Space(tuple(parameters), served, asked, args)
@@ -258,14 +258,14 @@ def _some(space: Space) -> list[Candidate]:
 
 
 def _list_mistakes(
-    mistakes: _Mistakes, positions: Mapping[str, Mapping[str, str]], *, short: bool
+    mistakes: _Mistakes, positions: Mapping[str, Mapping[str, str]], *, several: bool
 ) -> str:
     """One a line, each with its place and the name it has in the form of the spec."""
     lines = []
     for knob, text in mistakes.items():
         place = positions.get(knob.owner, {}).get(knob.path)
         part = "server" if knob.owner == SERVER else f"models.{knob.owner}"
-        prefix = "" if knob.owner == "" or (short and knob.owner == SERVER) else f"{part}."
+        prefix = f"{part}." if several else ""
         lines.append(f"{f'{place}: ' if place else ''}{prefix}space.{knob.path}: {text}")
     return "\n".join(lines)
 

@@ -35,10 +35,9 @@ def _cache_bytes(args: Any) -> int | None:
 
 @dataclass(frozen=True)
 class _Stored:
-    """A candidate in files: the fields of the model without a label, and of each that has one."""
+    """A candidate in files: the fields of each model, and what the server is started with."""
 
-    fields: dict[str, FieldValue] = field(default_factory=dict)
-    models: dict[str, dict[str, FieldValue]] = field(default_factory=dict)
+    models: dict[str, dict[str, FieldValue]]
     server_args: Annotated[int | None, BeforeValidator(_cache_bytes)] = None
 
 
@@ -63,7 +62,7 @@ class Candidate(Facts):
     def of_models(
         cls, models: Mapping[str, Mapping[str, FieldValue]], cache_bytes: int | None = None
     ) -> Candidate:
-        """The candidate with these fields: label of the model to ModelConfig path to value."""
+        """The candidate with these fields: name of the model to ModelConfig path to value."""
         fields = {Knob(o, path): v for o, found in models.items() for path, v in found.items()}
         return cls({**fields, CACHE: cache_bytes})
 
@@ -72,7 +71,7 @@ class Candidate(Facts):
         cls, _source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         def read(stored: _Stored) -> Candidate:
-            return cls.of_models({"": stored.fields, **stored.models}, stored.server_args)
+            return cls.of_models(stored.models, stored.server_args)
 
         return core_schema.no_info_after_validator_function(
             read,
@@ -81,7 +80,7 @@ class Candidate(Facts):
         )
 
     def of(self, owner: str) -> Mapping[str, FieldValue]:
-        """ModelConfig path to value of the model with this label."""
+        """ModelConfig path to value of the model with this name."""
         return self.models.get(owner, {})
 
     @property
@@ -91,9 +90,13 @@ class Candidate(Facts):
 
     @cached_property
     def models(self) -> Mapping[str, Mapping[str, FieldValue]]:
-        """Label of each model of which something is chosen, to path, to value."""
+        """Name of each model of which something is chosen, to path, to value."""
         owners = groupby(self.fields, key=lambda knob: knob.owner)
         return {owner: {k.path: self.values[k] for k in knobs} for owner, knobs in owners}
+
+    def title(self, knob: Knob) -> str:
+        """What a knob is called: by its path alone where only one model is searched."""
+        return str(knob) if len(self.models) > 1 else knob.path
 
     @property
     def cache_bytes(self) -> int | None:
@@ -127,6 +130,4 @@ class Candidate(Facts):
 
 def _stored(candidate: Candidate) -> dict[str, Any]:
     models = {owner: dict(fields) for owner, fields in candidate.models.items()}
-    fields = models.pop("", {})
-    named = {"models": models} if models else {}
-    return {"fields": fields, **named, "server_args": list(candidate.server_args)}
+    return {"models": models, "server_args": list(candidate.server_args)}

@@ -13,10 +13,10 @@ __all__ = ["SERVER", "Knob"]
 class Knob:
     """A field of one model, or a setting of the server.
 
-    Its text is for people, for Optuna's names and for columns of CSV files; nothing parses it.
+    Its text is for people and for Optuna's names; nothing parses it.
 
     Attributes:
-        owner: Label of the model, which is empty where the spec serves one model; or `SERVER`.
+        owner: Name of the model, or `SERVER`.
         path: ModelConfig path (``instance_group.count``), or the name of a server's setting.
     """
 
@@ -28,4 +28,4 @@ class Knob:
         return self.owner == message.owner and is_inside(self.path, message.path)
 
     def __str__(self) -> str:
-        return self.path if self.owner in ("", SERVER) else f"{self.owner}/{self.path}"
+        return self.path if self.owner == SERVER else f"{self.owner}/{self.path}"

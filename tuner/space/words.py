@@ -27,9 +27,10 @@ _SHORT = {
 }
 
 
-def field_text(knob: Knob, value: FieldValue) -> str:
+def field_text(candidate: Candidate, knob: Knob) -> str:
     """`instances 2`, `delay 3 ms`, `preferred [4, 8]`, `tiny-bert: dynamic batching off`."""
-    return labelled(knob.owner, _path_text(knob.path, value))
+    text = _path_text(knob.path, candidate.values[knob])
+    return labelled(knob.owner, text, candidate.models)
 
 
 def _path_text(path: str, value: FieldValue) -> str:
@@ -68,7 +69,7 @@ def changes_text(candidate: Candidate, current: Candidate) -> str:
         changed = (p for p, v in fields.items() if now.get(p) != v and p != CACHE_ENABLE)
         texts = [_path_text(path, fields[path]) for path in changed]
         if texts:
-            models.append(labelled(owner, ", ".join(texts)))
+            models.append(labelled(owner, ", ".join(texts), candidate.models))
     changes = ["; ".join(models)]
     if candidate.cache_bytes != current.cache_bytes:
         changes.append(cache_text(candidate) or f"without {cache_text(current)}")

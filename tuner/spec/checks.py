@@ -219,7 +219,8 @@ def _check_goodput(spec: Spec) -> Iterator[Finding]:
             yield Finding(where, text)
     is_open = not isinstance(spec.workload.arrivals, ClosedArrivals)
     shared = spec.shares
-    if is_open and shared and not any(s.metric.is_latency for s in spec.slos if s.stream in shared):
+    timed = [slo for slo in spec.slos if slo.metric.is_latency]
+    if is_open and shared and not any(slo.holds_for(name) for slo in timed for name in shared):
         text = "goodput under open arrivals needs a latency SLO, such as p99_latency <= 60ms"
         yield Finding(("slo",) if spec.slo else ("streams", next(iter(shared))), text, key=True)
 
@@ -270,12 +271,12 @@ def _too_few(spec: Spec, rate_per_s: float, advice: str, minimised: Metric | Non
     """Which stream's percentile cannot be known at this load; "" if all can."""
     window = spec.workload.max_window
     for name, stream in spec.streams.items():
-        metrics = [slo.metric for slo in spec.slos if slo.stream in ("", name)]
+        metrics = [slo.metric for slo in spec.slos if slo.holds_for(name)]
         metrics += [minimised] if minimised else []
         metric = max(metrics, key=lambda m: m.requests_needed, default=None)
         rate = stream.rate or rate_per_s * spec.shares.get(name, 1.0)
         if metric is not None and 0 < rate * window < metric.requests_needed:
-            needed, what = metric.requests_needed, labelled(name, metric.name)
+            needed, what = metric.requests_needed, labelled(name, metric.name, spec.streams)
             return (
                 f"{what} needs {needed} requests, but {rate:g}/s for {window} gives "
                 f"{int(rate * window)}; {advice} {-int(-needed // rate)}s or more"

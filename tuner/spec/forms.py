@@ -3,8 +3,8 @@
 The short form has `model:`, `space:` and, under `workload:`, what a request carries. The long form
 has `models:`, `streams:` and `server: {space: ...}`. `long_form` turns either into the long form,
 the only one that the rest of the program knows, and remembers where each part was written.
-`as_written` turns it back, for what is stored and shown. What the short form does not name has the
-label "".
+`as_written` turns it back, for what is stored and shown. What the short form does not name, its
+model and its stream, has the model's name.
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ def long_form(data: Any) -> Form:
         return Form({})
     form = Form(dict(data))
     given = form.data.get("model")
-    is_named = ("models" in data or "streams" in data) and isinstance(given, str)
-    label = given if is_named and given is not None else ""
+    label = given if isinstance(given, str) else ""
     asks = "model" in data or not {"models", "streams"} & set(data)
     space = _take_space(form)
     _name_models(form)
@@ -109,13 +108,13 @@ def _name_models(form: Form) -> None:
             form.data["models"][label] = model
             continue
         own = dict(model or {})
-        if not label and "name" not in own:
+        if not label:
             form.problems.append(Finding(("models", ""), "is not a model name", key=True))
             continue
-        if own.get("name", label) != label and label:
+        if own.get("name", label) != label:
             text = "unknown key 'name'; a model's name is the key it is listed under"
             form.problems.append(Finding(("models", label, "name"), text, key=True))
-        form.data["models"][label] = {**own, "name": label} if label else own
+        form.data["models"][label] = {**own, "name": label}
 
 
 def _take_model(form: Form, label: str, space: Any) -> None:
@@ -141,22 +140,22 @@ def _take_model(form: Form, label: str, space: Any) -> None:
 
 def _make_stream(form: Form, label: str, *, asks: bool) -> None:
     """`workload` says what the requests of the one stream carry."""
-    stream: dict[str, Any] = {"model": label}
-    form.moved["streams", "", "model"] = ("model",)
-    form.moved["streams", "", "slo"] = ("slo",)
     if not asks:
         text = "is missing: name the model that gets the requests, or write streams"
         form.problems.append(Finding(("model",), text))
         models = form.data["models"]
-        stream["model"] = next(iter(models), "") if isinstance(models, dict) else ""
+        label = next(iter(models), "") if isinstance(models, dict) else ""
+    stream: dict[str, Any] = {"model": label}
+    form.moved["streams", label, "model"] = ("model",)
+    form.moved["streams", label, "slo"] = ("slo",)
     workload = form.data.get("workload")
     for name in CARRIED:
-        form.moved["streams", "", name] = ("workload", name)
+        form.moved["streams", label, name] = ("workload", name)
         if isinstance(workload, dict) and name in workload:
             stream[name] = workload[name]
     if isinstance(workload, dict):
         form.data["workload"] = {k: v for k, v in workload.items() if k not in CARRIED}
-    form.data["streams"] = {"": stream}
+    form.data["streams"] = {label: stream}
 
 
 def _fill_streams(form: Form, streams: dict[str, Any], label: str | None) -> None:
@@ -176,24 +175,24 @@ def _fill_streams(form: Form, streams: dict[str, Any], label: str | None) -> Non
     form.data["workload"] = {k: v for k, v in workload.items() if k not in CARRIED}
 
 
-def as_written(data: Mapping[str, Any], asked: str) -> dict[str, Any]:
-    """The long form as its user would write it: in the short one where it has no name for a part.
+def as_written(data: Mapping[str, Any], asked: str | None) -> dict[str, Any]:
+    """The long form as its user would write it, in the short one where that says the same.
 
-    The values of ``data`` may be anything; `long_form` gives the same back. ``asked`` is the label
-    of the model that the stream without a name sends its requests to.
+    The values of ``data`` may be anything; `long_form` gives the same back. ``asked``: the model
+    that gets all requests, and whose name its stream has; None where that says too little.
     """
     models = {label: _searched(model) for label, model in data["models"].items()}
     names = {label: model.pop("name") for label, model in models.items()}
     parts = {**data, "models": models}
     streams = dict(data["streams"])
-    if "" in streams:
-        stream = streams.pop("")
+    if asked is not None:
+        stream = streams.pop(asked)
         parts["model"] = names[asked]
         carried = {name: stream[name] for name in CARRIED}
         parts["workload"] = _ordered({**data["workload"], **carried}, _ORDER_OF_WORKLOAD)
     server = parts["server"] = _searched(data["server"])
-    if "" in models:
-        parts["space"] = {**models.pop("").get("space", {}), **server.pop("space", {})}
+    if [*models] == [asked]:
+        parts["space"] = {**models.pop(asked).get("space", {}), **server.pop("space", {})}
     parts |= {"models": models, "streams": streams}
     shown = {key: part for key, part in parts.items() if part or key not in ("models", "streams")}
     return _ordered(shown, (*_ORDER, "space"))

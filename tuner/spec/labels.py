@@ -1,8 +1,28 @@
-"""What a model or a stream is called in texts: one without a name in the spec needs none."""
+"""What a model or a stream is called in texts: where there is only one, nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import TypeVar
 
-def labelled(label: str, text: str) -> str:
-    """``tiny-bert: instances 2``; the text alone where the label is empty."""
-    return f"{label}: {text}" if label else text
+_T = TypeVar("_T")
+
+
+def labelled(label: str, text: str, among: Collection[str]) -> str:
+    """``tiny-bert: instances 2``; the text alone where there are no others."""
+    return f"{label}: {text}" if len(among) > 1 else text
+
+
+def several(named: Mapping[str, _T]) -> Mapping[str, _T]:
+    """The same; nothing where there is only one, which needs no name."""
+    return named if len(named) > 1 else {}
+
+
+def of_stream(stream: str, text: str) -> str:
+    """``interactive: p99 latency``; the text alone for all requests together, "" as everywhere."""
+    return f"{stream}: {text}" if stream else text
+
+
+def of_label(label: str, among: Collection[str]) -> str:
+    """`` of tiny-bert``; empty where there are no others."""
+    return f" of {label}" if len(among) > 1 else ""

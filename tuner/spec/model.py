@@ -29,7 +29,7 @@ from tuner.spec.fields import (
     Strict,
     gpu_numbers,
 )
-from tuner.spec.forms import as_written, long_form
+from tuner.spec.forms import CARRIED, as_written, long_form
 from tuner.spec.metrics import Scope
 from tuner.spec.mistakes import dotted
 from tuner.spec.objective import Objective
@@ -317,15 +317,16 @@ class Spec(Strict):
     @property
     def name(self) -> str:
         """What a run of it is called: the models that get requests; of many, the first."""
-        asked = (self.models[stream.model].name for stream in self.streams.values())
-        whole = "+".join(dict.fromkeys(asked)).encode()
+        whole = "+".join(dict.fromkeys(s.model for s in self.streams.values())).encode()
         # of the 255 bytes that a name may have, files of a run add up to 47
         more = hashlib.sha256(whole).hexdigest()[:8] if len(whole) > 200 else ""
         return whole[:200].decode(errors="ignore") + more
 
     @property
     def slos(self) -> tuple[Slo, ...]:
-        """Every bound with the stream it is about; those at the top hold for each stream."""
+        """Every bound with the stream it is about, of several; those at the top hold for each."""
+        if len(self.streams) == 1:
+            return (*self.slo, *(slo for stream in self.streams.values() for slo in stream.slo))
         top = [
             slo.about(name)
             for slo in self.slo
@@ -354,4 +355,6 @@ class Spec(Strict):
 
     def as_written(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Something made of each of its fields, see `forms.as_written`."""
-        return as_written(data, self.streams[""].model if "" in self.streams else "")
+        (name, stream), *others = self.streams.items()
+        more = others or stream.model_fields_set - {"model", *CARRIED}
+        return as_written(data, name if name == stream.model and not more else None)

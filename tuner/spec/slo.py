@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from tuner.spec.labels import labelled
+from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS, SHARE, Better, Metric, parse_metric
 from tuner.spec.units import AsText, shorten
 
@@ -18,8 +18,7 @@ class Slo(AsText):
     """One bound; ``bound`` is in the metric's base unit. ``str()`` is the normalised text.
 
     Attributes:
-        stream: The stream it is about, whose name is before the text; "" for all requests, or the
-            server.
+        stream: The stream it is about, of several; "" for all requests, or the server.
     """
 
     metric: Metric
@@ -46,6 +45,10 @@ class Slo(AsText):
         """The same bound for the requests of one stream."""
         return replace(self, stream=stream)
 
+    def holds_for(self, stream: str) -> bool:
+        """Whether it is about the requests of a stream: its own, or all."""
+        return self.stream in ("", stream)
+
     def met_by(self, value: float) -> bool:
         """Whether a reading in the metric's base unit is within the bound."""
         if self.metric.better is Better.LOWER:
@@ -54,7 +57,7 @@ class Slo(AsText):
 
     def __str__(self) -> str:
         bound = self.metric.unit.written(Decimal(repr(self.bound)))
-        return labelled(self.stream, f"{self.metric.name} {self.metric.better.value} {bound}")
+        return of_stream(self.stream, f"{self.metric.name} {self.metric.better.value} {bound}")
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:

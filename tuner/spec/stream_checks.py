@@ -42,7 +42,7 @@ def check_streams(spec: Spec) -> Iterator[Finding]:
     """Each stream names a model of the spec, and bounds only what its requests can show."""
     for name, stream in spec.streams.items():
         where = ("streams", name)
-        if (name or len(spec.streams) > 1) and not re.fullmatch(_STREAM, name):
+        if name != stream.model and not re.fullmatch(_STREAM, name):
             text = f"'{name}' is not a stream name: use letters, digits, _, - and ."
             yield Finding(where, text, key=True)
         if stream.model not in spec.models:

@@ -118,10 +118,9 @@ def refuse_missing_extra(job: Job) -> None:
 
 def models_of(spec: Spec) -> Served:
     """The models that a spec is about; raises as `read_served` does."""
-    names = {label: model.name for label, model in spec.models.items()}
     calls = {label: model.calls for label, model in spec.models.items()}
     on_cpu = spec.server.gpus == "none" or (spec.server.managed and not has_gpu())
-    return read_served(spec.repository, names, calls, on_cpu=on_cpu)
+    return read_served(spec.repository, calls, calls, on_cpu=on_cpu)
 
 
 def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> Job:

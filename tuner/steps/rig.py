@@ -75,7 +75,7 @@ def set_up_bench(
             lambda endpoints: streams_load(
                 spec.workload,
                 asked_of(spec),
-                {label: model.name for label, model in job.served.models.items()},
+                job.served.models,
                 Site(
                     deployer.control,
                     endpoints,
@@ -125,7 +125,7 @@ def window_of(
 
 
 def _shares_of(bounds: Iterable[LatencyBound], stream: str) -> list[float]:
-    return [bound.share for bound in bounds if bound.stream == stream]
+    return [bound.share for bound in bounds if bound.holds_for(stream)]
 
 
 def _longest(windows: Iterable[Window]) -> Window:

@@ -25,6 +25,7 @@ from tuner.server.memory import is_of_gpu
 from tuner.space.candidate import Candidate
 from tuner.space.knob import Knob
 from tuner.space.space import Space
+from tuner.spec.labels import of_label
 from tuner.spec.metrics import GPU_MEMORY
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from tuner.steps.job import Job
@@ -62,15 +63,15 @@ class Serving:
     @property
     def completed(self) -> str:
         """One sentence on what was completed; empty when nothing was."""
-        found = (_completed(model) for model in self.job.served.models.values())
+        models = self.job.served.models
+        found = (_completed(model, of_label(name, models)) for name, model in models.items())
         return "; ".join(sentence for sentence in found if sentence)
 
 
-def _completed(model: ServedModel) -> str:
+def _completed(model: ServedModel, whose: str) -> str:
     size = model.base.completed.max_batch_size
     named = {MAX_BATCH_SIZE: f"max_batch_size {size}"}
     found = ", ".join(named.get(name, name) for name in model.base.completions)
-    whose = f" of {model.label}" if model.label else ""
     return found and f"the server completes the config{whose}: {found}"
 
 
@@ -166,10 +167,10 @@ def _find_overridden(model: ServedModel, space: Space, deployer: Deployer) -> fr
     found = set()
     if model.base.completes:
         smaller, unbatched = _with_smaller_batches(model, space), _without_batcher(model, space)
-        running = None if smaller is None else _try(deployer, smaller, model.label)
+        running = None if smaller is None else _try(deployer, smaller, model.name)
         if running is not None and running.max_batch_size == model.base.completed.max_batch_size:
             found.add(MAX_BATCH_SIZE)
-        running = None if unbatched is None else _try(deployer, unbatched, model.label)
+        running = None if unbatched is None else _try(deployer, unbatched, model.name)
         if running is not None and running.HasField(DYNAMIC_BATCHING):
             found.add(DYNAMIC_BATCHING)
     return frozenset(found)
@@ -177,7 +178,7 @@ def _find_overridden(model: ServedModel, space: Space, deployer: Deployer) -> fr
 
 def _with_smaller_batches(model: ServedModel, space: Space) -> Candidate | None:
     """The current config with a smaller max_batch_size of the space."""
-    size = Knob(model.label, MAX_BATCH_SIZE)
+    size = Knob(model.name, MAX_BATCH_SIZE)
     searched = next((p for p in space.parameters if p.knob == size), ())
     config = model.base.completed
     smaller = [v for v in searched if isinstance(v, int) and 1 <= v < config.max_batch_size]
@@ -188,7 +189,7 @@ def _with_smaller_batches(model: ServedModel, space: Space) -> Candidate | None:
 
 def _without_batcher(model: ServedModel, space: Space) -> Candidate | None:
     """The current config with its dynamic batching off, where the space may have it so."""
-    batcher = Knob(model.label, DYNAMIC_BATCHING)
+    batcher = Knob(model.name, DYNAMIC_BATCHING)
     searched = next((p for p in space.parameters if p.knob == batcher), ())
     known = DYNAMIC_BATCHING in model.base.overridden
     values = space.values(space.current)

@@ -9,6 +9,7 @@ from tuner.load.generators import OWN_CLIENT, Choice, choose, may_reject
 from tuner.load.traffic.tensors import content_bytes
 from tuner.modelconfig.served import ServedModel
 from tuner.space.words import bytes_text
+from tuner.spec.labels import of_label
 from tuner.spec.workload import RandomInputs, StreamSpec
 from tuner.steps.job import Job, drawn_tensors
 from tuner.triton.launchers import cores_of
@@ -64,9 +65,10 @@ def _request_note(job: Job, name: str, model: ServedModel) -> Iterator[str]:
     shapes = ", ".join(f"{t.name} {t.datatype}{list(t.shape)}" for t in tensors)
     left = {t.name for t in model.base.completed.input} - {t.name for t in tensors}
     without = f" (without the optional {', '.join(sorted(left))})" if left else ""
-    note = f"a request{name and f' of {name}'} carries {bytes_text(size)}: {shapes}{without}"
+    whose = of_label(name, job.spec.streams)
+    note = f"a request{whose} carries {bytes_text(size)}: {shapes}{without}"
     if size > LARGE_BYTES:
-        where = f"streams.{name}.inputs" if name else "workload.inputs"
+        where = f"streams.{name}.inputs" if whose else "workload.inputs"
         note += f"; where your users send less, say so in {where}.shapes"
     yield note
 

@@ -12,6 +12,7 @@ from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import requests_for
 from tuner.score.load_plan import LoadPlan, lowest_level
 from tuner.spec.digits import digits
+from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo, tail_shares
@@ -43,7 +44,7 @@ def long_windows(spec: Spec, rate_per_s: float) -> str:
     if window_s <= max(TOLD_S, float(spec.workload.window)) or slo is None:
         return ""
     at = f"at about {digits(rate_per_s, 2)}/s{_share_text(spec, slo)}"
-    return f"{_named(slo)} {at} needs windows of {minutes(window_s)}"
+    return f"{of_stream(slo.stream, slo.metric.name)} {at} needs windows of {minutes(window_s)}"
 
 
 def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterator[str]:
@@ -56,7 +57,8 @@ def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterat
         yield told
     elif not rates and slo is not None and plan.levels.lowest > _RARE_PER_S:
         yield (
-            f"{_named(slo)} needs {slo.metric.requests_needed} requests{_share_text(spec, slo)}: "
+            f"{of_stream(slo.stream, slo.metric.name)} needs {slo.metric.requests_needed} "
+            f"requests{_share_text(spec, slo)}: "
             f"below {digits(plan.levels.lowest, 2)}/s, workload.max_window is too short"
         )
 
@@ -97,7 +99,8 @@ def refuse_too_slow(spec: Spec, plan: LoadPlan, first: First) -> None:
     nearest = max(easier, key=lambda m: m.requests_needed, default=None)
     other = f", or bound {nearest.name} ({nearest.requests_needed})" if nearest else ""
     raise LoadFailedError(
-        f"{_named(slo)} needs {count} requests{_share_text(spec, slo)}, and the model "
+        f"{of_stream(slo.stream, slo.metric.name)} needs {count} requests"
+        f"{_share_text(spec, slo)}, and the model "
         f"answers about {digits(first.most, 2)}/s: that takes {minutes(needs_s)}, and "
         f"workload.max_window is {spec.workload.max_window}. "
         f"Set it to {math.ceil(needs_s / 60)}m{other}"
@@ -111,8 +114,9 @@ _FAST_PER_S, _RARE_PER_S = 100.0, 5.0
 def _hardest(spec: Spec, level: float = 1.0) -> Slo | None:
     """The SLO on the percentile whose requests take longest to collect."""
     rates = spec.rates(level)
-    percentiles = [s for s in spec.slos if s.metric.quantile is not None and rates[s.stream]]
-    return max(percentiles, key=lambda s: _seconds(s, rates[s.stream]), default=None)
+    percentiles = [s for s in spec.slos if s.metric.quantile is not None]
+    timed = [(s, rate) for s in percentiles for n, rate in rates.items() if rate and s.holds_for(n)]
+    return max(timed, key=lambda pair: _seconds(*pair), default=(None,))[0]
 
 
 def _seconds(slo: Slo, rate_per_s: float | None) -> float:
@@ -122,7 +126,7 @@ def _seconds(slo: Slo, rate_per_s: float | None) -> float:
 def _too_rare(spec: Spec) -> Iterator[str]:
     """Streams of the background of which even the longest window holds too few requests."""
     for name, stream in spec.streams.items():
-        own = [slo for slo in spec.slos if slo.stream == name]
+        own = [slo for slo in spec.slos if slo.holds_for(name)]
         needs_s = requests_for(tail_shares(own)) / stream.rate if stream.rate and own else 0.0
         if needs_s > float(spec.workload.max_window):
             yield (
@@ -130,10 +134,6 @@ def _too_rare(spec: Spec) -> Iterator[str]:
                 f"{minutes(needs_s)}, and workload.max_window is {spec.workload.max_window}. "
                 f"Set it to {math.ceil(needs_s / 60)}m"
             )
-
-
-def _named(slo: Slo) -> str:
-    return f"{slo.stream}: {slo.metric.name}" if slo.stream else slo.metric.name
 
 
 def _share_text(spec: Spec, slo: Slo) -> str:

@@ -205,7 +205,7 @@ class Deployer:
             if found:
                 # A failed load can leave the old config serving without an error.
                 del self._current().configs[label]
-            different += (labelled(label, text) for text in found)
+            different += (labelled(label, text, self.served.models) for text in found)
         if different:
             raise DeployRefusedError(f"the server runs another config: {'; '.join(different)}")
         return deployment
@@ -232,9 +232,9 @@ class Deployer:
         try:
             return running.control.running_config(model.name)
         except DeployRefusedError as gone:
-            running.configs.pop(model.label, None)
+            running.configs.pop(model.name, None)
             reason = server_log.failure(running.server.log_tail(_LOG_LINES)) or gone.message
-            raise DeployRefusedError(labelled(model.label, reason)) from gone
+            raise DeployRefusedError(labelled(model.name, reason, self.served.models)) from gone
 
     def _current(self) -> _Running:
         if self._running is None:
@@ -305,12 +305,9 @@ class Deployer:
         if running is None or not self.alive():
             return False
         try:
-            return all(running.control.ready(self._name(label)) for label in running.configs)
+            return all(map(running.control.ready, running.configs))
         except (DeployRefusedError, ServerGoneError):  # since 26.06 no such model is an error
             return False
-
-    def _name(self, label: str) -> str:
-        return self.served.models[label].name
 
     def _start(self, cache_bytes: int | None) -> _Running:
         own = () if self.completes else (WITHOUT_COMPLETION,)
@@ -357,18 +354,18 @@ class Deployer:
         # Ensembles that went with it are there again, as they were.
         running.configs = {**before, label: config}
 
-    def _load_once(self, running: _Running, label: str, config: ModelConfig) -> None:
-        name, text = self._name(label), to_load_json(config)
+    def _load_once(self, running: _Running, name: str, config: ModelConfig) -> None:
+        text = to_load_json(config)
         try:
             running.control.load(name, text, self._load_timeout_s)
         except DeployRefusedError as refused:
             log = running.server.log_tail(_LOG_LINES)
             words = server_log.refusal(refused.message, name, log)
-            reason = in_repository(words, self.served.models[label].files.directory.parent)
+            reason = in_repository(words, self.served.models[name].files.directory.parent)
             running.leaks = self._launcher.restartable and (
                 server_log.out_of_memory(reason) or any(map(is_of_gpu, running.empty))
             )
-            raise DeployRefusedError(labelled(label, reason)) from refused
+            raise DeployRefusedError(labelled(name, reason, self.served.models)) from refused
         except ServerGoneError as gone:
             reason = server_log.failure(running.server.log_tail(_LOG_LINES))
             raise ServerGoneError(f"{gone.message}; the log ends with: {reason}") from gone
@@ -377,7 +374,7 @@ class Deployer:
         """Ensembles over the model go with it."""
         for gone in (label, *self.served.wholes(label)):
             running.configs.pop(gone, None)
-        running.control.unload(self._name(label), self._load_timeout_s)
+        running.control.unload(label, self._load_timeout_s)
 
 
 def _dearest(kinds: Mapping[str, DeploymentKind]) -> DeploymentKind:

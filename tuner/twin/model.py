@@ -82,7 +82,6 @@ def _extend(
         route.append(Step(labels.index(label), needs))
         return (len(route) - 1,)
     whole.append(label)
-    known = {model.name: model.label for model in served.models.values()}
     made_by: dict[str, tuple[int, ...]] = {}
     ends: tuple[int, ...] = ()
     while steps:
@@ -91,7 +90,7 @@ def _extend(
         step = next(ready, steps[0])
         steps.remove(step)
         before = {n for t in step.input_map.values() for n in made_by.get(t, ())}
-        part = known[step.model_name]
+        part = step.model_name
         made = _extend(route, served, part, tuple(sorted(before)) or needs, labels, whole)
         made_by.update(dict.fromkeys(step.output_map.values(), made))
         ends += made

@@ -79,7 +79,7 @@ class Setting:
     """
 
     served: Served
-    asked: tuple[Asked, ...] = (Asked(),)
+    asked: tuple[Asked, ...]
     warmup_s: float = 0.5
     tail_s: float = 0.3
     devices: int = 1
@@ -121,7 +121,7 @@ class Setting:
 
     def _traffic(self, asked: Asked, load: LoadPoint, duration_s: float, seed: int) -> Traffic:
         start_s, end_s = self.warmup_s, self.warmup_s + duration_s
-        load, seed = asked.load(load), of_stream(seed, asked.name)
+        load, seed = asked.load(load), of_stream(seed, asked.name, self.asked)
         closed = not load.arrivals.open_loop
         due_s, count = None, 0
         if not closed:

@@ -15,6 +15,7 @@ from tuner.modelconfig.files import CONFIG_NAME
 from tuner.modelconfig.message import Mistake, parse, try_parse
 from tuner.run.manifest import KeptConfig, Manifest
 from tuner.space.candidate import Candidate, FieldValue
+from tuner.spec.labels import of_label
 from tuner.writeback.files import sha256_of_bytes
 from tuner.writeback.target import is_config_of
 
@@ -133,9 +134,8 @@ def text_with(config: KeptConfig, fields: Mapping[str, FieldValue]) -> str:
 
 
 def _texts_after(result: Mapping[str, Any]) -> dict[str, str]:
-    """The winner's config of each model, by label."""
-    texts = {"": result.get("config_after")}
-    texts |= {label: m.get("config_after") for label, m in (result.get("models") or {}).items()}
+    """The winner's config of each model."""
+    texts = {la: m.get("config_after") for la, m in (result.get("models") or {}).items()}
     return {label: text for label, text in texts.items() if isinstance(text, str)}
 
 
@@ -160,7 +160,9 @@ def _mistakes(
             yield f"its winner has a config of {label!r}, and it read none"
             return
         config = manifest.models[label]
-        yield from _mistakes_of(config, file_plan(config, text, repository), label)
+        yield from _mistakes_of(
+            config, file_plan(config, text, repository), of_label(label, manifest.models)
+        )
     written = result.get("written") or {}
     stated = {part.get("sha256_after") for part in (written, *written.get("others", ()))}
     after = {sha256_of(text, manifest.models[label].encoding) for label, text in texts.items()}
@@ -168,11 +170,10 @@ def _mistakes(
         yield "its winner's config is not the one whose hash it states"
 
 
-def _mistakes_of(config: KeptConfig, file: FilePlan, label: str) -> Iterator[str]:
+def _mistakes_of(config: KeptConfig, file: FilePlan, of: str) -> Iterator[str]:
     """Contradictions in one model's config."""
     if not is_config_of(file.path, file.model):
         yield f"{file.path} is not the {CONFIG_NAME} of a model {file.model!r}"
-    of = label and f" of {label}"
     texts = {f"the config it read{of}": config.text, f"its winner's config{of}": file.text_after}
     for what, text in texts.items():
         if (mistake := _mistake(text, file.encoding)) is not None:

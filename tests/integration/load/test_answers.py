@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from builders.candidates import the_one
 from builders.load_bench import Bench
 
 from tuner.load.probes.answers import Answers, differences
@@ -15,7 +16,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 @pytest.mark.parametrize("model", ["plain", "cached"])
 def test_a_model_agrees_with_itself_alone_and_in_company(bench: Bench, model: str) -> None:
     generator = bench.generator(model, inputs={"kind": "random", "unique": 50})
-    one, other = generator.answers()[""], generator.answers()[""]
+    one, other = the_one(generator.answers()), the_one(generator.answers())
     assert one.none_because == ""
     assert len(one.alone) == 16
     assert len(one.together) > 16
@@ -28,7 +29,7 @@ def asked(bench: Bench, inputs: object) -> Answers:
     """What ``plain`` answers to the inputs of a file."""
     path = bench.directory / "asked.json"
     path.write_text(json.dumps({"data": inputs}))
-    return bench.generator("plain", inputs={"kind": "file", "file": str(path)}).answers()[""]
+    return the_one(bench.generator("plain", inputs={"kind": "file", "file": str(path)}).answers())
 
 
 def test_errors_of_the_model_are_answers(bench: Bench) -> None:
@@ -46,7 +47,7 @@ def test_sequences_are_not_asked(bench: Bench) -> None:
 def test_every_datatype_is_asked_and_compared(bench: Bench) -> None:
     shapes = {tensor.name: (3, 2) for tensor in bench.control.running_config("types").input}
     inputs = {"kind": "random", "unique": 9, "shapes": shapes}
-    found = bench.generator("types", inputs=inputs).answers()[""]
+    found = the_one(bench.generator("types", inputs=inputs).answers())
     assert len(found.alone) == 9
     assert {a.outputs["sizes"].tolist()[0][0] for a in found.alone} == {6}
 

@@ -59,8 +59,8 @@ def cached(program: Installation, directory: Path, size: int, **inputs: Any) -> 
             control.load("cached", None, 60.0)
             given = RandomInputs.model_validate({"kind": "random", **inputs})
             site = Site(control, server.endpoints, program, directory)
-            asked = {"": Asked("cached", given)}
-            generator = streams_load(Workload(), asked, {"": "cached"}, site)
+            asked = {"cached": Asked("cached", given)}
+            generator = streams_load(Workload(), asked, ["cached"], site)
             yield Cached(generator, size)
 
 

@@ -47,7 +47,7 @@ def cpu_hog() -> Iterator[None]:
 
 def measured(bench: Bench, place: Place) -> Measurement:
     site = Site(bench.control, bench.server.endpoints, bench.program, bench.directory, place=place)
-    generator = streams_load(Workload(), {"": Asked("plain")}, {"": "plain"}, site)
+    generator = streams_load(Workload(), {"plain": Asked("plain")}, ["plain"], site)
     return generator.measure(LoadPoint(Arrivals.POISSON, 50.0), WINDOW, 1)
 
 

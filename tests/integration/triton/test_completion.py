@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from builders.candidates import values_of
+from builders.candidates import fields_of, the_one, values_of
 from contract.server_contract import answer
 
 from tuner.bench.timebook import TimeBook
@@ -103,14 +103,14 @@ class Written:
     measured: list[tuple[str, Any]] = field(default_factory=list)
 
     def deployed(self, candidate: Candidate) -> str:
-        running = self.served.deployer.deploy(candidate).running[""]
-        text = draw_up(self.served.job, candidate).configs[""].config_after
+        running = the_one(self.served.deployer.deploy(candidate).running)
+        text = the_one(draw_up(self.served.job, candidate).configs).config_after
         self.measured.append((text, running))
         return text
 
     def runs_as_measured(self, installation: Installation, directory: Path) -> bool:
         """A new server, with auto-complete, makes the measured config of each text."""
-        code = self.served.job.served.models[""].files.directory / "1" / "model.py"
+        code = the_one(self.served.job.served.models).files.directory / "1" / "model.py"
         for number, (text, _) in enumerate(self.measured):
             model = directory / f"m{number}"
             shutil.copytree(code.parent, model / "1")
@@ -164,11 +164,17 @@ def test_a_model_without_a_config_that_completes_everything(
         assert found.completed == (
             "the server completes the config: max_batch_size 8, input, output, dynamic_batching"
         )
-        assert space.current.of("") == {COUNT: 1, SIZE: 8, BATCHER: True, DELAY: 0, PREFERRED: None}
+        assert fields_of(space.current) == {
+            COUNT: 1,
+            SIZE: 8,
+            BATCHER: True,
+            DELAY: 0,
+            PREFERRED: None,
+        }
         assert written.deployed(space.current) == ""
 
         # What it sets by itself cannot be had otherwise, and is no candidate.
-        assert all(c.of("")[SIZE] == 8 for c in space.enumerate())
+        assert all(fields_of(c)[SIZE] == 8 for c in space.enumerate())
         delayed = written.deployed(candidate(found, delay=500))
         assert delayed == "dynamic_batching {\n  max_queue_delay_microseconds: 500\n}\n"
         # Triton compares preferred sizes with the file's max_batch_size before it is completed.
@@ -186,7 +192,7 @@ def test_max_batch_size_alone_beside_a_batcher_that_is_completed(
 ) -> None:
     with served(OPEN, "max_batch_size: 8\n") as found:
         written = Written(found)
-        assert found.job.space.current.of("")[BATCHER] is True
+        assert fields_of(found.job.space.current)[BATCHER] is True
         assert written.deployed(found.job.space.current) == "max_batch_size: 8\n"
         smaller = written.deployed(candidate(found, size=4))
         assert smaller == "max_batch_size: 4\n"
@@ -211,7 +217,7 @@ def test_a_model_that_completes_tensors_only(
 ) -> None:
     with served("pass", 'max_batch_size: 8\ninput [ { name: "x" } ]\n') as found:
         written = Written(found)
-        assert found.job.space.current.of("")[BATCHER] is None
+        assert fields_of(found.job.space.current)[BATCHER] is None
         on = written.deployed(candidate(found, size=4, batcher=True, delay=500))
         assert "input" in on
         assert "TYPE_FP32" not in on

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builders.candidates import candidate_of
+from builders.candidates import candidate_of, the_one
 from builders.triton_repository import MODEL
 from contract.server_contract import answer, eventually
 
@@ -37,7 +37,7 @@ def make(launcher: LocalLauncher, tmp_path: Path) -> Callable[..., Deployer]:
     def deployer(load_timeout_s: float = 30.0) -> Deployer:
         return Deployer(
             launcher,
-            read_served(launcher.repository, {"": MODEL}),
+            read_served(launcher.repository, [MODEL]),
             tmp_path / "server.log",
             load_timeout_s=load_timeout_s,
         )
@@ -58,13 +58,13 @@ def test_each_change_takes_the_least_it_can(make: Callable[..., Deployer]) -> No
 
         wider = deployer.deploy(candidate(count=2))
         assert wider.kind is DeploymentKind.IN_PLACE
-        assert wider.running[""].instance_group[0].count == 2
+        assert the_one(wider.running).instance_group[0].count == 2
         # Triton keeps its counters through an in-place update, and drops them in a reload.
         eventually(lambda: deployer.control.statistics(MODEL).success_count == 1)
 
         smaller = deployer.deploy(candidate(count=2, size=4))
         assert smaller.kind is DeploymentKind.RELOAD
-        assert smaller.running[""].max_batch_size == 4
+        assert the_one(smaller.running).max_batch_size == 4
         assert deployer.control.statistics(MODEL).success_count == 0
 
         cached = deployer.deploy(candidate(CACHE))
@@ -148,9 +148,9 @@ def test_a_reload_that_runs_out_of_memory_is_tried_again_where_no_old_copy_is(
         deployment = deployer.deploy(candidate(lock=memory, size=4))
         assert deployment.kind is DeploymentKind.RESTART
         assert deployer.server is not server
-        assert deployment.running[""].max_batch_size == 4
+        assert the_one(deployment.running).max_batch_size == 4
 
         # Two instances of one model do not fit either, whatever is unloaded.
         with pytest.raises(DeployRefusedError, match="out of memory"):
             deployer.deploy(candidate(lock=memory, size=2, count=2))
-        assert deployer.deploy(candidate(lock=memory)).running[""].max_batch_size == 8
+        assert the_one(deployer.deploy(candidate(lock=memory)).running).max_batch_size == 8

@@ -82,7 +82,7 @@ def test_a_loaded_model_is_put_back_as_it_was(launcher: LocalLauncher, tmp_path:
     with launcher.launch([], tmp_path / "log") as theirs, Control(theirs.endpoints) as control:
         control.load(MODEL, None, 30)
         remote = RemoteLauncher(theirs.endpoints, (MODEL,))
-        served = read_served(launcher.repository, {"": MODEL})
+        served = read_served(launcher.repository, [MODEL])
         with Deployer(remote, served, tmp_path / "unused") as deployer:
             # Nothing is known about what ran before, so the first one counts as a start.
             assert deployer.deploy(wider).kind is DeploymentKind.RESTART

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from builders.candidates import candidate_of
+from builders.candidates import candidate_of, fields_of
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 from recorded_bench import RecordedWorld
 from recorded_table import Recording, Table
@@ -25,7 +25,7 @@ SHARES = (0.6, 0.9, 1.1, 1.3)
 
 def true_of(candidate: Candidate) -> float:
     """Twice the instances, twice the capacity; twice the batch, a fifth more."""
-    fields = candidate.of("")
+    fields = fields_of(candidate)
     count, batch = fields["instance_group.count"], fields["max_batch_size"]
     assert isinstance(count, int)
     assert isinstance(batch, int)

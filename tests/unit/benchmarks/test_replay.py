@@ -10,6 +10,7 @@ import pytest
 import recorded_curves as results
 import recorded_table as tables
 import replay
+from builders.candidates import fields_of
 from builders.measurements import synthetic_server
 from recorded_bench import RecordedBench, RecordedWorld
 from recorded_table import Recording, Table
@@ -28,7 +29,10 @@ def world(monkeypatch: pytest.MonkeyPatch) -> tuple[Job, RecordedWorld]:
     job = prepare(Request(spec=tables.spec_path("tiny-bert")))
     recordings = []
     for candidate in job.space.enumerate():
-        count, batch = candidate.of("")["instance_group.count"], candidate.of("")["max_batch_size"]
+        count, batch = (
+            fields_of(candidate)["instance_group.count"],
+            fields_of(candidate)["max_batch_size"],
+        )
         assert isinstance(count, int)
         assert isinstance(batch, int)
         capacity = 100.0 * count + batch

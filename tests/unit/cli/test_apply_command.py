@@ -98,7 +98,7 @@ def test_a_file_whose_content_is_known_is_not_replaced(
 ) -> None:
     stock = (home / ".bashrc").read_text()
     edit_config(run, text=stock, sha256=sha256_of(stock), path=str(home / ".bashrc"))
-    edit(run, "result", {"config_after": "rm -rf ~\n"})
+    edit(run, "result", {"models": {"toy": {"config_after": "rm -rf ~\n"}}})
     assert "is not the config.pbtxt of a model 'toy'" in refused(run, home, capsys)
 
 
@@ -143,13 +143,13 @@ def written(path: Path) -> dict[str, Any]:
     [
         (
             "result",
-            {"config_after": "#!/bin/sh\nrm -rf ~\n"},
+            {"models": {"toy": {"config_after": "#!/bin/sh\nrm -rf ~\n"}}},
             "its winner's config is not a config: line 2",
         ),
-        ("result", {"config_after": "\ud800"}, "result.json cannot be read"),
+        ("result", {"models": {"toy": {"config_after": "\ud800"}}}, "result.json cannot be read"),
         (
             "result",
-            {"config_after": f"{BETTER}{FOREIGN}"},
+            {"models": {"toy": {"config_after": f"{BETTER}{FOREIGN}"}}},
             "is not the one it read with its fields",
         ),
         ("result", {"server_args": ["--x=/x"]}, "is not the one it read with its fields"),
@@ -236,7 +236,7 @@ def test_a_run_of_a_model_without_a_config_is_applied_also_when_an_older_tune_ma
     config.unlink()
     _, field, rest = BETTER.partition("max_batch_size")
     alone = field + rest.replace("\n\n", "\n")
-    edit(run, "result", {"config_after": alone})
+    edit(run, "result", {"models": {"toy": {"config_after": alone}}})
     for stated in (None, sha256_of("")):
         edit_config(run, text="", sha256=stated)
         assert guarded(cli, ["apply", str(run)]) == 0

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from builders.candidates import candidate_of
+from builders.candidates import candidate_of, fields_of
 from builders.emulated import FreshBench
 from builders.measurements import SERVED_WHEN_SATURATED, synthetic_measurement
 
@@ -86,14 +86,14 @@ def by(factors: dict[str, float], capacity: float = 1000.0, base: Candidate = CU
     """Each field that is not as in ``base`` multiplies the capacity by its factor."""
 
     def of(candidate: Candidate) -> float:
-        changed = [p for p in factors if candidate.of("").get(p) != base.of("").get(p)]
+        changed = [p for p in factors if fields_of(candidate).get(p) != fields_of(base).get(p)]
         return capacity * math.prod(factors[p] for p in changed)
 
     return of
 
 
 def test_what_makes_no_difference_is_undone() -> None:
-    result = tried_on(SimplerBench(lambda c: 1000 if c.of("")[BATCHING] else 100))
+    result = tried_on(SimplerBench(lambda c: 1000 if fields_of(c)[BATCHING] else 100))
     assert result.candidate == candidate_of({COUNT: 1, BATCHING: True, DELAY: None, ENABLE: None})
     kept = {p.field: p.kept for p in result.tried}
     assert kept == {
@@ -108,17 +108,17 @@ def test_what_triton_assumes_anyway_goes_without_being_measured() -> None:
     """A delay of 0 that is written out and none at all are one config."""
 
     def same(one: Candidate, other: Candidate) -> bool:
-        return {p: v or None for p, v in one.of("").items()} == {
-            p: v or None for p, v in other.of("").items()
+        return {p: v or None for p, v in fields_of(one).items()} == {
+            p: v or None for p, v in fields_of(other).items()
         }
 
-    spelled = candidate_of({**FOUND.of(""), DELAY: 0}, FOUND.cache_bytes)
-    bench = SimplerBench(lambda c: 1000 if c.of("")[BATCHING] else 100)
+    spelled = candidate_of({**fields_of(FOUND), DELAY: 0}, FOUND.cache_bytes)
+    bench = SimplerBench(lambda c: 1000 if fields_of(c)[BATCHING] else 100)
     winner = confirmed(bench, spelled, rules_of())
     result = simplify(bench, winner, rules_of(), lambda _: True, same=same)
-    assert result.candidate.of("")[DELAY] is None
+    assert fields_of(result.candidate)[DELAY] is None
     assert set(told(result)) == {"response_cache.size off", COUNT}
-    assert {c.of("")[DELAY] for c, _, _ in bench.measured if c.of("")[COUNT] == 1} == {None}
+    assert {fields_of(c)[DELAY] for c, _, _ in bench.measured if fields_of(c)[COUNT] == 1} == {None}
 
 
 def test_what_matters_stays_and_costs_one_round() -> None:
@@ -151,7 +151,7 @@ def test_what_is_a_little_worse_is_measured_until_it_passes() -> None:
     one_instance = told(result)[COUNT]
     assert one_instance.kept
     assert one_instance.without_change == pytest.approx(8_000, rel=0.01)
-    assert len([r for r in rows if r.candidate.of("")[COUNT] == 1]) > 1
+    assert len([r for r in rows if fields_of(r.candidate)[COUNT] == 1]) > 1
 
 
 def test_a_simpler_config_is_measured_under_the_arrivals_of_the_winners_rounds() -> None:
@@ -181,7 +181,7 @@ def test_of_several_models_the_changes_of_each_are_undone_one_by_one() -> None:
 def test_each_change_is_told_with_what_the_winner_stood_in_the_same_rounds() -> None:
     bench = SimplerBench(by({COUNT: 1.25, DELAY: 1.0, BATCHING: 8.0}))
     result = tried_on(
-        bench, found=candidate_of({**CURRENT.of(""), COUNT: 2, DELAY: 5, BATCHING: 1})
+        bench, found=candidate_of({**fields_of(CURRENT), COUNT: 2, DELAY: 5, BATCHING: 1})
     )
     no_delay, one_instance = told(result)[DELAY], told(result)[COUNT]
     assert (no_delay.kept, one_instance.kept) == (False, True)
@@ -205,8 +205,8 @@ def test_a_change_worth_five_percent_is_written_whatever_its_name(order: str) ->
             continue
         result = simplify(bench, winner, rules_of(), lambda _: True)
         assert result.proof.ratio is not None
-        lost += result.candidate.of("")[worth] == 1
-        true = 1.05 if result.candidate.of("")[worth] == 2 else 1.0
+        lost += fields_of(result.candidate)[worth] == 1
+        true = 1.05 if fields_of(result.candidate)[worth] == 2 else 1.0
         inside += result.proof.ratio.low <= true <= result.proof.ratio.high
     assert lost == 0
     assert inside >= 37
@@ -216,7 +216,7 @@ def test_the_gain_told_is_that_of_the_simpler_config() -> None:
     """One field loses 1.5 % where 2 % may be lost: the gain is of what is left."""
     bench = SimplerBench(by({COUNT: 1.015, BATCHING: 4.0}))
     result = tried_on(bench, found=candidate_of({COUNT: 2, BATCHING: True, ENABLE: None}))
-    assert result.candidate.of("")[COUNT] == 1
+    assert fields_of(result.candidate)[COUNT] == 1
     assert result.proof.ratio is not None
     assert result.proof.ratio.estimate == pytest.approx(4.0, rel=0.005)
     assert result.proof.level <= 4000
@@ -290,7 +290,7 @@ def test_small_losses_of_several_fields_do_not_add_up() -> None:
         """Each change undone costs 1.5 % of a latency that is minimised."""
 
         def reading(self, level: float, seed: int) -> Measurement:
-            undone = sum(self.candidate.of("")[name] != 9 for name in "abc")
+            undone = sum(fields_of(self.candidate)[name] != 9 for name in "abc")
             p99_us = 20e3 * 1.015**undone * (2 if undone == 3 else 1)
             return synthetic_measurement(level, p99_us)
 
@@ -325,8 +325,8 @@ def test_a_closed_loop_is_compared_by_what_it_serves() -> None:
 def test_a_field_inside_an_absent_message_goes_with_it() -> None:
     bench = SimplerBench(lambda c: 1000 if c.cache_bytes else 100)
     result = tried_on(bench)
-    assert DELAY not in result.candidate.of("") or result.candidate.of("")[DELAY] is None
-    assert result.candidate.of("")[BATCHING] is None
+    assert DELAY not in fields_of(result.candidate) or fields_of(result.candidate)[DELAY] is None
+    assert fields_of(result.candidate)[BATCHING] is None
     assert result.candidate.cache_bytes == FOUND.cache_bytes
 
 
@@ -361,7 +361,7 @@ def test_without_a_gain_to_state_a_simpler_config_is_held_to_the_winner_alone() 
     (winner,) = confirm(bench, Entrant(CURRENT, None), [Entrant(found, 2000.0)], rules_of())
     assert winner.gain is None
     result = simplify(bench, winner, rules_of(), lambda _: True)
-    assert result.candidate.of("")[COUNT] == 1
+    assert fields_of(result.candidate)[COUNT] == 1
     assert result.proof.gain is None
     assert result.proof.level == pytest.approx(2000, rel=0.05)
 
@@ -405,7 +405,7 @@ def size_of(result: Simplified) -> int | None:
 def test_the_smallest_cache_that_serves_as_much_is_chosen(enough: int) -> None:
     result, bench, rows = least_cache(lambda size: 1000 if size >= enough else 900)
     assert size_of(result) == enough
-    assert result.candidate.of("")[ENABLE] is True
+    assert fields_of(result.candidate)[ENABLE] is True
     assert len(bench.measured) == len(rows)
     assert len({(r.candidate, r.round) for r in rows}) <= 2 + 3 * 3
     assert result.tried[0].field == "response_cache.size off"
@@ -435,7 +435,7 @@ def test_a_smaller_cache_may_cost_two_percent_of_a_small_gain_too() -> None:
 
     def capacity(candidate: Candidate) -> float:
         size = candidate.cache_bytes or 0
-        count = 1.0 if candidate.of("").get(COUNT) == 2 else 0.985
+        count = 1.0 if fields_of(candidate).get(COUNT) == 2 else 0.985
         return 1000.0 * (bench_of[size] * count if candidate != current else 0.9)
 
     rows: list[Row] = []

@@ -24,7 +24,7 @@ def test_no_two_purposes_of_a_run_draw_the_same_arrivals() -> None:
 def test_a_stream_draws_arrivals_of_its_own_that_fit_in_what_is_stored() -> None:
     names = [f"stream {k}" for k in range(50)]
     largest = seeds.of_order(seeds.of_soak(seeds.of_confirmation("a run")), 3)
-    drawn = {seeds.of_stream(largest, name) for name in names}
+    drawn = {seeds.of_stream(largest, name, names) for name in names}
     assert len(drawn) == 50
     assert max(drawn) < 2**62
-    assert seeds.of_stream(7, "") == 7
+    assert seeds.of_stream(7, "only", ["only"]) == 7

@@ -53,16 +53,19 @@ def test_a_background_is_the_same_at_every_level_and_stays_calm_in_an_overload()
 
 
 def test_a_streams_arrivals_do_not_hang_on_the_others() -> None:
-    alone, among = times([MOST], "most"), times([REST, BESIDE, MOST], "most")
+    alone, among = times([REST, MOST], "most"), times([REST, BESIDE, MOST], "most")
     assert alone.tolist() == among.tolist()
     half = stream("half", 0.5), stream("other", 0.5)
     assert times([*half], "half").tolist() != times([*half], "other").tolist()
 
 
-def test_one_stream_without_a_name_comes_as_it_always_did() -> None:
+def test_one_stream_comes_the_same_whatever_its_name() -> None:
     spans_s = (1.0, 8.0, 3.0)
     due_s = arrivals_of(LOAD, spans_s, 7)
-    assert times([stream("", 1.0)], "", seed=7).tolist() == due_s[due_s < WINDOW.total_s].tolist()
+    assert (
+        times([stream("only", 1.0)], "only", seed=7).tolist()
+        == due_s[due_s < WINDOW.total_s].tolist()
+    )
 
 
 def test_in_a_closed_loop_streams_take_turns_by_their_shares() -> None:
@@ -70,4 +73,4 @@ def test_in_a_closed_loop_streams_take_turns_by_their_shares() -> None:
     assert np.bincount(turns).tolist() == pytest.approx([75, 25], abs=1)
     for part in (*np.split(turns, 5), turns[::5], turns[1::4], turns[1::2][:20]):
         assert part.tolist().count(1) == pytest.approx(part.size / 4, abs=2)  # evenly mixed
-    assert set(in_turn([stream("", 1.0)], 9).tolist()) == {0}
+    assert set(in_turn([stream("only", 1.0)], 9).tolist()) == {0}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from builders.candidates import the_one
 from builders.serving import served_one
 
 from tuner.cli import cli
@@ -59,7 +60,8 @@ def spec_of(tmp_path: Path, **options: Any) -> Any:
     text = drafted(written(tmp_path, **options), None)
     (tmp_path / "spec.yaml").write_text(text)
     loaded = load_spec(tmp_path / "spec.yaml")
-    build_space(loaded.spec, served_one(model_config(Path("model_repository"), loaded.spec.name)))
+    spec = loaded.spec
+    build_space(spec, served_one(model_config(Path("model_repository"), spec.name), spec.name))
     return loaded.spec
 
 
@@ -77,7 +79,8 @@ def test_the_expected_spec_can_be_planned(name: str, tmp_path: Path) -> None:
     for file in re.findall(r"file: (inputs/[^,} ]+)", target.read_text()):
         (tmp_path / file).touch()
     spec = load_spec(target).spec
-    space = build_space(spec, served_one(model_config(Path("model_repository"), spec.name)))
+    config = model_config(Path("model_repository"), spec.name)
+    space = build_space(spec, served_one(config, spec.name))
     assert space.size().count > 1
 
 
@@ -132,9 +135,9 @@ def test_a_latency_is_minimised_at_the_one_concurrency(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["brute", "quick", "optuna"])
 def test_what_its_modes_search_by_themselves_is_searched(tmp_path: Path, mode: str) -> None:
     spec = spec_of(tmp_path, run_config_search_mode=mode, run_config_search_max_instance_count=2)
-    assert spec.models[""].space["instance_group.count"].int_ == (1, 2)
-    assert spec.models[""].space["max_batch_size"].choice == (1, 2, 4, 8, 16, 32, 64, 128)
-    assert spec.models[""].space["dynamic_batching"].choice == (True,)
+    assert the_one(spec.models).space["instance_group.count"].int_ == (1, 2)
+    assert the_one(spec.models).space["max_batch_size"].choice == (1, 2, 4, 8, 16, 32, 64, 128)
+    assert the_one(spec.models).space["dynamic_batching"].choice == (True,)
 
 
 def test_a_repository_beside_the_file_is_found(tmp_path: Path) -> None:

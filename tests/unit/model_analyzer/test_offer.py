@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from builders.candidates import fields_of
 from builders.spaces import BATCH, BATCHER, CACHE, DELAY, INSTANCES, PREFERRED, space_of
 
 from tuner.model_analyzer.offer import nearest, offered
@@ -55,7 +56,7 @@ def test_numbers_outside_the_space_become_the_nearest_by_ratio(
     space = space_of({INSTANCES: {"int": [1, 4]}, BATCH: {"choice": [8, 16, 32]}})
     candidate = nearest(space, wanted(batch, count))
     assert candidate is not None
-    assert (candidate.of("")[BATCH], candidate.of("")[INSTANCES]) == expected
+    assert (fields_of(candidate)[BATCH], fields_of(candidate)[INSTANCES]) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,8 +81,8 @@ def test_fields_of_the_batcher_become_the_nearest(
     )
     candidate = nearest(space, wanted(16, 1, batcher))
     assert candidate is not None
-    assert candidate.of("")[DELAY] == delay
-    assert candidate.of("")[PREFERRED] == preferred
+    assert fields_of(candidate)[DELAY] == delay
+    assert fields_of(candidate)[PREFERRED] == preferred
 
 
 def test_other_fields_stay_as_in_the_current_config() -> None:
@@ -94,8 +95,8 @@ def test_other_fields_stay_as_in_the_current_config() -> None:
     threads = 'parameters { key: "threads" value { string_value: "2" } }'
     candidate = nearest(space_of(given, config + threads), wanted(8, 3, ""))
     assert candidate is not None
-    assert candidate.of("")["parameters.threads"] == 2
-    assert candidate.of("")[INSTANCES] == 3
+    assert fields_of(candidate)["parameters.threads"] == 2
+    assert fields_of(candidate)[INSTANCES] == 3
     assert candidate.cache_bytes is None
 
 
@@ -104,8 +105,8 @@ def test_a_batcher_that_is_searched_follows_model_analyzer() -> None:
     on, off = (nearest(space, wanted(8, 2, batcher)) for batcher in ("dynamic_batching { }", ""))
     assert on is not None
     assert off is not None
-    assert on.of("")[BATCHER] is True
-    assert off.of("")[BATCHER] is None
+    assert fields_of(on)[BATCHER] is True
+    assert fields_of(off)[BATCHER] is None
 
 
 def test_a_batch_size_without_preferred_sizes_has_no_candidate() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.candidates import fields_of
 from builders.landscapes import (
     FULL,
     GRID,
@@ -79,8 +80,8 @@ def test_optuna_follows_its_seed_and_its_results() -> None:
 
 def test_optuna_varies_delays_and_leaves_preferred_sizes_alone() -> None:
     trials = run(*strategy(FULL, OPTUNA, trials=30), hill)
-    assert len({t.candidate.of("").get(DELAY) for t in trials[1:]}) > 3
-    assert {t.candidate.of("").get(PREFERRED) for t in trials[1:]} == {None}
+    assert len({fields_of(t.candidate).get(DELAY) for t in trials[1:]}) > 3
+    assert {fields_of(t.candidate).get(PREFERRED) for t in trials[1:]} == {None}
 
 
 def test_optuna_asks_for_no_more_configs_than_the_budget() -> None:
@@ -100,7 +101,7 @@ def test_brute_covers_its_grid() -> None:
 def test_dynamic_batching_is_switched_on_where_the_space_has_it(mode: ModelAnalyzerMode) -> None:
     given = {**HILL, BATCH: {"choice": [4, 8]}, BATCHER: {"choice": [False, True]}}
     trials = run(*strategy(given, mode), hill, trials=5)
-    assert {t.candidate.of("")[BATCHER] for t in trials[1:]} == {True}
+    assert {fields_of(t.candidate)[BATCHER] for t in trials[1:]} == {True}
 
 
 @every_mode

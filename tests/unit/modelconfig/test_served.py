@@ -25,14 +25,14 @@ def a_repository(directory: Path, **configs: str) -> Path:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Served:
-    return read_served(a_repository(tmp_path, e=ENSEMBLE, one=MODEL, two=TWO), {"": "e"})
+    return read_served(a_repository(tmp_path, e=ENSEMBLE, one=MODEL, two=TWO), ["e"])
 
 
 def test_the_steps_of_an_ensemble_are_served_too_and_loaded_before_it(served: Served) -> None:
-    assert served.load_order() == ("one", "two", "")
-    assert served.models[""].name == "e"
-    assert served.wholes("one") == ("",)
-    assert served.wholes("") == ()
+    assert served.load_order() == ("one", "two", "e")
+    assert served.models["e"].name == "e"
+    assert served.wholes("one") == ("e",)
+    assert served.wholes("e") == ()
 
 
 def test_a_step_may_be_an_ensemble_and_a_model_may_call_another_from_its_code(
@@ -44,19 +44,18 @@ def test_a_step_may_be_an_ensemble_and_a_model_may_call_another_from_its_code(
     repository = a_repository(
         tmp_path, outer=outer, e=ENSEMBLE, one=MODEL, two=TWO, called=MODEL.replace("one", "called")
     )
-    names = {"whole": "outer", "second": "two"}
-    served = read_served(repository, names, {"second": ["called"]})
+    served = read_served(repository, ["outer", "two"], {"two": ["called"]})
     order = served.load_order()
-    assert sorted(order) == ["called", "e", "one", "second", "whole"]
-    assert order.index("called") < order.index("second") < order.index("e") < order.index("whole")
-    assert served.wholes("called") == ("second", "e", "whole")
+    assert sorted(order) == ["called", "e", "one", "outer", "two"]
+    assert order.index("called") < order.index("two") < order.index("e") < order.index("outer")
+    assert served.wholes("called") == ("two", "e", "outer")
     assert served.violations({}) == []
 
 
 def test_a_step_that_is_not_there_is_told_with_its_place(tmp_path: Path) -> None:
     repository = a_repository(tmp_path, e=ENSEMBLE, one=MODEL, twoo=TWO)
     with pytest.raises(SpecError, match=r"e/config.pbtxt:12:5: .*no model 'two'") as refused:
-        read_served(repository, {"": "e"})
+        read_served(repository, ["e"])
     assert "twoo" in refused.value.hint
 
 
@@ -72,16 +71,15 @@ def test_models_that_lead_back_to_themselves_are_refused(
 ) -> None:
     looping = ENSEMBLE if calls else ENSEMBLE.replace('"two"', '"e"')
     repository = a_repository(tmp_path, e=looping, one=MODEL, two=TWO)
-    names = {"": "e", "one": "one", "two": "two"}
     said = "one -> two -> one|two -> one -> two" if calls else r"config.pbtxt:12:5: .*: e -> e"
     with pytest.raises(SpecError, match=said):
-        read_served(repository, names, calls)
+        read_served(repository, ["e", "one", "two"], calls)
 
 
 def test_each_model_gets_its_own_fields_and_nobody_elses(served: Served) -> None:
-    fields = {"one": {"max_batch_size": 8}, "": {}}
+    fields = {"one": {"max_batch_size": 8}, "e": {}}
     sizes = {label: c.max_batch_size for label, c in served.configs(fields).items()}
-    assert sizes == {"one": 8, "two": 4, "": 4}
+    assert sizes == {"one": 8, "two": 4, "e": 4}
     asked = served.requests(fields)
     assert asked["one"].max_batch_size == 8
     assert asked["two"] == served.models["two"].base.file
@@ -94,7 +92,7 @@ def test_a_candidate_whose_step_is_too_small_for_the_ensemble_is_refused_where_i
     assert found.rule is Rule.ENSEMBLE_STEP
     assert "batches of 4, its model two only of 2" in found.message
     assert "e/config.pbtxt:11:8: ensemble_scheduling.step[1]" in served.place(found)
-    assert not served.violations({"two": {"max_batch_size": 2}, "": {"max_batch_size": 2}})
+    assert not served.violations({"two": {"max_batch_size": 2}, "e": {"max_batch_size": 2}})
 
 
 def test_what_is_wrong_in_a_steps_own_config_is_told_with_the_steps_file(served: Served) -> None:
@@ -110,7 +108,7 @@ def test_a_step_that_leaves_its_batch_size_to_the_backend_is_judged_once_it_is_k
     open_one = MODEL.replace('backend: "python" max_batch_size: 4', 'backend: "onnxruntime"')
     whole = ENSEMBLE.replace("max_batch_size: 4", "max_batch_size: 16")
     repository = a_repository(tmp_path, e=whole, one=open_one, two=TWO.replace("4\n", "16\n", 1))
-    served = read_served(repository, {"": "e"})
+    served = read_served(repository, ["e"])
     assert served.violations({}) == []
     file = served.models["one"].base.file
     known = Base.of_server(file, served.configs({"one": {"max_batch_size": 8}})["one"], completes=1)

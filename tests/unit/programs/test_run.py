@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.candidates import the_one
 from builders.plans import cut_short, make_file
 from builders.workplace import MODEL, Workplace, best_of, interrupt
 from sqlalchemy.exc import OperationalError
@@ -49,7 +50,11 @@ def printed_command(err: str) -> list[str]:
 def test_a_winner_is_written_and_the_result_says_so(workplace: Workplace) -> None:
     before = workplace.config.read_text()
     assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 0
-    assert workplace.config.read_text() == workplace.result["config_after"] != before
+    assert (
+        workplace.config.read_text()
+        == the_one(workplace.result["models"])["config_after"]
+        != before
+    )
     assert workplace.result["written"]["path"] == str(workplace.config)
 
 
@@ -61,7 +66,7 @@ def test_a_run_first_undoes_what_a_killed_tune_left_half_written(
     cut_short(WritePlan(files, "r1"), MODEL)
     assert workplace.config.read_text() == "# half\n"
     assert workplace.tune("run", str(workplace.spec), "--trials", "2") == 0
-    assert workplace.result["config_before"] == before
+    assert the_one(workplace.result["models"])["config_before"] == before
     assert "the write of run r1, which was cut short, is undone" in capsys.readouterr().err
 
 
@@ -197,7 +202,7 @@ def test_a_run_is_gone_on_with_from_another_directory(
     monkeypatch.chdir(elsewhere)
     directory = str(workplace.store.directory)
     assert workplace.tune("run", "--resume", directory, "--progress", "none") == 0
-    assert workplace.config.read_text() == workplace.result["config_after"]
+    assert workplace.config.read_text() == the_one(workplace.result["models"])["config_after"]
 
 
 def interrupted(workplace: Workplace, *options: str) -> str:
@@ -289,10 +294,10 @@ def test_a_comment_in_latin_1_keeps_its_bytes(workplace: Workplace) -> None:
     workplace.config.write_bytes(before)
     assert workplace.tune("run", "my spec.yaml", "--no-write", "--progress", "none") == 0
     best = workplace.store.directory / "best"
-    after = (best / "config.pbtxt").read_bytes()
+    after = (best / MODEL / "config.pbtxt").read_bytes()
     assert comment in after
     assert b"\n " + comment + b"\n" in (best / "proposal.patch").read_bytes()
-    assert comment.decode("latin-1") in workplace.result["config_before"]
+    assert comment.decode("latin-1") in the_one(workplace.result["models"])["config_before"]
     assert workplace.tune("apply", str(workplace.store.directory)) == 0
     assert workplace.config.read_bytes() == after != before
     assert workplace.tune("rollback", MODEL, "--repository", "my repository") == 0
@@ -314,10 +319,10 @@ def test_a_run_with_an_encoding_that_no_config_has_is_not_read(workplace: Workpl
     assert workplace.tune("run", "my spec.yaml", "--no-write", "--progress", "none") == 0
     path = workplace.store.directory / "manifest.json"
     data = json.loads(path.read_text())
-    assert data["models"][""].pop("encoding") == "utf-8"
+    assert the_one(data["models"]).pop("encoding") == "utf-8"
     path.write_text(json.dumps(data))
-    assert workplace.store.manifest().models[""].encoding == "utf-8"  # of an older tune
-    data["models"][""]["encoding"] = "utf-16"
+    assert the_one(workplace.store.manifest().models).encoding == "utf-8"  # of an older tune
+    the_one(data["models"])["encoding"] = "utf-16"
     path.write_text(json.dumps(data))
     assert workplace.tune("apply", str(workplace.store.directory)) == SpecError.exit_code
 
@@ -333,9 +338,9 @@ def test_a_refused_write_keeps_the_winner_for_apply(
     assert workplace.result["winner"] is not None
     assert workplace.result["written"] is None
     assert workplace.result["trials"]["asked"] >= 4
-    workplace.config.write_text(workplace.result["config_before"])
+    workplace.config.write_text(the_one(workplace.result["models"])["config_before"])
     assert workplace.tune("apply", str(workplace.store.directory)) == 0
-    assert workplace.config.read_text() == workplace.result["config_after"]
+    assert workplace.config.read_text() == the_one(workplace.result["models"])["config_after"]
 
 
 def test_ctrl_c_during_the_overload_writes_nothing_and_can_be_gone_on_with(
@@ -393,7 +398,7 @@ def test_a_signal_while_writing_comes_after_the_result_is_stored(
     monkeypatch.setattr(ending, "write_back", written)
     code = workplace.tune("run", "my spec.yaml", "--progress", "none")
     assert code == (130 if number == signal.SIGTERM else 0)
-    assert workplace.config.read_text() == workplace.result["config_after"]
+    assert workplace.config.read_text() == the_one(workplace.result["models"])["config_after"]
     assert workplace.result["status"] == "improved"
     assert workplace.result["written"] is not None
     assert (workplace.store.directory / "report.html").is_file()

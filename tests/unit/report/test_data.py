@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders.candidates import candidate_of
+from builders.candidates import candidate_of, the_one
 from builders.pages import Made
 from builders.runs import CURRENT, Toy, make_run, measure
 
@@ -38,10 +38,12 @@ def test_a_winner_that_lost_a_field_with_its_default_keeps_its_numbers(made: Mad
     before = made("improved")
     path = before.directory / "result.json"
     result = json.loads(path.read_text())
-    fields = result["winner"]["fields"]
+    fields = the_one(result["winner"]["models"])
     dropped = next(name for name in fields if name.endswith("max_queue_delay_microseconds"))
     path.write_text(
-        json.dumps({**result, "winner": {**result["winner"], "fields": {**fields, dropped: None}}})
+        json.dumps(
+            {**result, "winner": {**result["winner"], "models": {"toy": {**fields, dropped: None}}}}
+        )
     )
     after = load(before.directory)
     assert before.best is not None

@@ -26,12 +26,12 @@ def spent(count: int, queue_us: float, compute_us: float) -> ServerStatistics:
 def serving(
     parts: Mapping[str, Sequence[str]], streams: Mapping[str, str] | None = None
 ) -> Manifest:
-    """A run of models by label; the one without a label is called nlp."""
+    """A run of models by name; requests are sent to nlp."""
     models = {
-        label: KeptConfig(label or "nlp", f"/models/{label}", "", None, parts=tuple(of))
+        label: KeptConfig(label, f"/models/{label}", "", None, parts=tuple(of))
         for label, of in parts.items()
     }
-    return replace(manifest_of(Toy(), "run"), models=models, streams=streams or {"": ""})
+    return replace(manifest_of(Toy(), "run"), models=models, streams=streams or {"nlp": "nlp"})
 
 
 def shown(models: Mapping[str, ServerStatistics], **p99_us: float) -> Point:
@@ -42,13 +42,13 @@ def shown(models: Mapping[str, ServerStatistics], **p99_us: float) -> Point:
     return judge_point(slos or [P99], measured)
 
 
-ENSEMBLE = {"tokenizer": (), "tiny-bert": (), "": ("tokenizer", "tiny-bert")}
+ENSEMBLE = {"tokenizer": (), "tiny-bert": (), "nlp": ("tokenizer", "tiny-bert")}
 
 
 @pytest.mark.parametrize("queue_us", [0.0, 6100.0])  # Triton may count the steps' in the whole
 def test_the_step_with_most_of_a_requests_time_is_named_with_its_queue(queue_us: float) -> None:
     steps = {"tokenizer": spent(300, 100, 1900), "tiny-bert": spent(300, 4880, 3120)}
-    point = shown({"": spent(300, queue_us, 9900 - queue_us), **steps})
+    point = shown({"nlp": spent(300, queue_us, 9900 - queue_us), **steps})
     found = bottleneck_of(point, serving(ENSEMBLE))
     assert found is not None
     assert bottleneck_text(found) == (
@@ -59,9 +59,9 @@ def test_the_step_with_most_of_a_requests_time_is_named_with_its_queue(queue_us:
 
 
 def test_what_a_model_waits_for_those_it_calls_is_theirs_as_often_as_it_calls_them() -> None:
-    manifest = serving({"embedder": (), "": ("embedder",)})
-    point = shown({"": spent(100, 500, 10_000), "embedder": spent(300, 1000, 2000)})
-    embedder, caller = times_of(point, manifest, "")
+    manifest = serving({"embedder": (), "nlp": ("embedder",)})
+    point = shown({"nlp": spent(100, 500, 10_000), "embedder": spent(300, 1000, 2000)})
+    embedder, caller = times_of(point, manifest, "nlp")
     assert (embedder.queue_us, embedder.compute_us) == (3000, 6000)
     assert (caller.queue_us, caller.compute_us) == (500, 1000)
 
@@ -89,5 +89,5 @@ def test_a_model_that_others_ask_too_has_one_request_of_each_streams() -> None:
 
 
 def test_one_model_has_none_and_neither_has_a_load_without_statistics() -> None:
-    assert bottleneck_of(shown({"": spent(1, 1, 1)}), serving({"": ()})) is None
+    assert bottleneck_of(shown({"nlp": spent(1, 1, 1)}), serving({"nlp": ()})) is None
     assert bottleneck_of(shown({}), serving(ENSEMBLE)) is None

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from builders.candidates import the_one
 from builders.soaked_runs import soaked_run
 
 from tuner.run.credited import credited_level
@@ -18,7 +19,7 @@ def test_a_written_config_has_the_load_of_its_run_while_it_is_in_place(tmp_path:
     run, soak = soaked_run(tmp_path, 0.9)
     then = RunStore.open(run).manifest()
     written = json.loads((run / "result.json").read_text())["written"]["sha256_after"]
-    now = replace(then, models={"": replace(then.models[""], sha256=written)})
+    now = replace(then, models={"m": replace(the_one(then.models), sha256=written)})
     assert credited_level(tmp_path, now) == pytest.approx(soak.credited_level)
     assert credited_level(tmp_path, then) is None  # it was taken back
     assert credited_level(tmp_path, replace(now, fingerprint="another machine")) is None

@@ -45,7 +45,7 @@ def a_manifest(**changes: Any) -> Manifest:
 def asked(**changes: Any) -> Manifest:
     """After a server was asked for the model's config."""
     return a_manifest(
-        models={"": KeptConfig("m", "m/config.pbtxt", "", None, completed="")}, **changes
+        models={"m": KeptConfig("m", "m/config.pbtxt", "", None, completed="")}, **changes
     )
 
 
@@ -143,7 +143,7 @@ def test_resuming_says_which_model_has_another_config_by_now() -> None:
 
 
 def test_the_configs_of_several_models_have_one_hash_and_that_of_one_is_its_own() -> None:
-    assert sha256_of_configs({"": "abc"}) == "abc"
+    assert sha256_of_configs({"m": "abc"}) == "abc"
     both = sha256_of_configs({"bert": "1", "head": "2"})
     assert both == sha256_of_configs({"head": "2", "bert": "1"})
     assert both != sha256_of_configs({"bert": "2", "head": "1"})
@@ -164,7 +164,7 @@ def test_a_manifest_whose_streams_ask_what_is_not_served_is_none(
 def test_a_manifest_with_a_part_that_is_not_served_is_none() -> None:
     kept = KeptConfig("m", "m/config.pbtxt", "", None, parts=("bert",))
     with pytest.raises(ValueError, match="gets requests is not served"):
-        Manifest.from_json(a_manifest(models={"": kept}).to_json())
+        Manifest.from_json(a_manifest(models={"m": kept}).to_json())
 
 
 def test_a_model_that_is_completed_otherwise_is_named() -> None:

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from builders.candidates import candidate_of
+from builders.candidates import candidate_of, the_one
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 from builders.surface import COMPOSED, COMPOSED_CACHED, strategy
 
@@ -28,8 +28,8 @@ ON, OFF = {"dynamic_batching": True}, {"dynamic_batching": None}
 def rates() -> BatchRates:
     built = strategy(Strategy.GP, PARAMETERS)[1]
     assert isinstance(built, GaussianStrategy)
-    visits = replace(built.rates.visits[""], within_s=0.0401)
-    return replace(built.rates, visits={"": visits})
+    visits = replace(the_one(built.rates.visits), within_s=0.0401)
+    return replace(built.rates, visits={"m": visits})
 
 
 def trial(instances: int, *table: tuple[int, float]) -> Trial:

@@ -7,7 +7,7 @@ import math
 import statistics
 
 import pytest
-from builders.candidates import candidate_of
+from builders.candidates import candidate_of, fields_of
 from builders.surface import SURFACE, feasible, searched, strategy
 
 from tuner.score.aim import STEEPNESS, Aim
@@ -59,19 +59,19 @@ def aim() -> Aim:
 def test_numbers_have_an_order() -> None:
     """More threads were better each time: more still are worth more than one."""
     space, built = strategy(Strategy.GP, ORDERED)
-    every = sorted(space.enumerate(), key=lambda c: int(str(c.of("")[THREADS])))
+    every = sorted(space.enumerate(), key=lambda c: int(str(fields_of(c)[THREADS])))
     scores = {1: 141.0, 2: 200.0, 3: 283.0, 4: 400.0}
     history = [measured(n, every[i], value) for n, (i, value) in enumerate(scores.items())]
-    assert int(str(chosen_by(space, built, history).of("")[THREADS])) >= 32
+    assert int(str(fields_of(chosen_by(space, built, history))[THREADS])) >= 32
 
 
 def test_the_same_values_told_apart_by_noise_do_not_move_it_far() -> None:
     """A lucky best does not hide that its neighbours are as good."""
     space, built = strategy(Strategy.GP, ORDERED)
-    every = sorted(space.enumerate(), key=lambda c: int(str(c.of("")[THREADS])))
+    every = sorted(space.enumerate(), key=lambda c: int(str(fields_of(c)[THREADS])))
     scores = {0: 50.0, 1: 60.0, 5: 100.0, 4: 96.0}
     history = [measured(n, every[i], value) for n, (i, value) in enumerate(scores.items())]
-    assert int(str(chosen_by(space, built, history).of("")[THREADS])) in (8, 64)
+    assert int(str(fields_of(chosen_by(space, built, history))[THREADS])) in (8, 64)
 
 
 def test_what_a_race_lost_by_says_where_the_capacity_is() -> None:
@@ -111,7 +111,7 @@ def test_it_begins_with_the_design_that_is_likeliest_to_be_good() -> None:
 def test_it_ends_when_another_trial_is_expected_to_gain_too_little() -> None:
     """More threads were worse each time, and it was sure of the next one."""
     space, built = strategy(Strategy.GP, {THREADS: {"int": [1, 20]}}, stop_below=0.01)
-    every = sorted(space.enumerate(), key=lambda c: int(str(c.of("")[THREADS])))
+    every = sorted(space.enumerate(), key=lambda c: int(str(fields_of(c)[THREADS])))
     history = [measured(n, every[n], 100.0 * 0.9**n) for n in range(8)]
     ended = built.propose(8, history, {t.candidate.key for t in history})
     assert isinstance(ended, Enough)
@@ -122,7 +122,7 @@ def test_it_ends_when_another_trial_is_expected_to_gain_too_little() -> None:
 
 def test_predictions_that_came_true_make_it_surer() -> None:
     space, built = strategy(Strategy.GP, ORDERED)
-    every = sorted(space.enumerate(), key=lambda c: int(str(c.of("")[THREADS])))
+    every = sorted(space.enumerate(), key=lambda c: int(str(fields_of(c)[THREADS])))
     history = [measured(n, every[n], 100.0 + n) for n in range(4)]
     proposal = built.propose(4, history, {t.candidate.key for t in history})
     assert isinstance(proposal, Proposal)

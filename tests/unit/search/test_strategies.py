@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from builders.candidates import fields_of
 from builders.spaces import DELAY, space_of
 from builders.surface import CACHED, SURFACE, TINY, feasible, searched, strategy
 
@@ -43,7 +44,7 @@ def test_a_grid_has_at_most_eight_points_of_a_range() -> None:
 
 def test_a_grid_larger_than_the_budget_is_spread_over_the_space() -> None:
     trials = searched(Searcher(*strategy(Strategy.GRID, SURFACE, trials=24)), 24)
-    delays = {t.candidate.of("").get(DELAY) for t in trials}
+    delays = {fields_of(t.candidate).get(DELAY) for t in trials}
     assert len(delays) > 4
 
 
@@ -58,7 +59,7 @@ def test_tpe_avoids_the_neighbourhood_of_failures() -> None:
             proposal = searcher.next()
             assert isinstance(proposal, Proposal)
             candidate = proposal.candidate
-            instances = candidate.of("")["instance_group.count"]
+            instances = fields_of(candidate)["instance_group.count"]
             assert isinstance(instances, int)
             score = Score(100.0 - number, feasible=True, violation=0.0, best_point=0)
             trial = Trial(number, candidate, TrialState.MEASURED, score=score)

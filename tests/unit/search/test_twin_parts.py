@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from builders.candidates import values_of
+from builders.candidates import fields_of, values_of
 from builders.spaces import BATCH, BATCHER, CACHE, DELAY, INSTANCES, PREFERRED, space_of
 from builders.surface import CACHED, SURFACE
 
@@ -24,17 +24,17 @@ class TestDesigns:
     def test_corners_of_a_usual_space(self) -> None:
         space = space_of(SURFACE)
         found = designs(space)
-        sizes = [(c.of("")[INSTANCES], c.of("")[BATCH]) for c in found]
+        sizes = [(fields_of(c)[INSTANCES], fields_of(c)[BATCH]) for c in found]
         assert sizes == [(2, 32), (1, 32), (6, 8), (6, 32)]
-        assert {(c.of("")[DELAY], c.of("")[PREFERRED]) for c in found} == {(0, None)}
+        assert {(fields_of(c)[DELAY], fields_of(c)[PREFERRED]) for c in found} == {(0, None)}
         assert all(space.contains(c) for c in found)
 
     def test_where_instances_cannot_tell_the_middle_is_one(self) -> None:
         space = space_of({k: v for k, v in SURFACE.items() if k != INSTANCES})
         corner, middle, smaller = designs(space)
-        assert corner.of("")[DELAY] == 0
-        assert middle.of("")[DELAY] not in (0, 50, 20_000)
-        assert (smaller.of("")[BATCH], smaller.of("")[DELAY]) == (8, 0)
+        assert fields_of(corner)[DELAY] == 0
+        assert fields_of(middle)[DELAY] not in (0, 50, 20_000)
+        assert (fields_of(smaller)[BATCH], fields_of(smaller)[DELAY]) == (8, 0)
 
     def test_a_cache_is_tried_once_at_its_largest(self) -> None:
         found = designs(space_of(CACHED))
@@ -44,7 +44,7 @@ class TestDesigns:
 
     def test_what_no_design_is_about_stays_as_it_is(self) -> None:
         space = space_of(OTHER, OTHER_CONFIG)
-        assert {str(c.of("")["parameters.threads"]) for c in designs(space)} == {"2"}
+        assert {str(fields_of(c)["parameters.threads"]) for c in designs(space)} == {"2"}
 
     def test_the_current_config_is_none_of_them(self) -> None:
         space = space_of({INSTANCES: {"int": [1, 2]}})
@@ -55,7 +55,11 @@ class TestDesigns:
         config = f'name: "m" backend: "python" max_batch_size: 8 instance_group [ {groups} ]'
         paths = [f"instance_group[gpus={n}].count" for n in (0, 1)]
         space = space_of({p: {"int": [1, 4]} for p in paths}, config)
-        assert [[c.of("")[p] for p in paths] for c in designs(space)] == [[4, 4], [3, 3], [1, 1]]
+        assert [[fields_of(c)[p] for p in paths] for c in designs(space)] == [
+            [4, 4],
+            [3, 3],
+            [1, 1],
+        ]
 
 
 OTHER_CONFIG = (
@@ -87,13 +91,13 @@ class TestPool:
         centre = space.candidate(values_of({INSTANCES: 3, BATCH: 16, PREFERRED: None, DELAY: 1000}))
         found = neighbours(space, centre, random.Random(1), 100)
         assert {differing(c, centre) for c in found} == {1}
-        assert {c.of("")[INSTANCES] for c in found} >= {2, 4}
-        assert {999, 1001, 0} <= {c.of("")[DELAY] for c in found}
+        assert {fields_of(c)[INSTANCES] for c in found} >= {2, 4}
+        assert {999, 1001, 0} <= {fields_of(c)[DELAY] for c in found}
 
 
 def differing(one: Candidate, other: Candidate) -> int:
-    paths = {*one.of(""), *other.of("")} - {BATCHER}
-    return sum(one.of("").get(p) != other.of("").get(p) for p in paths)
+    paths = {*fields_of(one), *fields_of(other)} - {BATCHER}
+    return sum(fields_of(one).get(p) != fields_of(other).get(p) for p in paths)
 
 
 OWN = 0.03
@@ -127,7 +131,7 @@ class TestCorrection:
     def test_values_that_no_twin_knows_stay_uncertain(self) -> None:
         space = space_of(OTHER, OTHER_CONFIG)
         tried, other = (
-            next(c for c in space.enumerate() if str(c.of("")["parameters.threads"]) == n)
+            next(c for c in space.enumerate() if str(fields_of(c)["parameters.threads"]) == n)
             for n in ("1", "4")
         )
         residuals = [Residual(tried, 0.0)]

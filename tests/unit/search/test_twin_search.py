@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import median
 
 import pytest
-from builders.candidates import candidate_of, values_of
+from builders.candidates import candidate_of, fields_of, values_of
 from builders.measurements import synthetic_measurement
 from builders.simulated import SPACE, Simulation
 from builders.spaces import BATCH, INSTANCES, space_of
@@ -75,7 +75,7 @@ def test_it_says_beforehand_that_the_first_fit_takes_a_while(simulation: Simulat
 def test_it_leads_with_a_few_instances_unless_it_has_one_trial_only() -> None:
     simulation = Simulation.of()
     first, second = simulation.search(2)
-    assert first.candidate.of("")[INSTANCES] == 2
+    assert fields_of(first.candidate)[INSTANCES] == 2
     assert second.candidate == simulation.space.current
     alone = Simulation.of(spec={"budget": {"trials": 1}})
     assert alone.search(1)[0].candidate == alone.space.current
@@ -154,7 +154,7 @@ def test_it_learns_what_fails() -> None:
     """More than two instances do not load: asking for less and less of them is soon given up."""
 
     def broken(candidate: Candidate) -> str | None:
-        count = candidate.of("")[INSTANCES]
+        count = fields_of(candidate)[INSTANCES]
         assert isinstance(count, int)
         return "out of memory" if count > 2 else None
 
@@ -162,7 +162,7 @@ def test_it_learns_what_fails() -> None:
     simulation.search(10)
     later = simulation.history[4:]
     assert [t.state for t in later].count(TrialState.FAILED) <= 2
-    assert any(t.candidate.of("")[INSTANCES] == 2 for t in later)
+    assert any(fields_of(t.candidate)[INSTANCES] == 2 for t in later)
 
 
 def test_memory_is_no_matter_for_a_twin() -> None:

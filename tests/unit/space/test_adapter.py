@@ -19,17 +19,19 @@ from builders.spaces import (
 
 from tuner.space.adapter import OptunaValue, distributions, params, suggest
 
+#: What Optuna calls them.
+COUNT, AFTER, LISTED = f"m/{INSTANCES}", f"m/{DELAY}", f"m/{PREFERRED}"
 RICH = {**USUAL, BATCHER: {"choice": [False, True]}, CACHE: {"choice": [False, "1MiB"]}}
 
 
 def test_optuna_sees_the_names_and_values_of_the_spec() -> None:
     known = distributions(space_of(RICH))
-    assert known[INSTANCES] == optuna.distributions.IntDistribution(1, 4)
-    assert known[DELAY] == optuna.distributions.IntDistribution(50, 10_000, log=True)
-    assert known[f"{DELAY}.choice"] == optuna.distributions.CategoricalDistribution(["0", "range"])
+    assert known[COUNT] == optuna.distributions.IntDistribution(1, 4)
+    assert known[AFTER] == optuna.distributions.IntDistribution(50, 10_000, log=True)
+    assert known[f"{AFTER}.choice"] == optuna.distributions.CategoricalDistribution(["0", "range"])
     assert known[CACHE] == optuna.distributions.CategoricalDistribution(["unset", "1048576"])
     choices = ["unset", "4", "8", "16", "4,8", "4,16", "8,16"]
-    assert known[PREFERRED] == optuna.distributions.CategoricalDistribution(choices)
+    assert known[LISTED] == optuna.distributions.CategoricalDistribution(choices)
 
 
 def test_params_of_a_candidate_suggest_the_same_candidate() -> None:
@@ -49,16 +51,16 @@ def test_what_means_nothing_is_not_asked_for() -> None:
 
     def ask(name: str) -> OptunaValue:
         asked.append(name)
-        return {BATCHER: "unset", f"{DELAY}.choice": "0"}[name]
+        return {f"m/{BATCHER}": "unset", f"{AFTER}.choice": "0"}[name]
 
     suggest(space, ask)
-    assert asked == [BATCHER]
+    assert asked == [f"m/{BATCHER}"]
 
 
 def test_a_special_value_is_chosen_before_the_range() -> None:
     space = space_of({DELAY: {"int": [1, 5], "or": 0}})
-    assert params(space, space.candidate(values_of({DELAY: 0}))) == {f"{DELAY}.choice": "0"}
-    in_range = {f"{DELAY}.choice": "range", DELAY: 3}
+    assert params(space, space.candidate(values_of({DELAY: 0}))) == {f"{AFTER}.choice": "0"}
+    in_range = {f"{AFTER}.choice": "range", AFTER: 3}
     assert params(space, space.candidate(values_of({DELAY: 3}))) == in_range
 
 
@@ -70,5 +72,5 @@ def test_a_candidate_outside_the_space_has_no_params(config: str) -> None:
 
 def test_the_current_config_has_the_params_of_its_equal() -> None:
     space = space_of(USUAL, BATCHING + "dynamic_batching { preferred_batch_size: 16 }")
-    assert params(space, space.current)[PREFERRED] == "unset"
-    assert params(space, space.current)[BATCH] == "16"
+    assert params(space, space.current)[LISTED] == "unset"
+    assert params(space, space.current)[f"m/{BATCH}"] == "16"

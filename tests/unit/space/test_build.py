@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from builders.candidates import fields_of
 from builders.serving import served_one
 from builders.spaces import (
     BATCH,
@@ -26,7 +27,7 @@ def test_every_mistake_is_reported_with_its_place() -> None:
         }
     )
     with pytest.raises(SpecError) as caught:
-        build_space(spec, served_one(BATCHING), {"": {"max_batch_sizes": "s.yaml:9:3"}})
+        build_space(spec, served_one(BATCHING), {"m": {"max_batch_sizes": "s.yaml:9:3"}})
     lines = caught.value.message.splitlines()
     assert len(lines) == 2
     assert lines[0].startswith("s.yaml:9:3: space.max_batch_sizes: ")
@@ -129,5 +130,5 @@ def test_what_others_depend_on_comes_first() -> None:
 def test_a_parameter_of_the_model_is_read_as_the_number_it_stands_for() -> None:
     config = BATCHING + 'parameters { key: "threads" value { string_value: "2" } }'
     space = space_of({"parameters.threads": {"choice": [1, 2, 4]}}, config)
-    assert dict(space.current.of("")) == {"parameters.threads": 2}
+    assert dict(fields_of(space.current)) == {"parameters.threads": 2}
     assert space.contains(space.current)

@@ -38,12 +38,11 @@ def test_a_cache_without_a_stated_local_size_is_refused(setting: str) -> None:
 
 def test_a_size_is_stored_as_the_argument_it_stands_for() -> None:
     stored = {
-        "fields": {"response_cache.enable": True},
+        "models": {"m": {"response_cache.enable": True}},
         "server_args": ["--cache-config=local,size=4096"],
     }
     candidate = Candidate.from_json(stored)
     assert candidate.cache_bytes == 4096
     assert candidate.to_json() == stored
-    assert candidate.key == "eac3cc8b00abd860"
     with pytest.raises(ValueError, match="--backend-directory=/x"):
-        Candidate.from_json({"fields": {}, "server_args": ["--backend-directory=/x"]})
+        Candidate.from_json({"models": {}, "server_args": ["--backend-directory=/x"]})

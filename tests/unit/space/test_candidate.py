@@ -16,13 +16,13 @@ def test_a_candidate_of_several_models_is_read_back_as_it_was_written() -> None:
     assert Candidate.from_json(stored) == TWO
 
 
-def test_a_candidate_of_one_model_keeps_the_key_that_old_runs_have() -> None:
+def test_a_candidate_is_stored_by_the_names_of_its_models() -> None:
     one = candidate_of({"a": 1, "b": (1, 2)}, 5)
     assert one.to_json() == {
-        "fields": {"a": 1, "b": [1, 2]},
+        "models": {"m": {"a": 1, "b": [1, 2]}},
         "server_args": ["--cache-config=local,size=5"],
     }
-    assert one.key == "7efe5fd7b13eb6b0"
+    assert Candidate.from_json(one.to_json()) == one
 
 
 def test_the_same_field_of_two_models_are_two_changes() -> None:

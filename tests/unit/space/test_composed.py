@@ -33,7 +33,7 @@ def models(one: dict[str, Any], two: dict[str, Any], **more: Any) -> dict[str, A
     spaces = {
         label: {"space": space} if space else {} for label, space in (("one", one), ("two", two))
     }
-    return {"models": {**spaces, "e": {}}, "streams": {"": {"model": "e"}}, **more}
+    return {"models": {**spaces, "e": {}}, "streams": {"e": {"model": "e"}}, **more}
 
 
 SMALL = models(

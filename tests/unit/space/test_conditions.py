@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from builders.candidates import values_of
+from builders.candidates import fields_of, values_of
 from builders.spaces import BATCHING, space_of
 
 import tuner.space.space
@@ -31,7 +31,7 @@ def test_a_new_condition_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
         {LEVELS: {"choice": [1, 2, 3]}, DEFAULT: {"choice": [1, 2, 3]}},
         BATCHING + "dynamic_batching { priority_levels: 2 default_priority_level: 1 }",
     )
-    pairs = {(c.of("")[LEVELS], c.of("")[DEFAULT]) for c in space.enumerate()}
+    pairs = {(fields_of(c)[LEVELS], fields_of(c)[DEFAULT]) for c in space.enumerate()}
     assert pairs == {(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3)}
     assert space.size().count == 6
     monkeypatch.setattr(tuner.space.space, "COUNTED_ONE_BY_ONE", 0)
@@ -47,4 +47,4 @@ def test_the_models_own_value_counts_where_the_parent_is_not_searched(
     monkeypatch.setitem(conditions.KNOWN, DEFAULT, UpTo(LEVELS))
     own = "dynamic_batching { priority_levels: 2 default_priority_level: 1 }"
     space = space_of({DEFAULT: {"choice": [1, 2, 3]}}, BATCHING + own)
-    assert [c.of("")[DEFAULT] for c in space.enumerate()] == [1, 2]
+    assert [fields_of(c)[DEFAULT] for c in space.enumerate()] == [1, 2]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from builders.candidates import values_of
+from builders.candidates import fields_of, the_one, values_of
 from builders.serving import served_one
 from builders.spaces import BATCHING, CACHE, DELAY, INSTANCES, PREFERRED
 
@@ -34,7 +34,7 @@ def drafted(
     file = tmp_path / "spec.yaml"
     file.write_text(text)
     spec = load_spec(file).spec
-    return text, spec, build_space(spec, served_one(message))
+    return text, spec, build_space(spec, served_one(message, spec.name))
 
 
 CASES = {
@@ -75,7 +75,7 @@ def test_bounds_come_from_the_model_and_the_machine(tmp_path: Path) -> None:
 
 def test_open_dimensions_get_a_shape_to_be_changed(tmp_path: Path) -> None:
     _, spec, _ = drafted(tmp_path, CASES["cpu"])
-    assert spec.streams[""].inputs.model_dump()["shapes"] == {"x": (128, 8)}
+    assert the_one(spec.streams).inputs.model_dump()["shapes"] == {"x": (128, 8)}
 
 
 def test_the_cache_is_only_advised_until_repeats_are_stated(tmp_path: Path) -> None:
@@ -87,11 +87,11 @@ def test_the_cache_is_only_advised_until_repeats_are_stated(tmp_path: Path) -> N
 def test_open_dimensions_are_guessed_so_that_requests_stay_small(tmp_path: Path) -> None:
     io = 'input { name: "x" data_type: TYPE_FP32 dims: [ -1, -1, -1 ] }'
     text, spec, _ = drafted(tmp_path, f'name: "m" max_batch_size: 8 {io}')
-    assert spec.streams[""].inputs.model_dump()["shapes"] == {"x": (32, 32, 32)}
+    assert the_one(spec.streams).inputs.model_dump()["shapes"] == {"x": (32, 32, 32)}
     assert "guessed, and small: write what your users send" in text
     image = 'input { name: "x" data_type: TYPE_FP32 dims: [ 3, -1, -1 ] }'
     _, spec, _ = drafted(tmp_path, f'name: "m" max_batch_size: 8 {image}')
-    assert spec.streams[""].inputs.model_dump()["shapes"] == {"x": (3, 128, 128)}
+    assert the_one(spec.streams).inputs.model_dump()["shapes"] == {"x": (3, 128, 128)}
 
 
 STEPS = 'ensemble_scheduling { step [{ model_name: "tokens" }, { model_name: "bert" }] }'
@@ -170,12 +170,14 @@ def test_a_model_whose_batch_size_the_server_completes_is_drafted_without_a_gues
     assert "config.pbtxt leaves max_batch_size to the server" in text
     (tmp_path / "spec.yaml").write_text(text)
     spec = load_spec(tmp_path / "spec.yaml").spec
-    before = build_space(spec, served_one(Base.of_file(message, completes=True)))
-    assert any(DYNAMIC_BATCHING in c.of("") for c in before.enumerate())
+    before = build_space(spec, served_one(Base.of_file(message, completes=True), spec.name))
+    assert any(DYNAMIC_BATCHING in fields_of(c) for c in before.enumerate())
 
     running = parse(f'name: "m" max_batch_size: {completed} instance_group {{ count: 1 }}')
-    asked = build_space(spec, served_one(Base.of_server(message, running, completes=True)))
-    batched = any(c.of("")[DYNAMIC_BATCHING] for c in asked.enumerate())
+    asked = build_space(
+        spec, served_one(Base.of_server(message, running, completes=True), spec.name)
+    )
+    batched = any(fields_of(c)[DYNAMIC_BATCHING] for c in asked.enumerate())
     assert batched == (completed > 1)
     sizes = {c.of("").get(MAX_BATCH_SIZE) for c in asked.enumerate()}
     assert sizes == ({4, 8, 16, 32} if batched and backend else {None})
@@ -191,9 +193,9 @@ def test_more_instances_alone_can_be_found_for_a_model_that_does_not_batch_today
     _, _, space = drafted(tmp_path, config)
     assert (DYNAMIC_BATCHING in space.paths) is off
     alone = {INSTANCES: 2, "max_batch_size": 16, DYNAMIC_BATCHING: None, DELAY: 0}
-    candidate = space.candidate(values_of({**alone, PREFERRED: None}))
+    candidate = space.candidate(values_of({**alone, PREFERRED: None}, "a model"))
     assert space.contains(candidate)
-    assert (candidate.of("")[DYNAMIC_BATCHING] is None) is off
+    assert (fields_of(candidate)[DYNAMIC_BATCHING] is None) is off
 
 
 @pytest.mark.parametrize("backend", EXPERTS)

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from builders.candidates import candidate_of, values_of
+from builders.candidates import candidate_of, fields_of, the_one, values_of
 from builders.spaces import (
     BATCH,
     BATCHER,
@@ -75,27 +75,27 @@ def test_a_large_space_is_counted_without_listing_it() -> None:
 def test_without_a_batcher_there_is_no_delay_and_no_preferred_size() -> None:
     space = space_of(SMALL["batcher off or on"])
     off = space.candidate(values_of({BATCHER: None, DELAY: 100, PREFERRED: (4,)}))
-    assert dict(off.of("")) == {BATCHER: None}
+    assert dict(fields_of(off)) == {BATCHER: None}
     assert off == space.candidate(values_of({BATCHER: None, DELAY: 0}))
 
 
 def test_a_searched_field_of_the_batcher_turns_it_on() -> None:
     space = space_of({DELAY: {"int": [50, 100], "or": 0}})
     candidate = space.candidate(values_of({DELAY: 0}))
-    assert dict(candidate.of("")) == {BATCHER: True, DELAY: 0}
-    assert space.configs(candidate)[""].HasField("dynamic_batching")
+    assert dict(fields_of(candidate)) == {BATCHER: True, DELAY: 0}
+    assert the_one(space.configs(candidate)).HasField("dynamic_batching")
 
 
 def test_a_batch_of_at_most_one_has_no_batcher() -> None:
     space = space_of(SMALL["batch of one"])
     candidate = space.candidate(values_of({BATCH: 1, PREFERRED: (2,)}))
-    assert dict(candidate.of("")) == {BATCH: 1, BATCHER: None}
+    assert dict(fields_of(candidate)) == {BATCH: 1, BATCHER: None}
 
 
 def test_preferred_sizes_above_the_batch_size_are_dropped() -> None:
     space = space_of(USUAL)
     candidate = space.candidate(values_of({INSTANCES: 1, BATCH: 8, DELAY: 0, PREFERRED: (4, 16)}))
-    assert candidate.of("")[PREFERRED] == (4,)
+    assert fields_of(candidate)[PREFERRED] == (4,)
     assert space.contains(candidate)
 
 
@@ -123,10 +123,10 @@ def test_the_cache_is_a_server_argument_and_a_field() -> None:
     on = space.candidate(values_of({INSTANCES: 1, CACHE: 1 << 20}))
     off = space.candidate(values_of({INSTANCES: 1, CACHE: None}))
     assert on.cache_bytes == 1 << 20
-    assert on.of("")["response_cache.enable"] is True
+    assert fields_of(on)["response_cache.enable"] is True
     assert off.cache_bytes is None
-    assert off.of("")["response_cache.enable"] is None
-    assert CACHE not in on.of("")
+    assert fields_of(off)["response_cache.enable"] is None
+    assert CACHE not in fields_of(on)
     assert space.restarts
 
 
@@ -139,7 +139,7 @@ def test_server_arguments_change_last_in_enumeration() -> None:
 def test_what_triton_would_refuse_is_never_enumerated_or_drawn() -> None:
     ordered = BATCHING + "dynamic_batching { preserve_ordering: true default_priority_level: 1 }"
     space = space_of({"dynamic_batching.priority_levels": {"int": [1, 3]}}, ordered)
-    allowed = [c.of("")["dynamic_batching.priority_levels"] for c in space.enumerate()]
+    allowed = [fields_of(c)["dynamic_batching.priority_levels"] for c in space.enumerate()]
     assert allowed == [1]
     assert {space.sample(random.Random(i)) for i in range(20)} == set(space.enumerate())
     refused = space.candidate(values_of({"dynamic_batching.priority_levels": 3}))
@@ -148,34 +148,34 @@ def test_what_triton_would_refuse_is_never_enumerated_or_drawn() -> None:
 
 def test_the_current_config_may_lie_outside() -> None:
     space = space_of(USUAL)
-    assert dict(space.current.of("")) == {BATCH: 16, BATCHER: None, INSTANCES: 1}
+    assert dict(fields_of(space.current)) == {BATCH: 16, BATCHER: None, INSTANCES: 1}
     assert not space.contains(space.current)
     assert space.canonical(space.current) == space.current
-    assert space.configs(space.current) == {"": space.served.models[""].base.completed}
+    assert space.configs(space.current) == {"m": the_one(space.served.models).base.completed}
 
 
 def test_a_delay_of_nothing_and_none_are_alike_to_triton() -> None:
     space = space_of(USUAL)
-    batched = {**space.current.of(""), BATCHER: True}
+    batched = {**fields_of(space.current), BATCHER: True}
     spelled = candidate_of({**batched, DELAY: 0})
     assert space.alike(spelled, candidate_of(batched))
     assert not space.alike(spelled, candidate_of({**batched, DELAY: 1}))
-    assert not space.alike(spelled, candidate_of(spelled.of(""), 1))
+    assert not space.alike(spelled, candidate_of(fields_of(spelled), 1))
 
 
 def test_a_current_config_that_says_what_triton_assumes_equals_one_of_the_space() -> None:
     config = BATCHING + "dynamic_batching { preferred_batch_size: 16 }"
     space = space_of(USUAL, config)
-    assert space.current.of("")[PREFERRED] == (16,)
-    assert space.configs(space.current) == {"": space.served.models[""].base.completed}
+    assert fields_of(space.current)[PREFERRED] == (16,)
+    assert space.configs(space.current) == {"m": the_one(space.served.models).base.completed}
     equal = space.canonical(space.current)
     assert space.contains(equal)
-    assert equal.of("")[PREFERRED] is None
+    assert fields_of(equal)[PREFERRED] is None
 
 
 def test_a_delay_that_the_file_leaves_out_is_zero() -> None:
     space = space_of(USUAL, BATCHING + "dynamic_batching { }")
-    assert space.current.of("")[DELAY] == 0
+    assert fields_of(space.current)[DELAY] == 0
     assert space.contains(space.current)
 
 
@@ -196,7 +196,7 @@ def test_fields_inside_a_searched_message_mean_something_only_when_it_is_on() ->
             "optimization.cuda.graphs": {"choice": [False, True]},
         }
     )
-    assert [dict(c.of("")) for c in space.enumerate()] == [
+    assert [dict(fields_of(c)) for c in space.enumerate()] == [
         {"optimization.cuda": None},
         {"optimization.cuda": True, "optimization.cuda.graphs": False},
         {"optimization.cuda": True, "optimization.cuda.graphs": True},

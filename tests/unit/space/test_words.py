@@ -20,7 +20,7 @@ from tuner.spec.paths import INSTANCES
     ],
 )
 def test_fields_in_a_few_words(path: str, value: FieldValue, text: str) -> None:
-    assert field_text(Knob("", path), value) == text
+    assert field_text(Candidate({Knob("m", path): value}), Knob("m", path)) == text
 
 
 def test_of_several_models_a_change_is_told_with_the_model_it_is_of() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.candidates import the_one
 
 from tuner.spec.load import load_spec
 from tuner.spec.model import Spec
@@ -15,6 +16,7 @@ from tuner.spec.yaml_tree import read_yaml
 
 CASES = Path(__file__).parents[2] / "cases" / "good"
 COUNT: dict[str, Any] = {"instance_group.count": {"int": [1, 4]}}
+BOUND = Slo.parse("p99_latency <= 60ms")
 CACHE: dict[str, Any] = {"response_cache.size": {"choice": [False, "1MiB"]}}
 SHORT: dict[str, Any] = {
     "model": "m",
@@ -30,17 +32,17 @@ def with_streams(**streams: Any) -> Spec:
     return Spec.model_validate({"repository": "x", "models": models, "streams": streams})
 
 
-def test_the_short_form_is_one_model_and_one_stream_without_a_name() -> None:
+def test_the_short_form_is_one_model_and_one_stream_of_its_name() -> None:
     spec = Spec.model_validate(SHORT)
     (model, stream), (label, name) = (
-        (spec.models[""], spec.streams[""]),
+        (the_one(spec.models), the_one(spec.streams)),
         (*spec.models, *spec.streams),
     )
-    assert (label, name, spec.name, stream.model) == ("", "", "m", "")
+    assert (label, name, spec.name, stream.model) == ("m", "m", "m", "m")
     assert (list(model.space), list(spec.server.space)) == (list(COUNT), list(CACHE))
     assert (stream.batch_size, getattr(stream.inputs, "unique", None)) == (4, 9)
     assert [str(slo) for slo in spec.slos] == SHORT["slo"]
-    assert spec.shares == {"": 1.0}
+    assert spec.shares == {"m": 1.0}
 
 
 @pytest.mark.parametrize("path", sorted(CASES.glob("*.yaml")), ids=lambda p: p.stem)
@@ -62,7 +64,7 @@ def test_models_beside_model_are_parts_of_one_stream() -> None:
     spec = Spec.model_validate(
         {**SHORT, "model": "nlp", "space": CACHE, "models": {"step": {"space": COUNT}}}
     )
-    assert (list(spec.models), spec.streams[""].model) == (["step", "nlp"], "nlp")
+    assert (list(spec.models), the_one(spec.streams).model) == (["step", "nlp"], "nlp")
     assert (spec.name, spec.models["nlp"].space, list(spec.server.space)) == (
         "nlp",
         {},
@@ -119,3 +121,12 @@ def test_the_only_stream_with_a_part_in_the_load_has_all_of_it() -> None:
 def test_forms_that_contradict_each_other_are_refused_by_the_model_itself() -> None:
     with pytest.raises(ValueError, match=r"given in server\.space too"):
         Spec.model_validate({**SHORT, "server": {"space": CACHE}})
+
+
+@pytest.mark.parametrize(("more", "short"), [({}, True), ({"slo": ["error_rate <= 0%"]}, False)])
+def test_a_stream_of_its_models_name_is_told_in_the_short_form_where_that_says_all(
+    more: dict[str, Any], short: bool
+) -> None:
+    spec = with_streams(a={"model": "a", **more}).model_copy(update={"slo": (BOUND,)})
+    assert ("model" in spec.plain(), "streams" in spec.plain()) == (short, not short)
+    assert Spec.model_validate(spec.plain()) == spec

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from builders.candidates import the_one
 
 from tuner.errors import SpecError
 from tuner.spec.load import load_spec
@@ -40,7 +41,7 @@ def test_every_mistake_of_a_bad_spec_is_told_with_its_place(path: Path) -> None:
 def test_parameters_of_the_space_have_their_places() -> None:
     path = CASES / "good" / "minimal.yaml"
     assert load_spec(path).space_positions == {
-        "": {"instance_group.count": f"{path}:5:3"},
+        "m": {"instance_group.count": f"{path}:5:3"},
         "(server)": {},
     }
 
@@ -83,8 +84,8 @@ def test_paths_are_relative_to_the_spec_file(tmp_path: Path) -> None:
     assert spec.repository == CASES / "good" / "models"
     assert isinstance(spec.workload.arrivals, TraceArrivals)
     assert spec.workload.arrivals.file == CASES / "good" / "traces" / "monday.txt"
-    assert isinstance(spec.streams[""].inputs, FileInputs)
-    assert spec.streams[""].inputs.file.is_absolute()
+    assert isinstance(the_one(spec.streams).inputs, FileInputs)
+    assert the_one(spec.streams).inputs.file.is_absolute()
 
 
 def test_absent_files_are_told_with_their_places_beside_other_mistakes(tmp_path: Path) -> None:
@@ -147,14 +148,14 @@ def test_a_byte_order_mark_and_crlf_are_no_mistake(tmp_path: Path) -> None:
 
 def test_words_of_yaml_keep_their_types() -> None:
     spec = load_spec(CASES / "good" / "yaml_words.yaml").spec
-    spaces = {**spec.models[""].space, **spec.server.space}
+    spaces = {**the_one(spec.models).space, **spec.server.space}
     choices = {path: getattr(parameter, "choice", None) for path, parameter in spaces.items()}
     assert choices["dynamic_batching"] == (False, True)
     assert choices["response_cache.size"] == (False, "1KiB", "64MiB", 1000000)
     assert choices["parameters.mode"] == ("on", "fast", "010", "20:00", 1.5)
     assert choices["parameters.third"] == choices["parameters.other"] == ("1", "2")
-    assert isinstance(spec.streams[""].inputs, object)
-    assert spec.streams[""].inputs.repeat == ZipfRepeat(kind="zipf", exponent=1)
+    assert isinstance(the_one(spec.streams).inputs, object)
+    assert the_one(spec.streams).inputs.repeat == ZipfRepeat(kind="zipf", exponent=1)
 
 
 def test_defaults(tmp_path: Path) -> None:
@@ -162,7 +163,7 @@ def test_defaults(tmp_path: Path) -> None:
     assert spec.workload.arrivals.kind == "poisson"
     assert str(spec.objective) == "maximize goodput"
     assert (spec.budget.trials, spec.budget.time) == (40, None)
-    parameter = spec.models[""].space["instance_group.count"]
+    parameter = the_one(spec.models).space["instance_group.count"]
     assert isinstance(parameter, IntRange)
     assert (parameter.int_, parameter.or_, parameter.log) == ((1, 4), None, False)
     assert spec.slos[0].metric is P99_LATENCY

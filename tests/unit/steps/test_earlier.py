@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders.candidates import candidate_of
+from builders.candidates import candidate_of, the_one
 from builders.jobs import a_job
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 from builders.runs import Toy, manifest_of
@@ -81,7 +81,7 @@ def test_windows_of_a_confirmation_and_a_soak_are_foreseen_as_long_as_they_were(
     rounds, sides, each = job.spec.confirm.rounds, 1 + job.spec.confirm.finalists, 2
     longer_s = found.confirmation_s - before.confirmation_s
     assert longer_s == pytest.approx(rounds * sides * each * (7.0 - window_s))
-    undone = len(job.spec.models[""].space) * (1 + rounds) / 2
+    undone = len(the_one(job.spec.models).space) * (1 + rounds) / 2
     soak_s = 0.5 * RELAXATIONS - float(job.spec.confirm.soak)
     assert found.after_s - before.after_s == pytest.approx(undone * (7.0 - window_s) + soak_s)
 

@@ -110,11 +110,11 @@ def a_load(kind: GeneratorKind, starts: int, directory: Path) -> StreamsLoad:
     file = SimpleNamespace(path=directory / "in.json", sampled_steps=None, warnings=())
     inputs: Any = SimpleNamespace(file=lambda *_: file)
     form: Any = None
-    stream = Stream("", Target("m", ENDPOINTS), form, inputs)
+    stream = Stream("m", Target("m", ENDPOINTS), form, inputs)
     counters = SimpleNamespace(success_count=0, fail_count=0)
     control: Any = SimpleNamespace(statistics=lambda _: counters, metrics=lambda: None)
     site = Site(control, ENDPOINTS, PROGRAM, directory)
-    setup = Setup(site, (stream,), {"": "m"})
+    setup = Setup(site, (stream,), ("m",))
     return StreamsLoad(kind.make(setup), starts, setup)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.candidates import the_one
 from builders.jobs import SPEC
 from builders.serving import served_several
 
@@ -34,12 +35,12 @@ def job(tmp_path: Path) -> Job:
 
 
 def test_a_second_run_on_a_model_is_refused_by_the_name_of_the_first(job: Job) -> None:
-    files = sorted(job.served.models[""].files.path.parent.iterdir())
+    files = sorted(the_one(job.served.models).files.path.parent.iterdir())
     with only_one_on(job), among_neighbours("run", "the-first", job, print):
         with pytest.raises(EnvironmentNotReadyError) as refused, only_one_on(job):
             pass
         assert f"tune run the-first (pid {os.getpid()}, since 20" in refused.value.message
-        assert sorted(job.served.models[""].files.path.parent.iterdir()) == files
+        assert sorted(the_one(job.served.models).files.path.parent.iterdir()) == files
     with only_one_on(job):
         pass
 
@@ -63,7 +64,7 @@ def test_a_file_system_without_locks_keeps_nobody_from_measuring(
     code: int, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = fcntl.flock
-    directory = job.served.models[""].files.path.parent.stat()
+    directory = the_one(job.served.models).files.path.parent.stat()
 
     def flock(descriptor: int, operation: int) -> None:
         if os.path.samestat(os.fstat(descriptor), directory):
@@ -117,7 +118,7 @@ def on(job: Job, gpus: Any) -> Job:
 @pytest.fixture
 def several(job: Job) -> Job:
     """Three models, of which one is only loaded."""
-    repository = job.served.models[""].files.directory.parent
+    repository = the_one(job.served.models).files.directory.parent
     served = served_several(repository, one="", two="", beside="")
     return searching(replace(job, served=served), "one", "two")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.candidates import candidate_of
+from builders.candidates import candidate_of, the_one
 from builders.jobs import SPEC, Facts, a_job, opened
 from builders.measurements import P99_40MS, synthetic_measurement
 
@@ -62,12 +62,12 @@ def test_a_manifest_says_what_a_run_is_made_with(job: Job, tmp_path: Path) -> No
     assert (manifest.run_id, manifest.name) == ("a-run", "emulated-accelerator")
     assert (manifest.spec_path, manifest.spec_text) == (str(job.loaded.path), job.loaded.text)
     assert manifest.spec_sha256 == job.loaded.sha256
-    config = manifest.models[""]
+    config = the_one(manifest.models)
     assert (config.path, config.text) == (
-        str(job.served.models[""].files.path),
-        job.served.models[""].files.text,
+        str(the_one(job.served.models).files.path),
+        the_one(job.served.models).files.text,
     )
-    assert config.sha256 == job.served.models[""].files.file_sha256
+    assert config.sha256 == the_one(job.served.models).files.file_sha256
     assert (manifest.seed, manifest.space_size) == (0, 4)
     assert manifest.current == job.space.current
     assert manifest.spec["slo"] == ["p99_latency <= 40ms"]
@@ -166,13 +166,16 @@ def test_a_run_is_not_resumed_where_the_server_completes_another_config(
 ) -> None:
     request = Request(job.loaded.path, output=tmp_path / "results")
     with opened(job, request) as new:
-        assert new.manifest.models[""].completed is not None
-        assert parse(new.manifest.models[""].completed) == job.served.models[""].base.completed
+        assert the_one(new.manifest.models).completed is not None
+        assert (
+            parse(the_one(new.manifest.models).completed)
+            == the_one(job.served.models).base.completed
+        )
         directory = new.store.directory
     resumed = replace(request, resume=directory)
-    running = parse(job.served.models[""].files.text + "input { name: 'more' }")
-    base = Base.of_server(job.served.models[""].base.file, running, completes=True)
-    other = job.over(job.served.over({"": base}))
+    running = parse(the_one(job.served.models).files.text + "input { name: 'more' }")
+    base = Base.of_server(the_one(job.served.models).base.file, running, completes=True)
+    other = job.over(job.served.over({"m": base}))
     with pytest.raises(SpecError, match="now completes the model's config differently") as refused:
         with opened(other, resumed):
             pass
@@ -183,9 +186,9 @@ def test_a_run_is_not_resumed_where_the_server_completes_another_config(
 
 def test_a_run_of_an_older_tune_does_not_know_what_was_completed(job: Job, run: RunStore) -> None:
     data = run.manifest().to_json()
-    del data["models"][""]["completed"], data["models"][""]["overridden"]
+    del the_one(data["models"])["completed"], the_one(data["models"])["overridden"]
     run.write_manifest(data)
-    assert run.manifest().models[""].completed is None
+    assert the_one(run.manifest().models).completed is None
     with opened(job, resumed(run)) as again:
         assert [t.number for t in again.searcher.history] == [0]
 
@@ -193,7 +196,7 @@ def test_a_run_of_an_older_tune_does_not_know_what_was_completed(job: Job, run: 
 def test_the_manifest_states_no_hash_where_there_is_no_config(tmp_path: Path) -> None:
     job = job_without_config(tmp_path)
     with opened(job, Request(job.loaded.path, output=tmp_path / "results")) as new:
-        config = new.manifest.models[""]
+        config = the_one(new.manifest.models)
         assert (config.sha256, config.text) == (None, "")
 
 
@@ -203,10 +206,10 @@ def test_a_model_without_a_config_gets_one_and_loses_it_by_rollback(tmp_path: Pa
         winner = candidate_of({"instance_group.count": 3})
         change = draw_up(job, winner)
         (written,) = write_back(new.manifest, winner, change).files
-    assert (written.path, written.sha256_before) == (job.served.models[""].files.path, None)
-    assert parse(job.served.models[""].files.path.read_text()).instance_group[0].count == 3
+    assert (written.path, written.sha256_before) == (the_one(job.served.models).files.path, None)
+    assert parse(the_one(job.served.models).files.path.read_text()).instance_group[0].count == 3
     assert rollback(job.spec.repository, "m").files[0].sha256_after is None
-    assert not job.served.models[""].files.path.exists()
+    assert not the_one(job.served.models).files.path.exists()
 
 
 def job_without_config(tmp_path: Path) -> Job:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from builders.candidates import candidate_of
+from builders.candidates import candidate_of, the_one
 
 from tuner.bench.cache import ResponseCache
 from tuner.bench.timebook import TimeBook
@@ -165,9 +165,9 @@ def test_a_bench_is_made_with_the_specs_words_and_is_patient_with_foreign_server
     with set_up_bench(served, Silent(), book, lambda: told.append("asked"), told.append):
         _, streams, served, site, _ = built["arguments"]
         assert {name: asked.model for name, asked in streams.items()} == {
-            "": "emulated-accelerator"
+            "emulated-accelerator": "emulated-accelerator"
         }
-        assert served == {"": "emulated-accelerator"}
+        assert [*served] == ["emulated-accelerator"]
         assert (site.control, site.endpoints, site.program) == ("control", "endpoints", "pa")
         assert site.patience_s == patience_s
         assert site.directory.is_dir()
@@ -236,7 +236,7 @@ def test_numpy_is_looked_for_only_where_a_python_model_imports_it_from_elsewhere
     monkeypatch.setattr(installing, "numpy_of_models", seen.append)
     monkeypatch.setattr(installing, "read_host", lambda environment: ("host", environment))
     job = job_of(tmp_path, "server: {args: [--log-verbose=1]}\n")
-    job.served.models[""].base.file.backend = backend
+    the_one(job.served.models).base.file.backend = backend
     with find_programs(job, {"A": "b"}) as programs:
         assert (programs.server_version, programs.perf_analyzer.version) == ("2.51.0", "2.50.0")
         assert programs.host == ("host", {"A": "b"})

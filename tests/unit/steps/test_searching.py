@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from builders.candidates import fields_of
 from builders.emulated import EmulatedBench
 from builders.measurements import synthetic_measurement
 from builders.searches import CANDIDATES, a_search, a_spec, searched, served
@@ -129,7 +130,7 @@ class Loaded:
         self.bench = bench
 
     def __call__(self) -> dict[str, Memory]:
-        instances = self.bench.candidate.of("").get("instance_group.count", 1)
+        instances = fields_of(self.bench.candidate).get("instance_group.count", 1)
         assert isinstance(instances, int)
         return {MACHINE: Memory(instances * 101, 0, 600)}
 
@@ -218,7 +219,7 @@ def test_a_called_model_of_the_repository_that_is_not_loaded_is_named_with_the_c
     bench = EmulatedBench(served, troubles={CANDIDATES[0]: [fails]})
     session, searcher = a_search(bench, CANDIDATES)
     repository = Path(__file__).parents[3] / "model_repository"
-    models: Any = SimpleNamespace(models={"": SimpleNamespace(name=loaded)})
+    models: Any = SimpleNamespace(models={"m": SimpleNamespace(name=loaded)})
     spec = session.spec.model_copy(update={"repository": repository})
     job = replace(session.job, spec=spec, served=models)
     with pytest.raises(CurrentConfigFailsError) as ended:

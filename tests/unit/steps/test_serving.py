@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from builders.candidates import fields_of, the_one
 
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, ServerGoneError
@@ -70,12 +71,12 @@ class Deployer:
         return self.server.memory
 
     def try_out(self, candidate: Candidate) -> Any:
-        config = self.served.requests(candidate.models)[""]
+        running = self.served.requests(candidate.models)
+        (*_, config) = running.values()
         batcher = config.HasField(DYNAMIC_BATCHING)
         self.server.given.append((config.max_batch_size, batcher, candidate.cache_bytes))
         if error := self.server.trouble.get(len(self.server.given)):
             raise error
-        running = {**self.served.requests(candidate.models), "": config}
         for each in running.values():
             self.server.completes(each)
             if not each.instance_group and not each.ensemble_scheduling.step:
@@ -162,8 +163,8 @@ def test_a_model_that_completes_nothing_is_loaded_once_as_it_is(
     server, book = Server(as_given), TimeBook()
     with served(server, f"max_batch_size: 8\n{TENSORS}", code="", book=book) as found:
         assert found.completed == ""
-        assert found.job.served.models[""].base.known
-        assert found.job.served.models[""].base.overridden == frozenset()
+        assert the_one(found.job.served.models).base.known
+        assert the_one(found.job.served.models).base.overridden == frozenset()
     assert server.given == [(8, False, None)]
     assert (server.names, server.log) == (["m"], tmp_path / "logs" / "server.log")
     assert server.options == {"load_timeout_s": 33.0, "unload_first": True, "gpus": "all"}
@@ -206,10 +207,10 @@ def test_whether_the_server_sets_the_batch_size_is_tried_with_the_next_smaller_o
     server = Server(completes)
     with served(server, f"max_batch_size: 8\n{TENSORS}") as found:
         assert server.given == [(8, False, None), (4, False, None)]
-        known = found.job.served.models[""].base.overridden
+        known = the_one(found.job.served.models).base.overridden
         assert (MAX_BATCH_SIZE in known) is overridden
-        assert found.deployer.served.models[""].base.overridden == known
-        sizes = {c.of("")[MAX_BATCH_SIZE] for c in found.job.space.enumerate()}
+        assert the_one(found.deployer.served.models).base.overridden == known
+        sizes = {fields_of(c)[MAX_BATCH_SIZE] for c in found.job.space.enumerate()}
         assert sizes == ({8} if overridden else {1, 2, 4, 8, 16})
 
 
@@ -221,7 +222,7 @@ def test_whether_the_batcher_can_be_had_off_is_tried(
     config = f"max_batch_size: 1\ndynamic_batching {{ }}\n{TENSORS}"
     with served(server, config) as found:
         assert server.given == [(1, True, None), (1, False, None)]  # no batch is smaller than one
-        assert (DYNAMIC_BATCHING in found.job.served.models[""].base.overridden) is overridden
+        assert (DYNAMIC_BATCHING in the_one(found.job.served.models).base.overridden) is overridden
 
 
 def test_what_completes_itself_is_named(served: Callable[..., Any]) -> None:
@@ -233,7 +234,10 @@ def test_what_completes_itself_is_named(served: Callable[..., Any]) -> None:
         assert found.completed == (
             "the server completes the config: max_batch_size 8, dynamic_batching"
         )
-        assert found.job.served.models[""].base.overridden == {MAX_BATCH_SIZE, DYNAMIC_BATCHING}
+        assert the_one(found.job.served.models).base.overridden == {
+            MAX_BATCH_SIZE,
+            DYNAMIC_BATCHING,
+        }
 
 
 def test_a_batcher_that_is_known_to_come_by_itself_is_not_tried_off(
@@ -242,7 +246,7 @@ def test_a_batcher_that_is_known_to_come_by_itself_is_not_tried_off(
     server = Server(always_batching)
     with served(server, f"max_batch_size: 8\n{TENSORS}") as found:
         assert server.given == [(8, False, None), (4, False, None)]
-        assert found.job.served.models[""].base.overridden == {DYNAMIC_BATCHING}
+        assert the_one(found.job.served.models).base.overridden == {DYNAMIC_BATCHING}
 
 
 @pytest.mark.parametrize(
@@ -282,7 +286,7 @@ def test_a_size_that_is_refused_is_left_to_its_trial(
 ) -> None:
     server = Server(always_eight, trouble={2: error})
     with served(server, f"max_batch_size: 8\n{TENSORS}") as found:
-        assert found.job.served.models[""].base.overridden == frozenset()
+        assert the_one(found.job.served.models).base.overridden == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -343,7 +347,7 @@ def test_each_model_is_completed_by_itself_and_told_by_its_label(
     with served(Server(eight_of_the_part), ENSEMBLE, spec=spec) as found:
         models = found.job.served.models
         assert models["part"].base.completed.max_batch_size == 8
-        assert models[""].base.completed.max_batch_size == 4
+        assert the_one(models).base.completed.max_batch_size == 4
         assert all(model.base.known for model in models.values())
         assert found.deployer.served is found.job.served
         assert found.completed == told

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders.candidates import candidate_of
+from builders.candidates import candidate_of, fields_of
 from builders.emulated import a_session, saying
 
 from tuner.bench.bench import BenchRules, TritonBench
@@ -54,7 +54,7 @@ class Server:
         pass
 
     def deploy(self, candidate: Candidate) -> Any:
-        self.instances = int(candidate.of("")["instance_group.count"])  # type: ignore[arg-type]
+        self.instances = int(fields_of(candidate)["instance_group.count"])  # type: ignore[arg-type]
         self.deployed.append(self.instances)
         return SimpleNamespace(kind=DeploymentKind.RELOAD, endpoints=ENDPOINTS)
 
@@ -311,7 +311,7 @@ def test_a_slow_model_is_proved_and_soaked_too(service_s: float, slo: str, hours
     verdict = prove(session, trials)
     assert verdict.status is Status.IMPROVED
     assert verdict.winner is not None
-    assert verdict.winner.candidate.of("") == {"instance_group.count": 4}
+    assert fields_of(verdict.winner.candidate) == {"instance_group.count": 4}
     assert verdict.confirmation is not None
     ratio = verdict.confirmation.ratio
     assert ratio is not None

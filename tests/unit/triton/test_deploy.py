@@ -169,7 +169,7 @@ def test_work_is_as_little_as_the_change_allows(notes: Notes) -> None:
 def test_every_candidate_starts_from_the_file_not_from_the_one_before(notes: Notes) -> None:
     with deployer(notes) as used:
         used.deploy(count(3, max_batch_size=4))
-        assert used.deploy(candidate_of({})).running == {"": FILE}
+        assert used.deploy(candidate_of({})).running == {"m": FILE}
 
 
 def test_a_refusal_leaves_what_ran_before(notes: Notes) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.candidates import the_one
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.server import binaries
@@ -102,6 +103,6 @@ def test_a_run_of_a_python_model_is_refused_and_of_another_not(
     job = prepare(Request(spec=QUICKSTART))
     with pytest.raises(EnvironmentNotReadyError, match="EMPTY"), programs.find_programs(job, {}):
         pass
-    job.served.models[""].base.file.backend = "onnxruntime"
+    the_one(job.served.models).base.file.backend = "onnxruntime"
     with programs.find_programs(job, {}) as found:
         assert found.launcher is launcher

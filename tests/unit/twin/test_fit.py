@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from builders.candidates import candidate_of
+from builders.candidates import candidate_of, fields_of
 from builders.serving import served_one
 
 from tuner.measurement.measurement import (
@@ -31,13 +31,14 @@ from tuner.twin.capacity import Requirement, capacity_of
 from tuner.twin.costs import Costs, Figure, figures_of
 from tuner.twin.fitting import Twin, fit
 from tuner.twin.model import Unmodelled
-from tuner.twin.observation import Setting
+from tuner.twin.observation import Asked, Setting
 from tuner.twin.system import Network, Service, Way
 
 pytestmark = pytest.mark.long
 
 SETTING = Setting(
-    served_one('name: "m" max_batch_size: 8 instance_group [ { count: 1 kind: KIND_CPU } ]')
+    served_one('name: "m" max_batch_size: 8 instance_group [ { count: 1 kind: KIND_CPU } ]'),
+    (Asked(model="m"),),
 )
 TRUTH = Costs(
     (Service(2e-3, 1e-4, 4e-3, 3e-4, 2e-5, spread=0.05),),
@@ -181,7 +182,7 @@ def test_too_few_trials_are_no_fit() -> None:
 def test_trials_with_other_service_times_are_left_out(twin: Twin) -> None:
     path = "parameters.threads"
     slow = Costs((dataclasses.replace(TRUTH.services[0], exclusive_base_s=0.05),), TRUTH.way)
-    other = candidate_of({**FITTED[0].of(""), path: "9"})
+    other = candidate_of({**fields_of(FITTED[0]), path: "9"})
     strange = trial(9, other, [measured(FITTED[0], poisson(rate), slow) for rate in RATES[0]])
     found = fit([*fitted_trials(), strange], SETTING, start=twin)
     assert isinstance(found, Twin)

@@ -12,7 +12,7 @@ from tuner.space.candidate import FieldValue
 from tuner.space.knob import Knob
 from tuner.space.scheduling import service_key
 from tuner.twin.model import Unmodelled
-from tuner.twin.observation import Setting
+from tuner.twin.observation import Asked, Setting
 from tuner.twin.system import QueuePolicy, Scheduler
 
 BASE = 'name: "m" max_batch_size: 8 instance_group [ { count: 1 kind: KIND_CPU } ]'
@@ -25,7 +25,9 @@ def scheduler(
     base: str = BASE,
     **facts: Any,
 ) -> Scheduler | Unmodelled:
-    found = Setting(served_one(base), **facts).network(candidate_of(fields, cache_bytes))
+    found = Setting(served_one(base), (Asked(model="m"),), **facts).network(
+        candidate_of(fields, cache_bytes)
+    )
     return found if isinstance(found, Unmodelled) else found.nodes[0]
 
 
@@ -164,7 +166,7 @@ def test_what_is_not_simulated_is_said(base: str) -> None:
 def test_other_fields_are_named_because_they_may_change_what_a_batch_costs() -> None:
     path = "parameters.intra_op_num_threads"
     one, two = (candidate_of({path: n, "max_batch_size": 8}) for n in ("1", "2"))
-    assert service_key(one) == ((Knob("", path), "1"),)
+    assert service_key(one) == ((Knob("m", path), "1"),)
     assert service_key(one) != service_key(two)
 
 

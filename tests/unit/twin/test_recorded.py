@@ -22,7 +22,7 @@ from tuner.space.candidate import Candidate
 from tuner.twin.costs import Figure, figures_of
 from tuner.twin.fitting import Z90, Twin, fit
 from tuner.twin.model import Unmodelled
-from tuner.twin.observation import Setting
+from tuner.twin.observation import Asked, Setting
 
 pytestmark = pytest.mark.fitting
 
@@ -55,7 +55,9 @@ def test_predicts_a_model_on_the_cores_of_its_clients() -> None:
 def accuracy(model: str) -> dict[str, float]:
     """Medians of absolute errors as shares, the order of configs, p99s inside their interval."""
     rounds = recorded(model)
-    setting = Setting(read_served(ROOT / "model_repository", {"": model}), cores=CORES)
+    setting = Setting(
+        read_served(ROOT / "model_repository", [model]), (Asked(model=model),), cores=CORES
+    )
     twin = fit(rounds[0][:FITTED], setting)
     assert isinstance(twin, Twin)
     assert twin.fitness.reason is None

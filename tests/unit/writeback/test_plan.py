@@ -17,13 +17,18 @@ def manifest(config_text: str = OLD, config_sha256: str | None = "") -> Manifest
     sha256 = sha256_of(config_text) if config_sha256 == "" else config_sha256
     return Manifest(
         run_id="r1", created_at="", spec_path="", spec_text="", spec_sha256="", spec={}, name="m",
-        seed=0, models={"": KeptConfig("m", "/repo/m/config.pbtxt", config_text, sha256)},
+        seed=0, models={"m": KeptConfig("m", "/repo/m/config.pbtxt", config_text, sha256)},
         versions={}, host={}, gpus=(), fingerprint="f",
-        current=Candidate.of_models({"": {}}), arrivals=1, streams={"": ""},
+        current=Candidate.of_models({"m": {}}), arrivals=1, streams={"m": "m"},
     )  # fmt: skip
 
 
-RESULT = {"status": "improved", "winner": {}, "config_after": NEW, "server_args": ["--x=1"]}
+RESULT = {
+    "status": "improved",
+    "winner": {},
+    "models": {"m": {"config_after": NEW}},
+    "server_args": ["--x=1"],
+}
 
 
 def test_made_from_a_run() -> None:
@@ -52,9 +57,9 @@ def test_a_model_without_a_config_has_no_text_before() -> None:
 @pytest.mark.parametrize(
     "result",
     [
-        {"status": "kept", "winner": None, "config_after": None},
+        {"status": "kept", "winner": None, "models": {}},
         {"status": "infeasible", "winner": None},
-        {"status": "failed", "winner": None, "config_after": "text"},
+        {"status": "failed", "winner": None, "models": {"m": {"config_after": "text"}}},
     ],
 )
 def test_a_run_without_a_winner_is_refused(result: dict[str, object]) -> None:
@@ -84,10 +89,10 @@ def test_diff_of_no_change_is_empty(tmp_path: Path) -> None:
         (manifest("half {"), {}, "the config it read is not a config: line 1"),
         (
             manifest(),
-            {"config_after": "\n\n#!/bin/sh\nrm"},
+            {"models": {"m": {"config_after": "\n\n#!/bin/sh\nrm"}}},
             "its winner's config is not a config: line 4",
         ),
-        (manifest(), {"config_after": "\udcff"}, "not Unicode text"),
+        (manifest(), {"models": {"m": {"config_after": "\udcff"}}}, "not Unicode text"),
         (manifest(), {"written": {"sha256_after": "0" * 64}}, "its winner's config is not the one"),
         (manifest(), {"model": "n"}, "its result is about the model 'n', not 'm'"),
     ],

@@ -76,8 +76,9 @@ class Run:
         return begun_ns(*_answered(self.answers, self.due_s))
 
     def due(self) -> Mapping[str, Times]:
-        """When the requests of each stream were due."""
+        """When the requests of each stream were due, and all of them as ``""``."""
         parts = {stream.name: self._part([k]).due_s for k, stream in enumerate(self.streams)}
+        parts[""] = self._part(range(len(self.streams))).due_s
         return {name: due_s for name, due_s in parts.items() if due_s is not None}
 
     def measured(self, window: Window, spells_ns: Spells = ()) -> tuple[Observed, Measurement]:
@@ -92,7 +93,7 @@ class Run:
         streams = {}
         for k, stream in enumerate(self.streams):
             part = self._part([k])
-            if stream.name and part.any_in(window, self.begun_ns):
+            if len(self.streams) > 1 and part.any_in(window, self.begun_ns):
                 streams[stream.name] = self._stream(stream, part, window, spells_ns)
         observed = observe(shared, window, spells_ns, self.begun_ns)
         size = self.streams[0].target.batch_size
@@ -103,7 +104,7 @@ class Run:
     def _stream(self, stream: Stream, part: Part, window: Window, spells_ns: Spells) -> Measurement:
         bounds, size = window.of(stream.name).bounds, stream.target.batch_size
         observed = observe(part, window, spells_ns, self.begun_ns)
-        load, seed = stream.load(self.load), seeds.of_stream(self.seed, stream.name)
+        load, seed = stream.load(self.load), seeds.of_stream(self.seed, stream.name, self.streams)
         found = measurement(observed, part.answers, load, seed, bounds, size)
         return replace(found, background=stream.background)
 

@@ -92,7 +92,7 @@ class OpenClient(Setup):
         check_decided(_latencies(result), run.due(), window, planned)
         samples = watched.between(observed.start_ns, observed.end_ns)
         result = replace(
-            self._with_counts(result, server_statistics(samples, self.served)),
+            self._with_counts(result, server_statistics(samples, self.models)),
             host=host_use(samples, self.models, watched.stalls),
             backlog=not at_rest,
             wall_s=time.monotonic() - begin,
@@ -116,7 +116,8 @@ class OpenClient(Setup):
         files = []
         for number, stream in enumerate(self.streams):
             steps = int((order == number).sum()) * stream.target.batch_size
-            files.append(stream.inputs.file(seeds.of_stream(seed, stream.name), steps))
+            own = seeds.of_stream(seed, stream.name, self.streams)
+            files.append(stream.inputs.file(own, steps))
         return files
 
     def _job(

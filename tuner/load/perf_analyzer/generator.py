@@ -120,7 +120,7 @@ class _Run:
         tool, stream = self.tool, self.tool.stream
         observed, window = self._observe(watched, ended)
         samples = watched.between(observed.start_ns, observed.end_ns)
-        counted = server_statistics(samples, tool.served)
+        counted = server_statistics(samples, tool.models)
         result = measurement_of(
             observed, self.load, self.seed, stream.target.batch_size, bounds=window.bounds
         )
@@ -132,8 +132,7 @@ class _Run:
             models=counted,
             host=host_use(samples, tool.models, watched.stalls),
         )
-        streams = {stream.name: result} if stream.name else {}
-        result = replace(result, streams=streams, command=tuple(self.command))
+        result = replace(result, command=tuple(self.command))
         warnings = (
             *ended_early(window, self.window),
             *client_busy(ended.busiest_thread_s / self._loaded_s(ended, observed)),
@@ -153,8 +152,7 @@ class _Run:
         spells_ns = watched.spells(self.window, ended.stopped_ns)
         observed = observe_open(requests, due_s, window, spells_ns=spells_ns)
         check_answered(observed.answered_count, window, self.window)
-        name = self.tool.stream.name
-        check_decided({name: observed.latencies_us}, {name: due_s}, window, self.window)
+        check_decided({"": observed.latencies_us}, {"": due_s}, window, self.window)
         return observed, window
 
     def _loaded_s(self, ended: process.Ended, observed: Observed) -> float:
@@ -166,8 +164,7 @@ class _Run:
     def hopeless(self) -> Callable[[], bool]:
         if self.due_s is None:
             return process.never
-        due = {self.tool.stream.name: self.due_s}
-        return Hopeless(due, self.window, answered_count(self._statistics))
+        return Hopeless({"": self.due_s}, self.window, answered_count(self._statistics))
 
     def _statistics(self) -> StatisticsSnapshot:
         return self.tool.site.control.statistics(self._model)

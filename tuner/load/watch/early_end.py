@@ -55,7 +55,8 @@ class Hopeless:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._due_s = np.sort(np.concatenate(list(due.values())))
-        self._window = replace(window, bounds=tuple(b for b in window.bounds if b.stream in due))
+        bounds = tuple(b for b in window.bounds if any(map(b.holds_for, due)))
+        self._window = replace(window, bounds=bounds)
         self._allowed = sum(_allowed(window, stream, own) for stream, own in due.items())
         self._answered = answered
         self._clock = clock
@@ -164,7 +165,7 @@ def _wait_s(window: Window) -> float:
 
 def _allowed(window: Window, stream: str, due_s: Times) -> float:
     """How many of a stream's requests in the window may be late, by the strictest of its bounds."""
-    share = max((bound.share for bound in window.bounds if bound.stream == stream), default=0.0)
+    share = max((bound.share for bound in window.bounds if bound.holds_for(stream)), default=0.0)
     return (1.0 - share) * _planned(window, due_s)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -151,17 +151,14 @@ class Sampler:
 
 
 def server_statistics(
-    samples: Sequence[Sample], names: Mapping[str, str]
+    samples: Sequence[Sample], models: Iterable[str]
 ) -> Mapping[str, ServerStatistics]:
-    """What the server counted of each model from the first sample to the last.
-
-    ``names``: of the models by label; what is not known of is left out.
-    """
+    """What the server counted of each model from the first sample to the last, where known."""
     if len(samples) < 2:
         return {}
     first, last = samples[0].statistics, samples[-1].statistics
-    counted = {label: statistics_between(first[name], last[name]) for label, name in names.items()}
-    return {label: found for label, found in counted.items() if found is not None}
+    counted = {model: statistics_between(first[model], last[model]) for model in models}
+    return {model: found for model, found in counted.items() if found is not None}
 
 
 def host_use(

@@ -105,8 +105,6 @@ def result_of(
     """What `result.json` holds."""
     states = [t.state for t in trials]
     winner = _config_facts(verdict.winner, manifest, min)
-    configs = {} if change is None else {**change.configs}
-    own = configs.pop("", None)
     return Result(
         schema_version=1,
         run_id=manifest.run_id,
@@ -133,9 +131,7 @@ def result_of(
         noise=noise,
         overload=verdict.overload,
         diff=None if change is None else change.diff,
-        config_before=None if own is None else own.config_before,
-        config_after=None if own is None else own.config_after,
-        models=configs,
+        models={} if change is None else change.configs,
     )
 
 

@@ -25,6 +25,7 @@ from tuner.report.quantities import NOTHING, latency_text, load_text
 from tuner.run.bottleneck import times_of
 from tuner.score.point import Point
 from tuner.spec.digits import digits
+from tuner.spec.labels import several
 
 #: Batch sizes up to this many each have their place; above it only those that occurred.
 MOST_BARS = 32
@@ -60,10 +61,10 @@ def parts_us(data: ReportData, point: Point) -> dict[str, float]:
 
 def _queue_us(data: ReportData, point: Point) -> float | None:
     """The queue time; for an ensemble, which has no queue of its own, that of its steps."""
-    server, asked = point.measurement.server, data.manifest.streams.get("")
-    if server is None or asked is None or not data.manifest.models[asked].is_ensemble:
+    server, (stream, *_) = point.measurement.server, data.manifest.streams
+    if server is None or not data.manifest.models[data.manifest.streams[stream]].is_ensemble:
         return server.queue_us if server else None
-    return sum(time.queue_us for time in times_of(point, data.manifest, ""))
+    return sum(time.queue_us for time in times_of(point, data.manifest, stream))
 
 
 def latency_parts(data: ReportData) -> Chart | None:
@@ -97,7 +98,7 @@ def latency_parts(data: ReportData) -> Chart | None:
 
 def model_times(data: ReportData) -> Chart | None:
     """How the average request spends its time, model by model, current and best config."""
-    if not any(data.manifest.models):
+    if len(data.manifest.models) == 1:
         return None
     streams = data.manifest.streams
     found = [
@@ -111,8 +112,9 @@ def model_times(data: ReportData) -> Chart | None:
     models = list(dict.fromkeys(time.model for _, time, *_ in found))
     found.sort(key=lambda row: ([*streams].index(row[0]), models.index(row[1].model)))
     rows = [
-        (time, f"{escape(_asked(time.model, stream), quote=False)}<br>{name}, at {load}")
+        (time, f"{escape(' for '.join(whose), quote=False)}<br>{name}, at {load}")
         for stream, time, name, load in found
+        for whose in [(time.model, stream) if len(streams) > 1 else (time.model,)]
     ]
     labels = [label for _, label in rows]
     parts = [
@@ -134,10 +136,6 @@ def model_times(data: ReportData) -> Chart | None:
     )
 
 
-def _asked(model: str, stream: str) -> str:
-    return f"{model} for {stream}" if stream else model
-
-
 def batches(data: ReportData) -> Sequence[Chart]:
     """Batch sizes Triton formed, one chart per model."""
     charts = (_batches(data, number, label) for number, label in enumerate(data.computing))
@@ -146,6 +144,7 @@ def batches(data: ReportData) -> Sequence[Chart]:
 
 def _batches(data: ReportData, number: int, label: str) -> Chart | None:
     """Batch sizes of one model, as shares of its executions."""
+    models = data.manifest.models
     traces, rows = [], []
     for name, color, side in sides(data):
         server = side.judged.measurement.models.get(label) if side.judged else None
@@ -183,8 +182,8 @@ def _batches(data: ReportData, number: int, label: str) -> Chart | None:
         "yaxis": axis("share of executions (%)"),
     }
     return Chart(
-        name=f"batches-{number}" if label else "batches",
-        title=f"Batches Triton formed: {label}" if label else "Batches Triton formed",
+        name=f"batches-{number}" if several(models) else "batches",
+        title="Batches Triton formed" + (f": {label}" if several(models) else ""),
         note="What the batcher actually did at the load each config is judged at.",
         figure={"data": traces, "layout": layout},
         table=Table(("config", "batch size", "executions", "share", "compute each"), tuple(rows)),

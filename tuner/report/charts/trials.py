@@ -128,7 +128,7 @@ def slices(data: ReportData) -> tuple[Chart, ...]:
 
 
 def _slice(data: ReportData, knob: Knob, index: int) -> Chart:
-    title, factor = score_axis(data)
+    name, (title, factor) = data.manifest.current.title(knob), score_axis(data)
     values = sorted((t.candidate.values.get(knob) for t in data.scored), key=level_order)
     levels: dict[str, list[Trial]] = {value_text(knob, value): [] for value in values}
     for trial in data.scored:
@@ -157,10 +157,10 @@ def _slice(data: ReportData, knob: Knob, index: int) -> Chart:
     points = _by_outcome(data, data.scored, lambda t: label[t.number], lambda t: _score(t) * factor)
     return Chart(
         name=f"slice-{index}",
-        title=str(knob),
+        title=name,
         note="",
         figure={"data": points, "layout": layout},
-        table=Table((str(knob), "trials", "meet the SLOs", "best score"), tuple(rows)),
+        table=Table((name, "trials", "meet the SLOs", "best score"), tuple(rows)),
         small=True,
     )
 
