@@ -19,6 +19,11 @@ from tuner.cli.boundary import guarded
 from tuner.writeback.plan import sha256_of
 
 
+def texts(after: str) -> dict[str, Any]:
+    """The facts of a result about what becomes of the config."""
+    return {"models": {"toy": {"config_before": "", "config_after": after}}}
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("made"), Toy(trials=5))
@@ -98,7 +103,7 @@ def test_a_file_whose_content_is_known_is_not_replaced(
 ) -> None:
     stock = (home / ".bashrc").read_text()
     edit_config(run, text=stock, sha256=sha256_of(stock), path=str(home / ".bashrc"))
-    edit(run, "result", {"models": {"toy": {"config_after": "rm -rf ~\n"}}})
+    edit(run, "result", texts("rm -rf ~\n"))
     assert "is not the config.pbtxt of a model 'toy'" in refused(run, home, capsys)
 
 
@@ -143,13 +148,13 @@ def written(path: Path) -> dict[str, Any]:
     [
         (
             "result",
-            {"models": {"toy": {"config_after": "#!/bin/sh\nrm -rf ~\n"}}},
+            texts("#!/bin/sh\nrm -rf ~\n"),
             "its winner's config is not a config: line 2",
         ),
-        ("result", {"models": {"toy": {"config_after": "\ud800"}}}, "result.json cannot be read"),
+        ("result", texts("\ud800"), "result.json cannot be read"),
         (
             "result",
-            {"models": {"toy": {"config_after": f"{BETTER}{FOREIGN}"}}},
+            texts(f"{BETTER}{FOREIGN}"),
             "is not the one it read with its fields",
         ),
         ("result", {"server_args": ["--x=/x"]}, "is not the one it read with its fields"),
@@ -199,7 +204,7 @@ def test_the_file_that_is_written_and_its_own_diff_are_shown(
     config.symlink_to(real)
     assert guarded(cli, ["apply", str(run), "--dry-run"]) == 0
     diff, err = capsys.readouterr()
-    assert "-max_batch_size: 1\n+max_batch_size: 32\n" in diff
+    assert "-max_batch_size: 1\n+max_batch_size: 16\n" in diff
     assert f"would write: {real}\n" in err
     assert f"note:  {config} is a link to {real}\n" in err
     assert real.read_text() == CONFIG
@@ -236,7 +241,7 @@ def test_a_run_of_a_model_without_a_config_is_applied_also_when_an_older_tune_ma
     config.unlink()
     _, field, rest = BETTER.partition("max_batch_size")
     alone = field + rest.replace("\n\n", "\n")
-    edit(run, "result", {"models": {"toy": {"config_after": alone}}})
+    edit(run, "result", texts(alone))
     for stated in (None, sha256_of("")):
         edit_config(run, text="", sha256=stated)
         assert guarded(cli, ["apply", str(run)]) == 0

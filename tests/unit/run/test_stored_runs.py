@@ -96,7 +96,7 @@ def test_a_run_of_an_ensemble_is_read_and_comes_back_as_it_was_written() -> None
     result = read_result(store)
     assert result is not None
     assert plain(result.to_json()) == json.loads(files["result.json"])
-    assert {*result.changed} == {"tiny-bert", "tokenizer"}
+    assert {*result.models} == {"tiny-bert", "tokenizer"}
     text = markdown.render(document(load(store.directory)))
     assert "a request of the stream interactive spends" in text
     store.manifest().refuse_if_different(store.manifest())

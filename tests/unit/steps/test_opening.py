@@ -85,7 +85,7 @@ def test_a_workers_trial_is_told_with_where_it_was_measured_and_costs_no_time(
     facts: Any = Facts()
     theirs = Trial(
         1,
-        candidate_of({"instance_group.count": 4}),
+        candidate_of({"instance_group.count": 4}, model=job.spec.name),
         TrialState.FAILED,
         reason="no",
         time=TrialTime(measuring_s=1e6),
@@ -175,7 +175,7 @@ def test_a_run_is_not_resumed_where_the_server_completes_another_config(
     resumed = replace(request, resume=directory)
     running = parse(the_one(job.served.models).files.text + "input { name: 'more' }")
     base = Base.of_server(the_one(job.served.models).base.file, running, completes=True)
-    other = job.over(job.served.over({"m": base}))
+    other = job.over(job.served.over({job.spec.name: base}))
     with pytest.raises(SpecError, match="now completes the model's config differently") as refused:
         with opened(other, resumed):
             pass
@@ -203,7 +203,7 @@ def test_the_manifest_states_no_hash_where_there_is_no_config(tmp_path: Path) ->
 def test_a_model_without_a_config_gets_one_and_loses_it_by_rollback(tmp_path: Path) -> None:
     job = job_without_config(tmp_path)
     with opened(job, Request(job.loaded.path, output=tmp_path / "results")) as new:
-        winner = candidate_of({"instance_group.count": 3})
+        winner = candidate_of({"instance_group.count": 3}, model=job.spec.name)
         change = draw_up(job, winner)
         (written,) = write_back(new.manifest, winner, change).files
     assert (written.path, written.sha256_before) == (the_one(job.served.models).files.path, None)

@@ -197,7 +197,7 @@ def test_a_foreign_server_may_have_a_cache_that_its_arguments_do_not_tell(
         cast("Any", Launcher(restartable=not remote)), cast("Any", None), cast("Any", None), "2"
     )
     deployer = SimpleNamespace(control=None, server=None)
-    candidate = candidate_of({"response_cache.enable": True})
+    candidate = candidate_of({"response_cache.enable": True}, model=job.spec.name)
     served = Serving(job, programs, cast("Any", deployer))
     with set_up_bench(served, Silent(), TimeBook(), lambda: None):
         assert built["rules"].cache.of(candidate) == cache

@@ -347,7 +347,7 @@ def test_each_model_is_completed_by_itself_and_told_by_its_label(
     with served(Server(eight_of_the_part), ENSEMBLE, spec=spec) as found:
         models = found.job.served.models
         assert models["part"].base.completed.max_batch_size == 8
-        assert the_one(models).base.completed.max_batch_size == 4
+        assert models[found.job.spec.name].base.completed.max_batch_size == 4
         assert all(model.base.known for model in models.values())
         assert found.deployer.served is found.job.served
         assert found.completed == told
