@@ -168,7 +168,9 @@ class EmulatedBench:
         in_time = queue.answered_s < window.total_s
         requests = Requests(*(ns[in_time] for ns in ends_ns), int(1e9 * window.total_s))
         measured = measurement_of(observe_open(requests, due_s, window), load, seed)
-        return judge_point(self.job.spec.slos, replace(measured, server=statistics(queue, window)))
+        counted = statistics(queue, window)
+        measured = replace(measured, server=counted, models={self.label: counted})
+        return judge_point(self.job.spec.slos, measured)
 
     def one_at_a_time(self, seed: int) -> dict[str, float]:
         return {"": float(self._under(np.zeros(1), seed).answered_s[0])}

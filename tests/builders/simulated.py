@@ -57,7 +57,7 @@ def measurement(
     duration_s: float,
     outcome: Outcome,
     noise: float = 0.0,
-    labels: Sequence[str] = ("",),
+    labels: Sequence[str] = ("m",),
 ) -> Measurement:
     """What a load generator would have told of it, latencies off by a factor of ``noise``."""
     factor = 1.0 + noise

@@ -76,7 +76,7 @@ def chain(seed: int = 0, **more: Any) -> Simulation:
     scheduling = f"ensemble_scheduling {{step [{', '.join(steps)}]}}"
     parts = ("slow", "device", "cheap")
     whole = model("chain", f'platform: "ensemble" max_batch_size: 4 {scheduling}', parts)
-    served = Served({m.label: m for m in (_computes("slow", 4), *map(_computes, parts[1:]), whole)})
+    served = Served({m.name: m for m in (_computes("slow", 4), *map(_computes, parts[1:]), whole)})
     slos = {"slo": ["p95_latency <= 100ms", "error_rate <= 0%"]}
     return _simulation(served, {"model": "chain", "models": CHAIN_SPACE, **slos}, CHAIN, seed, more)
 

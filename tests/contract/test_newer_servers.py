@@ -78,7 +78,7 @@ def test_a_remote_server_is_tuned_and_left_as_it_was(theirs: NewerTriton, tmp_pa
         remote = RemoteLauncher(endpoints, (MODEL,))
         assert remote.version().startswith(VERSION)
         served = read_served(tmp_path / "models", [MODEL])
-        smaller = candidate_of({"max_batch_size": 4, "instance_group.count": 2})
+        smaller = candidate_of({"max_batch_size": 4, "instance_group.count": 2}, model=MODEL)
         with Deployer(remote, served, tmp_path / "unused") as deployer:
             running = the_one(deployer.deploy(smaller).running)
             assert (running.max_batch_size, running.instance_group[0].count) == (4, 2)

@@ -24,8 +24,9 @@ def test_a_better_config_is_found_proved_written_and_taken_back(workplace) -> No
     assert result["winner"]["goodput_infer_per_s"] == soak["measurement"]["throughput_infer_per_s"]
     assert "soak: 8 concurrent for 3 s: p99 " in done.stderr
     assert workplace.config.read_bytes() != before
-    assert workplace.config.read_text() == result["config_after"]
-    assert (workplace.run / "best" / "config.pbtxt").read_text() == result["config_after"]
+    after = the_one(result["models"])["config_after"]
+    assert workplace.config.read_text() == after
+    assert [p.read_text() for p in (workplace.run / "best").glob("*/config.pbtxt")] == [after]
     for name in ("report.html", "report.md", "junit.xml", "trials.csv", "study.db"):
         assert (workplace.run / name).stat().st_size > 0, name
     assert "improved" in done.stdout

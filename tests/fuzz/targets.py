@@ -277,7 +277,9 @@ def _stopped() -> tuple[Job, Mapping[str, bytes]]:
         with opened(job, Request(spec, output=Path(place) / "results")) as new:
             store = new.store
         for trial, count in zip(make_trials(Toy(trials=3)), (1, 2, 3), strict=True):
-            store.append_trial(replace(trial, candidate=candidate_of({COUNT: count})))
+            store.append_trial(
+                replace(trial, candidate=candidate_of({COUNT: count}, model=job.spec.name))
+            )
         files = (path for path in store.directory.iterdir() if path.suffix in (".json", ".jsonl"))
         return job, {path.name: path.read_bytes() for path in sorted(files)}
 

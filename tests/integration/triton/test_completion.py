@@ -138,7 +138,9 @@ def candidate(served: Serving, **fields: Any) -> Candidate:
     names = {"count": COUNT, "size": SIZE, "batcher": BATCHER, "delay": DELAY, "only": PREFERRED}
     space = served.job.space
     changed = {names[name]: value for name, value in fields.items()}
-    found = space.candidate({**space.values(space.current), **values_of(changed)})
+    found = space.candidate(
+        {**space.values(space.current), **values_of(changed, served.job.spec.name)}
+    )
     assert space.contains(found)
     return found
 

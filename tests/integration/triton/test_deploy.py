@@ -29,7 +29,7 @@ CACHE = 1 << 20
 
 def candidate(cache_bytes: int | None = None, **fields: FieldValue) -> Candidate:
     names = {"count": COUNT, "size": SIZE, "behaviour": BEHAVIOUR, "lock": "parameters.lock"}
-    return candidate_of({names[name]: value for name, value in fields.items()}, cache_bytes)
+    return candidate_of({names[name]: value for name, value in fields.items()}, cache_bytes, MODEL)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_refused_config_fails_with_tritons_reason_and_the_server_goes_on(
 ) -> None:
     with make() as deployer:
         # Not valid by itself: the answer has no reason, the log does.
-        wrong = candidate_of({SIZE: 4, "dynamic_batching.preferred_batch_size": (8,)})
+        wrong = candidate_of({SIZE: 4, "dynamic_batching.preferred_batch_size": (8,)}, model=MODEL)
         with pytest.raises(DeployRefusedError) as refused:
             deployer.deploy(wrong)
         assert refused.value.message == (
@@ -100,7 +100,7 @@ def test_a_refused_config_fails_with_tritons_reason_and_the_server_goes_on(
         )
         assert serves(deployer)
 
-        on_gpu = candidate_of({"instance_group.kind": "KIND_GPU"})
+        on_gpu = candidate_of({"instance_group.kind": "KIND_GPU"}, model=MODEL)
         with pytest.raises(DeployRefusedError, match=r"KIND_GPU but no GPUs are available$"):
             deployer.deploy(on_gpu)
         assert deployer.deploy(candidate()).kind is DeploymentKind.UNCHANGED

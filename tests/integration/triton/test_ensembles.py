@@ -42,7 +42,7 @@ def launcher(installation: Installation, tmp_path: Path) -> LocalLauncher:
 @pytest.fixture
 def make(launcher: LocalLauncher, tmp_path: Path) -> Callable[..., Deployer]:
     def deployer(by: ServerLauncher = launcher) -> Deployer:
-        served = read_served(launcher.repository, {WHOLE: WHOLE})
+        served = read_served(launcher.repository, [WHOLE])
         return Deployer(by, served, tmp_path / "server.log", load_timeout_s=30.0)
 
     return deployer

@@ -78,7 +78,7 @@ def test_a_wrong_grpc_address_is_told_apart(launcher: LocalLauncher, tmp_path: P
 
 
 def test_a_loaded_model_is_put_back_as_it_was(launcher: LocalLauncher, tmp_path: Path) -> None:
-    wider = candidate_of({"instance_group.count": 2})
+    wider = candidate_of({"instance_group.count": 2}, model=MODEL)
     with launcher.launch([], tmp_path / "log") as theirs, Control(theirs.endpoints) as control:
         control.load(MODEL, None, 30)
         remote = RemoteLauncher(theirs.endpoints, (MODEL,))
@@ -88,7 +88,7 @@ def test_a_loaded_model_is_put_back_as_it_was(launcher: LocalLauncher, tmp_path:
             assert deployer.deploy(wider).kind is DeploymentKind.RESTART
             assert control.running_config(MODEL).instance_group[0].count == 2
             with pytest.raises(EnvironmentNotReadyError, match="cannot be given --cache-config"):
-                deployer.deploy(candidate_of({}, 1048576))
+                deployer.deploy(candidate_of({}, 1048576, MODEL))
             assert deployer.deploy(wider).kind is DeploymentKind.RESTART
             deployer.fresh()
             assert control.state(MODEL) is ModelState.UNAVAILABLE

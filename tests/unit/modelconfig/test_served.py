@@ -62,7 +62,7 @@ def test_a_step_that_is_not_there_is_told_with_its_place(tmp_path: Path) -> None
 def test_a_called_model_that_is_not_there_is_told_where_the_spec_names_it(tmp_path: Path) -> None:
     repository = a_repository(tmp_path, one=MODEL)
     with pytest.raises(SpecError, match=r"^models\.one\.calls: there is no model 'another' in"):
-        read_served(repository, {"one": "one"}, {"one": ["another"]})
+        read_served(repository, ["one"], {"one": ["another"]})
 
 
 @pytest.mark.parametrize("calls", [{}, {"one": ["two"], "two": ["one"]}])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from builders.candidates import candidate_of
+from builders.candidates import candidate_of, fields_of
 from builders.proving import COUNT, ProvingBench, prove, result_json, spec_of, trial
 
 from tuner.measurement.measurement import Measurement
@@ -25,7 +25,7 @@ class Waiting(ProvingBench):
     """A lone request waits for all its queue delay; at a high load a batch is full before."""
 
     def one_at_a_time(self, seed: int) -> Mapping[str, float]:
-        delay_us = {str(k): v for k, v in self.candidate.fields.items()}[DELAY]
+        delay_us = fields_of(self.candidate)[DELAY]
         return {"": 0.002 + int(delay_us or 0) / 1e6}  # type: ignore[call-overload]
 
 

@@ -36,7 +36,7 @@ def trial(instances: int, *table: tuple[int, float]) -> Trial:
     """One whose batches of these sizes took so many milliseconds, ten of each."""
     stats = tuple((size, 10, round(10 * took_ms * 1e6)) for size, took_ms in table)
     server = ServerStatistics(100, 0, 100, 50, 10.0, 1.0, 100.0, 1.0, batch_stats=stats)
-    measurement = replace(synthetic_measurement(100.0, 10e3), server=server)
+    measurement = replace(synthetic_measurement(100.0, 10e3), server=server, models={"m": server})
     point = judge_point([P99_40MS, NO_ERRORS], measurement)
     candidate = candidate_of({**ON, "instance_group.count": instances, "max_batch_size": 64})
     return Trial(0, candidate, TrialState.MEASURED, points=(point,))

@@ -74,6 +74,17 @@ def measured(
     outcome = costs.simulate(network, SETTING.traffics(load, 2.0, 7), 7)
     executions = outcome.nodes[0].executions
     rows = tuple((n, int(c), int(c * (6e6 + 4e5 * n))) for n, c in enumerate(executions) if c)
+    counted = ServerStatistics(
+        success_count=int((np.arange(executions.size) * executions).sum()),
+        fail_count=0,
+        inference_count=int((np.arange(executions.size) * executions).sum()),
+        execution_count=int(executions.sum()),
+        queue_us=outcome.nodes[0].queue_us,
+        compute_input_us=0.0,
+        compute_infer_us=outcome.nodes[0].compute_us,
+        compute_output_us=0.0,
+        batch_stats=rows,
+    )
     return Measurement(
         load=load,
         seed=7,
@@ -87,17 +98,8 @@ def measured(
         p95_latency_us=outcome.percentile_us(0.95) * factor,
         p99_latency_us=outcome.percentile_us(0.99) * factor,
         source=LatencySource.REQUESTS,
-        server=ServerStatistics(
-            success_count=int((np.arange(executions.size) * executions).sum()),
-            fail_count=0,
-            inference_count=int((np.arange(executions.size) * executions).sum()),
-            execution_count=int(executions.sum()),
-            queue_us=outcome.nodes[0].queue_us,
-            compute_input_us=0.0,
-            compute_infer_us=outcome.nodes[0].compute_us,
-            compute_output_us=0.0,
-            batch_stats=rows,
-        ),
+        server=counted,
+        models={"m": counted},
         host=HostUse(cpu_percent=100.0 * outcome.busy_cores / HOST_CORES),
     )
 
