@@ -148,7 +148,9 @@ class EmulatedBench:
     def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
         self.deployed += 1
         self.served = Served.of(candidate.of(self.label))
-        self.luck = random.Random(f"{candidate.key}/{self.deployed}").gauss(1.0, SERVERS)
+        self.luck = random.Random(f"{tables.luck_of(candidate)}/{self.deployed}").gauss(
+            1.0, SERVERS
+        )
         return SimpleNamespace(kind=SimpleNamespace(value="emulated"))
 
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:

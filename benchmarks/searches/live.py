@@ -302,7 +302,7 @@ def measured_round(bench: Bench, comparison: Comparison, levels: LevelRange) -> 
         except TrialError as error:
             print(f"once more: {error.message}")
             found[key] = _capacity(bench, entrant, levels, seed)
-        print(f"round {number}: {dict(entrant.candidate.of(''))}", flush=True)
+        print(f"round {number}: {entrant.candidate.to_json()}", flush=True)
     return found
 
 

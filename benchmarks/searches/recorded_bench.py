@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from recorded_table import LONG, Recording, Table
+from recorded_table import LONG, Recording, Table, luck_of
 
 from tuner.bench.stepping import Sendable
 from tuner.errors import LoadFailedError
@@ -264,11 +264,13 @@ class RecordedBench:
 
     def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
         """Raises LoadFailedError for a config that is not in the table."""
-        key = self._canonical(candidate).key
+        canonical = self._canonical(candidate)
+        key = canonical.key
         if key not in self._world.curves:
-            raise LoadFailedError(f"nothing is recorded of {dict(candidate.of(''))}")
+            raise LoadFailedError(f"nothing is recorded of {candidate.to_json()}")
         self._fresh += fresh
-        self._key, self._curve = f"{key}/{self._fresh}" if fresh else key, self._world.curves[key]
+        luck = luck_of(canonical)
+        self._key, self._curve = f"{luck}/{self._fresh}" if fresh else luck, self._world.curves[key]
         return SimpleNamespace(kind=DeploymentKind.RELOAD)
 
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -149,6 +150,16 @@ def recording_of(line: Mapping[str, Any], machine: Mapping[str, Any]) -> Recordi
         deployment=line.get("deployment", ""),
         seconds=line["seconds"],
     )
+
+
+def luck_of(candidate: Candidate) -> str:
+    """What a config's luck is drawn from, so that replays repeat: its key in old tables."""
+    models = {name: dict(fields) for name, fields in candidate.models.items()}
+    own = models.popitem()[1] if len(models) == 1 else {}
+    stored = {"fields": own, **({"models": models} if models else {})}
+    stored["server_args"] = list(candidate.server_args)
+    text = json.dumps(stored, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _packed(growing: Path) -> Path:
