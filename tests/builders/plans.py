@@ -37,12 +37,17 @@ def make_plan(repository: Path, before: str | None = BEFORE, after: str = AFTER)
 
 
 def make_file(
-    repository: Path, model: str, before: str | None = BEFORE, after: str = AFTER
+    repository: Path,
+    model: str,
+    before: str | None = BEFORE,
+    after: str = AFTER,
+    config: str = "config.pbtxt",
 ) -> FilePlan:
     """A model's directory, and the plan to replace its config."""
-    path = repository / model / "config.pbtxt"
-    (path.parent / "1").mkdir(parents=True, exist_ok=True)
+    path = repository / model / config
+    (repository / model / "1").mkdir(parents=True, exist_ok=True)
     if before is not None:
+        path.parent.mkdir(exist_ok=True)
         path.write_bytes(before.encode())
     sha256 = None if before is None else sha256_of(before)
     return FilePlan(model, path, sha256, before, after)
@@ -96,6 +101,7 @@ def cut_short(plan: WritePlan, *done: str, action: Action = Action.APPLY) -> Non
         texts = {name: (after, before) for name, (before, after) in texts.items()}
     for file in plan.files:
         others = tuple(Other(name, *both[name]) for name in both if name != file.model)
+        file.path.parent.mkdir(exist_ok=True)
         with locked_journal(file.path) as journal:
             for text in filter(None, texts[file.model]):
                 journal.keep(text.encode())

@@ -30,7 +30,7 @@ def served_named(**configs: str) -> Served:
 
 def _nowhere(name: str, text: str) -> ModelFiles:
     path = Path(name) / "config.pbtxt"
-    return ModelFiles(name, path.parent, path, text, True, "", (1,), "utf-8")
+    return ModelFiles(name, path.parent, path, text, "", (1,), "utf-8")
 
 
 def write_models(repository: Path, **configs: str) -> Path:

@@ -56,7 +56,7 @@ PAIR = Costs(
 def model(name: str, text: str, parts: tuple[str, ...] = ()) -> ServedModel:
     config = f'name: "{name}" {_TENSORS} {text}'
     path = Path(f"{name}/config.pbtxt")
-    files = ModelFiles(name, path.parent, path, config, True, "", (1,), "utf-8")
+    files = ModelFiles(name, path.parent, path, config, "", (1,), "utf-8")
     return ServedModel(name, files, Base.of_file(parse(config)), parts)
 
 

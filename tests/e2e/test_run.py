@@ -48,3 +48,20 @@ def test_a_better_config_is_found_proved_written_and_taken_back(workplace) -> No
     back = workplace.tune("rollback", "emulated-accelerator", "--repository", "repository")
     assert back.returncode == 0, back.stderr
     assert workplace.config.read_bytes() == before
+
+
+def test_a_winner_is_written_to_the_config_of_its_hardware(workplace) -> None:  # type: ignore[no-untyped-def]
+    before = workplace.config.read_bytes()
+    spec = workplace.spec(trials=2)
+    spec.write_text("write_to: configs/a100.pbtxt\n" + spec.read_text())
+    done = workplace.tune("run", str(spec))
+    assert done.returncode == 0, done.stderr
+    named = workplace.config.parent / "configs" / "a100.pbtxt"
+    assert named.read_text() == workplace.result()["config_after"] != before.decode()
+    assert workplace.config.read_bytes() == before
+    assert "--model-config-name=a100" in done.stdout + done.stderr
+
+    back = workplace.tune("rollback", str(workplace.run))
+    assert back.returncode == 0, back.stderr
+    assert not named.exists()
+    assert workplace.config.read_bytes() == before

@@ -36,7 +36,7 @@ def command(run: Path, repository: Path | None, dry_run: bool, through_links: bo
 
     Writes the config of each model that the winner changes, all of them or none, and shows the
     files and their diffs. Refused with exit code 13 if a config changed since the run read it.
-    Only a model's config.pbtxt is ever written, whatever RUN says.
+    Only a model's config.pbtxt or configs/NAME.pbtxt is ever written, whatever RUN says.
     """
     from tuner.run.store import RunStore
     from tuner.writeback.apply import apply, preview

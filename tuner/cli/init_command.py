@@ -15,6 +15,7 @@ from tuner.cli import options
 from tuner.cli.storage import children_environment
 from tuner.cli.terminal import say, say_document
 from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.spec.paths import CONFIG_NAME
 
 if TYPE_CHECKING:
     from tuner.model_analyzer.yaml_file import Profile
@@ -51,6 +52,12 @@ REPOSITORY = Path("model_repository")
 @click.option("--image", help="The server is a container of this image, as NVIDIA's tritonserver.")
 @click.option("--server", "host", help="The server runs already, on this host.")
 @click.option(
+    "--write-to",
+    default=CONFIG_NAME,
+    show_default=True,
+    help="The config to tune, in each model's directory; or configs/NAME.pbtxt.",
+)
+@click.option(
     "--output",
     type=options.FILE,
     help="File to write, - for stdout; by default MODEL.yaml.",
@@ -63,6 +70,7 @@ def command(
     slos: tuple[str, ...],
     image: str | None,
     host: str | None,
+    write_to: str,
     output: Path | None,
     force: bool,
 ) -> None:
@@ -85,7 +93,8 @@ def command(
     if target.exists() and not force and not to_stdout:
         raise SpecError(f"{target} already exists", "--force replaces it, --output names another")
     directory = Path.cwd() if to_stdout else target.absolute().parent
-    text = _drafted(model, repository, slos, directory, profile, _named_server(image, host))
+    server = _named_server(image, host)
+    text = _drafted(model, repository, slos, directory, profile, server, write_to)
     if profile is not None:
         _tell(profile)
     if to_stdout:
@@ -139,6 +148,7 @@ def _drafted(
     directory: Path,
     profile: Profile | None,
     server: dict[str, str],
+    write_to: str,
 ) -> str:
     from tuner.lint.repository import errors_of
     from tuner.machine.host import read_host
@@ -156,16 +166,16 @@ def _drafted(
 
         repository = repository or repository_of(profile)
     repository = repository or REPOSITORY
-    files = read_model(repository, model)
+    files = read_model(repository, model, write_to)
     config = parse(files.text, str(files.path))
     completes = files.completes(config)
     if refused := violations(config, completes=completes):
         path = str(files.path)
         raise broken_config(refused, lambda found: field_place(path, files.text, found.path))
-    if not (files.exists or files.backend(config)):
+    if not (files.sha256 or files.backend(config)):
         text = f"{files.directory} holds neither a config.pbtxt nor a model"
         raise SpecError(text, "put the model's file into a version directory, such as 1")
-    for finding in errors_of(repository, model):
+    for finding in errors_of(repository, model, write_to):
         say(f"{finding.place}: {finding.message}", err=True)
     config.backend = files.backend(config)
     if profile is not None:
@@ -174,17 +184,19 @@ def _drafted(
     memories = [gpu.memory_bytes for gpu in host.gpus if gpu.memory_bytes is not None]
     machine = Machine(host.cores, len(host.gpus), min(memories, default=None))
     where = os.path.relpath(repository, directory)
-    calls, parts = _parts_of(repository, model)
+    calls, parts = _parts_of(repository, model, write_to)
     more: dict[str, Any] = {"completes": completes, "calls": calls, "parts": parts}
-    more["more_slos"] = tuple(text for text in slos if text != slo)
+    more |= {"more_slos": tuple(s for s in slos if s != slo), "write_to": write_to}
     if server:
         more["server"] = server
     elif given is None:
-        more |= _needed_server(read_model(repository, name) for name in (model, *parts))
+        more |= _needed_server(read_model(repository, name, write_to) for name in (model, *parts))
     return draft_spec(model, config, machine, where, slo, given, **more)
 
 
-def _parts_of(repository: Path, model: str) -> tuple[tuple[str, ...], dict[str, Part]]:
+def _parts_of(
+    repository: Path, model: str, write_to: str
+) -> tuple[tuple[str, ...], dict[str, Part]]:
     """What the model's own code calls, and every model that is served with it."""
     from tuner.lint.model_py import called_models
     from tuner.modelconfig.files import model_names, read_model
@@ -195,7 +207,7 @@ def _parts_of(repository: Path, model: str) -> tuple[tuple[str, ...], dict[str, 
     for name in waiting:  # grows
         if name in reached or name not in there:
             continue
-        files = read_model(repository, name)
+        files = read_model(repository, name, write_to)
         config = files.config()
         calls = tuple(called for called in called_models(files, config) if called in there)
         config.backend = files.backend(config)

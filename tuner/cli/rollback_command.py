@@ -34,8 +34,9 @@ def command(
     written together are taken back together: those of all models that the run changed, or none if
     one of them was changed since. MODEL may also be an ensemble of these models. Only the last
     write is taken back, however often this is called; if a crash cut it short, the write before
-    it. To go back further by hand, use the backups beside config.pbtxt,
-    .config.pbtxt.tune.*.bak: the newest 20, and every config that tune did not write itself.
+    it. Of a model with several configs (`write_to`), the one last written is meant. To go back
+    further by hand, use the backups beside the config, .config.pbtxt.tune.*.bak: the newest 20, and
+    every config that tune did not write itself.
 
     If the run that made the write is below --output, its reports are rendered again.
     """

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from tuner.lint.finding import Finding, Severity, error_at
 from tuner.modelconfig.backends import is_ensemble
-from tuner.modelconfig.files import CONFIG_NAME, ModelFiles
+from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.schema import ModelConfig
+from tuner.spec.paths import CONFIG_NAME
 
 #: What each backend loads if `default_model_filename` is not set, any one of them; FIL's from its
 #: README.
@@ -34,7 +35,7 @@ def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]
         text = f"the config's name is {config.name!r}, its directory is {files.model!r}"
         hint = "give both the same name, or leave the name out"
         yield error_at(files, "name", "name-mismatch", text, hint)
-    beside = [] if files.exists else [entry.name for entry in files.directory.iterdir()]
+    beside = [] if files.sha256 else [entry.name for entry in files.directory.iterdir()]
     for near in get_close_matches(CONFIG_NAME, beside, cutoff=0.9):
         text, hint = f"Triton does not read {near}", f"rename it to {CONFIG_NAME}"
         yield Finding(files.directory / near, 1, None, Severity.ERROR, "config-file", text, hint)

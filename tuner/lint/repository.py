@@ -20,7 +20,6 @@ from tuner.lint.rules import RULES, refuse_unknown, silenced_in
 from tuner.modelconfig import ensembles
 from tuner.modelconfig.backends import Mistake
 from tuner.modelconfig.files import (
-    CONFIG_NAME,
     ModelFiles,
     model_directory,
     model_names,
@@ -31,6 +30,7 @@ from tuner.modelconfig.message import Mistake as Unparsed
 from tuner.modelconfig.message import try_parse
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import Field, Items, Message, build, elements, locate
+from tuner.spec.paths import CONFIG_NAME
 from tuner.spec.suggest import did_you_mean
 
 _METRIC = {"metric_identifier": "family", "histogram_options": "buckets"}
@@ -67,13 +67,16 @@ def lint_repository(
     if not any(lexists(repository / n / CONFIG_NAME) or versions(repository / n) for n in names):
         text = f"no directory in {repository} is a model's: none holds a config.pbtxt or a version"
         raise SpecError(text, "name the directory that holds one directory for each model")
-    weightless = not weights or not any(repository.glob("[!.]*/[!.]*/"))
+    weightless = not weights or {d.name for d in repository.glob("[!.]*/[!.]*/")} <= {"configs"}
     if weightless:
         silent |= {rule for rule, text in RULES.items() if text.weights}
     chosen = names if model is None else [model_directory(repository, model).name]
     findings: list[Finding] = []
     for name in chosen:
-        findings += _lint_model(repository, name, names)
+        findings += _lint_model(repository, name, names, CONFIG_NAME)
+        for path in sorted((repository / name).glob("configs/[!.]*.pbtxt")):
+            found = _lint_model(repository, name, names, f"configs/{path.name}")
+            findings += [f for f in found if f.file == path]
     told = [finding for finding in findings if finding.rule not in silent]
     if weightless:  # a file that is not here may tell
         note = partial(replace, severity=Severity.NOTE)
@@ -81,7 +84,7 @@ def lint_repository(
     return told
 
 
-def errors_of(repository: Path, model: str) -> list[Finding]:
+def errors_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> list[Finding]:
     """Why ``model`` would not load, or a model that it calls, and so on.
 
     Raises:
@@ -91,15 +94,16 @@ def errors_of(repository: Path, model: str) -> list[Finding]:
     names = model_names(repository)
     waiting, findings = [model_directory(repository, model).name], []
     for name in waiting:  # grows
-        findings += _lint_model(repository, name, names)
-        waiting += [n for n in _called(repository, name) if n in names and n not in waiting]
+        findings += _lint_model(repository, name, names, write_to)
+        called = _called(repository, name, write_to)
+        waiting += [n for n in called if n in names and n not in waiting]
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
-def _called(repository: Path, name: str) -> list[str]:
+def _called(repository: Path, name: str, write_to: str) -> list[str]:
     """Models in the steps of an ensemble, and those named in a model.py."""
     try:
-        files, _ = known_part(read_model(repository, name))
+        files, _ = known_part(read_model(repository, name, write_to))
         config = files.config()
     except TunerError:  # a finding of its own
         return []
@@ -107,12 +111,12 @@ def _called(repository: Path, name: str) -> list[str]:
     return list(dict.fromkeys([*steps, *called_models(files, config)]))
 
 
-def _lint_model(repository: Path, name: str, names: list[str]) -> list[Finding]:
+def _lint_model(repository: Path, name: str, names: list[str], write_to: str) -> list[Finding]:
     try:
-        whole = read_model(repository, name)
+        whole = read_model(repository, name, write_to)
     except (SpecError, EnvironmentNotReadyError) as error:  # not UTF-8, or nothing to read
         rule = "encoding" if isinstance(error.__cause__, UnicodeDecodeError) else "config-file"
-        path = repository / name / "config.pbtxt"
+        path = repository / name / write_to
         return [Finding(path, 1, None, Severity.ERROR, rule, error.message, error.hint)]
     files, newer = known_part(whole)
     config = try_parse(files.text)
@@ -147,7 +151,7 @@ def _between_findings(
             continue
         for mistake in _version_mistakes(repository, path, step):
             yield error_at(files, mistake[0], "ensemble-step", *mistake[1:])
-    models = _reached_configs(repository, config, names)
+    models = _reached_configs(repository, config, names, files.write_to)
     for where, message, hint in ensembles.mistakes_between(config, models):
         yield error_at(files, where, "ensemble-step", message, hint)
     for where, message, hint in ensembles.circle_mistakes(files.model, config, models):
@@ -178,13 +182,13 @@ def _cache_findings(files: ModelFiles, models: Mapping[str, ModelConfig]) -> Ite
 
 
 def _reached_configs(
-    repository: Path, config: ModelConfig, names: list[str]
+    repository: Path, config: ModelConfig, names: list[str], write_to: str
 ) -> dict[str, ModelConfig]:
     """Configs of the steps' models, of their steps' models, and so on, if they can be read."""
     configs: dict[str, ModelConfig] = {}
     waiting = [step.model_name for step in config.ensemble_scheduling.step]
     for name in waiting:  # grows
-        inner = _complete_config(repository, name) if name in names else None
+        inner = _complete_config(repository, name, write_to) if name in names else None
         if inner is not None:
             configs[name] = inner
             waiting += {s.model_name for s in inner.ensemble_scheduling.step} - {*waiting}
@@ -198,10 +202,10 @@ def _version_mistakes(repository: Path, path: str, step: Any) -> Iterator[Mistak
         yield f"{path}.model_version", text, "write model_version: -1 for the latest"
 
 
-def _complete_config(repository: Path, name: str) -> ModelConfig | None:
+def _complete_config(repository: Path, name: str, write_to: str) -> ModelConfig | None:
     """The model's config; None when it cannot be read, which is its own finding."""
     try:
-        files, _ = known_part(read_model(repository, name))
+        files, _ = known_part(read_model(repository, name, write_to))
         config = files.config()
     except (SpecError, EnvironmentNotReadyError):
         return None

@@ -15,9 +15,9 @@ from tuner.modelconfig.encoding import decode
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.schema import ModelConfig
 from tuner.regular import read_regular
+from tuner.spec.paths import CONFIG_NAME, CONFIG_NAMES
 from tuner.spec.suggest import did_you_mean
 
-CONFIG_NAME = "config.pbtxt"
 #: No file system has longer names.
 _NAME_BYTES = 255
 
@@ -29,23 +29,19 @@ class ModelFiles:
     Attributes:
         text: The config, line endings as they are; empty when there is no file, which leaves
             everything to the backend's auto-complete.
-        sha256: Of the text's bytes, so of no bytes when there is no file.
+        sha256: Of the file, which a later write compares; None when there is none.
         encoding: Of the text in the file, as `tuner.modelconfig.encoding` tells them apart.
+        write_to: The file in the directory that a winner is written to.
     """
 
     model: str
     directory: Path
     path: Path
     text: str
-    exists: bool
-    sha256: str
+    sha256: str | None
     versions: tuple[int, ...]
     encoding: str
-
-    @property
-    def file_sha256(self) -> str | None:
-        """The hash that a later write compares; ``None`` when there is no file."""
-        return self.sha256 if self.exists else None
+    write_to: str = CONFIG_NAME
 
     def config(self) -> ModelConfig:
         """The config as a message.
@@ -83,8 +79,10 @@ class ModelFiles:
         return [self.directory / str(version) for version in self.versions]
 
 
-def read_model(repository: Path, model: str) -> ModelFiles:
+def read_model(repository: Path, model: str, write_to: str = CONFIG_NAME) -> ModelFiles:
     """Reads ``model``'s directory; changes nothing.
+
+    Its config is ``write_to`` or, without that file, config.pbtxt: as with --model-config-name.
 
     Raises:
         EnvironmentNotReadyError: The repository or the config cannot be read.
@@ -92,8 +90,9 @@ def read_model(repository: Path, model: str) -> ModelFiles:
             comments.
     """
     directory = model_directory(repository, model)
-    path = directory / CONFIG_NAME
-    data = read_config(path)
+    for path in dict.fromkeys((directory / write_to, directory / CONFIG_NAME)):
+        if (data := read_config(path)) is not None:
+            break
     try:
         text, encoding = decode(data or b"")
     except UnicodeDecodeError as error:
@@ -103,10 +102,15 @@ def read_model(repository: Path, model: str) -> ModelFiles:
             f"{path}:{line}:{column}: this is not ASCII, in a file that is not UTF-8",
             "save the file as UTF-8",
         ) from error
-    digest = hashlib.sha256(data or b"").hexdigest()
-    exists = data is not None
+    sha256 = None if data is None else hashlib.sha256(data).hexdigest()
     found = versions(directory)
-    return ModelFiles(model, directory, path, text, exists, digest, found, encoding)
+    return ModelFiles(model, directory, path, text, sha256, found, encoding, write_to)
+
+
+def directory_of(config: Path) -> Path:
+    """The model's directory, by the path of any of its configs; looks at no disk."""
+    named = CONFIG_NAMES.fullmatch("/".join(config.parts[-2:]))
+    return config.parent.parent if named else config.parent
 
 
 def read_config(path: Path) -> bytes | None:

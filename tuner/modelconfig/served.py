@@ -23,7 +23,7 @@ from tuner.modelconfig.rules import Rule, Violation
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import field_place
 from tuner.modelconfig.values import FieldValue
-from tuner.spec.paths import MAX_BATCH_SIZE
+from tuner.spec.paths import CONFIG_NAME, MAX_BATCH_SIZE
 from tuner.spec.suggest import did_you_mean
 
 #: Label of each model of which something is set, to ModelConfig path, to value.
@@ -169,8 +169,11 @@ def read_served(
     calls: Mapping[str, Sequence[str]] | None = None,
     *,
     on_cpu: bool = False,
+    write_to: str = CONFIG_NAME,
 ) -> Served:
     """Reads the models that a run names, and all that they consist of or call.
+
+    ``write_to`` as in `read_model`, for all of them.
 
     Raises:
         EnvironmentNotReadyError: A model cannot be read.
@@ -182,7 +185,7 @@ def read_served(
     for name in waiting:  # grows
         if name in read:
             continue
-        files = read_model(repository, name)
+        files = read_model(repository, name, write_to)
         config = files.config()
         config.name = config.name or name
         backend, completes = files.backend(config), files.completes(config)

@@ -116,7 +116,11 @@ def draw_plan(
             commands = _commands(job, programs.launcher, programs.perf_analyzer.binary)
         notes = []
     served = [model.name for model in job.served.models.values()]
-    wrong = [finding for name in served for finding in errors_of(job.spec.repository, name)]
+    wrong = [
+        finding
+        for name in served
+        for finding in errors_of(job.spec.repository, name, job.spec.write_to)
+    ]
     blind = job.spec.server.gpus == "none" or not read_gpus(environment)
     lacking = [*_without_gpu(job)] if blind else []
     return DrawnPlan(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tuner.errors import SpecError
 from tuner.modelconfig.edit import unified_diff
+from tuner.modelconfig.files import directory_of
 from tuner.report.blocks import Code, Fold, Table, filled
 from tuner.report.data import ReportData, load
 from tuner.report.markdown import escaped, joined, parts
@@ -101,7 +102,8 @@ def capped(found: Sequence[str], limit: int) -> str:
 def _patch(file: FilePlan) -> tuple[str, str]:
     """The lines that name the file, and those of the change."""
     path = Path(os.path.realpath(file.path))  # also a loop of links
-    root = next((p for p in path.parents if os.access(p / ".git", os.F_OK)), path.parent.parent)
+    checkouts = (p for p in path.parents if os.access(p / ".git", os.F_OK))
+    root = next(checkouts, directory_of(path).parent)
     name = path.relative_to(root).as_posix()
     lines = unified_diff(file.text_before or "", file.text_after, name).splitlines(keepends=True)
     if not lines:

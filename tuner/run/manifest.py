@@ -13,10 +13,12 @@ from tuner.facts import Facts
 from tuner.load.generators import GENERATORS, title_of
 from tuner.modelconfig.edit import unified_diff
 from tuner.modelconfig.encoding import ENCODINGS, UTF_8
+from tuner.modelconfig.files import directory_of
 from tuner.run.choices import Choices
 from tuner.run.identity import Identity, machine_of, programs_of, question_in
 from tuner.space.candidate import Candidate
 from tuner.spec.labels import of_label
+from tuner.spec.paths import CONFIG_NAME
 
 SCHEMA_VERSION = 1
 
@@ -33,13 +35,14 @@ class KeptConfig(Facts):
 
     Attributes:
         name: The model's.
-        path: Of its config.pbtxt.
+        path: Of its config.pbtxt, or of ``write_to`` where that was there.
         text: Of that file; empty when there was none.
         sha256: Of that file; None when there was none.
         encoding: Of the text in the file, see `tuner.modelconfig.encoding`.
         completed: The config as the server completes it, as text; None until a server was queried.
         overridden: Fields that the server sets whatever config.pbtxt says.
         parts: Names of the models in its steps, and of those that its code calls.
+        write_to: The file in the model's directory that a winner is written to.
     """
 
     unknown = "ignore"
@@ -52,6 +55,7 @@ class KeptConfig(Facts):
     completed: str | None = None
     overridden: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    write_to: str = CONFIG_NAME
 
     @property
     def is_ensemble(self) -> bool:
@@ -143,7 +147,7 @@ class Manifest(Facts):
     def repository(self) -> Path:
         """The model repository that the run read."""
         config = next(iter(self.models.values()))
-        return Path(config.path).parent.parent
+        return directory_of(Path(config.path)).parent
 
     @property
     def config_sha256(self) -> str:

@@ -14,7 +14,7 @@ from tuner.modelconfig.base import turns_on_batching
 from tuner.modelconfig.schema import enum_name
 from tuner.space.experts import EXPERTS, UNKNOWN, Expert
 from tuner.space.judge import refuse_unmeasurable
-from tuner.spec.paths import DELAY, INSTANCE_GROUP, INSTANCES
+from tuner.spec.paths import CONFIG_NAME, DELAY, INSTANCE_GROUP, INSTANCES
 from tuner.spec.slo import Slo
 from tuner.spec.yaml_tree import dump_scalar
 
@@ -96,6 +96,7 @@ def draft_spec(
     server: Mapping[str, Any] = _LOCAL,
     why: str = "local, docker or remote",
     more_slos: tuple[str, ...] = (),
+    write_to: str = CONFIG_NAME,
 ) -> str:
     """YAML text of a spec that loads and runs as it is.
 
@@ -112,6 +113,7 @@ def draft_spec(
         server: The spec's section, where nothing is given.
         why: A remark beside it.
         more_slos: Further ones.
+        write_to: The spec's.
 
     Raises:
         SpecError: ``slo`` is none on a latency, or this search is not for such a kind of model; the
@@ -132,6 +134,8 @@ def draft_spec(
         workload = _workload(config)
     else:
         head, workload = _given_head(model, repository, given), _block("workload", given.workload)
+    if write_to != CONFIG_NAME:
+        head.insert(head.index(f"repository: {_flow(repository)}") + 1, f"write_to: {write_to}")
     whole = Part(config, completes, calls)
     if is_ensemble(config) and not parts:
         hint = "put the models of its steps into the repository: they are what is searched"

@@ -18,6 +18,8 @@ from pydantic import (
     ValidationInfo,
 )
 
+from tuner.spec.paths import CONFIG_NAMES
+
 
 class Strict(BaseModel):
     """Unknown keys are errors: a mistyped knob must never be ignored silently."""
@@ -54,6 +56,13 @@ def _program(name: str, info: ValidationInfo) -> str:
     return str(_beside_the_spec(Path(name), info)) if "/" in name else name
 
 
+def _config_of_a_model(name: str) -> str:
+    if not CONFIG_NAMES.fullmatch(name):
+        text = "config.pbtxt or configs/NAME.pbtxt is expected, for a server that is started with"
+        raise ValueError(f"{text} --model-config-name=NAME")
+    return name
+
+
 def _there(path: Path, info: ValidationInfo) -> Path:
     if info.context and "directory" in info.context and not path.is_file():
         raise ValueError(f"there is no file {path}")
@@ -63,6 +72,7 @@ def _there(path: Path, info: ValidationInfo) -> Path:
 SpecPath = Annotated[Path, AfterValidator(_beside_the_spec)]
 #: Of a spec that is read to be run: a run would only miss the file when it measures.
 SpecFile = Annotated[SpecPath, AfterValidator(_there)]
+WriteTo = Annotated[str, AfterValidator(_config_of_a_model)]
 Program = Annotated[str, AfterValidator(_program)]
 
 

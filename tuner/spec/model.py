@@ -27,6 +27,7 @@ from tuner.spec.fields import (
     Program,
     SpecPath,
     Strict,
+    WriteTo,
     gpu_numbers,
 )
 from tuner.spec.forms import CARRIED, as_written, long_form
@@ -34,9 +35,12 @@ from tuner.spec.metrics import Scope
 from tuner.spec.mistakes import dotted
 from tuner.spec.objective import Objective
 from tuner.spec.parameters import SpaceSpec
+from tuner.spec.paths import CONFIG_NAME
 from tuner.spec.slo import Slo
 from tuner.spec.units import Bytes, Percent, Seconds
 from tuner.spec.workload import StreamSpec, Workload
+
+_Variable = Annotated[str, Field(pattern=r"^[^=\x00]+$")]
 
 
 class ServerMode(Enum):
@@ -111,7 +115,7 @@ class Server(Strict):
     args: tuple[str, ...] = Field(
         (), description="local and docker: further tritonserver arguments, passed unchanged"
     )
-    environment: dict[Annotated[str, Field(pattern=r"^[^=\x00]+$")], EnvironmentValue] = Field(
+    environment: dict[_Variable, EnvironmentValue] = Field(
         default_factory=dict,
         description="local and docker: variables added to the server's environment; "
         "NAME: {from: VARIABLE} takes the value from tune's own and stores it nowhere",
@@ -284,6 +288,11 @@ class Spec(Strict):
         min_length=1, description="the models to serve, by name, and what is searched in each"
     )
     repository: SpecPath = Field(description="model repository, relative to the spec file")
+    write_to: WriteTo = Field(
+        CONFIG_NAME,
+        description="config.pbtxt or configs/NAME.pbtxt, which a server started with "
+        "--model-config-name=NAME reads: the config of each model that is tuned and written",
+    )
     server: Server = Field(default_factory=Server, description="the tritonserver")
     streams: dict[str, StreamSpec] = Field(
         min_length=1, description="the streams of requests, by name, and what each sends"

@@ -18,6 +18,11 @@ CACHE_SIZE = "response_cache.size"
 #: Used instead of a model's label for what belongs to the server that all models share.
 SERVER = "(server)"
 
+#: The config in a model's directory, and all that may be one: a server that was started with
+#: ``--model-config-name=NAME`` reads configs/NAME.pbtxt in its place, where there is one.
+CONFIG_NAME = "config.pbtxt"
+CONFIG_NAMES = re.compile(r"config\.pbtxt|configs/(?!config\.pbtxt)[\w-][\w.-]*\.pbtxt", re.ASCII)
+
 
 def is_inside(path: str, message: str) -> bool:
     return path.startswith(f"{message}.")

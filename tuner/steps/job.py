@@ -120,7 +120,7 @@ def models_of(spec: Spec) -> Served:
     """The models that a spec is about; raises as `read_served` does."""
     calls = {label: model.calls for label, model in spec.models.items()}
     on_cpu = spec.server.gpus == "none" or (spec.server.managed and not has_gpu())
-    return read_served(spec.repository, calls, calls, on_cpu=on_cpu)
+    return read_served(spec.repository, calls, calls, on_cpu=on_cpu, write_to=spec.write_to)
 
 
 def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> Job:

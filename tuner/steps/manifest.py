@@ -45,8 +45,9 @@ def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> 
 def kept_configs(job: Job) -> dict[str, KeptConfig]:
     return {
         label: KeptConfig(
-            *(m.name, str(m.files.path), m.files.text, m.files.file_sha256, m.files.encoding),
+            *(m.name, str(m.files.path), m.files.text, m.files.sha256, m.files.encoding),
             parts=m.parts,
+            write_to=m.files.write_to,
         )
         for label, m in job.served.models.items()
     }

@@ -9,13 +9,12 @@ from pathlib import Path
 from tuner.errors import TunerError
 from tuner.modelconfig.edit import edit, unified_diff
 from tuner.modelconfig.encoding import encode
-from tuner.modelconfig.files import CONFIG_NAME
 from tuner.run.manifest import Manifest
 from tuner.run.result_schema import ChangedConfig
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Job
 from tuner.writeback.apply import apply
-from tuner.writeback.plan import WritePlan, file_plan
+from tuner.writeback.plan import WritePlan, file_plans
 from tuner.writeback.settle import half_written, settle_all
 from tuner.writeback.target import target_of
 from tuner.writeback.written import Written
@@ -56,7 +55,7 @@ def draw_up(job: Job, winner: Candidate) -> Change:
         before = model.files.text
         after = edit(before, model.base.changes(winner.of(label)))
         configs[label] = ChangedConfig(config_before=before, config_after=after)
-        diffs.append(unified_diff(before, after, f"{model.name}/{CONFIG_NAME}"))
+        diffs.append(unified_diff(before, after, f"{model.name}/{model.files.write_to}"))
     return Change(configs, "".join(diffs))
 
 
@@ -75,8 +74,9 @@ def best_configs(job: Job, change: Change) -> dict[str, bytes]:
 def foreseen(job: Job) -> tuple[str, ...]:
     """What the user should know about the files that a winner will be written to."""
     models = [job.served.models[label].files for label in job.searched]
+    paths = {m.model: m.directory / m.write_to for m in models}
     try:
-        return tuple(note for m in models for note in target_of(m.path, m.model).notes)
+        return tuple(note for m, path in paths.items() for note in target_of(path, m).notes)
     except TunerError as error:
         return (f"a winner will not be written: {error.message}",)
 
@@ -88,5 +88,6 @@ def write_back(manifest: Manifest, winner: Candidate, change: Change) -> Written
         StalePlanError: A file is not the one the run read.
         EnvironmentNotReadyError: One cannot be written, or lies outside the repository.
     """
-    files = (file_plan(manifest.models[la], c.config_after) for la, c in change.configs.items())
+    kept = manifest.models
+    files = [f for la, c in change.configs.items() for f in file_plans(kept[la], c.config_after)]
     return apply(WritePlan(tuple(files), manifest.run_id, winner.server_args))

@@ -22,6 +22,7 @@ from tuner.locking import Lock, lock
 from tuner.modelconfig.files import is_model_name
 from tuner.run.writing import sync_directory
 from tuner.spec.mistakes import dotted
+from tuner.spec.paths import CONFIG_NAME, CONFIG_NAMES
 from tuner.writeback.files import (
     explained,
     read_plain,
@@ -39,6 +40,13 @@ _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 def journal_of(config: Path) -> Path:
     """The journal of a config, next to it."""
     return config.with_name(f".{config.name}.tune.journal")
+
+
+def configs_of(model: Path) -> list[Path]:
+    """All configs that a model's directory has, or had when tune wrote them."""
+    there = (path.name for path in model.glob("configs/*.pbtxt*"))
+    names = {f"configs/{n.removeprefix('.').removesuffix('.tune.journal')}" for n in there}
+    return [model / n for n in (CONFIG_NAME, *sorted(names)) if CONFIG_NAMES.fullmatch(n)]
 
 
 class Action(Enum):

@@ -11,7 +11,7 @@ from tuner.errors import SpecError, TunerError
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.edit import edit, unified_diff
 from tuner.modelconfig.encoding import UTF_8, encode
-from tuner.modelconfig.files import CONFIG_NAME
+from tuner.modelconfig.files import directory_of
 from tuner.modelconfig.message import Mistake, parse, try_parse
 from tuner.run.manifest import KeptConfig, Manifest
 from tuner.space.candidate import Candidate, FieldValue
@@ -27,7 +27,7 @@ def sha256_of(text: str, encoding: str = UTF_8) -> str:
 
 @dataclass(frozen=True)
 class FilePlan:
-    """One replacement of one config.pbtxt; where before and after are the same, a file to watch.
+    """One replacement of one config; where before and after are the same, a file to watch.
 
     Attributes:
         sha256_before: Of the file the run read; ``None`` when there was none (auto-complete).
@@ -57,7 +57,8 @@ class FilePlan:
     def diff(self, found: str | None = None) -> str:
         """The change as a unified diff; empty when there is none."""
         before = (self.text_before or "") if found is None else found
-        return unified_diff(before, self.text_after, f"{self.model}/{CONFIG_NAME}")
+        name = self.path.relative_to(directory_of(self.path))
+        return unified_diff(before, self.text_after, f"{self.model}/{name}")
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class WritePlan:
 
     @property
     def repository(self) -> Path:
-        return self.files[0].path.parent.parent
+        return directory_of(self.files[0].path).parent
 
 
 def plan_from_run(
@@ -97,7 +98,8 @@ def plan_from_run(
         )
     if wrong := next(_mistakes(manifest, result, texts, repository), None):
         raise _refusal(manifest, wrong)
-    files = (file_plan(manifest.models[label], text, repository) for label, text in texts.items())
+    read = manifest.models
+    files = [f for label, text in texts.items() for f in file_plans(read[label], text, repository)]
     return WritePlan(tuple(files), manifest.run_id, tuple(result.get("server_args") or ()))
 
 
@@ -139,11 +141,25 @@ def _texts_after(result: Mapping[str, Any]) -> dict[str, str]:
     return {label: text for label, text in texts.items() if isinstance(text, str)}
 
 
-def file_plan(config: KeptConfig, text_after: str, repository: Path | None = None) -> FilePlan:
-    """The plan for the file that a run read; ``repository`` as in `plan_from_run`."""
-    path = Path(config.path) if repository is None else repository / config.name / CONFIG_NAME
+def file_plans(
+    config: KeptConfig, text_after: str, repository: Path | None = None
+) -> Iterator[FilePlan]:
+    """What is written for a model; a file that was read and is none of that is only watched.
+
+    ``repository`` as in `plan_from_run`.
+    """
+    read = Path(config.path)
+    there = directory_of(read) if repository is None else repository / config.name
+    path, target = there / read.relative_to(directory_of(read)), there / config.write_to
     text_before = None if config.sha256 is None else config.text
-    return FilePlan(config.name, path, config.sha256, text_before, text_after, config.encoding)
+    plan = FilePlan(config.name, path, config.sha256, text_before, text_after, config.encoding)
+    if path == target:
+        yield plan
+        return
+    if text_before is not None:
+        yield replace(plan, text_after=text_before)
+    if text_before != text_after:
+        yield replace(plan, path=target, sha256_before=None, text_before=None)
 
 
 def _mistakes(
@@ -160,9 +176,10 @@ def _mistakes(
             yield f"its winner has a config of {label!r}, and it read none"
             return
         config = manifest.models[label]
-        yield from _mistakes_of(
-            config, file_plan(config, text, repository), of_label(label, manifest.models)
-        )
+        for file in file_plans(config, text, repository):
+            if not is_config_of(file.path, file.model):
+                yield f"{file.path} is not a config of a model {file.model!r}"
+        yield from _mistakes_of(config, text, of_label(label, manifest.models))
     written = result.get("written") or {}
     stated = {part.get("sha256_after") for part in (written, *written.get("others", ()))}
     after = {sha256_of(text, manifest.models[label].encoding) for label, text in texts.items()}
@@ -170,13 +187,11 @@ def _mistakes(
         yield "its winner's config is not the one whose hash it states"
 
 
-def _mistakes_of(config: KeptConfig, file: FilePlan, of: str) -> Iterator[str]:
+def _mistakes_of(config: KeptConfig, text_after: str, of: str) -> Iterator[str]:
     """Contradictions in one model's config."""
-    if not is_config_of(file.path, file.model):
-        yield f"{file.path} is not the {CONFIG_NAME} of a model {file.model!r}"
-    texts = {f"the config it read{of}": config.text, f"its winner's config{of}": file.text_after}
+    texts = {f"the config it read{of}": config.text, f"its winner's config{of}": text_after}
     for what, text in texts.items():
-        if (mistake := _mistake(text, file.encoding)) is not None:
+        if (mistake := _mistake(text, config.encoding)) is not None:
             yield f"{what} is not a config: {mistake}"
     if config.sha256 is not None and sha256_of(config.text, config.encoding) != config.sha256:
         yield f"the config it read{of} is not the one whose hash it states"

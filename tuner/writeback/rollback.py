@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, StalePlanError, TunerError
-from tuner.modelconfig.files import CONFIG_NAME, model_directory, read_config
+from tuner.modelconfig.files import directory_of, model_directory, read_config
 from tuner.modelconfig.served import read_served
+from tuner.spec.paths import CONFIG_NAME
 from tuner.writeback.files import explained, sha256_or_none
-from tuner.writeback.journal import Action, Entry, journal_of, newest
+from tuner.writeback.journal import Action, Entry, configs_of, journal_of, newest
 from tuner.writeback.settle import settle
-from tuner.writeback.target import Target, target_of
+from tuner.writeback.target import Target, is_config_of, target_of
 from tuner.writeback.transaction import (
     Part,
     Replacement,
@@ -55,7 +56,8 @@ def rollback(
             missing or damaged, or a directory cannot be written.
         SpecError: There is no such model.
     """
-    path = model_directory(repository, model) / CONFIG_NAME
+    directory = model_directory(repository, model)
+    path = _last_written(directory, run_id=run_id) or directory / CONFIG_NAME
     target = target_of(path, model, through_links=through_links)
     with explained(path):
         written = journal_of(target.real).is_file()
@@ -77,15 +79,23 @@ def _refuse_another(target: Target, run_id: str) -> None:
 
 
 def _last_written_step(repository: Path, model: str, *, through_links: bool) -> Target:
-    noted = {}
+    path = None
     with contextlib.suppress(TunerError):  # a step that is not there
-        for step in read_served(repository, {model: model}).models.values():
-            if (entry := newest(step.files.path.resolve())) is not None:
-                noted[entry.at] = step
-    if not noted:
+        served = read_served(repository, [model]).models.values()
+        path = _last_written(*(step.files.directory for step in served))
+    if path is None:
         raise _never_written(repository / model / CONFIG_NAME)
-    last = noted[max(noted)]
-    return target_of(last.files.path, last.name, through_links=through_links)
+    return target_of(path, directory_of(path).name, through_links=through_links)
+
+
+def _last_written(*models: Path, run_id: str | None = None) -> Path | None:
+    """The config of these models that tune wrote last, for this run if there is one."""
+    noted = {}
+    for path in (path for model in models for path in configs_of(model)):
+        with contextlib.suppress(OSError, RuntimeError):  # a link that leads nowhere
+            if (entry := newest(path.resolve())) is not None:
+                noted[entry.run_id == run_id, entry.at] = path
+    return noted[max(noted)] if noted else None
 
 
 def _take_back(target: Target, *, force: bool, through_links: bool) -> Written:
@@ -134,10 +144,11 @@ def is_back(path: Path, sha256_before: str | None, sha256_after: str | None) -> 
 
     Also False where it cannot be known, for instance on another machine.
     """
-    if sha256_before == sha256_after or path.name != CONFIG_NAME:
+    directory = directory_of(path)
+    if sha256_before == sha256_after or not is_config_of(path, directory.name):
         return False
     try:
-        return path.parent.is_dir() and sha256_or_none(read_config(path)) == sha256_before
+        return directory.is_dir() and sha256_or_none(read_config(path)) == sha256_before
     except (OSError, ValueError, TunerError):
         return False
 

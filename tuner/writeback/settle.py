@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, StalePlanError, TunerError
-from tuner.modelconfig.files import CONFIG_NAME, model_names
+from tuner.modelconfig.files import directory_of, model_names
 from tuner.writeback.files import explained, sha256_or_none
-from tuner.writeback.journal import Action, Entry, left_unended
+from tuner.writeback.journal import Action, Entry, configs_of, left_unended
 from tuner.writeback.target import Target, target_of
 from tuner.writeback.transaction import Part, keep, missing, opened, others_of, parts_of, restore
 from tuner.writeback.written import Written, WrittenFile, replaced, unchanged
@@ -24,16 +24,16 @@ def settle_all(repository: Path) -> Iterator[Written]:
         EnvironmentNotReadyError: A half-written set cannot be put right.
     """
     for name in model_names(repository):
-        path = repository / name / CONFIG_NAME
-        with contextlib.suppress(OSError, RuntimeError):  # a link that leads nowhere
-            if left_unended(path.resolve()) and (written := settle(target_of(path, name))):
-                yield written
+        for path in configs_of(repository / name):
+            with contextlib.suppress(OSError, RuntimeError):  # a link that leads nowhere
+                if left_unended(path.resolve()) and (written := settle(target_of(path, name))):
+                    yield written
 
 
 def half_written(repository: Path) -> dict[tuple[str, ...], EnvironmentNotReadyError]:
     """What to say of each write that a kill cut short, by its models; changes nothing."""
     told = {}
-    for path in sorted(repository.glob(f"*/{CONFIG_NAME}")):
+    for path in (p for name in sorted(repository.glob("*")) for p in configs_of(name)):
         with contextlib.suppress(OSError, RuntimeError, TunerError):  # told by who needs to read it
             entry = left_unended(path.resolve())
             is_new = {} if entry is None else _are_new(path, entry)
@@ -50,15 +50,14 @@ def half_written(repository: Path) -> dict[tuple[str, ...], EnvironmentNotReadyE
 
 def _are_new(path: Path, entry: Entry) -> dict[str, bool]:
     """Which models of a write have its winner's config; empty where another write followed."""
-    target = target_of(path, path.parent.name, through_links=True)
+    target = target_of(path, directory_of(path).name, through_links=True)
     targets = [target, *others_of(target, entry, through_links=True)]
     noted = {t: left_unended(t.real) for t in targets}
     if not all(e and e.is_of_the_write_of(entry) for e in noted.values()):
         return {}
     new = 1 if entry.action is Action.APPLY else 0
-    return {
-        t.path.parent.name: sha256_or_none(t.read()) == e.hashes[new] for t, e in noted.items() if e
-    }
+    are = {t: sha256_or_none(t.read()) == e.hashes[new] for t, e in noted.items() if e}
+    return {directory_of(t.path).name: is_new for t, is_new in are.items()}
 
 
 def settle(target: Target, *, force: bool = False, through_links: bool = False) -> Written | None:

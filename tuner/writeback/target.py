@@ -9,12 +9,13 @@ from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError
 from tuner.modelconfig.files import (
-    CONFIG_NAME,
+    directory_of,
     is_model_name,
     model_names,
     read_config,
     versions,
 )
+from tuner.spec.paths import CONFIG_NAME
 from tuner.writeback.files import explained
 
 
@@ -47,8 +48,9 @@ def is_config_of(path: Path, model: str) -> bool:
         str(path).encode()
     except UnicodeEncodeError:
         return False
-    named = path.name == CONFIG_NAME and path.parent.name == model
-    return named and is_model_name(model) and "\0" not in str(path)
+    directory = directory_of(path)
+    named = path.name == CONFIG_NAME or directory != path.parent
+    return named and directory.name == model and is_model_name(model) and "\0" not in str(path)
 
 
 def target_of(path: Path, model: str, *, through_links: bool = False) -> Target:
@@ -64,7 +66,7 @@ def target_of(path: Path, model: str, *, through_links: bool = False) -> Target:
     """
     if not is_config_of(path, model):
         raise SpecError(
-            f"{path} is not the {CONFIG_NAME} of a model {model!r}; nothing was written",
+            f"{path} is not a config of a model {model!r}; nothing was written",
             "only a model's config is written: was the run edited?",
         )
     with explained(path):
@@ -72,17 +74,18 @@ def target_of(path: Path, model: str, *, through_links: bool = False) -> Target:
 
 
 def _looked_at(path: Path, *, through_links: bool) -> Target:
-    if not path.parent.is_dir():
+    directory = directory_of(path)
+    if not directory.is_dir():
         raise EnvironmentNotReadyError(
-            f"no model directory {path.parent}",
+            f"no model directory {directory}",
             "check `repository` and `model` in the spec; `tune apply --repository` names another",
         )
-    if read_config(path) is None and not versions(path.parent):
+    if read_config(path) is None and not versions(directory):
         raise SpecError(
-            f"{path.parent} has neither a config nor a version, so it is not a model",
+            f"{directory} has neither a config nor a version, so it is not a model",
             "check that the run's model repository is the one you mean",
         )
-    repository = path.parent.parent.resolve()
+    repository = directory.parent.resolve()
     real = path.resolve()
     own = _is_own(real, repository)
     if not own and not through_links:
@@ -101,20 +104,23 @@ def _is_own(real: Path, repository: Path) -> bool:
 
 
 def _notes(path: Path, real: Path, repository: Path, *, own: bool) -> Iterator[str]:
-    if real != repository / path.parent.name / path.name:
+    if path.name != CONFIG_NAME:
+        yield f"a server reads {path} when started with --model-config-name={path.stem}"
+    model = directory_of(path)
+    if real != repository / path.relative_to(model.parent):
         yield f"{path} is a link to {real}{'' if own else ', outside the repository'}"
-    others = sorted(_linked(repository, real) - {path.parent.name})
+    others = sorted(_linked(repository, real, path.relative_to(model)) - {model.name})
     if others:
         yield f"{real} is the config of {', '.join(others)} too"
 
 
-def _linked(repository: Path, real: Path) -> set[str]:
+def _linked(repository: Path, real: Path, config: Path) -> set[str]:
     """Models whose config is this file."""
     models: set[str] = set()
     with contextlib.suppress(TunerError):  # a repository that may not be listed
         for name in model_names(repository):
-            path = repository / name / CONFIG_NAME
+            path = repository / name / config
             with contextlib.suppress(OSError, RuntimeError):  # a link that leads nowhere
-                if (path.is_symlink() or path.parent.is_symlink()) and path.resolve() == real:
+                if path.resolve() == real:
                     models.add(name)
     return models

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import StalePlanError, TunerError
-from tuner.modelconfig.files import CONFIG_NAME
+from tuner.modelconfig.files import directory_of
+from tuner.run.writing import sync_directory
 from tuner.writeback.files import (
     drop_staged,
     explained,
@@ -78,6 +79,10 @@ def opened(targets: Iterable[Target]) -> Iterator[list[Open]]:
 
 @contextlib.contextmanager
 def _open(target: Target) -> Iterator[Open]:
+    if not target.real.parent.exists():  # configs/
+        with explained(target.path):
+            target.real.parent.mkdir(exist_ok=True)
+            sync_directory(directory_of(target.path))
     with locked_journal(target.real) as journal, explained(target.path):
         drop_staged(target.real)  # a killed process may have left it
         yield Open(target, journal, target.read())
@@ -116,7 +121,7 @@ def parts_of(files: Sequence[Open], entry: Entry) -> list[Part]:
 
 def missing(target: Target, entry: Entry) -> set[str]:
     """Models of an entry's other files that were removed from the repository since."""
-    repository = target.path.parent.parent
+    repository = directory_of(target.path).parent
     return {other.model for other in entry.others if not (repository / other.model).is_dir()}
 
 
@@ -127,9 +132,10 @@ def others_of(target: Target, entry: Entry, *, through_links: bool) -> list[Targ
         EnvironmentNotReadyError: One is not there, or lies outside the repository.
         SpecError: One is not a config.
     """
-    repository = target.path.parent.parent
+    directory = directory_of(target.path)
+    config = target.path.relative_to(directory)
     return [
-        target_of(repository / name / CONFIG_NAME, name, through_links=through_links)
+        target_of(directory.parent / name / config, name, through_links=through_links)
         for name in (other.model for other in entry.others)
     ]
 
@@ -174,7 +180,7 @@ def commit(
 def _entries(replacements: Sequence[Replacement], action: Action, run_id: str) -> list[Entry]:
     at = utc_now()
     parts = [
-        Other(r.file.target.path.parent.name, r.file.sha256, sha256_or_none(r.wanted))
+        Other(directory_of(r.file.target.path).name, r.file.sha256, sha256_or_none(r.wanted))
         for r in replacements
     ]
     return [

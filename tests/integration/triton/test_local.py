@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from builders.triton_repository import MODEL
+from builders.triton_repository import CONFIG, MODEL
 
 from tuner.machine.ports import ADDRESS, free_ports
 from tuner.server.control import Control
@@ -59,6 +59,23 @@ def test_the_repository_is_not_written_into(launcher: LocalLauncher, tmp_path: P
     with launcher.launch([], tmp_path / "log") as server, Control(server.endpoints) as control:
         control.load(MODEL, None, 30)
     assert {p: p.stat().st_mtime_ns for p in launcher.repository.rglob("*")} == before
+
+
+def test_a_server_reads_the_config_by_its_name_else_config_pbtxt(
+    launcher: LocalLauncher, tmp_path: Path
+) -> None:
+    """What `write_to` is for."""
+    named = launcher.repository / MODEL / "configs" / "a100.pbtxt"
+    named.parent.mkdir()
+    named.write_text(CONFIG.replace("count: 1", "count: 3"))
+    started = dataclasses.replace(launcher, args=("--model-config-name=a100",))
+    counts = []
+    for _ in range(2):
+        with started.launch([], tmp_path / "log") as server, Control(server.endpoints) as control:
+            control.load(MODEL, None, 30)
+            counts.append(control.running_config(MODEL).instance_group[0].count)
+        named.unlink(missing_ok=True)
+    assert counts == [3, 1]
 
 
 def test_a_killed_server_leaves_nothing_in_tmp(launcher: LocalLauncher, tmp_path: Path) -> None:

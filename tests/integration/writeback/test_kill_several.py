@@ -25,11 +25,14 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 #: The third model has no config before the write.
 BEFORE = {"tokenizer": "# old t\n", "bert": "# old b\n", "head": None}
+#: A config that the directories have from the beginning, and one in a directory of its own.
+CONFIGS = ("config.pbtxt", "configs/a100.pbtxt")
 AFTER = {"tokenizer": "# new t\n", "bert": "# new b\n", "head": "# new h\n"}
 
 #: All that a write does to the disk; a kill comes before each, and in the middle of each `write`.
 CALLS = [
     (os, "open"),
+    (os, "mkdir"),
     (os, "write"),
     (os, "fsync"),
     (os, "ftruncate"),
@@ -71,25 +74,32 @@ def counted(call: Any, left: Iterator[int], *, in_half: bool) -> Any:
     return wrapped
 
 
+def config_in(repository: Path) -> str:
+    """The path of each model's config there, by the directory that the repository is in."""
+    return repository.parent.name.replace("+", "/")
+
+
 def contents(repository: Path) -> dict[str, str | None]:
-    paths = {name: repository / name / "config.pbtxt" for name in BEFORE}
+    paths = {name: repository / name / config_in(repository) for name in BEFORE}
     return {name: p.read_text() if p.exists() else None for name, p in paths.items()}
 
 
 def make_plan(repository: Path) -> WritePlan:
     files = []
     for name, before in BEFORE.items():
-        path = repository / name / "config.pbtxt"
-        (path.parent / "1").mkdir(parents=True)
+        path = repository / name / config_in(repository)
+        (repository / name / "1").mkdir(parents=True)
         if before is not None:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(before)
         sha256 = None if before is None else sha256_of(before)
         files.append(FilePlan(name, path, sha256, before, AFTER[name] or ""))
     return WritePlan(tuple(files), "r1")
 
 
+@pytest.mark.parametrize("config", CONFIGS)
 def test_killed_at_any_point_several_files_are_all_old_or_all_new_after_the_next_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: str
 ) -> None:
     """The next command finishes it or finds it whole: a run, `tune apply`, or `tune rollback`.
 
@@ -100,7 +110,7 @@ def test_killed_at_any_point_several_files_are_all_old_or_all_new_after_the_next
     halves = []
     for act, start in ((write, BEFORE), (take_back, AFTER), (put_right, BEFORE)):
         for point in count():
-            plan = make_plan(tmp_path / f"{act.__name__}-{point}")
+            plan = make_plan(tmp_path / config.replace("/", "+") / f"{act.__name__}-{point}")
             for name in ("tokenizer", "head"):
                 if start is AFTER:
                     apply(plan)
@@ -139,7 +149,7 @@ def settle(plan: WritePlan, name: str) -> None:
 def finish(plan: WritePlan, name: str) -> None:
     apply(plan)
     assert contents(plan.repository) == AFTER
-    assert not list(plan.repository.glob("*/.config.pbtxt.tune.tmp"))
+    assert not list(plan.repository.rglob(".*.pbtxt.tune.tmp"))
 
 
 def undo(plan: WritePlan, name: str) -> None:

@@ -104,7 +104,7 @@ def test_a_file_whose_content_is_known_is_not_replaced(
     stock = (home / ".bashrc").read_text()
     edit_config(run, text=stock, sha256=sha256_of(stock), path=str(home / ".bashrc"))
     edit(run, "result", texts("rm -rf ~\n"))
-    assert "is not the config.pbtxt of a model 'toy'" in refused(run, home, capsys)
+    assert "is not a config of a model 'toy'" in refused(run, home, capsys)
 
 
 def test_a_link_in_a_model_directory_leads_nowhere_else(
@@ -164,7 +164,7 @@ def written(path: Path) -> dict[str, Any]:
         ("result", {"server_args": "--one"}, "result.json does not follow version 1"),
         ("config", {"text": "name: 'another'"}, "not the one whose hash it states"),
         ("config", {"sha256": None}, "that it says was not there"),
-        ("config", {"name": "../toy"}, "is not the config.pbtxt of a model"),
+        ("config", {"name": "../toy"}, "is not a config of a model"),
     ],
 )
 def test_a_run_that_contradicts_itself_is_refused(
@@ -189,7 +189,7 @@ def test_no_patch_of_another_file_is_proposed(
     edit_config(run, path=str(home / ".github" / "workflows" / "ci.yml"))
     assert guarded(cli, ["report", str(run), "--format", "patch"]) == 2
     out, err = capsys.readouterr()
-    assert "is not the config.pbtxt of a model 'toy'" in err
+    assert "is not a config of a model 'toy'" in err
     assert "diff --git" not in out
     assert not (run / "best" / "proposal.patch").exists()
 

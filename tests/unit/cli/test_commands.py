@@ -63,6 +63,22 @@ def test_init_drafts_the_server_that_is_named(
     assert yaml.safe_load(capsys.readouterr().out)["server"] == server
 
 
+def test_init_drafts_for_the_config_that_is_named(tmp_path: Path) -> None:
+    from tuner.spec.load import load_spec
+
+    model = tmp_path / "models" / "m"
+    (model / "1").mkdir(parents=True)
+    (model / "1" / "model.py").write_text("")
+    (model / "configs").mkdir()
+    (model / "config.pbtxt").write_text('backend: "python" max_batch_size: 2')
+    (model / "configs" / "a100.pbtxt").write_text('backend: "python" max_batch_size: 64')
+    target = str(tmp_path / "m.yaml")
+    arguments = ["init", str(model), "--output", target, "--write-to", "configs/a100.pbtxt"]
+    assert guarded(cli, arguments) == 0
+    assert load_spec(Path(target)).spec.write_to == "configs/a100.pbtxt"
+    assert "64 in config" in Path(target).read_text()
+
+
 def test_init_drafts_a_container_where_the_server_here_lacks_the_backend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -616,3 +616,25 @@ def test_code_does_not_set_a_batcher_for_sequences(repository):
     assert only(repository).message == (
         "this sets dynamic_batching, and config.pbtxt has sequence_batching"
     )
+
+
+def test_configs_by_other_names_are_checked_too(repository):
+    add(repository, "m", PYTHON, ("1/model.py", "configs/a100.pbtxt", "configs/sick.pbtxt"))
+    (repository / "m" / "configs" / "a100.pbtxt").write_text(PYTHON)
+    (repository / "m" / "configs" / "sick.pbtxt").write_text(PYTHON + "max_batch_sise: 4\n")
+    finding = only(repository)
+    assert (finding.file, finding.line, finding.rule) == (
+        repository / "m" / "configs" / "sick.pbtxt",
+        4,
+        "syntax",
+    )
+    assert [f.rule for f in errors_of(repository, "m", "configs/sick.pbtxt")] == ["syntax"]
+    assert errors_of(repository, "m") == []
+
+
+def test_a_directory_of_configs_is_no_version(repository):
+    """Such a checkout has no weights: what only they can tell is left out."""
+    add(repository, "m", PYTHON, ())
+    (repository / "m" / "configs").mkdir()
+    (repository / "m" / "configs" / "a100.pbtxt").write_text(PYTHON)
+    assert lint_repository(repository) == []

@@ -30,19 +30,28 @@ def test_a_model_with_a_config(repository):
     files = read_model(repository, "bert")
     assert files.path == repository / "bert" / "config.pbtxt"
     assert files.text == "max_batch_size: 8\r\n"
-    assert files.exists
     assert files.sha256 == hashlib.sha256(b"max_batch_size: 8\r\n").hexdigest()
-    assert files.file_sha256 == files.sha256
     assert files.versions == (1, 2, 12)
     assert files.config().max_batch_size == 8
 
 
 def test_a_model_without_a_config(repository):
     files = read_model(repository, "bare")
-    assert (files.text, files.exists, files.versions) == ("", False, (1,))
+    assert (files.text, files.sha256, files.versions) == ("", None, (1,))
     assert files.path == repository / "bare" / "config.pbtxt"
-    assert files.sha256 == hashlib.sha256(b"").hexdigest()
-    assert files.file_sha256 is None
+
+
+def test_a_config_by_another_name_is_read_where_it_is_there(repository):
+    name = "configs/a100.pbtxt"
+    files = read_model(repository, "bert", name)
+    assert (files.path.name, files.config().max_batch_size) == ("config.pbtxt", 8)
+    (repository / "bert" / "configs").mkdir()
+    (repository / "bert" / name).write_text("max_batch_size: 4")
+    files = read_model(repository, "bert", name)
+    assert (files.path, files.write_to) == (repository / "bert" / name, name)
+    assert files.config().max_batch_size == 4
+    assert read_model(repository, "bert").config().max_batch_size == 8
+    assert read_model(repository, "bare", name).sha256 is None
 
 
 def test_an_unknown_model_is_named_with_the_nearest(repository):

@@ -67,7 +67,7 @@ def test_a_manifest_says_what_a_run_is_made_with(job: Job, tmp_path: Path) -> No
         str(the_one(job.served.models).files.path),
         the_one(job.served.models).files.text,
     )
-    assert config.sha256 == the_one(job.served.models).files.file_sha256
+    assert config.sha256 == the_one(job.served.models).files.sha256
     assert (manifest.seed, manifest.space_size) == (0, 4)
     assert manifest.current == job.space.current
     assert manifest.spec["slo"] == ["p99_latency <= 40ms"]

@@ -36,6 +36,10 @@ def linked(repository: Path, target: Path) -> WritePlan:
         ("/models/m/../config.pbtxt", ".."),
         ("/models/m/config.pbtxt", "n"),
         ("/models/m/other.pbtxt", "m"),
+        ("/models/m/configs/other.txt", "m"),
+        ("/models/m/configs/../other.pbtxt", "m"),
+        ("/models/m/configs/config.pbtxt", "m"),
+        ("/models/n/configs/a100.pbtxt", "m"),
         ("config.pbtxt", ""),
         ("/models/a\0b/m/config.pbtxt", "m"),
         ("/models/\ud800/m/config.pbtxt", "m"),
@@ -43,7 +47,7 @@ def linked(repository: Path, target: Path) -> WritePlan:
 )
 def test_nothing_else_than_a_models_config_is_one(path: str, model: str) -> None:
     assert not is_config_of(Path(path), model)
-    with pytest.raises(SpecError, match=r"is not the config\.pbtxt of a model"):
+    with pytest.raises(SpecError, match=r"is not a config of a model"):
         target_of(Path(path), model)
 
 

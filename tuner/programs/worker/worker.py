@@ -205,7 +205,7 @@ def job_of(offer: Offer, spec: Spec, environment: Mapping[str, str]) -> Job:
     refuse_missing_extra(job)
     for label, model in job.served.models.items():
         kept = manifest.models.get(label)
-        if kept is None or model.files.file_sha256 != kept.sha256:
+        if kept is None or model.files.sha256 != kept.sha256:
             raise SpecError(
                 f"{model.files.path} is not the config that {manifest.run_id} measures",
                 "copy the run's model repository as it is and name the copy with --repository DIR",
