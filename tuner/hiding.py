@@ -1,8 +1,8 @@
 """The one place that hides passwords: in everything that is stored, printed or logged.
 
 A password enters in a storage URL, on the command line or in `$TUNE_STORAGE`, and comes back in
-errors of database drivers. Values of the spec's ``server.environment`` never become text at all,
-see `tuner.spec.environment`.
+errors of database drivers; that of a header may come back in what a server says. Values of the
+spec's ``server.environment`` never become text at all, see `tuner.spec.environment`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,18 @@ _QUERY = re.compile(
 )
 
 
+_SECRETS = set[str]()
+
+
+def keep_secret(*values: str) -> None:
+    """From now on hides each word of them, unless it is too short to be a secret."""
+    _SECRETS.update(word for value in values for word in value.split() if len(word) >= 8)
+
+
 def without_passwords(text: str) -> str:
-    """``text`` with `HIDDEN` for the password of every URL in it."""
+    """``text`` with `HIDDEN` for the password of every URL in it, and for what is kept secret."""
+    for secret in _SECRETS:
+        text = text.replace(secret, HIDDEN)
     return _QUERY.sub(rf"\1{HIDDEN}", _USER_INFO.sub(rf"\1{HIDDEN}@", text))
 
 

@@ -8,6 +8,8 @@ the config has `model_metrics`, field 26, which older clients do not know.
 
 from __future__ import annotations
 
+import json
+import ssl
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +27,7 @@ from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
 from tuner.server.access import FLAGS
 
+CERTIFICATES = Path(__file__).parents[1] / "certificates"
 VERSION = "2.73.0"
 MODEL_METRICS = b"\xd2\x01\x00"
 HOST = "127.0.0.1"
@@ -60,13 +63,24 @@ nv_pinned_memory_pool_used_bytes 0
 # HELP nv_gpu_memory_used_bytes GPU used memory, in bytes
 # TYPE nv_gpu_memory_used_bytes gauge
 nv_gpu_memory_used_bytes{gpu_uuid="GPU-1"} 3000000000
+nv_gpu_memory_total_bytes{gpu_uuid="GPU-1"} 84825604096
+nv_cpu_memory_total_bytes 68719476736
 """
 
 
 class NewerTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
-    """A server of one model; use it as a context manager."""
+    """A server of one model; use it as a context manager.
 
-    def __init__(self, repository: Path, args: Sequence[str] = ()) -> None:
+    Args:
+        demanded: Header and value that every request must have, as a gateway before a server asks;
+            what came instead is told in the refusal. All endpoints have TLS then, and ask for a
+            certificate of the tests.
+    """
+
+    def __init__(
+        self, repository: Path, args: Sequence[str] = (), demanded: tuple[str, str] | None = None
+    ) -> None:
+        self.demanded = demanded
         given = dict(arg.partition("=")[::2] for arg in args)
         self.unknown = [arg for arg in args if arg.partition("=")[0] not in KNOWN]
         (file,) = repository.glob("*/config.pbtxt")
@@ -78,14 +92,22 @@ class NewerTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignor
         self.alive = False
 
     def __enter__(self) -> NewerTriton:
-        self._grpc = grpc.server(ThreadPoolExecutor(4))
+        asked = () if self.demanded is None else (_Demand(*self.demanded),)
+        self._grpc = grpc.server(ThreadPoolExecutor(4), interceptors=asked)
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._grpc)
-        self.ports["grpc"] = self._grpc.add_insecure_port(f"{HOST}:{self.ports['grpc']}")
+        address = f"{HOST}:{self.ports['grpc']}"
+        self.ports["grpc"] = (
+            self._grpc.add_insecure_port(address)
+            if self.demanded is None
+            else self._grpc.add_secure_port(address, _credentials())
+        )
         self._grpc.start()
         self._web = {}
         for service in ("http", "metrics"):
             handler = type("Handler", (_Handler,), {"triton": self})
             web = self._web[service] = ThreadingHTTPServer((HOST, self.ports[service]), handler)
+            if self.demanded is not None:
+                web.socket = _context().wrap_socket(web.socket, server_side=True)
             self.ports[service] = web.server_port
             threading.Thread(target=web.serve_forever, args=(0.01,), daemon=True).start()
         self.alive = True
@@ -177,18 +199,61 @@ class NewerTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignor
         return response
 
 
+class _Demand(grpc.ServerInterceptor):  # type: ignore[misc]
+    def __init__(self, name: str, value: str) -> None:
+        self._wanted = name, value
+
+    def intercept_service(self, proceed: Any, call: Any) -> Any:
+        if self._wanted in call.invocation_metadata:
+            return proceed(call)
+        told = f"not allowed: {dict(call.invocation_metadata).get(self._wanted[0])}"
+
+        def refuse(_: Any, context: Any) -> None:
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, told)
+
+        return grpc.unary_unary_rpc_method_handler(refuse)
+
+
+def _credentials() -> Any:
+    key, own, ca = (
+        (CERTIFICATES / name).read_bytes() for name in ("server.key", "server.pem", "ca.pem")
+    )
+    return grpc.ssl_server_credentials([(key, own)], ca, require_client_auth=True)
+
+
+def _context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATES / "server.pem", CERTIFICATES / "server.key")
+    context.load_verify_locations(CERTIFICATES / "ca.pem")
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
 class _Handler(BaseHTTPRequestHandler):
     triton: NewerTriton
+    protocol_version = "HTTP/1.1"
+
+    def _refused(self) -> bool:
+        name, value = self.triton.demanded or ("", None)
+        given = self.headers.get(name)
+        if given != value:
+            self._answer(HTTPStatus.UNAUTHORIZED, json.dumps({"error": f"not allowed: {given}"}))
+        return given != value
 
     def do_GET(self) -> None:
+        if self._refused():
+            return
         self._answer(HTTPStatus.OK, self.triton.metrics() if self.path == "/metrics" else "")
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
+        if self._refused():
+            return
         self._answer(HTTPStatus.FORBIDDEN if self.triton.key else HTTPStatus.OK, "")
 
     def _answer(self, status: HTTPStatus, text: str) -> None:
         self.send_response(status)
+        self.send_header("Content-Length", str(len(text.encode())))
         self.end_headers()
         self.wfile.write(text.encode())
 

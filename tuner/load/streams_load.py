@@ -18,6 +18,7 @@ from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
 from tuner.load.traffic.encoding import RequestForm
 from tuner.load.traffic.inputs import InputFiles
 from tuner.load.traffic.tensors import datatype_of, resolve
+from tuner.server.server import Endpoints
 from tuner.spec.model import Spec
 from tuner.spec.workload import (
     ArrivalsSpec,
@@ -78,13 +79,13 @@ class StreamsLoad(Restarted):
         """Sends requests at once, from each stream its share; see `probes.first_answers`."""
         turns = in_turn(self.setup.streams, count).tolist()
         asked = [(s.form, s.inputs, turns.count(k)) for k, s in enumerate(self.setup.streams)]
-        return seconds_for(self.setup.site.endpoints.grpc, asked, patience_s)
+        return seconds_for(self.setup.site.endpoints, asked, patience_s)
 
     def seconds_alone(self, patience_s: float) -> Mapping[str, float] | None:
         """One request of each stream by itself, and the mean of a mix as `""`."""
-        address, found = self.setup.site.endpoints.grpc, dict[str, float]()
+        endpoints, found = self.setup.site.endpoints, dict[str, float]()
         for stream in self.setup.streams:
-            took_s = seconds_for(address, [(stream.form, stream.inputs, 1)], patience_s)
+            took_s = seconds_for(endpoints, [(stream.form, stream.inputs, 1)], patience_s)
             if took_s is None:
                 return None
             found[stream.name] = took_s
@@ -104,8 +105,8 @@ class StreamsLoad(Restarted):
         return self.setup.site.control.running_config(stream.target.model)
 
 
-def _of(stream: Stream) -> tuple[str, RequestForm, InputFiles]:
-    return stream.target.endpoints.grpc, stream.form, stream.inputs
+def _of(stream: Stream) -> tuple[Endpoints, RequestForm, InputFiles]:
+    return stream.target.endpoints, stream.form, stream.inputs
 
 
 def streams_load(

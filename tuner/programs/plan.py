@@ -7,7 +7,7 @@ variables, an image, a server) is named and neither run nor asked.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +214,7 @@ def _chosen_by(spec: Spec) -> list[str]:
         f"the image {server.image}": server.image is not None,
         f"the mounts {', '.join(f'{a} at {b}' for a, b in mounts)}": bool(mounts),
         "a remote server": not server.managed,
+        f"your {', '.join(server.headers_from_env.values())} as headers": server.headers_from_env,
         "a perf_analyzer of its own": spec.workload.perf_analyzer is not None,
     }
     return [what for what, there in found.items() if there]
@@ -254,7 +255,8 @@ def _commands(
     )
     files = RunFiles(*(Path(n) for n in ("INPUTS.json", "INTERVALS.txt", "OUT.csv", "OUT.json")))
     (stream,) = spec.streams.values()  # it takes no more
-    target = Target(stream.model, _ENDPOINTS, spec.workload.protocol, stream.batch_size)
+    endpoints = replace(_ENDPOINTS, tls=spec.server.tls)
+    target = Target(stream.model, endpoints, spec.workload.protocol, stream.batch_size)
     commands["perf_analyzer"] = command_line(
         perf_analyzer, target, load, window_of(spec, load), files
     )

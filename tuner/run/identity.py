@@ -58,7 +58,7 @@ def programs_of(versions: Mapping[str, str]) -> dict[str, str]:
 
 def question_in(spec: Mapping[str, Any]) -> dict[str, Any]:
     """What a spec asks; where a program lies does not matter, its version does."""
-    places = ("binary", "perf_analyzer", "space")
+    places = ("binary", "perf_analyzer", "space", "tls", "headers_from_env")
     whole = {**spec, "mix": mix_in(spec)}
     parts = {name: whole.get(name) for name in _QUESTION}
     return {

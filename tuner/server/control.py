@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,13 +9,16 @@ from enum import Enum
 from typing import Any
 
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, ServerGoneError
+from tuner.hiding import without_passwords
 from tuner.machine.ports import LOOPBACK
 from tuner.server import access
 from tuner.server.server import Endpoints
 from tuner.server.statistics import Metrics, StatisticsSnapshot
+from tuner.server.transport import credentials, get
 
 _POLL_S = 0.01
 _GONE = ("StatusCode.UNAVAILABLE", "StatusCode.CANCELLED", "StatusCode.DEADLINE_EXCEEDED")
+_REFUSED = ("StatusCode.UNAUTHENTICATED", "StatusCode.PERMISSION_DENIED")
 _NOT_EXPLICIT = "explicit model load / unload is not allowed"
 _RESTRICTED = "This protocol is restricted"
 _NO_SUCH_MODEL = "tune-asks-whether-models-may-be-unloaded"
@@ -47,10 +49,14 @@ class Control:
         # gRPC would send even 127.0.0.1 through a proxy named in the environment.
         local = endpoints.grpc.startswith(LOOPBACK)
         channel_args = [("grpc.enable_http_proxy", 0)] if local else None
-        self._client: Any = client.InferenceServerClient(endpoints.grpc, channel_args=channel_args)
+        tls = credentials(endpoints.tls_of("grpc"))
+        self._client: Any = client.InferenceServerClient(
+            endpoints.grpc, creds=tls, channel_args=channel_args
+        )
         self._endpoints = endpoints
-        self._headers = access.grpc_headers(endpoints.key)
+        self._headers = {**endpoints.headers, **access.grpc_headers(endpoints.key)}
         self._timeout_s = timeout_s
+        self._asked = {"headers": self._headers, "client_timeout": timeout_s}
 
     def __enter__(self) -> Control:
         return self
@@ -101,47 +107,42 @@ class Control:
     def ready(self, model: str) -> bool:
         """Whether the model takes requests."""
         with _translated(f"asking whether {model} is ready", self._timeout_s):
-            return bool(self._client.is_model_ready(model, client_timeout=self._timeout_s))
+            return bool(self._client.is_model_ready(model, **self._asked))
 
     def state(self, model: str) -> ModelState:
         """The model's state; of several versions, the one closest to ready counts."""
         with _translated("reading the repository index", self._timeout_s):
-            index = self._client.get_model_repository_index(
-                headers=self._headers, client_timeout=self._timeout_s
-            )
+            index = self._client.get_model_repository_index(**self._asked)
         states = {ModelState(entry.state) for entry in index.models if entry.name == model}
         return next((state for state in ModelState if state in states), ModelState.NEVER_LOADED)
 
     def running_config(self, model: str) -> Any:
         """The ``ModelConfig`` message the server runs, completed by its backend."""
         with _translated(f"reading the config of {model}", self._timeout_s):
-            response = self._client.get_model_config(model, client_timeout=self._timeout_s)
+            response = self._client.get_model_config(model, **self._asked)
         return response.config
 
     def statistics(self, model: str) -> StatisticsSnapshot:
         """The model's counters now."""
         with _translated(f"reading the statistics of {model}", self._timeout_s):
-            response = self._client.get_inference_statistics(model, client_timeout=self._timeout_s)
+            response = self._client.get_inference_statistics(model, **self._asked)
         return StatisticsSnapshot.from_response(response)
 
     def version(self) -> str:
         """The server's."""
         with _translated("reading the server's metadata", self._timeout_s):
-            response = self._client.get_server_metadata(client_timeout=self._timeout_s)
+            response = self._client.get_server_metadata(**self._asked)
         return str(response.version)
 
     def metrics(self) -> Metrics | None:
         """The metrics endpoint's values now; None when the server has none."""
         if self._endpoints.metrics is None:
             return None
-        connection = http.client.HTTPConnection(self._endpoints.metrics, timeout=self._timeout_s)
         try:
-            connection.request("GET", "/metrics")
-            return Metrics.parse(connection.getresponse().read().decode())
-        except (OSError, http.client.HTTPException) as error:
+            told = get(self._endpoints, "metrics", "/metrics", self._timeout_s)
+        except OSError as error:
             raise ServerGoneError(f"reading the metrics: {error}") from error
-        finally:
-            connection.close()
+        return Metrics.parse(told.decode(errors="replace"))
 
 
 @contextmanager
@@ -152,17 +153,17 @@ def _translated(doing: str, deadline_s: float) -> Iterator[None]:
     try:
         yield
     except InferenceServerException as error:
-        message, status = str(error.message()), str(error.status())
+        message, status = without_passwords(str(error.message())), str(error.status())
         if _NOT_EXPLICIT in message:
             raise EnvironmentNotReadyError(
                 "the server does not allow models to be loaded: its model control mode is none or "
                 "poll",
                 "start it with --model-control-mode=explicit",
             ) from error
-        if _RESTRICTED in message:
+        if _RESTRICTED in message or status in _REFUSED:
             raise EnvironmentNotReadyError(
-                "the server allows models to be loaded only with a key that tune does not have",
-                "take model-repository out of its --grpc-restricted-protocol",
+                f"{doing}: the server asks for a key that tune does not send ({message})",
+                "name it in server.headers_from_env: NAME, or triton-grpc-protocol-NAME over gRPC",
             ) from error
         if status == "StatusCode.DEADLINE_EXCEEDED":
             raise ServerGoneError(f"{doing}: no answer within {deadline_s:g} s") from error

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import http.client
 import time
 
 from tuner.errors import ServerGoneError
 from tuner.server import log
 from tuner.server.meanings import remedy
 from tuner.server.server import Endpoints, Server
+from tuner.server.transport import get
 
 _POLL_S = 0.01
 _ASK_TIMEOUT_S = 5.0
@@ -17,12 +17,12 @@ _LOG_LINES = 1000  # a refused option is followed by 400 lines of usage
 
 def live(endpoints: Endpoints) -> bool:
     """Whether the server answers at all."""
-    return _answers(endpoints.http, "/v2/health/live")
+    return _answers(endpoints, "http", "/v2/health/live")
 
 
 def ready(endpoints: Endpoints) -> bool:
     """Whether it accepts requests; by default also false while any model is not ready."""
-    return _answers(endpoints.http, "/v2/health/ready")
+    return _answers(endpoints, "http", "/v2/health/ready")
 
 
 def wait_until_ready(server: Server, timeout_s: float) -> None:
@@ -55,15 +55,12 @@ def wait_until_ready(server: Server, timeout_s: float) -> None:
 
 
 def _serves_metrics(endpoints: Endpoints) -> bool:
-    return endpoints.metrics is None or _answers(endpoints.metrics, "/metrics")
+    return endpoints.metrics is None or _answers(endpoints, "metrics", "/metrics")
 
 
-def _answers(address: str, path: str) -> bool:
-    connection = http.client.HTTPConnection(address, timeout=_ASK_TIMEOUT_S)
+def _answers(endpoints: Endpoints, service: str, path: str) -> bool:
     try:
-        connection.request("GET", path)
-        return connection.getresponse().status == http.HTTPStatus.OK
-    except (OSError, http.client.HTTPException):
+        get(endpoints, service, path, _ASK_TIMEOUT_S)
+    except OSError:
         return False
-    finally:
-        connection.close()
+    return True

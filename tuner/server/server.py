@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
+
+from tuner.spec.tls import Tls
 
 
 @dataclass(frozen=True)
@@ -16,12 +18,19 @@ class Endpoints:
 
     Attributes:
         key: Of a server whose control is closed to others; see `tuner.server.access`.
+        headers: What each request carries, names in lower case; values may be secrets.
     """
 
     http: str
     grpc: str
     metrics: str | None
     key: str | None = field(default=None, repr=False)
+    tls: Tls | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def tls_of(self, service: str) -> Tls | None:
+        """The TLS of one of its endpoints; None where that is plain."""
+        return self.tls if self.tls is not None and service in self.tls.services else None
 
 
 class Server(Protocol):

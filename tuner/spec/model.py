@@ -37,6 +37,7 @@ from tuner.spec.objective import Objective
 from tuner.spec.parameters import SpaceSpec
 from tuner.spec.paths import CONFIG_NAME
 from tuner.spec.slo import Slo
+from tuner.spec.tls import Tls
 from tuner.spec.units import Bytes, Percent, Seconds
 from tuner.spec.workload import StreamSpec, Workload
 
@@ -71,7 +72,7 @@ MODES = {
         needed={"image": "the image's name"},
     ),
     ServerMode.REMOTE: ModeFacts(
-        ("http", "grpc", "metrics"),
+        ("http", "grpc", "metrics", "tls", "headers_from_env"),
         needed={"http": "its host:port", "grpc": "its host:port"},
         managed=False,
     ),
@@ -138,6 +139,12 @@ class Server(Strict):
     http: str | None = Field(None, description="remote: host:port of the HTTP endpoint")
     grpc: str | None = Field(None, description="remote: host:port of the gRPC endpoint")
     metrics: str | None = Field(None, description="remote: host:port of the metrics endpoint")
+    tls: Tls | None = Field(None, description="remote: how its endpoints are reached over TLS")
+    headers_from_env: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], _Variable] = Field(
+        default_factory=dict,
+        description="remote: headers that each request carries, such as authorization, and the "
+        "variable of tune's environment that each value is taken from; no value is ever stored",
+    )
     load_timeout: Seconds = Field(
         Seconds(120.0), description="a model that takes longer to load counts as hung"
     )

@@ -10,7 +10,7 @@ from tuner.load.traffic.tensors import content_bytes
 from tuner.modelconfig.served import ServedModel
 from tuner.space.words import bytes_text
 from tuner.spec.labels import of_label
-from tuner.spec.workload import RandomInputs, StreamSpec
+from tuner.spec.workload import Protocol, RandomInputs, StreamSpec
 from tuner.steps.job import Job, drawn_tensors
 from tuner.triton.launchers import cores_of
 
@@ -21,6 +21,10 @@ def client_of(job: Job) -> Choice:
     """Which load generator measures: the same in a run, its workers and a check of its config."""
     if not job.has_perf_analyzer:
         return Choice(OWN_CLIENT, "there is no perf_analyzer here")
+    if job.spec.server.headers_from_env:
+        return Choice(OWN_CLIENT, "perf_analyzer would show headers in the list of processes")
+    if job.spec.server.tls and job.spec.workload.protocol is Protocol.HTTP:
+        return Choice(OWN_CLIENT, "perf_analyzer is given TLS over gRPC only")
     may_refuse = any(
         may_reject(model.base.completed) for model in job.served.models.values()
     ) or any(_POLICY in path for path in job.space.paths)

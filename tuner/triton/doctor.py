@@ -18,7 +18,6 @@ from tuner.modelconfig.served import ServedModel
 from tuner.server import binaries
 from tuner.server.control import Control
 from tuner.server.memory import SHM
-from tuner.server.server import Endpoints
 from tuner.spec.environment import resolve
 from tuner.spec.model import Server, ServerMode
 from tuner.triton import remote
@@ -140,9 +139,9 @@ def _perf_analyzer(named: str | None, environment: Mapping[str, str]) -> str:
         return _told(installation)
 
 
-def _remote(server: Server, _: Mapping[str, str], __: _Models) -> list[Check]:
+def _remote(server: Server, environment: Mapping[str, str], __: _Models) -> list[Check]:
     def look() -> str:
-        endpoints = Endpoints(server.http or "", server.grpc or "", server.metrics)
+        endpoints = remote.endpoints_of(server, environment)
         remote.check(endpoints)
         with Control(endpoints) as control:
             return f"{control.version()} at {server.grpc}, in explicit model control"

@@ -9,11 +9,11 @@ from dataclasses import replace
 from tuner.errors import SpecError
 from tuner.machine.cores import Cores, share_cores
 from tuner.server.binaries import tritonserver
-from tuner.server.server import Endpoints, ServerLauncher
+from tuner.server.server import ServerLauncher
 from tuner.spec.environment import resolve
 from tuner.spec.model import ServerMode, Spec
 from tuner.triton.local import LocalLauncher
-from tuner.triton.remote import RemoteLauncher
+from tuner.triton.remote import RemoteLauncher, endpoints_of
 
 
 def server_launcher(
@@ -72,15 +72,11 @@ def _docker(
 
 
 @contextmanager
-def _remote(spec: Spec, models: Sequence[str], _: Mapping[str, str]) -> Iterator[ServerLauncher]:
-    server = spec.server
-    if server.http is None or server.grpc is None:
-        raise SpecError(
-            "server.mode is remote and server.http or server.grpc is missing",
-            "name both addresses as host:port",
-        )
-    endpoints = Endpoints(server.http, server.grpc, server.metrics)
-    yield RemoteLauncher(endpoints, tuple(models), server.load_timeout)
+def _remote(
+    spec: Spec, models: Sequence[str], environment: Mapping[str, str]
+) -> Iterator[ServerLauncher]:
+    endpoints = endpoints_of(spec.server, environment)
+    yield RemoteLauncher(endpoints, tuple(models), spec.server.load_timeout)
 
 
 _Maker = Callable[[Spec, Sequence[str], Mapping[str, str]], AbstractContextManager[ServerLauncher]]

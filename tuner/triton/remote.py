@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from tuner.errors import EnvironmentNotReadyError, ServerGoneError, TunerError
+from tuner.hiding import keep_secret
 from tuner.modelconfig.message import to_load_json
 from tuner.server import health
 from tuner.server.control import Control, ModelState
 from tuner.server.server import Endpoints, Place
+from tuner.server.transport import get
+from tuner.spec.model import Server
 
+_TIMEOUT_S = 5.0
 _logger = logging.getLogger(__name__)
+
+
+def endpoints_of(server: Server, environment: Mapping[str, str]) -> Endpoints:
+    """Reads from the spec how its server is reached; hides the values of headers from now on.
+
+    Raises:
+        EnvironmentNotReadyError: The environment has no value for a header.
+    """
+    headers = {}
+    for name, variable in server.headers_from_env.items():
+        value = headers[name.lower()] = environment.get(variable, "")
+        if not (value and value.isascii() and value.isprintable()):
+            text = f"server.headers_from_env: ${variable} is not set, or not to one line of ASCII"
+            raise EnvironmentNotReadyError(text, "set it where tune is started")
+        keep_secret(value)
+    addresses = server.http or "", server.grpc or "", server.metrics  # a spec says them
+    return Endpoints(*addresses, tls=server.tls, headers=headers)
 
 
 def check(endpoints: Endpoints) -> None:
@@ -24,11 +45,17 @@ def check(endpoints: Endpoints) -> None:
     Raises:
         EnvironmentNotReadyError: Nothing answers, or models cannot be loaded on request.
     """
-    if not health.live(endpoints):
-        raise EnvironmentNotReadyError(
-            f"no server answers at http://{endpoints.http}/v2/health/live",
-            "check server.http in the spec, and that the server runs",
-        )
+    for service, path in (("http", "/v2/health/live"), ("metrics", "/metrics")):
+        address = getattr(endpoints, service)
+        scheme = "http" if endpoints.tls_of(service) is None else "https"
+        try:
+            if address:
+                get(endpoints, service, path, _TIMEOUT_S)
+        except OSError as error:
+            raise EnvironmentNotReadyError(
+                f"no server answers at {scheme}://{address}{path}: {error}",
+                f"check server.{service}, tls and headers_from_env in the spec, and that it runs",
+            ) from error
     try:
         with Control(endpoints) as control:
             control.check_explicit()
@@ -73,10 +100,15 @@ class RemoteLauncher:
         return ()
 
     def version(self) -> str:
-        """The version that the server reports; its image, backends and machine are not known."""
+        """What the server reports: its version, GPUs and memory; its image is not known."""
         check(self.endpoints)
         with Control(self.endpoints) as control:
-            return f"{control.version()}, remote: its image and machine are unknown"
+            version, metrics = control.version(), control.metrics()
+        found = []
+        for kind in ("gpu", "cpu"):
+            sizes = [] if metrics is None else metrics.values(f"nv_{kind}_memory_total_bytes")
+            found.append(f"{kind} {[round(size / 2**30) for size in sorted(sizes)]}")
+        return f"{version}, remote; GiB of memory: {', '.join(found)}"
 
     @contextmanager
     def launch(self, server_args: Sequence[str], log: Path) -> Iterator[RemoteServer]:

@@ -43,8 +43,8 @@ def test_docker_takes_its_engine_from_the_environment() -> None:
         assert launcher.restartable
 
 
-@pytest.mark.parametrize("server", [{"mode": "remote", "http": "a:1"}, {"mode": "docker"}])
-def test_what_a_mode_needs_must_be_there(server: dict[str, Any]) -> None:
+def test_what_a_mode_needs_must_be_there() -> None:
+    server: dict[str, Any] = {"mode": "docker"}
     with pytest.raises(SpecError, match="missing"):
         with server_launcher(spec(server), ("m",), {}):
             pass

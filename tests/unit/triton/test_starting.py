@@ -33,7 +33,7 @@ class FakeServer:
 
 @pytest.fixture(autouse=True)
 def _somebody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "_answers", lambda address, path: True)
+    monkeypatch.setattr(health, "_answers", lambda endpoints, service, path: True)
 
 
 def started(*last_words: str) -> tuple[FakeServer, list[str | None]]:

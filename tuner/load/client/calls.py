@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Protocol
 
 import grpc  # type: ignore[import-untyped]
 
 from tuner.errors import LoadFailedError
-from tuner.load.client.channel_options import INFER, channel_options, is_refusal
+from tuner.load.client.channel_options import INFER, channel_to, is_refusal
 from tuner.load.client.job import Outcome
+from tuner.server.transport import ssl_context
+from tuner.spec.tls import Tls
 from tuner.spec.workload import Protocol as Spoken
 
 #: Called once for a request, with the server's words where it was not answered.
@@ -47,9 +49,10 @@ class Calls(Protocol):
 class GrpcCalls:
     """Over one channel. Without serialisers bytes are sent, and answers stay unread."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, tls: Tls | None, headers: Mapping[str, str]) -> None:
         self._address = address
-        self._channel = grpc.aio.insecure_channel(address, options=channel_options(address))
+        self._metadata = tuple(headers.items())
+        self._channel = channel_to(address, tls, grpc.aio)
         self._call = self._channel.unary_unary(INFER)
         self._under_way: set[Any] = set()
 
@@ -61,7 +64,7 @@ class GrpcCalls:
             raise _nobody(self._address) from error
 
     def send(self, request: bytes, done: Done) -> None:
-        call = self._call(request)
+        call = self._call(request, metadata=self._metadata)
         self._under_way.add(call)  # nobody else holds it
         call.add_done_callback(partial(self.ended, self._under_way, done))
 
@@ -88,8 +91,9 @@ class GrpcCalls:
 class HttpCalls:
     """Over as many connections as there are requests under way; each is used again."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, tls: Tls | None) -> None:
         self._address = address
+        self._tls = ssl_context(tls)
         self._host, _, port = address.rpartition(":")
         self._port = int(port)
         self._idle: list[Connection] = []
@@ -130,7 +134,7 @@ class HttpCalls:
         loop = asyncio.get_running_loop()
         host = self._host.strip("[]")
         _, connection = await loop.create_connection(
-            lambda: Connection(self._rest, self._all.discard), host, self._port
+            lambda: Connection(self._rest, self._all.discard), host, self._port, ssl=self._tls
         )
         self._all.add(connection)
         return connection
@@ -203,8 +207,11 @@ class Connection(asyncio.Protocol):
             done(Outcome.LOST, str(error or "the server closed the connection"))
 
 
-def calls_over(protocol: Spoken, address: str) -> Calls:
-    return GrpcCalls(address) if protocol is Spoken.GRPC else HttpCalls(address)
+def calls_over(
+    protocol: Spoken, address: str, tls: Tls | None, headers: Mapping[str, str]
+) -> Calls:
+    over_grpc = protocol is Spoken.GRPC  # over HTTP a request's bytes have its headers
+    return GrpcCalls(address, tls, headers) if over_grpc else HttpCalls(address, tls)
 
 
 def _head(head: bytes) -> tuple[int, int]:

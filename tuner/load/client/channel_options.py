@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 
 from tuner.errors import LoadFailedError, ServerGoneError
+from tuner.hiding import without_passwords
 from tuner.machine.ports import LOOPBACK
+from tuner.server.server import Endpoints
+from tuner.server.transport import credentials
+from tuner.spec.tls import Tls
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 
@@ -29,18 +35,27 @@ def channel_options(address: str) -> list[tuple[str, int]]:
     ]
 
 
+def channel_to(address: str, tls: Tls | None, kind: Any = grpc) -> Any:
+    """A channel; ``kind`` is gRPC's module, or that of its asynchronous channels."""
+    options = channel_options(address)
+    if tls is None:
+        return kind.insecure_channel(address, options)
+    return kind.secure_channel(address, credentials(tls), options)
+
+
 @contextmanager
-def asking(address: str, connect_s: float = 0.0) -> Iterator[Any]:
+def asking(endpoints: Endpoints, connect_s: float = 0.0) -> Iterator[Any]:
     """Sends one request, as gRPC's callables do: without serialisers bytes go and come.
 
     ``connect_s``: how long to wait for the connection first, so that this time is not counted as
     the model's. A failure to connect shows with the first request.
     """
-    with grpc.insecure_channel(address, options=channel_options(address)) as channel:
+    with channel_to(endpoints.grpc, endpoints.tls_of("grpc")) as channel:
         if connect_s:
             with suppress(grpc.FutureTimeoutError):
                 grpc.channel_ready_future(channel).result(timeout=connect_s)
-        yield channel.unary_unary(INFER)
+        send = partial(channel.unary_unary(INFER).future, metadata=[*endpoints.headers.items()])
+        yield SimpleNamespace(future=send)
 
 
 @dataclass(frozen=True)
@@ -63,7 +78,7 @@ def reply_to(call: Any, during: str, late: str = "") -> Reply:
     try:
         return Reply(call.result())
     except grpc.RpcError as error:
-        code, words = call.code(), str(call.details())
+        code, words = call.code(), without_passwords(str(call.details()))
         if code is grpc.StatusCode.UNAVAILABLE and is_refusal(words):
             return Reply(words=words, refused=True)
         if late and code is grpc.StatusCode.DEADLINE_EXCEEDED:

@@ -14,6 +14,7 @@ load is more than it can send.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -33,7 +34,7 @@ import numpy as np
 from tuner.errors import LoadFailedError, ServerGoneError, TunerError
 from tuner.load import seeds
 from tuner.load.client.figures import Run, check_sent
-from tuner.load.client.job import Answers, Job, Outcome, Questions, merge
+from tuner.load.client.job import HEADERS, Answers, Job, Outcome, Questions, merge
 from tuner.load.client.process import LEAD_NS
 from tuner.load.perf_analyzer.process import TOO_LATE, never
 from tuner.load.setup import Setup
@@ -129,10 +130,12 @@ class OpenClient(Setup):
         private: Path,
     ) -> Job:
         closed = not load.arrivals.open_loop
+        target = self.streams[0].target
+        tls = self.site.endpoints.tls_of(target.protocol.value)
         counts = np.bincount(order, minlength=len(self.streams)).tolist()
         asked = zip(self.streams, given, counts, strict=True)
         return Job(
-            self.streams[0].target.address,
+            target.address,
             tuple(Questions(stream.form, file.path, count) for stream, file, count in asked),
             private / "order.npy",
             None if closed else private / "due.npy",
@@ -140,8 +143,9 @@ class OpenClient(Setup):
             private / "answers.npz",
             private / "ready",
             private / "begin",
-            self.streams[0].target.protocol,
+            target.protocol,
             clients=round(load.level) if closed else 0,
+            tls=None if tls is None else tls.model_dump(),
         )
 
     def _hopeless(self, plan: Schedule, window: Window) -> Callable[[], bool]:
@@ -172,7 +176,8 @@ class OpenClient(Setup):
         program = self.site.program
         most = len(program.cpus) or os.cpu_count() or 1
         jobs = split_over(job, min(processes_for(load, self._background_per_s), most))
-        private = job.answers.parent
+        private, endpoints = job.answers.parent, self.site.endpoints
+        environment = {**program.environment, HEADERS: json.dumps(dict(endpoints.headers))}
         logs = [private / f"log-{part.first}" for part in jobs]
         commands = []
         with ExitStack() as stack:
@@ -185,7 +190,7 @@ class OpenClient(Setup):
                 commands.append(command)
                 processes.append(
                     stack.enter_context(
-                        child(command, env=program.environment, stdout=output, cpus=program.cpus)
+                        child(command, env=environment, stdout=output, cpus=program.cpus)
                     )
                 )
             _begin(jobs, processes)

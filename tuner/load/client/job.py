@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tuner.load.traffic.encoding import RequestForm
 from tuner.spec.workload import Protocol
+
+#: Variable of a process's environment with the headers of its requests, as JSON.
+HEADERS = "TUNE_CLIENT_HEADERS"
 
 
 class Outcome(IntEnum):
@@ -46,6 +50,7 @@ class Job:
         total_s: The run ends this long after its start, whatever is still in flight.
         ready: Made once the process can begin.
         begin: File with the start, in nanoseconds of the monotonic clock.
+        tls: The fields of the spec's, if there is any.
         clients: Of a closed loop: requests outstanding at all times.
         first: Of the processes that share one run, the number of this one, from 0.
         step: How many share it: of inputs and due times each takes every step-th.
@@ -63,6 +68,7 @@ class Job:
     clients: int = 0
     first: int = 0
     step: int = 1
+    tls: Mapping[str, Any] | None = None
 
     def write(self, path: Path) -> None:
         data = {**asdict(self), "protocol": self.protocol.value}

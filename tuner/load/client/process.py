@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
+import os
 import selectors
 import signal
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import cycle
@@ -24,9 +26,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, TunerError
+from tuner.hiding import keep_secret, without_passwords
 from tuner.load.client.calls import Done, calls_over
-from tuner.load.client.job import Answers, Job, Outcome
+from tuner.load.client.job import HEADERS, Answers, Job, Outcome
 from tuner.load.traffic.encoding import build
+from tuner.spec.tls import Tls
 
 #: From the signal to begin to the start, so that every process of a run has received it.
 LEAD_NS = 20_000_000
@@ -92,8 +96,8 @@ class Loop(ABC):
             np.array(self._outcomes, dtype=np.int8),
             end_ns + offset_ns,
             busy_s / ((end_ns - begin_ns) / 1e9),
-            self._failure,
-            self._lost,
+            without_passwords(self._failure),
+            without_passwords(self._lost),
         )
 
     def stop(self) -> None:
@@ -207,8 +211,9 @@ def _loop(job: Job, send: Send, requests: Sequence[bytes]) -> Loop:
     return OpenLoop(send, requests, np.load(job.due)[job.first :: job.step], *rest)
 
 
-async def _carry_out(job: Job, requests: Sequence[bytes]) -> Answers:
-    calls = calls_over(job.protocol, job.address)
+async def _carry_out(job: Job, requests: Sequence[bytes], headers: Mapping[str, str]) -> Answers:
+    tls = None if job.tls is None else Tls(**job.tls)
+    calls = calls_over(job.protocol, job.address, tls, headers)
     await calls.connect()
     load = _loop(job, calls.send, requests)
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, load.stop)
@@ -233,21 +238,22 @@ def _precise_loop() -> asyncio.SelectorEventLoop:
     return asyncio.SelectorEventLoop(selectors.SelectSelector())
 
 
-def main(path: Path) -> None:
+def main(path: Path, headers: Mapping[str, str]) -> None:
     job = Job.read(path)
+    keep_secret(*headers.values())
+    head = [f"Host: {job.address}", *(f"{name}: {value}" for name, value in headers.items())]
     built = [
-        build(asked.inputs, asked.form, asked.most, job.protocol, job.address)
-        for asked in job.questions
+        build(asked.inputs, asked.form, asked.most, job.protocol, head) for asked in job.questions
     ]
     requests = in_order(built, np.load(job.order))
     gc.freeze()
     with asyncio.Runner(loop_factory=_precise_loop) as runner:
-        answers = runner.run(_carry_out(job, requests))
+        answers = runner.run(_carry_out(job, requests, headers))
     answers.write(job.answers)
 
 
 if __name__ == "__main__":
     try:
-        main(Path(sys.argv[1]))
+        main(Path(sys.argv[1]), json.loads(os.environ.get(HEADERS, "{}")))
     except TunerError as error:
         sys.exit(str(error))

@@ -18,6 +18,7 @@ MAX_THREADS = 4
 _WINDOWS = 3
 _WINDOW_FACTOR = 1.2
 _LEAD_S = 0.02  # its first window begins a little before the first request
+_TLS_FILES = ("root-certifications", "private-key", "certificate-chain")
 _ANY = "1000000000"  # percent
 
 
@@ -51,6 +52,9 @@ def command_line(
     (three windows of a few Poisson arrivals differ by more than a factor of ten).
     """
     argv = [str(binary), "-m", target.model, "-u", target.address, "-i", target.protocol.value]
+    if (tls := target.endpoints.tls_of("grpc")) is not None:
+        given = zip(_TLS_FILES, tls.ca_key_and_cert, strict=True)
+        argv += ["--ssl-grpc-use-ssl", *(f"--ssl-grpc-{n}-file={f}" for n, f in given if f)]
     argv += ["--async", "--max-threads", str(MAX_THREADS), "-b", str(target.batch_size)]
     if load.arrivals.open_loop:
         argv += ["--request-intervals", str(files.intervals)]

@@ -18,6 +18,7 @@ from tuner.errors import LoadFailedError, SpecError
 from tuner.load.client.channel_options import asking, reply_to
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
+from tuner.server.server import Endpoints
 from tuner.spec.digits import digits
 
 _TIMES_TOGETHER = 4  # enough in flight that fast models get batches too
@@ -57,7 +58,7 @@ class Answers:
 
 
 def ask(
-    address: str, form: RequestForm, inputs: InputFiles, config: Any, count: int = 16
+    endpoints: Endpoints, form: RequestForm, inputs: InputFiles, config: Any, count: int = 16
 ) -> Answers:
     """Asks the model that is loaded some of the workload's inputs.
 
@@ -74,7 +75,7 @@ def ask(
         questions = build(inputs.first(count * form.batch_size), form, count)
     except (LoadFailedError, SpecError) as error:
         return Answers(none_because=error.message)
-    with asking(address) as method:
+    with asking(endpoints) as method:
         waiting = [method.future(q, timeout=_DEADLINE_S) for q in questions * _TIMES_TOGETHER]
         together = tuple(map(_answer, waiting))
         alone = tuple(_answer(method.future(q, timeout=_DEADLINE_S)) for q in questions)

@@ -18,6 +18,7 @@ from tuner.errors import LoadFailedError, SpecError
 from tuner.load.client.channel_options import asking, reply_to
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import MAX_STEPS, InputFiles
+from tuner.server.server import Endpoints
 
 #: Asking takes no longer than this, give or take a few answers.
 MAX_FILLING_S = 10.0
@@ -62,7 +63,7 @@ def together(fillings: Sequence[Filling]) -> Filling:
 
 
 def fill(
-    address: str, form: RequestForm, inputs: InputFiles, seed: int, size: int | None
+    endpoints: Endpoints, form: RequestForm, inputs: InputFiles, seed: int, size: int | None
 ) -> Filling:
     """Brings an empty cache to its steady state, or as near as `MAX_FILLING_S` allows.
 
@@ -74,7 +75,7 @@ def fill(
     requests = _requests(form, inputs, seed)
     if not requests:
         return Filling(0, 0, 0.0)
-    with asking(address) as method:
+    with asking(endpoints) as method:
         return ask_in_order(method, requests, size)
 
 

@@ -24,6 +24,7 @@ from tuner.load.client.channel_options import asking, reply_to
 from tuner.load.perf_analyzer.outputs import bare_words
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
+from tuner.server.server import Endpoints
 
 #: A wait longer than this is reported.
 QUIET_S = 2.0
@@ -38,7 +39,7 @@ Some = tuple[RequestForm, InputFiles, int]
 
 
 def await_first_answers(
-    address: str,
+    endpoints: Endpoints,
     form: RequestForm,
     inputs: InputFiles,
     config: Any,
@@ -61,7 +62,7 @@ def await_first_answers(
     if questions is None:
         return  # inputs that only perf_analyzer can send
     begin = time.monotonic()
-    with asking(address) as method:
+    with asking(endpoints) as method:
         calls = [method.future(question, timeout=patience_s) for question, _ in questions]
         if not _all_done(calls, begin + QUIET_S):
             note(f"waiting for the first answer of {form.model}, up to {patience_s:g} s")
@@ -71,10 +72,10 @@ def await_first_answers(
         raise ModelFailsError(f"the model fails: {failures[0]}")
     if took_s > QUIET_S:
         note(f"its first answer took {took_s:.1f} s")
-    _warm_batches(address, form, inputs, config, count)
+    _warm_batches(endpoints, form, inputs, config, count)
 
 
-def seconds_for(address: str, asked: Sequence[Some], patience_s: float) -> float | None:
+def seconds_for(endpoints: Endpoints, asked: Sequence[Some], patience_s: float) -> float | None:
     """How long requests, asked at once, take until the last is answered.
 
     None for inputs that only perf_analyzer can send.
@@ -87,7 +88,7 @@ def seconds_for(address: str, asked: Sequence[Some], patience_s: float) -> float
     questions = _built(asked)
     if questions is None:
         return None
-    with asking(address, patience_s) as method:
+    with asking(endpoints, patience_s) as method:
         begin = time.monotonic()
         calls = [(method.future(q, timeout=patience_s), model) for q, model in questions]
         errors = [call.exception() for call, _ in calls]
@@ -140,11 +141,11 @@ def _failure(call: Any, model: str, patience_s: float) -> str:
 
 
 def _warm_batches(
-    address: str, form: RequestForm, inputs: InputFiles, config: Any, instances: int
+    endpoints: Endpoints, form: RequestForm, inputs: InputFiles, config: Any, instances: int
 ) -> None:
     """Asks each instance for a batch of each size, as one request; errors are left to the load."""
     begin = time.monotonic()
-    with asking(address) as method:
+    with asking(endpoints) as method:
         for size in batch_sizes(config, form.batch_size):
             try:
                 (question,) = build(inputs.first(1), replace(form, batch_size=size), 1)

@@ -52,12 +52,11 @@ def build(
     form: RequestForm,
     count: int,
     protocol: Protocol = Protocol.GRPC,
-    address: str = "",
+    head: Sequence[str] = (),
 ) -> list[bytes]:
     """At most ``count`` requests as bytes; the run goes round them.
 
-    Over gRPC a serialised ``ModelInferRequest`` each, over HTTP head and body, sent to
-    ``address``.
+    Over gRPC a serialised ``ModelInferRequest`` each, over HTTP head, with these lines, and body.
 
     The k-th request carries the inferences from ``k * batch_size`` on; the list of inputs goes
     round as well. Equal requests are one object.
@@ -73,7 +72,7 @@ def build(
     requests, total = [], 0
     for first in wanted[:: form.batch_size]:
         batch = [contents[i % len(steps)] for i in range(first, first + form.batch_size)]
-        request = _WRITERS[protocol](_tensors(batch, form), form, address)
+        request = _WRITERS[protocol](_tensors(batch, form), form, head)
         if request not in known:
             known[request] = request
             total += len(request)
@@ -154,7 +153,7 @@ def _tensors(batch: Sequence[Mapping[str, _Content]], form: RequestForm) -> Mapp
     return tensors
 
 
-def _over_grpc(tensors: Mapping[str, _Content], form: RequestForm, _: str) -> bytes:
+def _over_grpc(tensors: Mapping[str, _Content], form: RequestForm, _: Sequence[str]) -> bytes:
     from tritonclient.grpc import service_pb2
 
     request = service_pb2.ModelInferRequest(model_name=form.model)
@@ -166,7 +165,7 @@ def _over_grpc(tensors: Mapping[str, _Content], form: RequestForm, _: str) -> by
     return bytes(request.SerializeToString())
 
 
-def _over_http(tensors: Mapping[str, _Content], form: RequestForm, address: str) -> bytes:
+def _over_http(tensors: Mapping[str, _Content], form: RequestForm, lines: Sequence[str]) -> bytes:
     """Tensors in binary both ways, as perf_analyzer has them.
 
     Source: Triton's binary tensor data extension.
@@ -185,7 +184,7 @@ def _over_http(tensors: Mapping[str, _Content], form: RequestForm, address: str)
     size = len(told) + sum(len(tensor.raw) for tensor in tensors.values())
     head = (
         f"POST /v2/models/{quote(form.model)}/infer HTTP/1.1",
-        f"Host: {address}",
+        *lines,
         "Content-Type: application/octet-stream",
         f"Inference-Header-Content-Length: {len(told)}",
         f"Content-Length: {size}",

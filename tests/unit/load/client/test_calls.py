@@ -118,7 +118,7 @@ def test_a_request_over_http_carries_its_tensors_in_binary(tmp_path: Any) -> Non
     path = tmp_path / "inputs.json"
     path.write_text('{"data": [{"x": [1, 2]}]}')
     form = RequestForm("a b", {"x": "INT16"}, {"x": (2,)}, batched=True, batch_size=1)
-    (request,) = build(path, form, 1, Protocol.HTTP, "host:8000")
+    (request,) = build(path, form, 1, Protocol.HTTP, ["Host: host:8000"])
     head, _, body = request.partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
     assert lines[0] == "POST /v2/models/a%20b/infer HTTP/1.1"

@@ -152,7 +152,7 @@ def test_a_priority_goes_with_every_request_and_none_is_left_to_the_model(
     asked = replace(form(), priority=priority)
     (request,) = build(path, asked, 1)
     sent = {name: value.uint64_param for name, value in parsed(request).parameters.items()}
-    (over_http,) = build(path, asked, 1, Protocol.HTTP, "h:1")
+    (over_http,) = build(path, asked, 1, Protocol.HTTP, ["Host: h:1"])
     head, _, body = over_http.partition(b"\r\n\r\n")
     size = int(re.search(rb"Inference-Header-Content-Length: (\d+)", head)[1])  # type: ignore[index]
     told = json.loads(body[:size])["parameters"]
