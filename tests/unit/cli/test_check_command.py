@@ -15,7 +15,7 @@ from tuner.cli.check_command import annotation_lines
 from tuner.run.status import CheckStatus
 
 #: Commands that read and tell; the others do something.
-READING = ("doctor", "plan", "run", "check", "report", "compare", "lint")
+READING = ("doctor", "plan", "run", "check", "report", "compare", "size", "lint")
 
 
 @pytest.mark.parametrize("name", READING)
@@ -26,7 +26,9 @@ def test_every_reading_command_can_tell_it_as_json(name: str) -> None:
 
 
 def test_no_command_is_forgotten_by_that() -> None:
-    assert set(COMMANDS) - set(READING) == {"init", "worker", "apply", "rollback", "schema"}
+    assert set(COMMANDS) - set(READING) == {
+        *("init", "worker", "apply", "rollback", "schema", "completion")
+    }
 
 
 def make_check(results: Path, status: CheckStatus = CheckStatus.FINE, **changes: Any) -> Path:
