@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -21,19 +22,8 @@ def _quantity(ctx: click.Context, param: click.Parameter, value: str) -> float:
 
 @click.command("size")
 @options.run_argument
-@click.option(
-    "--rate",
-    required=True,
-    callback=_quantity,
-    help="Inferences per second that all replicas together must answer, such as 5000/s.",
-)
-@click.option(
-    "--headroom",
-    default="30%",
-    show_default=True,
-    callback=_quantity,
-    help="Share of the rate that must be possible on top of it.",
-)
+@click.option("--rate", required=True, callback=_quantity, help="In inferences, such as 5000/s.")
+@click.option("--headroom", default="30%", show_default=True, callback=_quantity)
 @click.option("--price", type=click.FloatRange(min=0), help="Of one replica for one hour.")
 @click.option("--deployment", default="triton", show_default=True, help="What is scaled.")
 @click.option("--prometheus", metavar="URL", default="http://prometheus:9090", show_default=True)
@@ -53,15 +43,12 @@ def command(
     output: Path,
     output_format: str,
 ) -> None:
-    """Tell how many replicas a rate needs, and when to start another.
+    """Tell how many replicas answer a rate, and the headroom on top of it; when to start another.
 
     By the load that RUN proved in its soak, on one server: every replica must be like the machine
-    of the run. Also tells the GPUs, the cost if a price is given, and whether the rate is still
-    answered when one replica is lost.
+    of the run. Also tells whether the rate is still answered when one replica is lost.
     """
     del output  # read by the argument
-    from dataclasses import asdict
-
     from tuner.report.autoscalers import pod_autoscaler, scaled_object
     from tuner.report.data import load
     from tuner.report.sizing import size

@@ -55,5 +55,4 @@ def _yaml(api: str, kind: str, sizing: Sizing, spec: dict[str, Any]) -> str:
     name = spec["scaleTargetRef"]["name"]
     metadata = {"name": name, "annotations": {"triton-tune/run": sizing.run_id}}
     whole = {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec}
-    text: str = yaml.safe_dump(whole, sort_keys=False, allow_unicode=True)
-    return text
+    return str(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True))

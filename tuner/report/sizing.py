@@ -18,7 +18,6 @@ class Sizing:
     """What a rate needs, where every replica is like the machine of the run.
 
     Attributes:
-        models: Names of the models that the load was put on.
         headroom: Share of the rate that must be possible on top of it.
         credited_infer_per_s: By one replica.
         one_lost_infer_per_s: What each other replica gets when one is lost; None if there is none.
@@ -56,11 +55,7 @@ class Sizing:
 
 
 def size(data: ReportData, rate: float, headroom: float, price: float | None) -> Sizing:
-    """Sizes a deployment of the config that a run wrote, proposed or kept.
-
-    Args:
-        rate: Inferences per second that all replicas together must answer.
-        price: Of a replica for an hour.
+    """Sizes a deployment of the config that a run wrote, proposed or kept; price: for an hour.
 
     Raises:
         SpecError: The run credits no config with a load.
@@ -79,10 +74,7 @@ def size(data: ReportData, rate: float, headroom: float, price: float | None) ->
         for stream, label in manifest.streams.items()
         if (found := held.of(stream)) is not None and not found.background
     }
-    closed = (
-        "The load was proved with clients that wait for their answers; requests that do not wait "
-        "for one another may be slower at the same rate."
-    )
+    closed = "Proved with clients that wait for answers: at the same rate, others may wait longer."
     needed = rate * (1.0 + headroom) / credited
     replicas = ceil(needed * (1.0 - 1e-9))  # what divides evenly needs no more
     lost = rate / (replicas - 1) if replicas > 1 else None

@@ -129,7 +129,7 @@ def test_a_closed_loop_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert facts(capsys, "--rate", "500/s")["notes"] == []
     run = changed(tmp_path, held={"load": {"arrivals": "closed", "level": 8.0}})
     assert guarded(cli, ["size", str(run), "--rate", "500/s"]) == 0
-    assert "note:  The load was proved with clients that wait" in capsys.readouterr().err
+    assert "note:  Proved with clients that wait" in capsys.readouterr().err
 
 
 def test_a_run_that_credits_no_load_is_refused(
