@@ -23,6 +23,7 @@ COMMANDS = {
     "check": "measure the config in the repository against its SLOs and the last accepted result",
     "report": "render a run's reports again, or list all runs",
     "compare": "show two runs side by side",
+    "size": "tell how many replicas a rate needs, with a threshold for autoscalers",
     "apply": "write a run's winner into the model repository",
     "rollback": "put back the config that was there before the last write",
     "lint": "list what is wrong or risky in a model repository",

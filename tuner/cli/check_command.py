@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Compare with the accepted result of another machine if this one has none.",
 )
+@click.option("--metrics", type=options.FILE, help="Also write OpenMetrics, to a NAME.prom.")
+@click.option("--benchmark", type=options.FILE, help="Also write github-action-benchmark's JSON.")
 @options.results_option
 @options.quiet_option
 @options.overrides_option
@@ -40,6 +42,8 @@ def command(
     spec: Path,
     update_baseline: bool,
     any_machine: bool,
+    metrics: Path | None,
+    benchmark: Path | None,
     output: Path,
     quiet: int,
     overrides: tuple[str, ...],
@@ -55,7 +59,9 @@ def command(
     with does not hold. All results are stored before the exit code is decided.
     """
     from tuner.programs.check.check import CheckRequest, check
+    from tuner.report import exposition
     from tuner.report.check_document import render_check
+    from tuner.run.writing import write_text
     from tuner.steps.job import Request
 
     job = Request(
@@ -73,6 +79,9 @@ def command(
     if in_github():
         for line in annotation_lines(finished.facts):
             say_annotation(line)
+    for file, written in ((metrics, exposition.open_metrics), (benchmark, exposition.benchmark)):
+        if file is not None:
+            write_text(file, written(finished.facts))
     return finished.facts.exit_code
 
 

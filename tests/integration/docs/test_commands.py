@@ -43,6 +43,7 @@ NOT_RUN = {
     "python benchmarks": "takes minutes on a quiet machine",
     "python3 run.py": "needs a GPU and the bundle",
     "tune worker": "needs a run that searches at that moment",
+    "tune size": "tests/unit/cli/test_size_command.py sizes a run that was soaked",
     "tune rollback nlp": "the run before it is only planned here, and wrote nothing",
 }
 #: These take minutes: the plan of the same spec stands in for them.

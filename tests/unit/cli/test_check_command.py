@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -12,10 +13,12 @@ from builders.runs import Toy, make_run
 from tuner.cli import COMMANDS, cli
 from tuner.cli.boundary import guarded
 from tuner.cli.check_command import annotation_lines
+from tuner.report.exposition import benchmark, open_metrics
+from tuner.run.check_schema import read_check
 from tuner.run.status import CheckStatus
 
 #: Commands that read and tell; the others do something.
-READING = ("doctor", "plan", "run", "check", "report", "compare", "lint")
+READING = ("doctor", "plan", "run", "check", "report", "compare", "size", "lint")
 
 
 @pytest.mark.parametrize("name", READING)
@@ -26,7 +29,9 @@ def test_every_reading_command_can_tell_it_as_json(name: str) -> None:
 
 
 def test_no_command_is_forgotten_by_that() -> None:
-    assert set(COMMANDS) - set(READING) == {"init", "worker", "apply", "rollback", "schema"}
+    assert set(COMMANDS) - set(READING) == {
+        *("init", "worker", "apply", "rollback", "schema", "completion")
+    }
 
 
 def make_check(results: Path, status: CheckStatus = CheckStatus.FINE, **changes: Any) -> Path:
@@ -90,3 +95,21 @@ def test_a_run_that_is_none_is_a_usage_error(
 ) -> None:
     assert guarded(cli, ["compare", "a", "b", "--output", str(tmp_path)]) == 2
     assert "there is no run 'a'" in capsys.readouterr().err
+
+
+def test_a_check_also_writes_metrics_and_benchmarks_whatever_its_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = make_check(tmp_path, CheckStatus.REGRESSION, exit_code=12)
+    found = SimpleNamespace(directory=directory, facts=read_check(directory))
+    monkeypatch.setattr("tuner.programs.check.check.check", lambda *_: found)
+    node, chart = tmp_path / "node", tmp_path / "chart.json"
+    node.mkdir()
+    (node / "tune.prom").write_text("of the night before\n")
+    written = ["--metrics", str(node / "tune.prom"), "--benchmark", str(chart)]
+    assert guarded(cli, ["check", "a spec.yaml", *written]) == 12
+    assert (node / "tune.prom").read_text() == open_metrics(found.facts)
+    assert chart.read_text() == benchmark(found.facts)
+    assert [file.name for file in node.iterdir()] == ["tune.prom"]
+    assert guarded(cli, ["check", "a spec.yaml", "--metrics", str(chart / "tune.prom")]) == 4
+    assert "regression" in capsys.readouterr().out

@@ -1,0 +1,150 @@
+"""`tune size`, on a stored run that is credited with 383.7 inferences per second."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from tuner.cli import cli
+from tuner.cli.boundary import guarded
+
+TESTS = Path(__file__).parents[2]
+RUN = TESTS / "runs" / "one-model"
+SCHEMAS = TESTS / "unit" / "report" / "schemas"
+CREDITED = 383.7
+
+
+def sized(capsys: pytest.CaptureFixture[str], *arguments: str, run: Path = RUN) -> str:
+    assert guarded(cli, ["size", str(run), *arguments]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def facts(capsys: pytest.CaptureFixture[str], *arguments: str, run: Path = RUN) -> dict[str, Any]:
+    found = json.loads(sized(capsys, *arguments, "--format", "json", run=run))
+    assert isinstance(found, dict)
+    return found
+
+
+def changed(
+    tmp_path: Path,
+    *,
+    soak: dict[str, Any] | None = None,
+    held: dict[str, Any] | None = None,
+    manifest: dict[str, Any] | None = None,
+) -> Path:
+    """The run with other facts: of its winner's soak, of the measurement in it, of the run."""
+    run = tmp_path / "run"
+    shutil.copytree(RUN, run)
+    result = json.loads((run / "result.json").read_text())
+    winner = result["winner"]["soak"]
+    winner["tried"][0]["measurement"].update(held or {})
+    winner.update(soak or {})
+    (run / "result.json").write_text(json.dumps(result))
+    facts = json.loads((run / "manifest.json").read_text()) | (manifest or {})
+    (run / "manifest.json").write_text(json.dumps(facts))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("rate", "headroom", "replicas", "lost", "holds"),
+    [
+        ("5000/s", "30%", 17, 5000 / 16, True),  # 6,500 of 383.7 are 16.94
+        ("5000/s", "5%", 14, 5000 / 13, False),
+        ("767.4/s", "0%", 2, 767.4, False),  # divides evenly
+        ("100/s", "30%", 1, None, False),
+    ],
+)
+def test_replicas_cover_the_rate_and_its_headroom(
+    capsys: pytest.CaptureFixture[str],
+    rate: str,
+    headroom: str,
+    replicas: int,
+    lost: float | None,
+    holds: bool,
+) -> None:
+    found = facts(capsys, "--rate", rate, "--headroom", headroom)
+    assert found["replicas"] == replicas
+    assert found["one_lost_infer_per_s"] == (lost and pytest.approx(lost))
+    assert found["one_lost_holds"] is holds
+
+
+def test_the_threshold_is_in_the_requests_that_triton_counts(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run = changed(tmp_path, soak={"headroom": 0.1}, held={"batch_size": 4})
+    found = facts(capsys, "--rate", "1000/s", "--headroom", "20%", run=run)
+    assert found["credited_infer_per_s"] == pytest.approx(0.9 * CREDITED)
+    assert found["threshold_requests_per_s"] == pytest.approx(0.9 * CREDITED / 4 / 1.2)
+
+
+def test_gpus_and_cost_are_those_of_all_replicas(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    gpu = {"name": "Toy GPU", "driver": "550.54", "memory_bytes": 1 << 34}
+    run = changed(tmp_path, manifest={"gpus": [gpu, gpu]})
+    found = facts(capsys, "--rate", "1000/s", "--price", "2.5", run=run)
+    assert (found["replicas"], found["gpus"], found["cost_per_hour"]) == (4, 8, 10.0)
+    assert "4 for 1,000/s and 30% more; 8 GPUs, 10.00 an hour" in sized(
+        capsys, "--rate", "1000/s", "--price", "2.5", run=run
+    )
+
+
+@pytest.mark.parametrize(("form", "schema"), [("keda", "scaled_object"), ("hpa", "pod_autoscaler")])
+def test_the_objects_follow_their_schema(
+    capsys: pytest.CaptureFixture[str], form: str, schema: str
+) -> None:
+    printed = sized(capsys, "--rate", "5000/s", "--format", form, "--deployment", "bert-triton")
+    found, rules = yaml.safe_load(printed), json.loads((SCHEMAS / f"{schema}.json").read_text())
+    jsonschema.validate(found, rules)
+    assert found["spec"]["scaleTargetRef"]["name"] == "bert-triton"
+    numbers = json.dumps(found)
+    assert '"295.2"' in numbers  # 383.7 / 1.3
+    assert '": 17' in numbers
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(found | {"spec": found["spec"] | {"replicas": 3}}, rules)
+
+
+def test_keda_adds_up_the_rates_of_all_models_that_get_the_load(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    manifest = json.loads((RUN / "manifest.json").read_text())
+    (kept,) = manifest["models"].values()
+    models = {"a": kept, "b": kept | {"name": 'odd"name'}}
+    run = changed(tmp_path, manifest={"models": models, "streams": {"one": "a", "two": "b"}})
+    printed = sized(capsys, "--rate", "500/s", "--format", "keda", run=run)
+    (trigger,) = yaml.safe_load(printed)["spec"]["triggers"]
+    counter = "rate(nv_inference_request_success{model="
+    assert trigger["metadata"]["query"] == (
+        f'sum({counter}"emulated-accelerator"}}[1m]) or {counter}"odd\\"name"}}[1m]))'
+    )
+
+
+def test_a_closed_loop_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert facts(capsys, "--rate", "500/s")["notes"] == []
+    run = changed(tmp_path, held={"load": {"arrivals": "closed", "level": 8.0}})
+    assert guarded(cli, ["size", str(run), "--rate", "500/s"]) == 0
+    assert "note:  Proved with clients that wait" in capsys.readouterr().err
+
+
+def test_a_run_that_credits_no_load_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run = changed(tmp_path, soak={"tried": [], "reason": "confirm.soak is 0"})
+    assert guarded(cli, ["size", str(run), "--rate", "500/s"]) == 2
+    told = capsys.readouterr().err
+    assert "credits no config with a load: confirm.soak is 0" in told
+    assert "`tune run 'my spec.yaml'` with confirm.soak above 0" in told
+
+
+@pytest.mark.parametrize("wrong", [("--rate", "fast"), ("--rate", "0/s"), ("--headroom", "130%")])
+def test_a_wrong_number_is_a_usage_error(
+    capsys: pytest.CaptureFixture[str], wrong: tuple[str, str]
+) -> None:
+    assert guarded(cli, ["size", str(RUN), "--rate", "5000/s", *wrong]) == 2
+    assert wrong[0] in capsys.readouterr().err

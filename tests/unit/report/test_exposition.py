@@ -1,0 +1,102 @@
+"""A check as OpenMetrics and as benchmark JSON, and the dashboard that reads the former."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+from builders.checks import SLO, facts
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as prometheus_text
+
+from tuner.report.exposition import benchmark, open_metrics
+from tuner.run.check_schema import CheckFacts
+from tuner.run.status import CheckStatus
+
+DASHBOARD = Path(__file__).parents[3] / "docs" / "deploy" / "grafana.json"
+#: What github-action-benchmark's README asks of `customBiggerIsBetter`.
+BENCHMARKS = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["name", "unit", "value"],
+        "additionalProperties": False,
+        "properties": {
+            **{key: {"type": "string"} for key in ("name", "unit", "range", "extra")},
+            "value": {"type": "number", "exclusiveMinimum": 0},
+        },
+    },
+}
+Samples = dict[tuple[str, str], float]
+
+
+def samples(check: CheckFacts) -> Samples:
+    """What is written, by name and the label that tells samples of a name apart.
+
+    Both parsers read the same: the node exporter knows the older format alone, without times.
+    """
+    text = open_metrics(check)
+    found = [s for f in openmetrics.text_string_to_metric_families(text) for s in f.samples]
+    assert found == [s for f in prometheus_text(text) for s in f.samples]
+    assert all(sample.timestamp is None for sample in found)
+    assert {s.labels["model"] for s in found} == {check.model}
+    own = {"model", "spec"}
+    return {
+        (s.name, "".join(v for k, v in s.labels.items() if k not in own)): s.value for s in found
+    }
+
+
+def test_metrics_say_how_the_check_ended_and_what_it_found() -> None:
+    odd = SLO | {"expression": 'a "b"\\\n <= 1', "margin": -0.2}
+    slos = [{"worst": odd, "values": [1.0]}, {"worst": SLO, "values": [1.0]}]
+    found = samples(facts(CheckStatus.REGRESSION, exit_code=12, slo=slos))
+    ended = {label: value for (name, label), value in found.items() if name == "tune_check_status"}
+    assert [status for status, value in ended.items() if value] == ["regression"]
+    assert set(ended) == {status.value for status in CheckStatus}
+    assert found["tune_check_exit_code", ""] == 12
+    assert found["tune_check_timestamp_seconds", ""] == 1740880800
+    assert found["tune_check_value", "capacity"] == pytest.approx(2000, abs=1)
+    assert [found["tune_check_ratio", b] for b in ("low", "estimate", "high")] == [0.89, 0.9, 0.91]
+    assert found["tune_check_fail_ratio", ""] == 0.95
+    assert found["tune_check_slo_margin", 'a "b"\\\n <= 1'] == -0.2
+
+
+def test_what_was_not_measured_is_left_out() -> None:
+    found = samples(facts(CheckStatus.INTERRUPTED, values=[], slo=[], ratio=None, exit_code=130))
+    names = {name for name, _ in found}
+    assert "tune_check_exit_code" in names
+    assert names.isdisjoint({"tune_check_value", "tune_check_ratio", "tune_check_slo_margin"})
+
+
+def test_the_dashboard_asks_for_metrics_and_labels_that_are_written() -> None:
+    text = open_metrics(facts())
+    written = {family.name for family in prometheus_text(text)}
+    dashboard = json.loads(DASHBOARD.read_text())
+    targets = [target for panel in dashboard["panels"] for target in panel["targets"]]
+    assert all(panel["targets"] for panel in dashboard["panels"])
+    asked = [t["expr"] for t in targets] + [v["query"] for v in dashboard["templating"]["list"]]
+    assert {name for query in asked for name in re.findall(r"tune_check_\w+", query)} == written
+    for target in targets:
+        (name,) = re.findall(r"tune_check_\w+", target["expr"])
+        (family,) = (f for f in prometheus_text(text) if f.name == name)
+        used = re.findall(r"{{(\w+)}}", target["legendFormat"])
+        used += re.findall(r"(\w+)=", target["expr"].split("}")[0])
+        assert set(used) <= set(family.samples[0].labels)
+
+
+def test_benchmarks_are_as_the_action_reads_them() -> None:
+    found = json.loads(benchmark(facts()))
+    jsonschema.validate(found, BENCHMARKS)
+    level, ratio = found
+    assert (level["name"], level["unit"]) == ("<b>toy</b>: capacity", "infer/s")
+    assert level["range"] == "1990 to 2010"
+    assert (ratio["value"], ratio["unit"], ratio["range"]) == (90.0, "%", "89.0% to 91.0%")
+
+
+def test_of_a_latency_only_the_ratio_is_better_when_it_is_bigger() -> None:
+    (ratio,) = json.loads(benchmark(facts(compared="p99_latency")))
+    assert ratio["unit"] == "%"
+    assert json.loads(benchmark(facts(values=[], ratio=None))) == []

@@ -1,0 +1,58 @@
+"""What starts another replica at a run's proved load: objects for KEDA and for Kubernetes' HPA.
+
+Sources: the references of HorizontalPodAutoscaler (autoscaling/v2), of KEDA's ScaledObject and
+Prometheus scaler, and of Triton's metrics.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+from tuner.report.sizing import Sizing
+from tuner.spec.digits import digits
+
+#: Triton counts the requests that it answered, for each model and version.
+COUNTER = "nv_inference_request_success"
+
+
+def scaled_object(sizing: Sizing, deployment: str, prometheus: str) -> str:
+    """A ScaledObject of KEDA, as YAML: the rate of all replicas, with a threshold for each."""
+    rates = [f"rate({COUNTER}{{model={json.dumps(name)}}}[1m])" for name in sizing.models]
+    trigger = {
+        "serverAddress": prometheus,
+        "query": f"sum({' or '.join(rates)})",
+        "threshold": digits(sizing.threshold_requests_per_s, 4),
+    }
+    spec = {
+        "scaleTargetRef": {"name": deployment},
+        "minReplicaCount": 1,
+        "maxReplicaCount": sizing.replicas,
+        "triggers": [{"type": "prometheus", "metadata": trigger}],
+    }
+    return _yaml("keda.sh/v1alpha1", "ScaledObject", sizing, spec)
+
+
+def pod_autoscaler(sizing: Sizing, deployment: str) -> str:
+    """A HorizontalPodAutoscaler, as YAML: the mean rate of the pods, by Prometheus' adapter."""
+    of_models = {"key": "model", "operator": "In", "values": list(sizing.models)}
+    metric = {"name": f"{COUNTER}_per_second", "selector": {"matchExpressions": [of_models]}}
+    threshold = digits(sizing.threshold_requests_per_s, 4)
+    target = {"type": "AverageValue", "averageValue": threshold}
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment},
+        "minReplicas": 1,
+        "maxReplicas": sizing.replicas,
+        "metrics": [{"type": "Pods", "pods": {"metric": metric, "target": target}}],
+    }
+    return _yaml("autoscaling/v2", "HorizontalPodAutoscaler", sizing, spec)
+
+
+def _yaml(api: str, kind: str, sizing: Sizing, spec: dict[str, Any]) -> str:
+    """An object called as what it scales, which says which run its threshold is from."""
+    name = spec["scaleTargetRef"]["name"]
+    metadata = {"name": name, "annotations": {"triton-tune/run": sizing.run_id}}
+    whole = {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec}
+    return str(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True))

@@ -1,0 +1,102 @@
+"""How many replicas a rate needs, by the load that a run proved one of them to stand."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from math import ceil
+
+from tuner.errors import SpecError
+from tuner.report.data import ReportData
+from tuner.report.quantities import rate_text, share_text
+from tuner.run.manifest import Manifest
+from tuner.spec.digits import digits
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """What a rate needs, where every replica is like the machine of the run.
+
+    Attributes:
+        headroom: Share of the rate that must be possible on top of it.
+        credited_infer_per_s: By one replica.
+        one_lost_infer_per_s: What each other replica gets when one is lost; None if there is none.
+        threshold_requests_per_s: For one replica: above it, another one is needed.
+    """
+
+    run_id: str
+    models: tuple[str, ...]
+    rate_infer_per_s: float
+    headroom: float
+    credited_infer_per_s: float
+    replicas: int
+    gpus: int
+    cost_per_hour: float | None
+    one_lost_infer_per_s: float | None
+    one_lost_holds: bool
+    threshold_requests_per_s: float
+    notes: tuple[str, ...]
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What a terminal shows: each fact with its name."""
+        wanted = f"{rate_text(self.rate_infer_per_s)} and {share_text(self.headroom)} more"
+        others = "no other answers"
+        if self.one_lost_infer_per_s is not None:
+            held = "which holds" if self.one_lost_holds else "which was not proved to hold"
+            others = f"{rate_text(self.one_lost_infer_per_s)} for each of the others, {held}"
+        cost = "" if self.cost_per_hour is None else f", {self.cost_per_hour:,.2f} an hour"
+        threshold = digits(self.threshold_requests_per_s, 4)
+        return [
+            ("one replica", f"is credited with {rate_text(self.credited_infer_per_s)}"),
+            ("replicas", f"{self.replicas:,} for {wanted}; {self.gpus:,} GPUs{cost}"),
+            ("one lost", others),
+            ("scale out", f"above {threshold} requests/s for each replica"),
+        ]
+
+
+def size(data: ReportData, rate: float, headroom: float, price: float | None) -> Sizing:
+    """Sizes a deployment of the config that a run wrote, proposed or kept; price: for an hour.
+
+    Raises:
+        SpecError: The run credits no config with a load.
+    """
+    soak = None if data.subject is None else data.subject.soak
+    if soak is None or soak.held is None or soak.credited_per_s is None:
+        why = "; ".join(soak.sentences) if soak and soak.sentences else "no load was soaked"
+        raise SpecError(
+            f"run {data.run_id} credits no config with a load: {why}",
+            f"`tune run {shlex.quote(data.manifest.spec_path)}` with confirm.soak above 0 credits "
+            "the config that it writes or keeps; then name that run",
+        )
+    held, credited, manifest = soak.held.measurement, soak.credited_per_s, data.manifest
+    asked = {
+        manifest.models[label].name
+        for stream, label in manifest.streams.items()
+        if (found := held.of(stream)) is not None and not found.background
+    }
+    closed = "Proved with clients that wait for answers: at the same rate, others may wait longer."
+    needed = rate * (1.0 + headroom) / credited
+    replicas = ceil(needed * (1.0 - 1e-9))  # what divides evenly needs no more
+    lost = rate / (replicas - 1) if replicas > 1 else None
+    return Sizing(
+        run_id=data.run_id,
+        models=tuple(sorted(asked)),
+        rate_infer_per_s=rate,
+        headroom=headroom,
+        credited_infer_per_s=credited,
+        replicas=replicas,
+        gpus=replicas * _gpus(manifest, held.host.gpus),
+        cost_per_hour=None if price is None else replicas * price,
+        one_lost_infer_per_s=lost,
+        one_lost_holds=lost is not None and lost <= credited,
+        threshold_requests_per_s=(1.0 - soak.headroom) * held.requests_per_s / (1.0 + headroom),
+        notes=() if held.load.arrivals.open_loop else (closed,),
+    )
+
+
+def _gpus(manifest: Manifest, seen: int | None) -> int:
+    """The GPUs of the run's server: those that its metrics showed, or that the spec gave it."""
+    given = manifest.spec.get("server", {}).get("gpus", "all")
+    if seen is not None or given == "all":
+        return len(manifest.gpus) if seen is None else seen
+    return 0 if given == "none" else len(given)
