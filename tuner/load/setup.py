@@ -12,7 +12,6 @@ from tuner.load.stream import Stream
 from tuner.load.traffic.arrivals import Shape
 from tuner.load.watch.sampler import PERIOD_S, Sampler, becomes_idle
 from tuner.load.watch.stalls import watch_stalls
-from tuner.measurement.measurement import ServerStatistics
 from tuner.measurement.window import NO_BOUND, LatencyBound
 from tuner.server.binaries import Installation
 from tuner.server.control import Control
@@ -76,10 +75,3 @@ class Setup:
 
     def _snapshot(self) -> Mapping[str, StatisticsSnapshot]:
         return {name: self.site.control.statistics(name) for name in self.models}
-
-    def own(
-        self, counted: Mapping[str, ServerStatistics], *streams: Stream
-    ) -> ServerStatistics | None:
-        """What the one model counted that these streams ask; None where there are several."""
-        model, *others = {stream.target.model for stream in streams}
-        return None if others else counted.get(model)

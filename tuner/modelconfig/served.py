@@ -79,10 +79,6 @@ class Served:
         """One model by itself."""
         return cls({files.model: ServedModel(files.model, files, base)})
 
-    def load_order(self) -> tuple[str, ...]:
-        """Labels, parts before wholes."""
-        return tuple(self.models)
-
     def wholes(self, label: str) -> tuple[str, ...]:
         """Labels of the models that this one is a part of, directly or through others."""
         found = [label]

@@ -87,7 +87,7 @@ def times_of(point: Point, manifest: Manifest, stream: str) -> tuple[ModelTime, 
         parts = manifest.models[label].parts
         own_us = max(0.0, totals[label] - sum(totals.get(part, 0.0) for part in parts))
         queue_us = min(queues[label], own_us)
-        found.append(ModelTime(manifest.models[label].name, queue_us, own_us - queue_us))
+        found.append(ModelTime(label, queue_us, own_us - queue_us))
     return tuple(found)
 
 

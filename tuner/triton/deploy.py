@@ -171,7 +171,7 @@ class Deployer:
         if self._launcher.restartable or self._running is None:
             self._stop()
             return
-        for label in reversed(self.served.load_order()):
+        for label in reversed([*self.served.models]):
             self._unload(self._running, label)
 
     def deploy(self, candidate: Candidate) -> Deployment:

@@ -29,7 +29,7 @@ def served(tmp_path: Path) -> Served:
 
 
 def test_the_steps_of_an_ensemble_are_served_too_and_loaded_before_it(served: Served) -> None:
-    assert served.load_order() == ("one", "two", "e")
+    assert tuple(served.models) == ("one", "two", "e")
     assert served.models["e"].name == "e"
     assert served.wholes("one") == ("e",)
     assert served.wholes("e") == ()
@@ -45,7 +45,7 @@ def test_a_step_may_be_an_ensemble_and_a_model_may_call_another_from_its_code(
         tmp_path, outer=outer, e=ENSEMBLE, one=MODEL, two=TWO, called=MODEL.replace("one", "called")
     )
     served = read_served(repository, ["outer", "two"], {"two": ["called"]})
-    order = served.load_order()
+    order = tuple(served.models)
     assert sorted(order) == ["called", "e", "one", "outer", "two"]
     assert order.index("called") < order.index("two") < order.index("e") < order.index("outer")
     assert served.wholes("called") == ("two", "e", "outer")

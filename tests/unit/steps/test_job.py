@@ -35,7 +35,7 @@ def spec(tmp_path: Path) -> Path:
 def test_an_ensemble_and_its_steps_make_a_job(spec: Path) -> None:
     write_models(spec.parent / "models", e=ENSEMBLE, one=MODEL, two=TWO)
     job = prepare(Request(spec=spec))
-    assert job.served.load_order() == ("one", "two", "e")
+    assert tuple(job.served.models) == ("one", "two", "e")
     assert job.searched == ("e",)
 
 

@@ -161,12 +161,13 @@ class OpenClient(Setup):
     def _with_counts(
         self, result: Measurement, counted: Mapping[str, ServerStatistics]
     ) -> Measurement:
-        streams = {s.name: s for s in self.streams}
+        asked = {stream.name: stream.target.model for stream in self.streams}
         parts = {
-            name: replace(part, server=self.own(counted, streams[name]))
+            name: replace(part, server=counted.get(asked[name]))
             for name, part in result.streams.items()
         }
-        server = self.own(counted, *self.streams)
+        model, *others = {*asked.values()}
+        server = None if others else counted.get(model)
         return replace(result, server=server, models=counted, streams=parts)
 
     def _execute(

@@ -128,7 +128,7 @@ class _Run:
             result,
             **(_client_times(self.files.csv) if ended.stopped_ns is None else {}),
             backlog=not ended.at_rest,
-            server=tool.own(counted, stream),
+            server=counted.get(stream.target.model),
             models=counted,
             host=host_use(samples, tool.models, watched.stalls),
         )
