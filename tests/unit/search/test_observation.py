@@ -57,7 +57,7 @@ def test_optuna_reads_the_params_and_the_constraint() -> None:
     score = Score(30.0, False, 0.4, None)
     frozen = frozen_trial(space, GOODPUT, Trial(3, candidate, TrialState.MEASURED, score=score))
     assert frozen.state is optuna.trial.TrialState.COMPLETE
-    assert frozen.params[BATCH] == "8"
+    assert frozen.params[f"m/{BATCH}"] == "8"
     assert frozen.system_attrs[CONSTRAINTS] == (0.4,)
 
 
