@@ -50,7 +50,7 @@ def test_a_recorded_trial_has_the_names_of_the_spec_and_its_result(url: str) -> 
     trials = run(url, [], TRIALS)
     frozen = recorded(url)
     assert len(frozen) == TRIALS
-    assert {INSTANCES, BATCH, f"{DELAY}.choice"} <= frozen[1].params.keys()
+    assert {f"m/{INSTANCES}", f"m/{BATCH}", f"m/{DELAY}.choice"} <= frozen[1].params.keys()
     for trial, seen in zip(trials, frozen, strict=True):
         assert seen.user_attrs["trial"] == trial.number
         assert seen.user_attrs["candidate"] == trial.candidate.key
