@@ -179,7 +179,7 @@ def test_a_model_whose_batch_size_the_server_completes_is_drafted_without_a_gues
     )
     batched = any(fields_of(c)[DYNAMIC_BATCHING] for c in asked.enumerate())
     assert batched == (completed > 1)
-    sizes = {c.of("").get(MAX_BATCH_SIZE) for c in asked.enumerate()}
+    sizes = {fields_of(c).get(MAX_BATCH_SIZE) for c in asked.enumerate()}
     assert sizes == ({4, 8, 16, 32} if batched and backend else {None})
 
 
