@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from tuner.errors import SpecError
 from tuner.report.sizing import Sizing
 from tuner.spec.digits import digits
 
@@ -19,17 +20,22 @@ COUNTER = "nv_inference_request_success"
 
 
 def scaled_object(sizing: Sizing, deployment: str, prometheus: str) -> str:
-    """A ScaledObject of KEDA, as YAML: the rate of all replicas, with a threshold for each."""
+    """A ScaledObject of KEDA, as YAML: the rate of all replicas, with a threshold for each.
+
+    Where Prometheus cannot tell the rate, all replicas run: KEDA would take silence for no load.
+    """
     rates = [f"rate({COUNTER}{{model={json.dumps(name)}}}[1m])" for name in sizing.models]
     trigger = {
         "serverAddress": prometheus,
         "query": f"sum({' or '.join(rates)})",
         "threshold": digits(sizing.threshold_requests_per_s, 4),
+        "ignoreNullValues": "false",
     }
     spec = {
         "scaleTargetRef": {"name": deployment},
         "minReplicaCount": 1,
         "maxReplicaCount": sizing.replicas,
+        "fallback": {"failureThreshold": 3, "replicas": sizing.replicas},
         "triggers": [{"type": "prometheus", "metadata": trigger}],
     }
     return _yaml("keda.sh/v1alpha1", "ScaledObject", sizing, spec)
@@ -51,7 +57,17 @@ def pod_autoscaler(sizing: Sizing, deployment: str) -> str:
 
 
 def _yaml(api: str, kind: str, sizing: Sizing, spec: dict[str, Any]) -> str:
-    """An object called as what it scales, which says which run its threshold is from."""
+    """An object called as what it scales, which says which run its threshold is from.
+
+    Raises:
+        SpecError: The counters of these models would tell a higher rate than the one proved.
+    """
+    if others := ", ".join(sizing.asked_otherwise):
+        raise SpecError(
+            f"Triton counts other requests to {others} as well: from a model that it is a part of, "
+            "or from a stream beside the load",
+            "hold the threshold that `tune size` tells against a counter of your own",
+        )
     name = spec["scaleTargetRef"]["name"]
     metadata = {"name": name, "annotations": {"triton-tune/run": sizing.run_id}}
     whole = {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec}

@@ -37,7 +37,8 @@ def open_metrics(check: CheckFacts) -> str:
     ratios = [({"bound": b}, getattr(check.ratio, b, None)) for b in bounds]
     gauge("ratio", "Times better than the accepted result, with its interval.", *ratios)
     gauge("fail_ratio", "Ratio below which a loss fails.", ({}, 1.0 - check.fail))
-    margins = [({"slo": slo.worst.expression}, slo.worst.margin) for slo in check.slo]
+    worst = [slo.worst for slo in check.slo]
+    margins = [({"slo": w.expression, "stream": w.stream}, w.margin) for w in worst]
     gauge("slo_margin", "Share of the SLO's bound that is left, below 0: missed.", *margins)
     return generate_latest(registry).decode() + "# EOF\n"
 

@@ -18,6 +18,9 @@ class Sizing:
     """What a rate needs, where every replica is like the machine of the run.
 
     Attributes:
+        models: Those that the rate is sent to.
+        asked_otherwise: Those of them that get further requests, which Triton counts too: from a
+            model that they are a part of, or from a stream beside the load.
         headroom: Share of the rate that must be possible on top of it.
         credited_infer_per_s: By one replica.
         one_lost_infer_per_s: What each other replica gets when one is lost; None if there is none.
@@ -26,6 +29,7 @@ class Sizing:
 
     run_id: str
     models: tuple[str, ...]
+    asked_otherwise: tuple[str, ...]
     rate_infer_per_s: float
     headroom: float
     credited_infer_per_s: float
@@ -69,18 +73,19 @@ def size(data: ReportData, rate: float, headroom: float, price: float | None) ->
             "the config that it writes or keeps; then name that run",
         )
     held, credited, manifest = soak.held.measurement, soak.credited_per_s, data.manifest
-    asked = {
-        manifest.models[label].name
-        for stream, label in manifest.streams.items()
-        if (found := held.of(stream)) is not None and not found.background
-    }
+    streams = {stream: held.of(stream) for stream in manifest.streams}
+    beside = {name for name, found in streams.items() if found is None or found.background}
+    asked = {label for stream, label in manifest.streams.items() if stream not in beside}
+    more = {manifest.streams[stream] for stream in beside}
+    more |= {part for config in manifest.models.values() for part in config.parts}
     closed = "Proved with clients that wait for answers: at the same rate, others may wait longer."
     needed = rate * (1.0 + headroom) / credited
     replicas = ceil(needed * (1.0 - 1e-9))  # what divides evenly needs no more
     lost = rate / (replicas - 1) if replicas > 1 else None
     return Sizing(
         run_id=data.run_id,
-        models=tuple(sorted(asked)),
+        models=tuple(sorted(manifest.models[label].name for label in asked)),
+        asked_otherwise=tuple(sorted(manifest.models[label].name for label in asked & more)),
         rate_infer_per_s=rate,
         headroom=headroom,
         credited_infer_per_s=credited,

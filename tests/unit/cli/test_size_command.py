@@ -103,6 +103,9 @@ def test_the_objects_follow_their_schema(
     found, rules = yaml.safe_load(printed), json.loads((SCHEMAS / f"{schema}.json").read_text())
     jsonschema.validate(found, rules)
     assert found["spec"]["scaleTargetRef"]["name"] == "bert-triton"
+    if form == "keda":  # silence is no rate of 0
+        assert found["spec"]["fallback"]["replicas"] == 17
+        assert found["spec"]["triggers"][0]["metadata"]["ignoreNullValues"] == "false"
     numbers = json.dumps(found)
     assert '"295.2"' in numbers  # 383.7 / 1.3
     assert '": 17' in numbers
@@ -123,6 +126,20 @@ def test_keda_adds_up_the_rates_of_all_models_that_get_the_load(
     assert trigger["metadata"]["query"] == (
         f'sum({counter}"emulated-accelerator"}}[1m]) or {counter}"odd\\"name"}}[1m]))'
     )
+
+
+def test_no_threshold_is_held_against_a_counter_that_counts_other_requests_too(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    manifest = json.loads((RUN / "manifest.json").read_text())
+    (kept,) = manifest["models"].values()
+    models = {"whole": kept | {"name": "whole", "parts": ["step"]}, "step": kept | {"name": "step"}}
+    both = {"models": models, "streams": {"one": "whole", "two": "step"}}
+    run = changed(tmp_path, manifest=both)
+    for form in ("keda", "hpa"):
+        assert guarded(cli, ["size", str(run), "--rate", "500/s", "--format", form]) == 2
+        assert "counts other requests to step as well" in capsys.readouterr().err
+    assert facts(capsys, "--rate", "500/s", run=run)["threshold_requests_per_s"] > 0
 
 
 def test_a_closed_loop_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

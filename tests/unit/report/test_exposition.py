@@ -64,6 +64,15 @@ def test_metrics_say_how_the_check_ended_and_what_it_found() -> None:
     assert found["tune_check_slo_margin", 'a "b"\\\n <= 1'] == -0.2
 
 
+def test_equal_slos_of_two_streams_are_told_apart() -> None:
+    slos = [
+        {"worst": SLO | {"stream": stream, "margin": margin}, "values": [1.0]}
+        for stream, margin in (("interactive", -0.2), ("batch", 0.3))
+    ]
+    found = samples(facts(CheckStatus.MISSED, exit_code=10, slo=slos))
+    assert {-0.2, 0.3} <= set(found.values())
+
+
 def test_what_was_not_measured_is_left_out() -> None:
     found = samples(facts(CheckStatus.INTERRUPTED, values=[], slo=[], ratio=None, exit_code=130))
     names = {name for name, _ in found}
