@@ -58,6 +58,7 @@ _KINDS: Mapping[str, Callable[[Path], Any]] = {
 _COMMANDS: Mapping[str, tuple[str, ...]] = {
     "lint": ("lint", "models"),
     "lint one": ("lint", "models", "--model", "m"),
+    "models": ("models", "models"),
     "init": ("init", "m", "--repository", "models", "--output", "out.yaml", "--force"),
     "init to stdout": ("init", "m", "--repository", "models", "--output", "-"),
     "plan": ("plan", "spec.yaml"),

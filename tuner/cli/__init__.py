@@ -16,6 +16,7 @@ from tuner.errors import EnvironmentNotReadyError
 #: Each command with its help; its module is imported when it is used, so that `--help` is quick.
 COMMANDS = {
     "init": "draft a spec for a model, with bounds from the model and this machine",
+    "models": "list a repository's models, and what of each can be tuned",
     "doctor": "check programs, ports, GPU and permissions, and say how to fix each problem",
     "plan": "show what a run would do, without starting anything",
     "run": "search, prove and write the best config: the main job",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ from tuner.spec.paths import CONFIG_NAME
 if TYPE_CHECKING:
     from tuner.model_analyzer.yaml_file import Profile
     from tuner.modelconfig.files import ModelFiles
-    from tuner.space.draft import Part
 
 #: Proposed where this machine's tritonserver lacks a backend; it has those of NVIDIA's releases.
 IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
@@ -151,12 +149,12 @@ def _drafted(
     write_to: str,
 ) -> str:
     from tuner.lint.repository import errors_of
-    from tuner.machine.host import read_host
     from tuner.modelconfig.files import read_model
     from tuner.modelconfig.message import parse
     from tuner.modelconfig.rules import violations
     from tuner.modelconfig.tree import field_place
-    from tuner.space.draft import Machine, draft_spec
+    from tuner.programs.models import parts_of, read_machine
+    from tuner.space.draft import draft_spec
     from tuner.space.judge import broken_config
 
     slo = next((text for text in slos if "_latency" in text), slos[0])
@@ -180,11 +178,9 @@ def _drafted(
     config.backend = files.backend(config)
     if profile is not None:
         given = carried(profile, config, directory, slo)
-    host = read_host(children_environment())
-    memories = [gpu.memory_bytes for gpu in host.gpus if gpu.memory_bytes is not None]
-    machine = Machine(host.cores, len(host.gpus), min(memories, default=None))
+    machine = read_machine(children_environment())
     where = os.path.relpath(repository, directory)
-    calls, parts = _parts_of(repository, model, write_to)
+    calls, parts = parts_of(repository, model, write_to)
     more: dict[str, Any] = {"completes": completes, "calls": calls, "parts": parts}
     more |= {"more_slos": tuple(s for s in slos if s != slo), "write_to": write_to}
     if server:
@@ -192,32 +188,6 @@ def _drafted(
     elif given is None:
         more |= _needed_server(read_model(repository, name, write_to) for name in (model, *parts))
     return draft_spec(model, config, machine, where, slo, given, **more)
-
-
-def _parts_of(
-    repository: Path, model: str, write_to: str
-) -> tuple[tuple[str, ...], dict[str, Part]]:
-    """What the model's own code calls, and every model that is served with it."""
-    from tuner.lint.model_py import called_models
-    from tuner.modelconfig.files import model_names, read_model
-    from tuner.space.draft import Part
-
-    there, reached = model_names(repository), {}
-    waiting, least = [model], {model: 0}
-    for name in waiting:  # grows
-        if name in reached or name not in there:
-            continue
-        files = read_model(repository, name, write_to)
-        config = files.config()
-        calls = tuple(called for called in called_models(files, config) if called in there)
-        config.backend = files.backend(config)
-        reached[name] = Part(config, files.completes(config), calls)
-        steps = [step.model_name for step in config.ensemble_scheduling.step]
-        for step in steps:
-            least[step] = max(least.get(step, 0), config.max_batch_size)
-        waiting += [*steps, *calls]
-    whole = reached.pop(model)
-    return whole.calls, {n: replace(p, least_batch=least.get(n, 0)) for n, p in reached.items()}
 
 
 def _tell(profile: Profile) -> None:

@@ -285,13 +285,21 @@ def _space(part: Part, machine: Machine, slo: Slo, *, alone: bool) -> Iterator[s
         fit = [value for value in values if not str(value).isdecimal() or int(value) <= most]
         yield f"{path}: {{choice: {_flow(fit)}}}"
     yield from _instances(config, machine)
-    if config.max_batch_size > 1:
-        yield from _batching(part, expert, slo, alone=alone)
-    elif part.completes and not config.max_batch_size:
-        yield from _completed_batching(expert.sizes if alone else (), slo)
-    else:
-        yield f"# max_batch_size is {config.max_batch_size}: Triton sends requests one by one."
+    if why := why_unbatched(config, completes=part.completes):
+        yield f"# {why}."
         yield "# If the model can batch, say so in config.pbtxt and draft again: it gains most."
+    elif config.max_batch_size:
+        yield from _batching(part, expert, slo, alone=alone)
+    else:
+        yield from _completed_batching(expert.sizes if alone else (), slo)
+
+
+def why_unbatched(config: Any, *, completes: bool) -> str:
+    """Why nothing about a model's batches is searched; empty where it is."""
+    largest = config.max_batch_size
+    if largest > 1 or (completes and not largest):
+        return ""
+    return f"max_batch_size is {largest}: Triton sends requests one by one"
 
 
 def _cache_advice() -> Iterator[str]:

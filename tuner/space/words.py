@@ -33,8 +33,13 @@ def field_text(candidate: Candidate, knob: Knob) -> str:
     return labelled(knob.owner, text, candidate.models)
 
 
+def path_text(path: str) -> str:
+    """`delay`; paths that have no shorter name as they are."""
+    return _SHORT.get(path, path)
+
+
 def _path_text(path: str, value: FieldValue) -> str:
-    name = _SHORT.get(path, path)
+    name = path_text(path)
     if value is None:
         return f"{name} off" if name in ("dynamic batching", "cache") else f"no {name}"
     if value is True or value is False:

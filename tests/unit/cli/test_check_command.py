@@ -18,7 +18,7 @@ from tuner.run.check_schema import read_check
 from tuner.run.status import CheckStatus
 
 #: Commands that read and tell; the others do something.
-READING = ("doctor", "plan", "run", "check", "report", "compare", "size", "lint")
+READING = ("doctor", "plan", "run", "check", "report", "compare", "size", "lint", "models")
 
 
 @pytest.mark.parametrize("name", READING)

@@ -1,0 +1,162 @@
+"""The models of a repository: what `tune init` would search of each, and why not more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tuner.errors import SpecError, TunerError
+from tuner.lint.finding import Severity
+from tuner.lint.model_py import called_models
+from tuner.lint.repository import lint_repository
+from tuner.machine.host import read_host
+from tuner.modelconfig.backends import PLATFORM, is_ensemble
+from tuner.modelconfig.base import turns_on_batching
+from tuner.modelconfig.files import ModelFiles, model_names, read_model
+from tuner.modelconfig.schema import ModelConfig
+from tuner.modelconfig.served import read_served
+from tuner.space.draft import Machine, Part, draft_spec, why_unbatched
+from tuner.space.judge import refuse_unmeasurable
+from tuner.space.words import path_text
+from tuner.spec.paths import CONFIG_NAME
+
+HEADER = ("model", "backend", "versions", "batching", "what can be tuned", "why not more")
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    """A model of a repository.
+
+    Attributes:
+        backend: Empty where neither the config nor a file's name says.
+        tunable: The paths that `tune init` would search, by the model that has them: this one and
+            those that are served with it. Empty where the model cannot be tuned.
+        why_not: Why nothing is tunable, or no batching; else empty.
+    """
+
+    model: str
+    backend: str = ""
+    versions: tuple[int, ...] = ()
+    batching: str = ""
+    tunable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    why_not: str = ""
+    hint: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def cells(self) -> tuple[str, ...]:
+        """The columns of `HEADER`."""
+        own = [path_text(path) for path in self.tunable.get(self.model, ())]
+        parts = [name for name in self.tunable if name != self.model]
+        tunable = ", ".join([*own, *([f"with it: {' '.join(parts)}"] if parts else [])])
+        versions = ", ".join(map(str, self.versions))
+        why_not = self.why_not.partition("\n")[0]
+        return (self.model, self.backend, versions, self.batching, tunable or "nothing", why_not)
+
+
+def list_models(repository: Path, environment: Mapping[str, str]) -> list[ModelRow]:
+    """Every model of a repository by name, those with a broken config as well.
+
+    Raises:
+        EnvironmentNotReadyError: The repository cannot be read.
+        SpecError: It holds no models, or is a model's own directory.
+    """
+    errors: dict[str, SpecError] = {}
+    for finding in lint_repository(repository):
+        if finding.severity is Severity.ERROR:
+            name = finding.file.relative_to(repository).parts[0]
+            errors.setdefault(name, SpecError(f"{finding.place}: {finding.message}", finding.hint))
+    machine = read_machine(environment)
+    return [_row(repository, name, errors, machine) for name in model_names(repository)]
+
+
+def read_machine(environment: Mapping[str, str]) -> Machine:
+    """What a draft needs to know about this machine."""
+    host = read_host(environment)
+    memories = [gpu.memory_bytes for gpu in host.gpus if gpu.memory_bytes is not None]
+    return Machine(host.cores, len(host.gpus), min(memories, default=None))
+
+
+def _row(
+    repository: Path, name: str, errors: Mapping[str, SpecError], machine: Machine
+) -> ModelRow:
+    row = ModelRow(name)
+    try:
+        files = read_model(repository, name)
+        row = replace(row, versions=files.versions)
+        config = files.config()
+        backend = PLATFORM if is_ensemble(config) else files.backend(config)
+        row = replace(row, backend=backend, batching=_batching(files, config))
+        tunable = _tunable(repository, files, errors, machine)
+    except TunerError as error:
+        return replace(row, why_not=error.message, hint=error.hint)
+    why_not = why_unbatched(config, completes=files.completes(config)) if name in tunable else ""
+    return replace(row, tunable=tunable, why_not=why_not)
+
+
+def _batching(files: ModelFiles, config: ModelConfig) -> str:
+    completes, largest = files.completes(config), config.max_batch_size
+    if config.HasField("sequence_batching"):
+        return "sequences"
+    if completes and not largest:
+        return "left to the server"
+    if largest <= 1:
+        return "none"
+    by_itself = completes and turns_on_batching(files.backend(config), config)
+    dynamic = config.HasField("dynamic_batching") or by_itself
+    return f"up to {largest}{', dynamic' if dynamic else ''}"
+
+
+def _tunable(
+    repository: Path, files: ModelFiles, errors: Mapping[str, SpecError], machine: Machine
+) -> dict[str, tuple[str, ...]]:
+    """What the model's draft searches, by model.
+
+    Raises:
+        TunerError: It cannot be tuned.
+    """
+    model, config = files.model, files.config()
+    if model in errors:
+        raise errors[model]
+    served = read_served(repository, [model])
+    for name in served.answering([model]):
+        refuse_unmeasurable(name, served.models[name].base.completed)
+    calls, parts = parts_of(repository, model)
+    for name in parts:
+        if name in errors:
+            raise SpecError(f"it needs {name}: {errors[name].message}", errors[name].hint)
+    config.backend = files.backend(config)
+    completes = files.completes(config)
+    text = draft_spec(
+        model, config, machine, str(repository), completes=completes, calls=calls, parts=parts
+    )
+    drafted = yaml.safe_load(text)
+    models = drafted.get("models") or {model: drafted}
+    return {name: tuple(part["space"]) for name, part in models.items() if part.get("space")}
+
+
+def parts_of(
+    repository: Path, model: str, write_to: str = CONFIG_NAME
+) -> tuple[tuple[str, ...], dict[str, Part]]:
+    """What the model's own code calls, and every model that is served with it."""
+    there, reached = model_names(repository), {}
+    waiting, least = [model], {model: 0}
+    for name in waiting:  # grows
+        if name in reached or name not in there:
+            continue
+        files = read_model(repository, name, write_to)
+        config = files.config()
+        calls = tuple(called for called in called_models(files, config) if called in there)
+        config.backend = files.backend(config)
+        reached[name] = Part(config, files.completes(config), calls)
+        steps = [step.model_name for step in config.ensemble_scheduling.step]
+        for step in steps:
+            least[step] = max(least.get(step, 0), config.max_batch_size)
+        waiting += [*steps, *calls]
+    whole = reached.pop(model)
+    return whole.calls, {n: replace(p, least_batch=least.get(n, 0)) for n, p in reached.items()}
