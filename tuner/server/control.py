@@ -33,6 +33,11 @@ class ModelState(Enum):
     UNAVAILABLE = "UNAVAILABLE"
     NEVER_LOADED = ""
 
+    @classmethod
+    def _missing_(cls, value: object) -> ModelState:
+        """A state of another release's is neither ready nor gone."""
+        return cls.LOADING
+
 
 class Control:
     """Talks to one server over gRPC; use it as a context manager.

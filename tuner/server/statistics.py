@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tuner.errors import ServerGoneError
+
 
 @dataclass(frozen=True)
 class BatchStatistics:
@@ -84,15 +86,20 @@ class Metrics:
 
     @classmethod
     def parse(cls, text: str) -> Metrics:
+        """Reads them; raises `ServerGoneError` where whoever answers is no metrics endpoint."""
         from prometheus_client.parser import text_string_to_metric_families
 
+        try:
+            families = [*text_string_to_metric_families(text)]
+        except ValueError as error:
+            raise ServerGoneError(f"reading the metrics: {error}") from error
         # The parser appends "_total" to counters; Triton's own names come without.
         return cls(
             tuple(
                 MetricSample(
                     sample.name.removesuffix("_total"), dict(sample.labels), float(sample.value)
                 )
-                for family in text_string_to_metric_families(text)
+                for family in families
                 for sample in family.samples
             )
         )

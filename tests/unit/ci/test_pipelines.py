@@ -82,6 +82,14 @@ def test_workflows_may_only_read(path: Path) -> None:
         assert int(job["timeout-minutes"]) <= 180
 
 
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda p: p.name)
+def test_no_step_after_a_checkout_finds_its_token(path: Path) -> None:
+    steps = [step for job in read(path)["jobs"].values() for step in job["steps"]]
+    checkouts = [step for step in steps if step.get("uses", "").startswith("actions/checkout@")]
+    assert checkouts
+    assert [c for c in checkouts if c.get("with", {}).get("persist-credentials") != "false"] == []
+
+
 def test_the_action_follows_githubs_schema(tmp_path: Path) -> None:
     assert problems("github-actions", ACTION) == ""
     wrong = tmp_path / "action.yml"

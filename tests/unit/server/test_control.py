@@ -10,7 +10,7 @@ import pytest
 
 from tuner.errors import ServerGoneError
 from tuner.server import control
-from tuner.server.control import Control
+from tuner.server.control import Control, ModelState
 from tuner.server.server import Endpoints
 
 
@@ -54,6 +54,15 @@ def test_unloading_returns_when_the_model_is_really_gone(
     controlled(monkeypatch, client).unload("m", 30.0)
     assert client.unloaded == ["m"]
     assert client.asked == 4
+
+
+def test_a_state_of_another_release_is_neither_ready_nor_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = FakeClient("DRAINING", "UNAVAILABLE")
+    controlled(monkeypatch, client).unload("m", 30.0)
+    assert client.asked == 2
+    assert controlled(monkeypatch, FakeClient("DRAINING")).state("m") is ModelState.LOADING
 
 
 def test_a_model_that_does_not_go_away_is_a_server_that_is_lost(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from tritonclient.grpc import service_pb2
 
+from tuner.errors import ServerGoneError
 from tuner.server.statistics import BatchStatistics, Metrics, StatisticsSnapshot
 
 METRICS = """\
@@ -48,3 +50,9 @@ def test_metrics_keep_tritons_names_and_are_picked_by_label() -> None:
     assert metrics.values("nv_inference_request_success") == [7, 2]
     assert metrics.values("nv_gpu_memory_total_bytes") == [1.5e11]
     assert metrics.values("nv_inference_pending_request_count", model="b") == []
+
+
+@pytest.mark.parametrize("text", ["<html>no { metrics</html>", 'nv_x{model="a"} many'])
+def test_what_is_no_metrics_endpoint_is_told(text: str) -> None:
+    with pytest.raises(ServerGoneError, match="reading the metrics"):
+        Metrics.parse(text)
