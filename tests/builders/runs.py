@@ -41,7 +41,6 @@ COUNT, BATCH = "instance_group.count", "max_batch_size"
 PREFERRED = "dynamic_batching.preferred_batch_size"
 DELAY = "dynamic_batching.max_queue_delay_microseconds"
 
-CURRENT = candidate_of({COUNT: 1, BATCH: 1, PREFERRED: None, DELAY: None}, model="toy")
 CONFIG = 'name: "toy"\nbackend: "python"\n\n# one at a time\nmax_batch_size: 1\n'
 REFUSED = (
     "load failed for model 'toy': version 1 is at UNAVAILABLE state: Internal: "
@@ -149,10 +148,18 @@ class Toy:
     def slos(self) -> tuple[Slo, ...]:
         return tuple(Slo.parse(text) for text in self.slo)
 
+    @property
+    def current(self) -> Candidate:
+        fields = {COUNT: 1, BATCH: 1, PREFERRED: None, DELAY: None}
+        return candidate_of(fields, model=self.model)
+
+
+CURRENT = Toy().current
+
 
 def make_trials(toy: Toy) -> list[Trial]:
     draw = random.Random(toy.seed)
-    candidates = [CURRENT]
+    candidates = [toy.current]
     while len(candidates) < toy.trials:
         largest = draw.choice([4, 8, 16, 32])
         fields: dict[str, FieldValue] = {
@@ -162,7 +169,7 @@ def make_trials(toy: Toy) -> list[Trial]:
             DELAY: draw.choice([0, int(math.exp(draw.uniform(4, 9)))]),
         }
         cache_bytes = 64 << 20 if toy.cache and draw.random() < 0.3 else None
-        candidate = candidate_of(fields, cache_bytes, "toy")
+        candidate = candidate_of(fields, cache_bytes, toy.model)
         if candidate not in candidates:
             candidates.append(candidate)
     return [make_trial(toy, number, c) for number, c in enumerate(candidates)]
@@ -226,7 +233,7 @@ def manifest_of(toy: Toy, run_id: str) -> Manifest:
         if toy.gpu
         else (),
         fingerprint="0123456789abcdef",
-        current=CURRENT,
+        current=toy.current,
         arrivals=1,
         streams={toy.model: toy.model},
         command=("tune", "run", "search_spaces/toy.yaml", "--seed", str(toy.seed)),
