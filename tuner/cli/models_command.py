@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -26,7 +27,7 @@ def command(repository: Path, output_format: str) -> None:
 
     rows = list_models(repository, children_environment())
     if output_format == "json":
-        say_json([row.to_json() for row in rows])
+        say_json([asdict(row) for row in rows])
     else:
         for line in columns([HEADER, *(row.cells() for row in rows)]):
             say(line.removeprefix("  "))

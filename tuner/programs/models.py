@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -21,7 +20,7 @@ from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import read_served
 from tuner.space.draft import Machine, Part, draft_spec, why_unbatched
 from tuner.space.judge import refuse_unmeasurable
-from tuner.space.words import path_text
+from tuner.space.words import SHORT_NAMES
 from tuner.spec.paths import CONFIG_NAME
 
 HEADER = ("model", "backend", "versions", "batching", "what can be tuned", "why not more")
@@ -46,16 +45,12 @@ class ModelRow:
     why_not: str = ""
     hint: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     def cells(self) -> tuple[str, ...]:
         """The columns of `HEADER`."""
-        own = [path_text(path) for path in self.tunable.get(self.model, ())]
+        own = [SHORT_NAMES.get(path, path) for path in self.tunable.get(self.model, ())]
         parts = [name for name in self.tunable if name != self.model]
         tunable = ", ".join([*own, *([f"with it: {' '.join(parts)}"] if parts else [])])
-        versions = ", ".join(map(str, self.versions))
-        why_not = self.why_not.partition("\n")[0]
+        versions, why_not = ", ".join(map(str, self.versions)), self.why_not.partition("\n")[0]
         return (self.model, self.backend, versions, self.batching, tunable or "nothing", why_not)
 
 
@@ -107,8 +102,8 @@ def _batching(files: ModelFiles, config: ModelConfig) -> str:
         return "left to the server"
     if largest <= 1:
         return "none"
-    by_itself = completes and turns_on_batching(files.backend(config), config)
-    dynamic = config.HasField("dynamic_batching") or by_itself
+    dynamic = config.HasField("dynamic_batching")
+    dynamic |= completes and turns_on_batching(files.backend(config), config)
     return f"up to {largest}{', dynamic' if dynamic else ''}"
 
 
@@ -130,11 +125,8 @@ def _tunable(
     for name in parts:
         if name in errors:
             raise SpecError(f"it needs {name}: {errors[name].message}", errors[name].hint)
-    config.backend = files.backend(config)
-    completes = files.completes(config)
-    text = draft_spec(
-        model, config, machine, str(repository), completes=completes, calls=calls, parts=parts
-    )
+    config.backend, completes = files.backend(config), files.completes(config)
+    text = draft_spec(model, config, machine, ".", completes=completes, calls=calls, parts=parts)
     drafted = yaml.safe_load(text)
     models = drafted.get("models") or {model: drafted}
     return {name: tuple(part["space"]) for name, part in models.items() if part.get("space")}

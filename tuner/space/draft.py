@@ -296,10 +296,9 @@ def _space(part: Part, machine: Machine, slo: Slo, *, alone: bool) -> Iterator[s
 
 def why_unbatched(config: Any, *, completes: bool) -> str:
     """Why nothing about a model's batches is searched; empty where it is."""
-    largest = config.max_batch_size
-    if largest > 1 or (completes and not largest):
+    if config.max_batch_size > 1 or (completes and not config.max_batch_size):
         return ""
-    return f"max_batch_size is {largest}: Triton sends requests one by one"
+    return f"max_batch_size is {config.max_batch_size}: Triton sends requests one by one"
 
 
 def _cache_advice() -> Iterator[str]:

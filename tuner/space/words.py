@@ -17,7 +17,7 @@ from tuner.spec.paths import (
 )
 
 #: Shorter names of the fields people know by heart.
-_SHORT = {
+SHORT_NAMES = {
     INSTANCES: "instances",
     MAX_BATCH_SIZE: "max batch",
     DYNAMIC_BATCHING: "dynamic batching",
@@ -33,13 +33,8 @@ def field_text(candidate: Candidate, knob: Knob) -> str:
     return labelled(knob.owner, text, candidate.models)
 
 
-def path_text(path: str) -> str:
-    """`delay`; paths that have no shorter name as they are."""
-    return _SHORT.get(path, path)
-
-
 def _path_text(path: str, value: FieldValue) -> str:
-    name = path_text(path)
+    name = SHORT_NAMES.get(path, path)
     if value is None:
         return f"{name} off" if name in ("dynamic batching", "cache") else f"no {name}"
     if value is True or value is False:
