@@ -98,10 +98,8 @@ def _batching(files: ModelFiles, config: ModelConfig) -> str:
     completes, largest = files.completes(config), config.max_batch_size
     if config.HasField("sequence_batching"):
         return "sequences"
-    if completes and not largest:
-        return "left to the server"
     if largest <= 1:
-        return "none"
+        return "left to the server" if completes and not largest else "none"
     dynamic = config.HasField("dynamic_batching")
     dynamic |= completes and turns_on_batching(files.backend(config), config)
     return f"up to {largest}{', dynamic' if dynamic else ''}"
