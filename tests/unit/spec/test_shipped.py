@@ -135,7 +135,8 @@ def test_docs_are_up_to_date() -> None:
     assert "### `budget`" in document
 
 
-EXAMPLES = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "spec.md").read_text(), re.DOTALL)
+BLOCKS = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "spec.md").read_text(), re.DOTALL)
+EXAMPLES = [block for block in BLOCKS if "repository:" in block]  # others show one section
 
 
 @pytest.mark.parametrize(
