@@ -29,10 +29,10 @@ from tuner.search.strategy import Enough, Proposal
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
-from tuner.twin.capacity import Requirement, capacity_of
 from tuner.twin.costs import Costs
 from tuner.twin.model import Unmodelled
-from tuner.twin.setting import setting_of
+from tuner.twin.observation import setting_of
+from tuner.twin.predicting import Requirement, capacity_of
 from tuner.twin.simulator import NodeOutcome, Outcome
 from tuner.twin.system import Service, Way
 

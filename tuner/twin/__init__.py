@@ -13,8 +13,8 @@ from tuner.spec.model import Spec
 from tuner.twin import fitting
 from tuner.twin.fitting import Twin
 from tuner.twin.model import Unmodelled
+from tuner.twin.observation import setting_of, with_measured
 from tuner.twin.predicting import predict
-from tuner.twin.setting import setting_of, with_measured
 
 __all__ = ["Twin", "Unmodelled", "fit", "predict"]
 

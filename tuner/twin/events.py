@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from tuner.twin.batcher import notices, run_batcher, take
-from tuner.twin.cache import insert, look_up
-from tuner.twin.heap import heap_pop
 from tuner.twin.host import (
     INTERRUPTED,
     compute,
     end_task,
+    heap_pop,
     leave_core,
     reach_client,
     send_back,
@@ -20,7 +18,7 @@ from tuner.twin.host import (
     start_front,
 )
 from tuner.twin.jit import compiled, entry
-from tuner.twin.queue import accepts, push, shift
+from tuner.twin.scheduler import accepts, insert, look_up, notices, push, run_batcher, shift, take
 from tuner.twin.state import (
     ANSWERING,
     DEVICE,

@@ -9,31 +9,97 @@ linear approximation around the fit, so that it costs nothing).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from tuner.score.trial import Trial
 from tuner.twin.costs import (
     HANDOFF_S,
     SCALES,
     Costs,
+    Curve,
     Figure,
     Vector,
+    curve_of,
     limits,
     residuals,
 )
-from tuner.twin.curve import Curve, curve_of
 from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Observation, Setting, observations_of
-from tuner.twin.slopes import Slopes
 from tuner.twin.system import Lock, Service, Way
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
+
+
+Matrix = npt.NDArray[np.float64]
+
+
+@dataclass
+class Slopes:
+    """Simulated residuals and their slopes along one least-squares search.
+
+    Differences in all directions take as many simulations as there are numbers to fit. Where a step
+    has led, and what was simulated there, tells the slopes along it: C. G. Broyden 1965, "A class
+    of methods for solving nonlinear simultaneous equations", Mathematics of Computation 19,
+    577-593, the first of its methods.
+
+    Attributes:
+        off: The residuals at a vector, simulated; called from several threads.
+        step: How far apart differences are taken.
+        highest: Of each number; a difference is taken downwards where it would go beyond.
+        every: Differences are taken at the first of so many places, and updated at the others.
+    """
+
+    off: Callable[[Vector], Vector]
+    step: float
+    highest: Vector
+    every: int
+    _latest: tuple[Vector, Vector] | None = field(default=None, init=False)
+    _sloped: tuple[Vector, Vector, Matrix] | None = field(default=None, init=False)
+    _count: int = field(default=0, init=False)
+
+    def residuals(self, vector: Vector) -> Vector:
+        # Each time a new array: the search weighs it in place.
+        return self._left(vector).copy()
+
+    def slopes(self, vector: Vector) -> Matrix:
+        """One row for each residual, one column for each number; likewise."""
+        left = self._left(vector)
+        if self._sloped is None or self._count % self.every == 0:
+            found = self._differences(vector, left)
+        else:
+            where, before, slopes = self._sloped
+            found = updated(slopes, vector - where, left - before)
+        self._count += 1
+        self._sloped = vector.copy(), left, found
+        return found.copy()
+
+    def _left(self, vector: Vector) -> Vector:
+        """Slopes are asked for where residuals were just before."""
+        if self._latest is None or not np.array_equal(self._latest[0], vector):
+            self._latest = vector.copy(), self.off(vector)
+        return self._latest[1]
+
+    def _differences(self, vector: Vector, left: Vector) -> Matrix:
+        steps = np.where(vector + self.step < self.highest, self.step, -self.step)
+        with ThreadPoolExecutor() as threads:  # the simulation leaves the interpreter to others
+            there = list(threads.map(self.off, vector + np.diag(steps)))
+        return np.stack([(far - left) / step for far, step in zip(there, steps, strict=True)], 1)
+
+
+def updated(slopes: Matrix, moved: Vector, changed: Vector) -> Matrix:
+    """The slopes nearest to the given ones that explain how the residuals changed."""
+    square = float(moved @ moved)
+    if square == 0.0:
+        return slopes
+    return slopes + np.outer((changed - slopes @ moved) / square, moved)
+
 
 #: Load points a fit needs, and of how many trials.
 LEAST_POINTS, LEAST_TRIALS = 4, 2
@@ -50,9 +116,7 @@ MOST_OFF: Mapping[Figure, float] = {
 _GOOD_ENOUGH = 3e-3
 #: A resampled fit is trusted this far from the fit, in logarithms.
 _TRUST = 0.7
-#: Half width of a 90 % interval in standard deviations.
-Z90 = 1.645
-#: And a client on another machine, or on the same few cores.
+#: Where a fit begins: a client on another machine, or on the same few cores.
 _FRONTS_S = (2e-5, 2e-4)
 
 
@@ -210,12 +274,11 @@ def _starts(observations: Sequence[Observation], cores: float) -> list[Costs]:
         handoff_s=HANDOFF_S,
         cores=cores,
     )
-    starts = []
-    for kind in _KINDS[:2]:
-        for front_s in _FRONTS_S:
-            services = tuple(_service(curve, kind) for curve in curves)
-            costs = Costs(services, replace(way, front_s=front_s))
-            starts.append(costs)
+    starts = [
+        Costs(tuple(_service(curve, kind) for curve in curves), replace(way, front_s=front_s))
+        for kind in _KINDS[:2]
+        for front_s in _FRONTS_S
+    ]
     if len(curves) == 1:
         return starts
     found = [_sorted_out(costs, curves, observations, _KINDS) for costs in starts]
@@ -269,7 +332,7 @@ def _least_squares(
     def off(vector: Vector) -> Vector:
         return residuals(Costs.from_vector(vector, like.services, like.way.cores), observations)
 
-    lowest, highest = _limits(observations)
+    lowest, highest = limits(len(observations[0].models))
     inside = np.clip(start, lowest + 1e-6, highest - 1e-6)
     asked = Slopes(off, steps.step, highest, steps.every)
     return least_squares(
@@ -284,10 +347,6 @@ def _least_squares(
     )
 
 
-def _limits(observations: Sequence[Observation]) -> tuple[Vector, Vector]:
-    return limits(len(observations[0].models))
-
-
 def _resampled(
     vector: Vector, left: Vector, slopes: Vector, observations: Sequence[Observation], seed: int
 ) -> list[Vector]:
@@ -295,7 +354,7 @@ def _resampled(
     rng = np.random.default_rng(seed)
     trials = [o.trial for o in observations]
     each = left.size // len(trials)
-    lowest, highest = _limits(observations)
+    lowest, highest = limits(len(observations[0].models))
     numbers = sorted(set(trials))
     damping = np.eye(vector.size)
     found = []
@@ -320,7 +379,7 @@ def _judged(
     informative = informative if informative.any() else np.ones_like(informative)
     noise, off = {}, {}
     # Numbers fitted use up as many residuals.
-    numbers = _limits(observations)[0].size
+    numbers = limits(len(observations[0].models))[0].size
     freedom = np.sqrt(left.size / max(left.size - 2.0 * numbers, 1.0))
     for column, figure in enumerate(Figure):
         rows = table[informative if figure is Figure.THROUGHPUT else fair, column]

@@ -12,7 +12,7 @@ from tuner.space.candidate import CACHE, Candidate
 from tuner.space.knob import Knob
 from tuner.spec.paths import CACHE_ENABLE
 from tuner.twin.model import Plan, Unmodelled
-from tuner.twin.setting import setting_of
+from tuner.twin.observation import setting_of
 from tuner.twin.system import Step
 
 

@@ -13,7 +13,7 @@ from tuner.load.generators import OWN_CLIENT
 from tuner.steps.job import Request, prepare
 from tuner.steps.traffic import client_of
 from tuner.twin.model import Unmodelled
-from tuner.twin.setting import setting_of
+from tuner.twin.observation import setting_of
 
 SPEC = """\
 model: e

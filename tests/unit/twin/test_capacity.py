@@ -11,9 +11,9 @@ from builders.spaces import INSTANCES
 from tuner.measurement.measurement import Arrivals
 from tuner.score.capacity import LevelRange
 from tuner.spec.slo import Slo
-from tuner.twin.capacity import Requirement, capacity_of, meets, simulated_value
 from tuner.twin.model import Unmodelled
-from tuner.twin.setting import setting_of
+from tuner.twin.observation import setting_of
+from tuner.twin.predicting import Requirement, capacity_of, meets, simulated_value
 from tuner.twin.simulator import Outcome
 
 

@@ -27,11 +27,11 @@ from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.slo import Slo
-from tuner.twin.capacity import Requirement, capacity_of
 from tuner.twin.costs import Costs, Figure, figures_of
 from tuner.twin.fitting import Twin, fit
 from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Asked, Setting
+from tuner.twin.predicting import Requirement, capacity_of
 from tuner.twin.system import Network, Service, Way
 
 pytestmark = pytest.mark.long

@@ -12,8 +12,7 @@ from builders.serving import served_one
 from tuner.measurement.measurement import HostUse
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
-from tuner.twin.observation import Asked, Setting, observation
-from tuner.twin.setting import with_measured
+from tuner.twin.observation import Asked, Setting, observation, with_measured
 from tuner.twin.system import Network, Scheduler
 
 SETTING = Setting(served_one('name: "m" max_batch_size: 8'), (Asked(model="m"),))

@@ -20,7 +20,7 @@ from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.twin.costs import Figure, figures_of
-from tuner.twin.fitting import Z90, Twin, fit
+from tuner.twin.fitting import Twin, fit
 from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Asked, Setting
 
@@ -123,7 +123,7 @@ def _predicted(
     p99 = best[Figure.P99]
     logs = np.log(np.maximum([p99, *(o[Figure.P99] for o in others)], 1e-9) / p99)
     spread = np.hypot(twin.noise[Figure.P99], np.sqrt(np.mean(logs**2)))
-    width = float(np.exp(Z90 * spread))
+    width = float(np.exp(1.645 * spread))  # 90 % of a normal distribution
     return dict(best), p99 / width, p99 * width
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuner.twin.slopes import Slopes, Vector, updated
+from tuner.twin.fitting import Slopes, Vector, updated
 
 #: Residuals that are straight lines, whose slopes any difference shows exactly.
 LINES = np.array([[1.0, 2.0], [0.0, -3.0], [4.0, 0.5]])

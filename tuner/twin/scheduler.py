@@ -1,8 +1,17 @@
-"""The dynamic batcher's thread, as dynamic_batch_scheduler.cc has it.
+"""A model's scheduler, as Triton has it: response cache, request queue, and batcher.
 
-It holds one batch that is being formed and a queue of requests. The batch is handed over as soon
-as there is something to run, and keeps growing until an instance takes it or it is saturated.
-A delay of 0 and one above are different paths: with 0, a preferred size closes the batch.
+The cache (local_cache.cc) forgets the least recently used first. All responses are taken to be of
+the same size. Two equal requests in flight at once are both executed, as in Triton: the cache
+learns a response when it is sent.
+
+The queue (scheduler_utils.cc) has one chain a priority level for requests in time, and one for
+those that expired and were put behind them (``timeout_action: DELAY``). Chain 2k is level k's
+first, 2k + 1 its second.
+
+The dynamic batcher (dynamic_batch_scheduler.cc) holds one batch that is being formed. The batch is
+handed over as soon as there is something to run, and keeps growing until an instance takes it or
+it is saturated. A delay of 0 and one above are different paths: with 0, a preferred size closes
+the batch.
 """
 
 from __future__ import annotations
@@ -11,9 +20,132 @@ from typing import Any
 
 import numpy as np
 
+from tuner.twin.host import send_back
 from tuner.twin.jit import compiled
-from tuner.twin.queue import drop_expired, oldest_s, shift
-from tuner.twin.state import BATCHES, IDLE, WAKING
+from tuner.twin.state import BATCHES, IDLE, REJECTED, WAKING
+
+
+@compiled
+def look_up(s: Any, m: Any, key: int) -> bool:
+    """Whether the response is there; makes it the newest."""
+    if m.keys[key].cached == 0:
+        return False
+    _take_out(s, m, key)
+    _put_in(s, m, key)
+    return True
+
+
+@compiled
+def insert(s: Any, m: Any, key: int) -> None:
+    if m.keys[key].cached == 1:
+        return
+    if s.cached == s.cache_entries:
+        _take_out(s, m, s.oldest)
+    _put_in(s, m, key)
+
+
+@compiled
+def _put_in(s: Any, m: Any, key: int) -> None:
+    m.keys[key].cached = 1
+    m.keys[key].newer = -1
+    m.keys[key].older = s.newest
+    if s.newest >= 0:
+        m.keys[s.newest].newer = key
+    else:
+        s.oldest = key
+    s.newest = key
+    s.cached += 1
+
+
+@compiled
+def _take_out(s: Any, m: Any, key: int) -> None:
+    newer, older = m.keys[key].newer, m.keys[key].older
+    if newer >= 0:
+        m.keys[newer].older = older
+    else:
+        s.newest = older
+    if older >= 0:
+        m.keys[older].newer = newer
+    else:
+        s.oldest = newer
+    m.keys[key].cached = 0
+    s.cached -= 1
+
+
+@compiled
+def accepts(s: Any, level: int) -> bool:
+    """Whether ``max_queue_size`` leaves room."""
+    most = s.max_queue_size[level]
+    waiting = s.queue_length[2 * level] + s.queue_length[2 * level + 1]
+    return bool(most == 0 or waiting < most)
+
+
+@compiled
+def push(s: Any, m: Any, request: int) -> None:
+    _append(s, m, 2 * m.requests[request].level, request)
+    s.queued += s.request_size
+
+
+@compiled
+def shift(s: Any, m: Any) -> int:
+    """The request to be served next, taken out; the queue must not be empty."""
+    chain = 0
+    while s.queue_length[chain] == 0:
+        chain += 1
+    s.queued -= s.request_size
+    return _pop(s, m, chain)
+
+
+@compiled
+def oldest_s(s: Any, m: Any) -> float:
+    """When the oldest request came that is first in some chain; the queue must not be empty."""
+    oldest = 1e300
+    for chain in range(2 * s.levels):
+        if s.queue_length[chain] > 0:
+            oldest = min(oldest, m.requests[s.queue_first[chain]].arrived_s)
+    return oldest
+
+
+@compiled
+def drop_expired(s: Any, m: Any, now_s: float, only_refuse: bool) -> None:
+    """Refuses, or puts behind the others, what waited for longer than its level allows."""
+    for level in range(s.levels):
+        timeout_s = s.timeout_s[level]
+        if timeout_s == 0.0 or (only_refuse and s.delays_expired[level]):
+            continue
+        chain = 2 * level
+        while s.queue_length[chain] > 0:
+            request = s.queue_first[chain]
+            if now_s - m.requests[request].arrived_s <= timeout_s:
+                break
+            _pop(s, m, chain)
+            if s.delays_expired[level]:
+                _append(s, m, chain + 1, request)
+            else:
+                s.queued -= s.request_size
+                m.requests[request].fate = REJECTED
+                send_back(m, request, now_s)
+
+
+@compiled
+def _append(s: Any, m: Any, chain: int, request: int) -> None:
+    m.requests[request].after = -1
+    if s.queue_length[chain] == 0:
+        s.queue_first[chain] = request
+    else:
+        m.requests[s.queue_last[chain]].after = request
+    s.queue_last[chain] = request
+    s.queue_length[chain] += 1
+
+
+@compiled
+def _pop(s: Any, m: Any, chain: int) -> int:
+    request: int = s.queue_first[chain]
+    s.queue_first[chain] = m.requests[request].after
+    s.queue_length[chain] -= 1
+    m.requests[request].after = -1
+    return request
+
 
 #: The thread looks at an empty queue, or at a queue without a slot, at least this often.
 POLL_S = 0.5
