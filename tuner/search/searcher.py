@@ -1,4 +1,4 @@
-"""The loop's partner: what to measure next, and what was learned."""
+"""The loop's partner: what to measure next, and what was learned; a worker's too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Searcher:
     history, and those that the running server can take are measured first. Batches begin at fixed
     trial numbers, so that a resumed run makes the same ones.
 
-    Workers may measure beside it, see `tuner.search.joined`. What they have finished is taken over
+    Workers may measure beside it, see `JoinedSearcher`. What they have finished is taken over
     before each proposal, and what they have claimed is not proposed.
 
     Args:
@@ -173,3 +173,59 @@ class Searcher:
             return args != running, args
 
         return sorted(batch, key=restarts), enough
+
+
+class JoinedSearcher(Searcher):
+    """Proposes by the run's own strategy from all trials that anybody has finished.
+
+    The run measures trial 0 and the current config, and alone decides when the search is over.
+
+    Args:
+        trials: The run's budget; no more is claimed, finished trials included.
+        wait: Called while there is nothing to do; returns after a while, or raises to stop.
+
+    Attributes:
+        history: Finished trials in the order in which they became known here, numbered so.
+        mine: Of those the ones that this worker measured.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        strategy: Strategy,
+        record: StudyRecord,
+        trials: int,
+        wait: Callable[[], None],
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        super().__init__(space, strategy, note=note)
+        self._shared = record
+        self._trials = trials
+        self._wait = wait
+        self.mine: list[Trial] = []
+
+    def next(self) -> Proposal | None:
+        """What to measure now; waits for it. None once the run's search is over."""
+        asked: tuple[int, int] | None = None
+        while self._shared.searching:
+            claims = self._shared.claims()
+            self._learn(claims)
+            known = len(claims), len(self.history)
+            if self.history and len(claims) < self._trials and known != asked:
+                asked = known  # with nothing new the answer would be the same
+                taken = {c.candidate_key for c in claims} | self._taken(self.history)
+                proposal = self._propose(len(claims), self.history, taken)
+                if isinstance(proposal, Proposal):
+                    return proposal
+            self._wait()
+        return None
+
+    def start(self, candidate: Candidate) -> bool:
+        """Claims the candidate; False when somebody else has it."""
+        return self._shared.started(len(self.history), candidate)
+
+    def tell(self, trial: Trial) -> None:
+        """A finished trial, which is handed in before anything else."""
+        self._shared.write([trial])
+        self.history.append(trial)
+        self.mine.append(trial)

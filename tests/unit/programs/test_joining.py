@@ -33,7 +33,7 @@ from tuner.programs.worker.worker import (
 )
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState, TrialTime, Worker
-from tuner.search.joined import JoinedSearcher
+from tuner.search.searcher import JoinedSearcher
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.study.offer import find_offer
 from tuner.search.study.record import StudyRecord

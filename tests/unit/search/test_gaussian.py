@@ -17,7 +17,7 @@ from tuner.search.strategies.gaussian import (
     posterior,
 )
 from tuner.search.strategies.gp import Vector, log_expected_gain
-from tuner.search.strategies.twin.search import expected_gain
+from tuner.search.strategies.twin import expected_gain
 
 KERNEL = Kernel(np.zeros(1, np.int64), np.array([0.5]), np.array([0.3]), common=0.3, noise=0.05)
 

@@ -16,8 +16,7 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.run.reading import UnreadableFileError
 from tuner.score.point import Score, judge_point
 from tuner.score.trial import Trial, TrialState
-from tuner.search.joined import JoinedSearcher
-from tuner.search.searcher import Searcher
+from tuner.search.searcher import JoinedSearcher, Searcher
 from tuner.search.study.record import Claim, StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy

@@ -10,8 +10,7 @@ from builders.spaces import INSTANCES, space_of
 from builders.surface import strategy, synthetic_trial
 
 from tuner.score.trial import Trial
-from tuner.search.joined import JoinedSearcher
-from tuner.search.searcher import Searcher
+from tuner.search.searcher import JoinedSearcher, Searcher
 from tuner.search.strategy import Enough, Proposal
 from tuner.search.study.record import StudyRecord
 from tuner.space.candidate import Candidate

@@ -7,7 +7,7 @@ from builders.spaces import BATCH, DELAY, INSTANCES, USUAL, space_of
 
 from tuner.score.point import Score
 from tuner.score.trial import Trial, TrialState
-from tuner.search.observation import CONSTRAINTS, FAILED_VIOLATION, frozen_trial, observe
+from tuner.search.optuna_trial import CONSTRAINTS, FAILED_VIOLATION, frozen_trial, observe
 from tuner.spec.objective import Goal
 
 ANY = candidate_of({})

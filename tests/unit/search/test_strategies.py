@@ -8,7 +8,7 @@ from builders.spaces import DELAY, space_of
 from builders.surface import CACHED, SURFACE, TINY, feasible, searched, strategy
 
 from tuner.search.searcher import Searcher
-from tuner.search.strategies.random_search import draw_new
+from tuner.search.strategies.unguided import draw_new
 from tuner.search.strategy import Proposal
 from tuner.spec.model import Strategy
 

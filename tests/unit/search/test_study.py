@@ -10,7 +10,7 @@ from builders.surface import SURFACE, searched, strategy
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.score.trial import Trial
-from tuner.search.observation import FAILED_VIOLATION
+from tuner.search.optuna_trial import FAILED_VIOLATION
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
 from tuner.search.study.record import StudyRecord

@@ -16,13 +16,18 @@ from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.score.point import Point, Score
 from tuner.score.trial import Predicted, Trial, TrialState
 from tuner.score.verdict import SloResult, Verdict
+from tuner.search.strategies import twin
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.gp import own_error, surprises
 from tuner.search.strategies.registry import STRATEGIES
-from tuner.search.strategies.twin import fitting
-from tuner.search.strategies.twin.fitting import Fitting, checkpoint
-from tuner.search.strategies.twin.residuals import Correction, Residual
-from tuner.search.strategies.twin.search import TwinStrategy, expected_gain
+from tuner.search.strategies.twin import (
+    Correction,
+    Fitting,
+    Residual,
+    TwinStrategy,
+    checkpoint,
+    expected_gain,
+)
 from tuner.search.strategy import Proposal
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
@@ -143,7 +148,7 @@ def test_a_twin_that_does_not_fit_is_where_the_next_fit_begins(
         begun.append(start)
         return unfit if len(begun) < 3 else found
 
-    monkeypatch.setattr(fitting, "fit", fit)
+    monkeypatch.setattr(twin, "fit", fit)
     retried = Fitting(simulation.space, simulation.spec)
     answers = [retried.fitted(history[:count], 4) for count in range(4, 9)]
     assert answers == [Unmodelled("p99 is far off")] * 4 + [found]

@@ -28,7 +28,7 @@ from tuner.programs.worker.trust import refuse_strange_programs, with_own_values
 from tuner.run.identity import Identity, machine_of, programs_of
 from tuner.run.manifest import Manifest
 from tuner.score.trial import Trial, Worker
-from tuner.search.joined import JoinedSearcher
+from tuner.search.searcher import JoinedSearcher
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.study.offer import Offer, find_offer
 from tuner.search.study.record import StudyRecord

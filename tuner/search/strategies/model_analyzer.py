@@ -7,8 +7,7 @@ from collections.abc import Sequence, Set
 from tuner.model_analyzer.generators import Told
 from tuner.model_analyzer.search import ModelAnalyzerSearch
 from tuner.score.trial import Trial
-from tuner.search.deferred import quiet_optuna
-from tuner.search.observation import observe
+from tuner.search.optuna_trial import observe, quiet_optuna
 from tuner.search.strategy import Proposal
 from tuner.space.space import Space
 from tuner.spec.model import Spec

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tuner.search.strategies.gp import GaussianStrategy
-from tuner.search.strategies.grid import GridStrategy
 from tuner.search.strategies.model_analyzer import ModelAnalyzerStrategy
-from tuner.search.strategies.random_search import RandomStrategy
 from tuner.search.strategies.tpe import TpeStrategy
-from tuner.search.strategies.twin.search import TwinStrategy
+from tuner.search.strategies.twin import TwinStrategy
+from tuner.search.strategies.unguided import GridStrategy, RandomStrategy
 from tuner.search.strategy import Strategy
 from tuner.space.space import Space
 from tuner.spec.model import Spec

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from tuner.score.trial import Trial
-from tuner.search.deferred import optuna, quiet_optuna
-from tuner.search.observation import CONSTRAINTS, frozen_trial
-from tuner.search.strategies.random_search import draw_new
+from tuner.search.optuna_trial import CONSTRAINTS, frozen_trial, optuna, quiet_optuna
+from tuner.search.strategies.unguided import draw_new
 from tuner.search.strategy import BATCH, Proposal, chance
 from tuner.space.adapter import OptunaValue, distributions, suggest
 from tuner.space.candidate import Candidate

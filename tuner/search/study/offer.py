@@ -11,7 +11,7 @@ from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.facts import Facts
 from tuner.run.manifest import Manifest
 from tuner.run.reading import read_received
-from tuner.search.deferred import quiet_optuna
+from tuner.search.optuna_trial import quiet_optuna
 from tuner.search.study.record import close_storage, open_storage, searching_key
 from tuner.search.study.storage_url import parsed_url, shown_url
 

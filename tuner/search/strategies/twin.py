@@ -10,34 +10,201 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from tuner.score.aim import NOTHING
-from tuner.score.trial import Trial
+from tuner.score.trial import Trial, TrialState
 from tuner.search.fits import Refusals
-from tuner.search.strategies.gaussian import Told
+from tuner.search.strategies.features import Features
+from tuner.search.strategies.gaussian import Observations, Posterior, Prior, Priors, Told, learned
 from tuner.search.strategies.gp import (
     DECIMALS,
     GOOD,
+    LASTS,
     LEAST_PROPOSED,
     GaussianStrategy,
     own_error,
     predicted,
     surprises,
 )
-from tuner.search.strategies.twin.fitting import Fitting, in_words
-from tuner.search.strategies.twin.residuals import Correction, Residual
 from tuner.search.strategy import Enough, Proposal, chance
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.metrics import GPU_MEMORY
 from tuner.spec.model import Spec
-from tuner.twin import Twin, Unmodelled, predict
+from tuner.spec.objective import Goal
+from tuner.twin import Twin, Unmodelled, fit, predict
+
+#: Trials a fit uses: the first ones, and the best.
+_FIRST, _BEST = 4, 8
+#: Trials after the designed ones that are each followed by a fit; by one in two while none fits.
+_EACH, _RETRY = 6, 2
+#: Points of a trial that a fit uses: those nearest to its capacity.
+_POINTS = 2
+
+
+@dataclass
+class Fitting:
+    """The twin of a running search: fitted again as trials come, from the history alone.
+
+    The first fit is to the designed trials and takes seconds. Later ones begin where it ended,
+    whether it fits or not. They are made at fixed numbers of trials, so that a resumed run has the
+    same twin at the same trial, and use the most informative trials only, so that they take no
+    longer in a long run.
+    """
+
+    space: Space
+    spec: Spec
+    _fits: dict[int, Twin | Unmodelled] = field(default_factory=dict, init=False)
+
+    def fitted(self, history: Sequence[Trial], first: int) -> Twin | Unmodelled:
+        """The twin to use after ``history``; ``first`` trials are the designed ones."""
+        count = checkpoint(len(history), first)
+        base = self._fit(history[:first], None)
+        if isinstance(usable(base), Unmodelled) and count < first + _EACH:
+            count -= (count - first) % _RETRY
+        start = base if isinstance(base, Twin) else None
+        return usable(base if count <= first else self._fit(history[:count], start))
+
+    def news(self, history: Sequence[Trial], first: int) -> str | None:
+        """What to report when a fit was made, or when it turns out to be poor."""
+        if len(history) < first:
+            return None
+        now = self.fitted(history, first)
+        if len(history) == first:
+            return in_words(now)
+        before = self.fitted(history[:-1], first)
+        return in_words(now) if isinstance(now, Twin) != isinstance(before, Twin) else None
+
+    def informative(self, history: Sequence[Trial]) -> list[Trial]:
+        """The first trials and the best, in order, with the points nearest to their capacity."""
+        usable = [t for t in history if t.state is not TrialState.FAILED and t.points]
+        sign = -1.0 if self.spec.objective.goal is Goal.MAXIMIZE_GOODPUT else 1.0
+
+        def order(trial: Trial) -> tuple[bool, bool, float]:
+            assert trial.score is not None
+            lost = trial.state is not TrialState.MEASURED
+            return not trial.score.feasible, lost, sign * trial.score.value
+
+        best = sorted((t for t in usable[_FIRST:] if t.score), key=order)[:_BEST]
+        chosen = {t.number for t in (*usable[:_FIRST], *best)}
+        return [_nearest_points(t) for t in usable if t.number in chosen]
+
+    def _fit(self, history: Sequence[Trial], start: Twin | None) -> Twin | Unmodelled:
+        count = len(history)
+        if count not in self._fits:
+            chosen = self.informative(history)
+            self._fits[count] = fit(chosen, history, self.space, self.spec, start=start)
+        return self._fits[count]
+
+
+def usable(found: Twin | Unmodelled) -> Twin | Unmodelled:
+    """The twin where it fits. One that does not is only where the next fit begins."""
+    if isinstance(found, Twin) and found.fitness.reason is not None:
+        return Unmodelled(found.fitness.reason)
+    return found
+
+
+def in_words(fitted: Twin | Unmodelled) -> str:
+    """A line for the user."""
+    if isinstance(fitted, Unmodelled):
+        unfit = f"the twin, a simulation of Triton's scheduler, does not fit: {fitted.reason}"
+        return f"{unfit}; a Gaussian process goes on, which learns from scores alone"
+    return f"twin fitted: {fitted.fitness}"
+
+
+def checkpoint(count: int, first: int) -> int:
+    """How many of ``count`` trials the fit is from: each at first, then ever fewer."""
+    if count <= first + _EACH:
+        return max(count, first)
+    mark = first + _EACH
+    while round(mark * 1.25) <= count:
+        mark = round(mark * 1.25)
+    return mark
+
+
+def _nearest_points(trial: Trial) -> Trial:
+    """Far from its capacity a config's latency says little about where that is."""
+    score = trial.score
+    if len(trial.points) <= _POINTS or score is None:
+        return trial
+    levels = [p.level for p in trial.points]
+    level = max(levels) if score.best_point is None else levels[score.best_point]
+    kept = sorted(sorted(range(len(levels)), key=lambda i: abs(levels[i] / level - 1.0))[:_POINTS])
+    best = None if score.best_point is None else kept.index(score.best_point)
+    points = tuple(trial.points[i] for i in kept)
+    return replace(trial, points=points, score=replace(score, best_point=best))
+
 
 Vector = npt.NDArray[np.float64]
+
+#: Standard deviation of errors before any was seen: of all alike, of near ones, and of what no
+#: twin knows, which trials of a single value say nothing about.
+_COMMON, _NEAR, _UNKNOWN = 0.3, Prior(0.08, 0.7), Prior(0.25, 0.3)
+#: How sure the run's predictions are of the noise that the residuals are to show.
+_NOISE_SPREAD = 0.5
+
+
+@dataclass(frozen=True)
+class Residual:
+    """Measured worth less simulated worth, or the most it can be."""
+
+    candidate: Candidate
+    value: float
+    told: Told = Told.VALUE
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What the twin gets wrong: a Gaussian process over its errors, in units of `Aim`.
+
+    Its errors are alike for similar candidates. What it knows nothing about (a backend's parameter)
+    may change a score much more than what it simulates, so values never tried remain worth a trial.
+
+    Attributes:
+        own: See `tuner.search.strategies.gp.own_error`.
+    """
+
+    features: Features
+    residuals: Sequence[Residual]
+    own: float
+
+    def of(self, candidates: Sequence[Candidate]) -> tuple[Vector, Vector]:
+        """Mean and standard deviation of the error at each candidate, not measured itself."""
+        if not self.residuals:
+            return np.zeros(len(candidates)), np.full(len(candidates), _COMMON)
+        mean, deviation = self._posterior.at(self.features.squares(candidates, self._known))
+        return mean, np.hypot(deviation, self.own)
+
+    def of_measured(self, residual: Residual) -> float:
+        """Mean of the error of a measured candidate: part of what it showed was luck."""
+        mean = float(self.of([residual.candidate])[0][0])
+        return mean + LASTS * (residual.value - mean)
+
+    @property
+    def _known(self) -> list[Candidate]:
+        return [r.candidate for r in self.residuals]
+
+    @cached_property
+    def _posterior(self) -> Posterior:
+        unknown = self.features.unknown
+        amplitudes = [
+            p for p, some in ((_NEAR, not all(unknown)), (_UNKNOWN, any(unknown))) if some
+        ]
+        groups = np.array(unknown, np.int64) * (len(amplitudes) - 1)
+        seen = Observations(
+            self.features.squares(self._known, self._known),
+            groups,
+            np.array([r.value for r in self.residuals]),
+            [r.told for r in self.residuals],
+        )
+        noise = Prior(self.own, _NOISE_SPREAD)
+        return learned(seen, Priors(amplitudes, noise=noise, common=_COMMON))
+
 
 #: Of all candidates considered, this many are simulated to their capacity ...
 _FINALISTS = 24

@@ -1,4 +1,4 @@
-"""Random search: what every other strategy has to beat, and what they fall back on."""
+"""Strategies that learn nothing from trials: grid, and random, which every other has to beat."""
 
 from __future__ import annotations
 
@@ -42,3 +42,27 @@ def draw_new(space: Space, rng: random.Random, taken: Set[str]) -> Proposal | No
         islice((c for c in space.enumerate() if c.key not in taken), MOST_LISTED)
     )
     return Proposal(rng.choice(left), MOST_DRAWS) if left else None
+
+
+#: Values of a range: enough to see its shape, few enough to be measured.
+POINTS = 8
+
+
+class GridStrategy:
+    """In order when the budget is enough for the whole grid, else in random order over all of it:
+    a grid cut off early would only show one corner.
+    """
+
+    at_once = BATCH
+    first_guess = None
+
+    def __init__(self, space: Space, spec: Spec) -> None:
+        self._space = space.coarse(POINTS)
+        self._seed = spec.search.seed
+        self._ordered = self._space.size().count <= spec.budget.trials
+
+    def propose(self, number: int, history: Sequence[Trial], taken: Set[str]) -> Proposal | None:
+        if not self._ordered:
+            return draw_new(self._space, chance(self._seed, number), taken)
+        new = (c for c in self._space.enumerate() if c.key not in taken)
+        return next((Proposal(c) for c in new), None)

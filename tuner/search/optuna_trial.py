@@ -1,4 +1,4 @@
-"""What Optuna is told about a trial.
+"""Optuna, imported at its first use, and what it is told about a trial.
 
 - measured: the score; the sum of relative SLO overshoots is the constraint.
 - pruned (lost to the incumbent at its load): a full trial with its bound made smaller by the
@@ -11,13 +11,42 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from tuner.score.trial import Trial, TrialState
-from tuner.search.deferred import optuna
 from tuner.space.adapter import distributions, params
 from tuner.space.space import Space
 from tuner.spec.objective import Goal
+
+
+class _Deferred:
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module("optuna"), name)
+
+
+if TYPE_CHECKING:
+    import optuna as optuna  # noqa: PLC0414
+else:
+    optuna = _Deferred()
+
+
+@contextmanager
+def quiet_optuna() -> Iterator[None]:
+    """Only Optuna's errors are logged; other warnings than its own pass."""
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(before)
+
 
 #: Constraint of a failed trial: more than any sum of overshoots.
 FAILED_VIOLATION = 1e6
