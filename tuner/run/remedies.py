@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from tuner.server.meanings import remedy
+from tuner.server.log import remedy
 
 #: Tune's own words in a reason, and what to do; a remedy repeats what the words name. What a
-#: server's words mean is in `tuner.server.meanings`.
+#: server's words mean is in `tuner.server.log`.
 _REMEDIES = {
     "load generator (could not keep up|can send)": "give the load generator more cores "
     "(workload.cpus, or server.mode: remote from another machine)",

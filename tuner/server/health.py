@@ -6,7 +6,7 @@ import time
 
 from tuner.errors import ServerGoneError
 from tuner.server import log
-from tuner.server.meanings import remedy
+from tuner.server.log import remedy
 from tuner.server.server import Endpoints, Server
 from tuner.server.transport import get
 

@@ -15,12 +15,11 @@ from tuner.machine.cores import NOT_SPLIT, Cores
 from tuner.machine.host import Host, read_host
 from tuner.modelconfig.backends import is_ensemble
 from tuner.server import binaries
-from tuner.server.binaries import Installation, Origin
+from tuner.server.binaries import Installation, Origin, numpy_of_models
 from tuner.server.server import ServerLauncher
 from tuner.steps.job import Job
 from tuner.triton.launchers import cores_of, server_launcher
 from tuner.triton.local import LocalLauncher, find_backends
-from tuner.triton.models_python import numpy_of_models
 
 
 @dataclass(frozen=True)

@@ -25,14 +25,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.machine import process
+from tuner.machine import own_containers, process
 from tuner.machine.host import has_gpu
-from tuner.machine.own_containers import known_as_own
 from tuner.machine.ports import ADDRESS, free_ports
 from tuner.server import access
 from tuner.server.server import Endpoints, Place
 from tuner.spec.fields import Gpus
-from tuner.triton import container_owner
 from tuner.triton.starting import SERVICES, endpoints_at, ready_server
 
 _INSIDE_PORTS = (8000, 8001, 8002)  # in a network of its own nothing else has them
@@ -164,7 +162,7 @@ class DockerLauncher:
             "shm_size": self.shm_size_bytes,
             "device_requests": _device_requests(self.gpus),
             "network_mode": network.value,
-            "labels": {_LABEL: container_owner.current()},
+            "labels": {_LABEL: own_containers.current_owner()},
             "cap_drop": ["ALL"],
             "cap_add": list(_CAPABILITIES),
             "security_opt": ["no-new-privileges"],
@@ -206,7 +204,7 @@ class DockerLauncher:
         follower = threading.Thread(target=_follow_log, args=(container, log), daemon=True)
         with ExitStack() as after_removal, _reaped(container, self.engine_environment):
             _start(container)
-            after_removal.enter_context(known_as_own(container.id))
+            after_removal.enter_context(own_containers.known_as_own(container.id))
             follower.start()
             after_removal.callback(follower.join, _LOG_END_S)
             if network is Network.PUBLISHED:
@@ -358,7 +356,7 @@ def _remove_leftovers(client: Any) -> None:
 
     for container in client.api.containers(all=True, filters={"label": _LABEL}):
         ended = container["State"] in _ENDED
-        if container_owner.gone(container["Labels"].get(_LABEL, ""), ended=ended):
+        if own_containers.owner_gone(container["Labels"].get(_LABEL, ""), ended=ended):
             name = container["Id"]
             _logger.warning("removing container %s, left by a tune that was killed", name[:12])
             with suppress(APIError):  # another tune may be removing it

@@ -16,13 +16,13 @@ from tuner.machine import host
 from tuner.machine.ports import free_ports
 from tuner.modelconfig.served import ServedModel
 from tuner.server import binaries
+from tuner.server.binaries import numpy_of_models
 from tuner.server.control import Control
 from tuner.server.memory import SHM
 from tuner.spec.environment import resolve
 from tuner.spec.model import Server, ServerMode
 from tuner.triton import remote
 from tuner.triton.local import find_backends
-from tuner.triton.models_python import numpy_of_models
 
 _MIB = 1 << 20
 _SHM_WANTED = 256 * _MIB  # Docker's default is 64 MiB; each Python instance starts with 1 MiB

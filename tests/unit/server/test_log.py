@@ -9,8 +9,7 @@ from typing import cast
 import pytest
 import yaml
 
-from tuner.server.log import failure, last_words, out_of_memory, refusal
-from tuner.server.meanings import MEANINGS, meaning, remedy
+from tuner.server.log import MEANINGS, failure, last_words, meaning, out_of_memory, refusal, remedy
 from tuner.server.server import Server
 
 CASES = Path(__file__).parents[2] / "cases" / "server_words.yaml"

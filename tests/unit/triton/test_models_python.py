@@ -13,13 +13,12 @@ from builders.candidates import the_one
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.server import binaries
-from tuner.server.binaries import Installation, Origin
+from tuner.server.binaries import Installation, Origin, numpy_of_models
 from tuner.spec.model import Server
 from tuner.steps import tools as programs
 from tuner.steps.job import Request, prepare
-from tuner.triton import doctor, models_python
+from tuner.triton import doctor
 from tuner.triton.local import LocalLauncher
-from tuner.triton.models_python import numpy_of_models
 
 PYTHON = Path("/venv/bin/python")
 QUICKSTART = Path(__file__).parents[3] / "search_spaces" / "quickstart.yaml"
@@ -30,7 +29,7 @@ def numpy_is(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Sets the version that the Python of models answers with."""
 
     def set_to(version: str) -> None:
-        monkeypatch.setattr(models_python, "_asked", lambda _: version)
+        monkeypatch.setattr(binaries, "_asked", lambda _: version)
 
     return set_to
 

@@ -16,7 +16,6 @@ from tuner.load.watch.readings import (
     read_machine,
     stolen_percent,
 )
-from tuner.machine import own_containers
 from tuner.machine.own_containers import known_as_own
 
 Times = namedtuple("Times", "user system children_user children_system")
