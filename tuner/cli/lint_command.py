@@ -13,7 +13,7 @@ from tuner.cli.github import annotation, in_github
 from tuner.cli.terminal import say, say_annotation, say_json
 
 if TYPE_CHECKING:
-    from tuner.lint.finding import Finding
+    from tuner.lint.rules import Finding
 
 _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
@@ -46,8 +46,8 @@ def command(
 
     Exit code 2 when there is an error, 0 otherwise. docs/lint.md lists the rules.
     """
-    from tuner.lint.finding import Finding, Severity
     from tuner.lint.repository import lint_repository
+    from tuner.lint.rules import Finding, Severity
     from tuner.writeback.settle import half_written
 
     findings = lint_repository(repository, model, ignore=ignore, weights=not no_weights)

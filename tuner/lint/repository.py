@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError
-from tuner.lint.config import config_findings
-from tuner.lint.directory import layout_findings
-from tuner.lint.finding import Finding, Severity, error_at
+from tuner.lint.model_files import config_findings, layout_findings
 from tuner.lint.model_py import called_models, knows_sequences, python_findings
-from tuner.lint.rules import RULES, refuse_unknown, silenced_in
+from tuner.lint.rules import RULES, Finding, Severity, error_at, refuse_unknown, silenced_in
 from tuner.modelconfig import ensembles
 from tuner.modelconfig.backends import Mistake
 from tuner.modelconfig.files import (

@@ -1,12 +1,16 @@
-"""Every rule of lint by its id: what it is about, and its source."""
+"""Every rule of lint by its id, what it is about and its source; and what lint finds by one."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
 
 from tuner.errors import SpecError
+from tuner.modelconfig.files import ModelFiles
+from tuner.modelconfig.tree import locate
 from tuner.spec.suggest import did_you_mean
 
 _CORE = "Triton core, model_config_utils.cc"
@@ -107,3 +111,37 @@ def silenced_in(text: str) -> frozenset[str]:
     comments = (line.partition("#")[2] for line in text.split("\n"))
     found = (re.split(r"[ ,]+", m[1]) for comment in comments for m in _SILENCE.finditer(comment))
     return frozenset(rule for rules in found for rule in rules)
+
+
+class Severity(Enum):
+    """ERROR: the model does not load, or not as written. WARNING: it loads and will disappoint.
+    NOTE: worth knowing, may be meant.
+    """
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong at a place; without a column the whole line is meant."""
+
+    file: Path
+    line: int
+    column: int | None
+    severity: Severity
+    rule: str
+    message: str
+    hint: str = ""
+
+    @property
+    def place(self) -> str:
+        """``file:line:column``."""
+        return f"{self.file}:{self.line}" + ("" if self.column is None else f":{self.column}")
+
+
+def error_at(files: ModelFiles, path: str, rule: str, message: str, hint: str) -> Finding:
+    """At a field of the config, by its path."""
+    line, column = locate(files.text, path)
+    return Finding(files.path, line, column, Severity.ERROR, rule, message, hint)

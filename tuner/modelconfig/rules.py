@@ -2,7 +2,7 @@
 
 `violations` are reasons for which Triton refuses to load the model. Over its API it often says
 no more than "failed to poll from model repository"; the reason is only in its log. What loads
-but does nothing is in `tuner.modelconfig.idle`.
+but does nothing is in `tuner.lint.model_files`.
 
 Rules are those of ValidateModelConfig, ValidateInstanceGroup and ValidateIOShape in
 model_config_utils.cc of Triton's core. Each function says how tritonserver 2.51 (24.10)

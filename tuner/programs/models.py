@@ -9,9 +9,9 @@ from pathlib import Path
 import yaml
 
 from tuner.errors import SpecError, TunerError
-from tuner.lint.finding import Severity
 from tuner.lint.model_py import called_models
 from tuner.lint.repository import lint_repository
+from tuner.lint.rules import Severity
 from tuner.machine.host import read_host
 from tuner.modelconfig.backends import PLATFORM, is_ensemble
 from tuner.modelconfig.base import turns_on_batching

@@ -5,8 +5,8 @@ from textwrap import indent
 
 import pytest
 
-from tuner.lint.finding import Severity
 from tuner.lint.model_py import lint_source
+from tuner.lint.rules import Severity
 
 PATH = Path("m/1/model.py")
 MODEL = """

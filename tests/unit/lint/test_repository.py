@@ -7,8 +7,8 @@ from builders.configs import case
 from builders.ensemble_cases import ENSEMBLE, MODEL
 
 from tuner.errors import SpecError
-from tuner.lint.finding import Severity
 from tuner.lint.repository import errors_of, lint_repository
+from tuner.lint.rules import Severity
 from tuner.modelconfig.files import read_model
 from tuner.modelconfig.schema import new_config
 

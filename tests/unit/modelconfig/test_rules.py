@@ -4,7 +4,7 @@ import pytest
 from builders.configs import config
 from builders.rule_cases import DEADLY, DYNAMIC, IDLE, REFUSED
 
-from tuner.modelconfig.idle import without_effect
+from tuner.lint.model_files import without_effect
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.rules import Rule, violations
 

@@ -16,7 +16,7 @@ from tuner.load.watch.readings import (
     read_machine,
     stolen_percent,
 )
-from tuner.machine.own_containers import known_as_own
+from tuner.machine import own_containers
 
 Times = namedtuple("Times", "user system children_user children_system")
 
@@ -129,14 +129,14 @@ def test_the_processes_of_our_container_are_ours(
     monkeypatch.setattr(own_containers, "_PROC", tmp_path)
     elsewhere = OwnProcesses(containers=True)
     assert elsewhere.cpu_s() is None  # none of ours: all others would seem to disturb
-    with known_as_own(ID):
+    with own_containers.known_as_own(ID):
         assert OwnProcesses(containers=True).cpu_s() == 52.0
         assert OwnProcesses().cpu_s() == 42.0
     assert OwnProcesses(containers=True).cpu_s() is None
 
 
 def test_an_engine_that_shows_no_processes_here_leaves_ours_unknown() -> None:
-    with known_as_own(ID):
+    with own_containers.known_as_own(ID):
         assert read_machine(OwnProcesses(containers=True)).ours_s is None
 
 

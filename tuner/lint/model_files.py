@@ -1,0 +1,337 @@
+"""What the files of one model show: its config and its directory.
+
+Triton's rules, settings that load but do nothing (a search over them measures noise), settings that
+are seldom intended, version directories, and the files that backends look for in them.
+Each function about a setting without effect says how tritonserver 2.51 (24.10) answered when it was
+tried ("loads"), or "source" where it was only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from difflib import get_close_matches
+from pathlib import Path
+
+from tuner.lint.rules import Finding, Severity, error_at
+from tuner.modelconfig.backends import Mistake, backend_of, is_completed, is_ensemble
+from tuner.modelconfig.base import turns_on_batching
+from tuner.modelconfig.files import ModelFiles
+from tuner.modelconfig.rules import (
+    Check,
+    Rule,
+    Violation,
+    found_by,
+    is_delay,
+    queue_policies,
+    violations,
+)
+from tuner.modelconfig.schema import ModelConfig
+from tuner.modelconfig.tree import locate
+from tuner.spec.paths import CONFIG_NAME
+
+#: What each backend loads if `default_model_filename` is not set, any one of them; FIL's from its
+#: README.
+_LOADED = {
+    "onnxruntime": ("model.onnx",),
+    "tensorrt": ("model.plan",),
+    "pytorch": ("model.pt", "model.pt2", "model.py"),
+    "openvino": ("model.xml",),
+    "python": ("model.py",),
+    "fil": ("xgboost.model", "xgboost.json", "xgboost.ubj", "model.txt", "checkpoint.tl"),
+}
+#: Endings that a backend is often given and cannot read, with what to do.
+_UNREADABLE = {
+    "tensorrt": (".engine", "rename it to model.plan, or name it in default_model_filename"),
+    "fil": (".pkl", "FIL reads no pickles: convert the model to Treelite's checkpoint.tl"),
+}
+
+
+def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
+    """Errors of the directory; Triton reports most of them only in its log."""
+    if config.name and config.name != files.model:
+        text = f"the config's name is {config.name!r}, its directory is {files.model!r}"
+        hint = "give both the same name, or leave the name out"
+        yield error_at(files, "name", "name-mismatch", text, hint)
+    beside = [] if files.sha256 else [entry.name for entry in files.directory.iterdir()]
+    for near in get_close_matches(CONFIG_NAME, beside, cutoff=0.9):
+        text, hint = f"Triton does not read {near}", f"rename it to {CONFIG_NAME}"
+        yield Finding(files.directory / near, 1, None, Severity.ERROR, "config-file", text, hint)
+    if not files.versions:
+        hint = f"make {files.directory / '1'}" + (", empty" if is_ensemble(config) else "")
+        text = "there is no version directory"
+        yield Finding(files.directory, 1, None, Severity.ERROR, "version-directory", text, hint)
+    for version in config.version_policy.specific.versions:
+        if files.versions and version not in files.versions:
+            text = f"version_policy asks for version {version}, which has no directory"
+            yield error_at(files, "version_policy", "version-policy", text, "")
+    if not is_ensemble(config):
+        yield from _model_files(files, config)
+    moved = config.model_repository_agents.agents  # they may bring the files
+    if not (is_ensemble(config) or config.platform or files.backend(config) or moved):
+        text = "neither the config nor a model file says which backend loads this model"
+        hint = "write backend: ... in config.pbtxt, or put the model's file into a version"
+        yield error_at(files, "default_model_filename", "no-backend", text, hint)
+    for index, tensor in enumerate(config.output):
+        label = tensor.label_filename
+        if label and not _is_there(files.directory / label):
+            text = f"output {tensor.name} takes its labels from {label}, which is not there"
+            hint = f"it is looked for in {files.directory}"
+            yield error_at(files, f"output[{index}].label_filename", "label-file", text, hint)
+
+
+def _is_there(path: Path) -> bool:
+    """Something that can be loaded. Also asked of names that no file can have: too long."""
+    try:
+        return path.is_file() or path.is_dir()
+    except OSError:
+        return False
+
+
+def _model_files(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
+    name = files.backend(config)
+    if name not in _LOADED or config.cc_model_filenames:
+        return
+    wanted = (config.default_model_filename,) if config.default_model_filename else _LOADED[name]
+    for version in files.versions:
+        directory = files.directory / str(version)
+        if any(_is_there(directory / file) for file in wanted):
+            continue
+        text = f"{name} finds no {' or '.join(wanted)} in version {version}"
+        yield Finding(
+            directory, 1, None, Severity.ERROR, "model-file", text, _hint(directory, name)
+        )
+
+
+def _hint(directory: Path, backend: str) -> str:
+    present = sorted(entry.name for entry in directory.glob("*"))  # none where it may not be read
+    broken = [name for name in present if not _is_there(directory / name)]
+    if broken:
+        return f"{directory / broken[0]} is a link to nothing, or a pipe"
+    ending, hint = _UNREADABLE.get(backend, (None, ""))
+    if ending and any(name.endswith(ending) for name in present):
+        return hint
+    return f"it holds {', '.join(present)}" if present else "it is empty"
+
+
+_DEFAULT_HOST_POLICIES = ("cpu", "model", "gpu_")
+
+
+def without_effect(config: ModelConfig, *, completes: bool = False) -> list[Violation]:
+    """Settings that load and then do nothing, alone or on a server without further arguments.
+
+    Args:
+        completes: As in `violations`; max_batch_size may be filled in too.
+    """
+    return found_by(_IDLE if completes else _OF_A_WHOLE + _IDLE, config)
+
+
+def _batcher_without_batches(config: ModelConfig) -> Iterator[Mistake]:
+    """dynamic_batching with max_batch_size 0: loads, and every batch is one request."""
+    batches = config.max_batch_size or is_completed(config)
+    if config.HasField("dynamic_batching") and not batches:
+        text = "dynamic_batching forms no batches while max_batch_size is 0"
+        yield "dynamic_batching", text, "set max_batch_size to 1 or more"
+
+
+def _instance_count(config: ModelConfig) -> Iterator[Mistake]:
+    """Below 0: loads, with Triton's default count."""
+    for index, group in enumerate(config.instance_group):
+        if group.count < 0:
+            text = f"instance count {group.count} is read as unset"
+            yield f"instance_group[{index}].count", text, ""
+
+
+def _policies_without_levels(config: ModelConfig) -> Iterator[Mistake]:
+    """priority_queue_policy without priority_levels: loads; the policies are unused (source)."""
+    batching = config.dynamic_batching
+    if batching.priority_queue_policy and not batching.priority_levels:
+        text = "priority_queue_policy does nothing without priority_levels"
+        hint = "set priority_levels and default_priority_level"
+        yield "dynamic_batching.priority_queue_policy", text, hint
+
+
+def _timeout_override(config: ModelConfig) -> Iterator[Mistake]:
+    """allow_timeout_override without a default timeout (PolicyQueue::Enqueue, source)."""
+    for path, policy in queue_policies(config):
+        if policy.allow_timeout_override and not policy.default_timeout_microseconds:
+            text = (
+                "allow_timeout_override does nothing without default_timeout_microseconds: "
+                "a request may only shorten the default"
+            )
+            yield f"{path}.allow_timeout_override", text, "set default_timeout_microseconds"
+
+
+def _sequence_delay(config: ModelConfig) -> Iterator[Mistake]:
+    """Direct strategy: the delay counts only with minimum_slot_utilization (model_config.proto)."""
+    direct = config.sequence_batching.direct
+    if direct.max_queue_delay_microseconds and not direct.minimum_slot_utilization:
+        path = "sequence_batching.direct.max_queue_delay_microseconds"
+        yield path, "max_queue_delay_microseconds does nothing without minimum_slot_utilization", ""
+
+
+def _cache(config: ModelConfig) -> Iterator[Mistake]:
+    """Needs the server's consent too: loads."""
+    if config.response_cache.enable:
+        text = "response_cache does nothing on a server started without --cache-config"
+        hint = "start tritonserver with --cache-config=local,size=BYTES"
+        yield "response_cache.enable", text, hint
+
+
+def _host_policies(config: ModelConfig) -> Iterator[Mistake]:
+    """Need the server's consent too: loads."""
+    for index, group in enumerate(config.instance_group):
+        policy = group.host_policy
+        if policy and not policy.startswith(_DEFAULT_HOST_POLICIES):
+            text = f"host policy {policy!r} does nothing on a server that does not define it"
+            yield f"instance_group[{index}].host_policy", text, f"--host-policy={policy},SETTING"
+
+
+def _rate_limits(config: ModelConfig) -> Iterator[Mistake]:
+    """Need the server's consent too: loads."""
+    for index, group in enumerate(config.instance_group):
+        if group.HasField("rate_limiter"):
+            text = "rate_limiter does nothing on a server without --rate-limit"
+            yield f"instance_group[{index}].rate_limiter", text, "--rate-limit=execution_count"
+
+
+#: For a config that nothing completes.
+_OF_A_WHOLE = ((Rule.BATCHER_WITHOUT_BATCHES, _batcher_without_batches),)
+_IDLE: tuple[tuple[Rule, Check], ...] = (
+    (Rule.INSTANCE_COUNT, _instance_count),
+    (Rule.PRIORITY_LEVEL, _policies_without_levels),
+    (Rule.TIMEOUT_OVERRIDE, _timeout_override),
+    (Rule.SEQUENCE_DELAY, _sequence_delay),
+    (Rule.CACHE_FLAG, _cache),
+    (Rule.HOST_POLICY, _host_policies),
+    (Rule.RATE_LIMIT, _rate_limits),
+)
+
+
+#: How the server will be started is not known here, so these may be right.
+_DEPENDS_ON_SERVER = (Rule.CACHE_FLAG, Rule.HOST_POLICY, Rule.RATE_LIMIT)
+_CONTINUOUS = ("vllm", "tensorrtllm")
+#: Nobody holds requests back so long to fill a batch.
+_LONG_DELAY_US = 100_000
+_CLASS_SCORES = ("logit", "prob", "score", "label", "class")
+
+
+def config_findings(
+    files: ModelFiles, config: ModelConfig, *, has_state: bool = False
+) -> Iterator[Finding]:
+    """Findings with their place in the file; ``has_state``: the model's code knows sequences."""
+    named = deepcopy(config)
+    if not is_ensemble(config):
+        named.backend = files.backend(config)
+    for severity, rule, (path, message, hint) in _remarks(named, files.completes(config)):
+        if has_state and rule == "stateless-sequences":
+            continue
+        line, column = locate(files.text, path)
+        yield Finding(files.path, line, column, severity, rule, message, hint)
+
+
+def _remarks(config: ModelConfig, completes: bool) -> Iterator[tuple[Severity, str, Mistake]]:
+    for found in violations(config, completes=completes):
+        yield Severity.ERROR, found.rule.value, (found.path, found.message, found.hint)
+    for found in without_effect(config, completes=completes):
+        severity = Severity.NOTE if found.rule in _DEPENDS_ON_SERVER else Severity.WARNING
+        yield severity, found.rule.value, (found.path, found.message, found.hint)
+    for severity, rule, check in _REMARKS:
+        yield from ((severity, rule, mistake) for mistake in check(config))
+
+
+def _preferred_sizes(config: ModelConfig) -> Iterator[Mistake]:
+    """NVIDIA's batcher.md: "should not be used for most models"; TensorRT profiles excepted."""
+    if config.dynamic_batching.preferred_batch_size and backend_of(config) != "tensorrt":
+        text = "preferred_batch_size makes batches smaller than they could be"
+        hint = "leave it out unless these sizes are much faster (TensorRT profiles)"
+        yield "dynamic_batching.preferred_batch_size", text, hint
+
+
+def _no_eviction(config: ModelConfig) -> Iterator[Mistake]:
+    """default_timeout_microseconds and max_queue_size are 0, no limit, by default.
+
+    Reported where somebody may have mistaken the delay for the limit.
+    """
+    long = config.dynamic_batching.max_queue_delay_microseconds >= _LONG_DELAY_US
+    policies = [policy for _, policy in queue_policies(config)]
+    if long and not any(p.default_timeout_microseconds or p.max_queue_size for p in policies):
+        text = "queued requests are never evicted; max_queue_delay_microseconds does not evict them"
+        hint = "set default_queue_policy { default_timeout_microseconds max_queue_size }"
+        yield "dynamic_batching", text, hint
+
+
+def _timeout_within_delay(config: ModelConfig) -> Iterator[Mistake]:
+    """A lone request waits for the whole delay, and is rejected if it has timed out by then."""
+    delay = config.dynamic_batching.max_queue_delay_microseconds
+    for path, policy in queue_policies(config):
+        timeout = policy.default_timeout_microseconds
+        if 0 < timeout <= delay and not is_delay(policy):
+            text = f"requests are rejected after {timeout} us and held back for up to {delay} us"
+            hint = "make default_timeout_microseconds well above max_queue_delay_microseconds"
+            yield path, text, hint
+
+
+def _stateless_sequences(config: ModelConfig) -> Iterator[Mistake]:
+    """Sequence batching is for stateful models; it has nothing to do with variable lengths.
+
+    A Python model may keep its state by ``request.correlation_id()``, which no config shows.
+    """
+    batching = config.sequence_batching
+    stateful = batching.iterative_sequence or batching.control_input or batching.state
+    if config.HasField("sequence_batching") and not stateful:
+        text = "no control_input and no state: only the correlation id tells sequences apart"
+        hint = "keep it for a model that keeps state by that id; a stateless one needs no sequences"
+        yield "sequence_batching", text, hint
+
+
+def _batch_in_dims(config: ModelConfig) -> Iterator[Mistake]:
+    """``dims`` leave the batch dimension out when max_batch_size is above 0."""
+    for index, output in enumerate(config.output) if config.max_batch_size > 0 else ():
+        scores = any(word in output.name.lower() for word in _CLASS_SCORES)
+        if scores and len(output.dims) == 2 and output.dims[0] == -1 and output.dims[1] > 0:
+            text = f"dims leave the batch out: each request gets {output.name} {list(output.dims)}"
+            hint = f"write dims: [ {output.dims[1]} ] if there is one score vector a request"
+            yield f"output[{index}].dims", text, hint
+
+
+def _mixed_kinds(config: ModelConfig) -> Iterator[Mistake]:
+    """Triton schedules all instances alike, however slow some are."""
+    kinds = {group.Kind.Name(group.kind) for group in config.instance_group}
+    if {"KIND_GPU", "KIND_CPU"} <= kinds:
+        text = "CPU instances beside GPU instances are not a fallback: they serve an equal share"
+        yield "instance_group", text, "keep one kind"
+
+
+def _hidden_batcher(config: ModelConfig) -> Iterator[Mistake]:
+    """A server that completes nothing would not load an ONNX model without inputs or outputs."""
+    backend = backend_of(config)
+    if config.max_batch_size and turns_on_batching(backend, config):
+        tensorrt = "start with --disable-auto-complete-config"
+        without = tensorrt if backend == "tensorrt" else "write all inputs and outputs to have none"
+        text = f"{backend} turns dynamic batching on by itself when no scheduler is set"
+        yield "max_batch_size", text, f"write dynamic_batching {{ }} to say so, or {without}"
+
+
+def _tensorflow(config: ModelConfig) -> Iterator[Mistake]:
+    if backend_of(config) == "tensorflow":
+        yield "backend", "recent Triton releases have no TensorFlow backend", "export it to ONNX"
+
+
+def _continuous(config: ModelConfig) -> Iterator[Mistake]:
+    if config.backend in _CONTINUOUS and config.HasField("dynamic_batching"):
+        text = f"{config.backend} batches by itself, token by token: dynamic_batching gains nothing"
+        yield "dynamic_batching", text, "tune the backend's own parameters"
+
+
+_REMARKS: tuple[tuple[Severity, str, Check], ...] = (
+    (Severity.NOTE, "preferred-sizes-set", _preferred_sizes),
+    (Severity.NOTE, "no-queue-timeout", _no_eviction),
+    (Severity.WARNING, "timeout-within-delay", _timeout_within_delay),
+    (Severity.NOTE, "stateless-sequences", _stateless_sequences),
+    (Severity.NOTE, "batch-in-dims", _batch_in_dims),
+    (Severity.WARNING, "mixed-kinds", _mixed_kinds),
+    (Severity.NOTE, "hidden-batcher", _hidden_batcher),
+    (Severity.WARNING, "tensorflow", _tensorflow),
+    (Severity.NOTE, "continuous-batching", _continuous),
+)
