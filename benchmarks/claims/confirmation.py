@@ -50,8 +50,7 @@ from tuner.confirm.rounds import Entrant, Row
 from tuner.confirm.window import claim_window_s, most_claim_window_s
 from tuner.errors import TrialError
 from tuner.load.watch.disturbance import disturbances
-from tuner.measurement.measurement import Measurement
-from tuner.measurement.rejected import Rejected
+from tuner.measurement.measurement import Measurement, Rejected
 from tuner.score.judge import slo_utilisation
 from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent

@@ -33,8 +33,7 @@ from tuner.load.perf_analyzer.export import Requests
 from tuner.load.probes.answers import Answer, Answers
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.load.watch.early_end import Hopeless, check_decided, truncate
-from tuner.measurement.measurement import LoadPoint, Measurement
-from tuner.measurement.rejected import Stage
+from tuner.measurement.measurement import LoadPoint, Measurement, Stage
 from tuner.measurement.window import Window
 from tuner.programs.run.overloading import probe_overload
 from tuner.programs.run.prove import prove

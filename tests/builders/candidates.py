@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from tuner.space.candidate import CACHE, Candidate, FieldValue
-from tuner.space.knob import Knob
+from tuner.space.parameters import Knob
 
 T = TypeVar("T")
 

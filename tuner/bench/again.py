@@ -13,8 +13,8 @@ from tuner.bench.settled import missed_while_warming_up
 from tuner.load.validity import client_kept_up
 from tuner.load.watch.disturbance import taken_percent
 from tuner.measurement.measurement import Measurement
+from tuner.score.judge import behind_share
 from tuner.score.point import Point
-from tuner.score.steadiness import behind_share
 from tuner.spec.slo import Slo
 
 #: How long to wait before a disturbed measurement is repeated: what disturbs comes in bursts.

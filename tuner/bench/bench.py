@@ -32,8 +32,7 @@ from tuner.load.probes.answers import Answers
 from tuner.load.probes.overload import Overload, overload_of, overload_window
 from tuner.load.validity import client_behind, client_kept_up
 from tuner.load.watch.disturbance import disturbances
-from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
-from tuner.measurement.rejected import Rejected, Stage
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Rejected, Stage
 from tuner.measurement.window import Window, lengthen
 from tuner.score.judge import undecided
 from tuner.score.point import Point, judge_point

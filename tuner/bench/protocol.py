@@ -10,7 +10,7 @@ from tuner.load.generator import LoadGenerator
 from tuner.load.probes.answers import Answers
 from tuner.load.probes.cache_fill import Filling
 from tuner.load.probes.overload import Overload
-from tuner.measurement.rejected import Stage
+from tuner.measurement.measurement import Stage
 from tuner.measurement.window import Window
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate

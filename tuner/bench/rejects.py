@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tuner.load.validity import client_kept_up
-from tuner.measurement.measurement import Measurement
-from tuner.measurement.rejected import Rejected, Stage
+from tuner.measurement.measurement import Measurement, Rejected, Stage
 
 
 def doubt_about(measurement: Measurement) -> str:

@@ -10,9 +10,9 @@ from typing import Self
 
 from tuner.cli.terminal import say
 from tuner.report.quantities import metric_text
+from tuner.score.judge import SloResult, Verdict, rank
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
-from tuner.score.verdict import SloResult, Verdict, rank
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.spec.digits import digits

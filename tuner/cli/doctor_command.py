@@ -32,7 +32,7 @@ def command(spec: Path | None, output: Path, output_format: str) -> int:
     from tuner.spec.load import load_spec
     from tuner.steps.job import models_of
     from tuner.triton.doctor import Check, run_checks
-    from tuner.writeback.settle import half_written
+    from tuner.writeback.rollback import half_written
 
     wanted = None if spec is None else load_spec(spec).spec
     checks = run_checks(

@@ -48,7 +48,7 @@ def command(
     """
     from tuner.lint.repository import lint_repository
     from tuner.lint.rules import Finding, Severity
-    from tuner.writeback.settle import half_written
+    from tuner.writeback.rollback import half_written
 
     findings = lint_repository(repository, model, ignore=ignore, weights=not no_weights)
     for models, half in half_written(repository).items():

@@ -13,9 +13,9 @@ from rich.text import Text
 from tuner.cli.console import first_line, point_text, tightest_slo
 from tuner.cli.terminal import harmless
 from tuner.report.quantities import margin_text, metric_text
+from tuner.score.judge import SloResult
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
-from tuner.score.verdict import SloResult
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.spec.digits import digits

@@ -12,7 +12,7 @@ from tuner.bench.protocol import Bench
 from tuner.confirm.rounds import Row
 from tuner.load.probes.answers import Answers
 from tuner.load.probes.overload import Overload
-from tuner.measurement.rejected import Stage
+from tuner.measurement.measurement import Stage
 from tuner.measurement.window import Window
 from tuner.run.confirmation import Repeat, Role
 from tuner.score.point import Point

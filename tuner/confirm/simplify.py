@@ -35,7 +35,7 @@ from tuner.errors import TrialError
 from tuner.run.confirmation import PutBack, Role
 from tuner.score.point import Point
 from tuner.space.candidate import CACHE, Candidate
-from tuner.space.knob import Knob
+from tuner.space.parameters import Knob
 from tuner.space.words import bytes_text
 from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING
 

@@ -13,7 +13,7 @@ from pydantic.json_schema import SkipJsonSchema
 from tuner.facts import Facts
 from tuner.spec.digits import digits
 
-if TYPE_CHECKING:  # numpy takes a tenth of a second to import
+if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
@@ -279,3 +279,28 @@ class Measurement(Facts):
         """Failed requests per request, 0..1; ``None`` when nothing was answered at all."""
         total = self.completed_count + self.failed_count
         return self.failed_count / total if total else None
+
+
+class Stage(Enum):
+    """What a run was measuring for."""
+
+    SEARCH = "search"
+    CONFIRMATION = "confirmation"
+
+
+@dataclass(frozen=True)
+class Rejected(Facts):
+    """One rejected measurement.
+
+    Attributes:
+        level: Of the load, see `tuner.measurement.measurement.LoadPoint`.
+        wall_s: What it took.
+        measurement: Its result; None when it did not get that far.
+    """
+
+    reason: str
+    candidate_key: str
+    level: float
+    wall_s: float
+    stage: Annotated[Stage, Field(alias="phase")]
+    measurement: Measurement | None = None

@@ -15,8 +15,7 @@ from typing import Any
 
 from tuner.modelconfig.path import get
 from tuner.space.candidate import Candidate, FieldValue
-from tuner.space.knob import Knob
-from tuner.space.parameters import Parameter, RangeParameter
+from tuner.space.parameters import Knob, Parameter, RangeParameter
 from tuner.space.space import Space
 from tuner.spec.paths import DELAY, MAX_BATCH_SIZE, PREFERRED
 

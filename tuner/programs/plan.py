@@ -46,7 +46,7 @@ from tuner.steps.window_length import trace_notes, window_notes
 from tuner.steps.writing import draw_up
 from tuner.triton.docker import DockerLauncher
 from tuner.triton.local import LocalLauncher
-from tuner.writeback.settle import half_written
+from tuner.writeback.rollback import half_written
 
 #: The rate for which perf_analyzer's command line is shown, where rates are searched.
 SHOWN_PER_S = 1000.0

@@ -23,7 +23,7 @@ from tuner.report.tiles import slo_tile
 from tuner.run.check_schema import CheckFacts, read_check
 from tuner.run.status import CheckStatus
 from tuner.run.writing import write_text
-from tuner.score.verdict import Verdict
+from tuner.score.judge import Verdict
 from tuner.spec.digits import digits
 
 HEADLINES = {

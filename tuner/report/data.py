@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from tuner.measurement.rejected import Rejected
+from tuner.measurement.measurement import Rejected
 from tuner.report.side import Side, measured_side, side_of
 from tuner.run.confirmation import Repeat
 from tuner.run.manifest import KeptConfig, Manifest
@@ -23,8 +23,8 @@ from tuner.run.result_schema import (
 )
 from tuner.run.status import Status
 from tuner.run.store import RESULT, RunStore
+from tuner.score.judge import SloResult, severity
 from tuner.score.trial import Trial, TrialState, TrialTime
-from tuner.score.verdict import SloResult, severity
 from tuner.spec.objective import Goal, Objective
 from tuner.writeback.rollback import is_back
 

@@ -11,7 +11,7 @@ from tuner.report.quantities import margin_text, metric_text, verdict_text
 from tuner.report.sentence import bottleneck_sentences, soak_sentences, verdict_sentence
 from tuner.report.tiles import texts, tiles
 from tuner.run.status import Status
-from tuner.score.verdict import SloResult, Verdict
+from tuner.score.judge import SloResult, Verdict
 
 #: Characters XML 1.0 cannot hold, however escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

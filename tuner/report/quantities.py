@@ -7,7 +7,7 @@ from datetime import datetime
 from math import isfinite
 
 from tuner.measurement.measurement import LoadPoint
-from tuner.score.verdict import SloResult, Verdict
+from tuner.score.judge import SloResult, Verdict
 from tuner.space.words import bytes_text
 from tuner.spec.digits import digits
 from tuner.spec.metrics import METRICS, RATE, SHARE, SIZE, THROUGHPUT, TIME, Unit

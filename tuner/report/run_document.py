@@ -72,8 +72,8 @@ from tuner.report.tables import (
 )
 from tuner.report.tiles import tiles
 from tuner.run.status import Status
+from tuner.score.judge import Verdict
 from tuner.score.trial import Trial
-from tuner.score.verdict import Verdict
 from tuner.spec.labels import of_label
 
 _REJECTED = (

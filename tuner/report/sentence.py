@@ -9,8 +9,8 @@ from tuner.report.quantities import count_text, load_text, metric_text, share_te
 from tuner.run.bottleneck import Bottleneck, bottleneck_of
 from tuner.run.confirmation import Role
 from tuner.run.status import Status
+from tuner.score.judge import Verdict
 from tuner.score.trial import Predicted
-from tuner.score.verdict import Verdict
 from tuner.space.candidate import Candidate
 from tuner.space.words import cache_text, changes_text, field_text
 from tuner.spec.metrics import THROUGHPUT

@@ -27,10 +27,9 @@ from tuner.report.sentence import score_text
 from tuner.report.side import Side
 from tuner.run.manifest import Manifest
 from tuner.run.status import Status
-from tuner.score.judge import slo_utilisation
+from tuner.score.judge import SloResult, Verdict, slo_utilisation
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
-from tuner.score.verdict import SloResult, Verdict
 from tuner.space.words import bytes_text
 from tuner.spec.digits import digits
 from tuner.spec.labels import labelled, several

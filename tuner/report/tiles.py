@@ -19,8 +19,7 @@ from tuner.report.side import Side
 from tuner.report.tables import tone_of
 from tuner.run.result_schema import Improvement
 from tuner.run.status import Status
-from tuner.score.judge import value_of
-from tuner.score.verdict import SloResult, Verdict
+from tuner.score.judge import SloResult, Verdict, value_of
 from tuner.spec.digits import digits
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS, Better, Metric

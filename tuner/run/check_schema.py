@@ -16,8 +16,8 @@ from tuner.run.confirmation import Soak
 from tuner.run.reading import read_as, read_json
 from tuner.run.result_schema import Count, NotNegative, Part, Sha256
 from tuner.run.status import CheckStatus
+from tuner.score.judge import SloResult
 from tuner.score.ratio import Ratio
-from tuner.score.verdict import SloResult
 
 
 class SloRounds(Part):

@@ -11,9 +11,9 @@ from pydantic import Field
 
 from tuner.facts import Facts
 from tuner.measurement.measurement import Measurement
+from tuner.score.judge import SloResult, Verdict
 from tuner.score.late_share import LateShare
 from tuner.score.point import Point
-from tuner.score.verdict import SloResult, Verdict
 from tuner.spec.digits import digits
 
 #: With this share of an SLO used up, a config still has room.

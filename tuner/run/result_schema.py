@@ -20,8 +20,8 @@ from tuner.run.bottleneck import Bottleneck
 from tuner.run.confirmation import PutBack, RunNoise, Soak
 from tuner.run.reading import UnreadableFileError
 from tuner.run.status import Status
+from tuner.score.judge import SloResult
 from tuner.score.ratio import Ratio
-from tuner.score.verdict import SloResult
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.objective import Objective
 

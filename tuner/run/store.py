@@ -17,7 +17,7 @@ from typing import Any
 
 from tuner.errors import SpecError
 from tuner.locking import Lock, lock
-from tuner.measurement.rejected import Rejected, Stage
+from tuner.measurement.measurement import Rejected, Stage
 from tuner.run.confirmation import Repeat
 from tuner.run.manifest import Manifest
 from tuner.run.reading import read_as, read_bytes, read_json, read_rows

@@ -1,17 +1,115 @@
-"""Holds measurements against SLOs."""
+"""Does a measurement meet the SLOs? Pass, fail, or why that cannot be said; never a silent pass."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any
 
+from pydantic import AfterValidator, Field
+
+from tuner.facts import Facts
 from tuner.measurement.measurement import LatencySource, Measurement
 from tuner.measurement.window import CONFIDENCE
-from tuner.score.steadiness import unsteadiness
-from tuner.score.verdict import SloResult, Verdict
-from tuner.spec.metrics import Better, Metric, requests_needed
+from tuner.spec.digits import digits
+from tuner.spec.metrics import Better, Metric, parse_metric, requests_needed
 from tuner.spec.slo import Slo
+
+
+class Verdict(Enum):
+    PASS = "pass"
+    FAIL = "fail"
+    NOT_STEADY = "not steady"  # within its bound, in a state that does not last
+    NOT_ENOUGH_DATA = "not enough data"
+
+    @property
+    def missed(self) -> bool:
+        """Whether the load is known to be too much."""
+        return self in (Verdict.FAIL, Verdict.NOT_STEADY)
+
+
+#: Worst first.
+_ORDER = (Verdict.FAIL, Verdict.NOT_STEADY, Verdict.NOT_ENOUGH_DATA, Verdict.PASS)
+
+
+@dataclass(frozen=True)
+class SloResult(Facts):
+    """One SLO held against one measurement.
+
+    ``value`` and ``bound`` are in the metric's base unit (microseconds, 0..1, per second, bytes);
+    ``value`` is None when it was not measured. ``margin`` is the distance to the bound as a share
+    of it, negative when missed (0.25 = a quarter of the bound is left). ``reason`` says why a
+    load was not steady. ``stream``: whose requests it is about.
+    """
+
+    expression: str
+    metric: Annotated[str, AfterValidator(lambda name: parse_metric(name).name)]
+    bound: float
+    value: float | None
+    verdict: Verdict
+    margin: float | None
+    reason: str = ""
+    stream: Annotated[str, Field(exclude_if=lambda name: not name)] = ""
+
+
+def rank(verdict: Verdict) -> int:
+    """For sorting, the worst first."""
+    return _ORDER.index(verdict)
+
+
+def severity(result: SloResult) -> tuple[int, float]:
+    """For sorting: the worst verdict first, of equal ones that with the least margin."""
+    return rank(result.verdict), 0.0 if result.margin is None else result.margin
+
+
+#: Of the requests due in a window, this share may be answered after it.
+BEHIND = 0.01
+#: This, over the square root of the number due, is allowed on top: how many are under way at the
+#: start and end of a window varies by chance. Two standard deviations of queues at 0.95 of their
+#: saturation (benchmarks/claims/claims.py --steadiness).
+BY_CHANCE = 0.6
+#: Growth of the latency that is a trend: as a share of its mean, in standard errors, and as a share
+#: of its bound, which a hundredth of the load too much adds in the shortest window.
+GROWTH, SURE, OF_BOUND = 0.5, 3.0, 0.1
+
+
+def unsteadiness(measurement: Measurement, bound_us: float) -> str:
+    """Why the state it was measured in does not last, in words; empty when nothing shows that.
+
+    Two signs, either of which is enough. Fewer requests were answered than were due: above
+    saturation the difference is at least the excess of the load, however long the latency SLO
+    lets a queue grow. Or latency rises on a line through the window, by more than chance would
+    explain and towards its bound. In a closed loop clients wait for their answers, so it is always
+    steady.
+
+    ``bound_us``: of the latency; infinite for an SLO on something else.
+    """
+    if not measurement.load.arrivals.open_loop:
+        return ""
+    behind, course = behind_share(measurement), measurement.course
+    if behind is not None:
+        return f"answered {digits(100 * (1 - behind), 3)}% of what was due"
+    if course is None or course.growth * measurement.avg_latency_us <= OF_BOUND * bound_us:
+        return ""
+    if course.growth > max(GROWTH, SURE * course.growth_error):
+        return f"latency grows by {digits(100 * course.growth, 2)}% of its mean within the window"
+    return ""
+
+
+def behind_share(measurement: Measurement) -> float | None:
+    """The part of the requests due that was not answered meanwhile.
+
+    None where that is not known, or no more than chance leaves unanswered.
+    """
+    rate = measurement.due_per_s
+    if not rate:
+        return None
+    due = rate * measurement.duration_s
+    behind = 1.0 - (measurement.completed_count + measurement.failed_count) / due
+    return behind if behind > BEHIND + BY_CHANCE / math.sqrt(due) else None
+
 
 #: Quantiles from here on bound the tail, and so say which answers were in time.
 TAIL = 0.9

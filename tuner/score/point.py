@@ -9,6 +9,8 @@ from tuner.errors import LoadFailedError
 from tuner.facts import Facts
 from tuner.measurement.measurement import Measurement
 from tuner.score.judge import (
+    SloResult,
+    behind_share,
     in_time_rate,
     judge_all,
     passes,
@@ -17,8 +19,6 @@ from tuner.score.judge import (
     value_of,
     violation,
 )
-from tuner.score.steadiness import behind_share
-from tuner.score.verdict import SloResult
 from tuner.spec.metrics import Metric
 from tuner.spec.objective import Goal, Objective
 from tuner.spec.slo import Slo

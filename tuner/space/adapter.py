@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tuner.space.candidate import Candidate, FieldValue
-from tuner.space.knob import Knob
-from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
+from tuner.space.parameters import ChoiceParameter, Knob, Parameter, RangeParameter
 from tuner.space.space import Space
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from tuner.modelconfig.served import Served, ServedModel
 from tuner.space import cache
 from tuner.space.candidate import CACHE, Candidate, FieldValue
 from tuner.space.judge import refuse_broken, refuse_unmeasurable
-from tuner.space.knob import SERVER, Knob
-from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
+from tuner.space.parameters import SERVER, ChoiceParameter, Knob, Parameter, RangeParameter
 from tuner.space.space import COUNTED_ONE_BY_ONE, Space
 from tuner.spec.model import Spec
 from tuner.spec.parameters import Choice, IntRange, ParameterSpec, Subsets

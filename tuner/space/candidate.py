@@ -17,7 +17,7 @@ from pydantic_core import CoreSchema, core_schema
 from tuner.facts import Facts
 from tuner.modelconfig.values import FieldValue
 from tuner.space.cache import server_args, split_args
-from tuner.space.knob import SERVER, Knob
+from tuner.space.parameters import SERVER, Knob
 from tuner.spec.paths import CACHE_SIZE
 
 __all__ = ["CACHE", "Candidate", "FieldValue"]

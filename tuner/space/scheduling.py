@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from tuner.space.candidate import Candidate
-from tuner.space.knob import Knob
+from tuner.space.parameters import Knob
 from tuner.spec.paths import (
     CACHE_ENABLE,
     DELAY,

@@ -26,8 +26,7 @@ from tuner.modelconfig.rules import Violation
 from tuner.modelconfig.served import Served
 from tuner.space.candidate import CACHE, Candidate, FieldValue
 from tuner.space.conditions import Condition, conditions_of
-from tuner.space.knob import SERVER, Knob
-from tuner.space.parameters import Parameter, RangeParameter
+from tuner.space.parameters import SERVER, Knob, Parameter, RangeParameter
 from tuner.spec.paths import CACHE_ENABLE, DYNAMIC_BATCHING, MAX_BATCH_SIZE, is_inside
 
 #: Up to this many candidates `Space.size` asks Triton's rules about each.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuner.space.candidate import Candidate, FieldValue
-from tuner.space.knob import Knob
+from tuner.space.parameters import Knob
 from tuner.spec.digits import digits
 from tuner.spec.labels import labelled
 from tuner.spec.paths import (

@@ -14,8 +14,7 @@ from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.load.setup import Site
 from tuner.load.streams_load import asked_of, streams_load
 from tuner.machine.private import private_directory
-from tuner.measurement.measurement import LoadPoint
-from tuner.measurement.rejected import Rejected
+from tuner.measurement.measurement import LoadPoint, Rejected
 from tuner.measurement.window import LatencyBound, Window, soak_for, window_for
 from tuner.score.judge import tail_slo
 from tuner.score.load_plan import LoadPlan

@@ -27,10 +27,9 @@ from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
 from tuner.modelconfig.files import model_names
 from tuner.run.remedies import remedies
-from tuner.score.judge import tightest_latency
+from tuner.score.judge import Verdict, tightest_latency
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState, TrialTime
-from tuner.score.verdict import Verdict
 from tuner.search.budget import Budget, Progress, StopReason, out_of_reach
 from tuner.search.fits import cannot_fit
 from tuner.search.incumbent import incumbent, trials_since_best

@@ -23,7 +23,7 @@ from tuner.run.remedies import remedies
 from tuner.server.log import OTHER_BACKENDS
 from tuner.server.memory import is_of_gpu
 from tuner.space.candidate import Candidate
-from tuner.space.knob import Knob
+from tuner.space.parameters import Knob
 from tuner.space.space import Space
 from tuner.spec.labels import of_label
 from tuner.spec.metrics import GPU_MEMORY

@@ -13,7 +13,7 @@ from tuner.bench.stepping import Sendable
 from tuner.bench.timebook import TimeBook
 from tuner.confirm.rounds import Row
 from tuner.load import seeds
-from tuner.measurement.rejected import Rejected
+from tuner.measurement.measurement import Rejected
 from tuner.run.manifest import Manifest
 from tuner.run.store import RunStore
 from tuner.score.load_plan import LoadPlan

@@ -15,7 +15,7 @@ from tuner.space.candidate import Candidate
 from tuner.steps.job import Job
 from tuner.writeback.apply import apply
 from tuner.writeback.plan import WritePlan, file_plans
-from tuner.writeback.settle import half_written, settle_all
+from tuner.writeback.rollback import half_written, settle_all
 from tuner.writeback.target import target_of
 from tuner.writeback.written import Written
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tuner.errors import DeployRefusedError, ServerGoneError
 from tuner.machine.process import leave_out_the_middle
-from tuner.modelconfig.compare import differences
+from tuner.modelconfig.base import differences
 from tuner.modelconfig.message import to_load_json
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import Served, ServedModel

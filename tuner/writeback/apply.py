@@ -9,7 +9,7 @@ from tuner.errors import SpecError, StalePlanError
 from tuner.writeback.files import sha256_of_bytes, sha256_or_none
 from tuner.writeback.journal import Action
 from tuner.writeback.plan import FilePlan, WritePlan
-from tuner.writeback.settle import settle
+from tuner.writeback.rollback import settle
 from tuner.writeback.target import Target, target_of
 from tuner.writeback.transaction import Replacement, commit, opened
 from tuner.writeback.written import Written, unchanged

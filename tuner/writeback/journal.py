@@ -25,12 +25,12 @@ from tuner.spec.mistakes import dotted
 from tuner.spec.paths import CONFIG_NAME, CONFIG_NAMES
 from tuner.writeback.files import (
     explained,
+    keep_ownership,
     read_plain,
     replace_file,
     sha256_of_bytes,
     write_all,
 )
-from tuner.writeback.ownership import keep_ownership
 
 #: Backups of configs that tune wrote, at least.
 KEPT = 20

@@ -3,7 +3,7 @@
 Every file is locked, every replaced content kept, every new one synced next to its file, and
 every journal names all the files, before the first of them is renamed. What fails before leaves no
 trace in a config; what fails in between is put back at once. A process that is killed in between
-leaves that to the next command that writes (`tuner.writeback.settle`): it finds all journals with
+leaves that to the next command that writes (`tuner.writeback.rollback`): it finds all journals with
 the write and none with its end.
 """
 
@@ -148,7 +148,7 @@ def commit(
     Raises:
         StalePlanError: Somebody who takes no lock, such as an editor, changed a file meanwhile.
         EnvironmentNotReadyError: Something failed; all files are as they were, or, where the
-            way back failed too, will be by `tuner.writeback.settle`.
+            way back failed too, will be by `tuner.writeback.rollback`.
     """
     entries = _entries(replacements, action, run_id)
     backups = [keep(replacement.file) for replacement in replacements]

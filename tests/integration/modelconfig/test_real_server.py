@@ -12,7 +12,7 @@ from builders.rule_cases import DYNAMIC, IDLE, POLICY, REFUSED
 
 from tuner.errors import DeployRefusedError
 from tuner.lint.repository import lint_repository
-from tuner.modelconfig.compare import differences
+from tuner.modelconfig.base import differences
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.files import read_model
 from tuner.modelconfig.message import parse, to_load_json

@@ -25,8 +25,7 @@ from tuner.errors import (
 )
 from tuner.load.probes.answers import Answers
 from tuner.load.probes.cache_fill import Filling
-from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
-from tuner.measurement.rejected import Rejected, Stage
+from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement, Rejected, Stage
 from tuner.measurement.window import LatencyBound, Window
 from tuner.programs.run.outcome import rejected_facts
 from tuner.run.result_schema import RejectedFacts

@@ -13,8 +13,7 @@ from builders.measurements import synthetic_server
 from confirmation import REPETITIONS, Rig, repeat, simulated, spec_in, summary
 
 from tuner.errors import ClientLimitError
-from tuner.measurement.measurement import HostUse
-from tuner.measurement.rejected import Rejected, Stage
+from tuner.measurement.measurement import HostUse, Rejected, Stage
 from tuner.steps.job import Request, prepare
 
 

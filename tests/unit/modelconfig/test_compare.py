@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from builders.configs import config
 
-from tuner.modelconfig.compare import differences
+from tuner.modelconfig.base import differences
 from tuner.modelconfig.message import parse
 
 #: What a server without a GPU reports for `config()` with dynamic_batching { }.

@@ -18,7 +18,7 @@ from builders.workplace import MODEL, Workplace, best_of, interrupt
 
 from tuner.confirm.rounds import Row
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
-from tuner.measurement.rejected import Stage
+from tuner.measurement.measurement import Stage
 from tuner.programs.run import ending
 from tuner.programs.run import run as pipeline
 from tuner.programs.run.outcome import Verdict

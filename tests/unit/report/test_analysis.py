@@ -20,7 +20,7 @@ from tuner.report.data import ReportData
 from tuner.report.side import judged_point
 from tuner.score.point import Score
 from tuner.score.trial import Trial, TrialState
-from tuner.space.knob import Knob
+from tuner.space.parameters import Knob
 
 P99 = Latency("p99_latency")
 

@@ -11,7 +11,7 @@ from builders.pages import Made
 from tuner.report.charts.chart import EDGE, latency_axis
 from tuner.report.charts.load import load_charts
 from tuner.report.charts.trials import front, history
-from tuner.score.verdict import SloResult, Verdict
+from tuner.score.judge import SloResult, Verdict
 from tuner.space.words import changes_text
 
 BOUND = SloResult("p99_latency <= 40ms", "p99_latency", 40e3, 38e3, Verdict.PASS, 0.05)

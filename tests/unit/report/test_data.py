@@ -14,9 +14,8 @@ from tuner.report.data import ReportData, load
 from tuner.run.confirmation import Repeat, Role
 from tuner.run.status import Status
 from tuner.run.store import RunStore
-from tuner.score.judge import passes
+from tuner.score.judge import Verdict, passes
 from tuner.score.point import judge_point
-from tuner.score.verdict import Verdict
 from tuner.spec.slo import Slo
 
 

@@ -15,9 +15,8 @@ from tuner.measurement.measurement import ServerStatistics
 from tuner.report import trials_csv
 from tuner.report.data import ReportData
 from tuner.report.quantities import metric_text
-from tuner.score.judge import judge, value_of
+from tuner.score.judge import SloResult, Verdict, judge, value_of
 from tuner.score.point import judge_point
-from tuner.score.verdict import SloResult, Verdict
 from tuner.spec.metrics import METRICS, SHARE, TIME, Better, Metric
 from tuner.spec.objective import Objective
 from tuner.spec.slo import Slo

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.report.quantities import latency_text, margin_text
-from tuner.score.verdict import SloResult, Verdict
+from tuner.score.judge import SloResult, Verdict
 
 
 @pytest.mark.parametrize(

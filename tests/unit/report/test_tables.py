@@ -10,7 +10,7 @@ from builders.pages import Made, told
 from tuner.report.quantities import found_text
 from tuner.report.tables import comparison, noise_sentences, simplification
 from tuner.run.confirmation import PutBack, RunNoise
-from tuner.score.verdict import SloResult, Verdict
+from tuner.score.judge import SloResult, Verdict
 
 
 def test_noise_of_this_run_is_told(made: Made) -> None:

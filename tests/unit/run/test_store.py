@@ -14,8 +14,7 @@ from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 from builders.runs import CONFIG, Toy, manifest_of
 
 from tuner.errors import SpecError
-from tuner.measurement.measurement import Measurement
-from tuner.measurement.rejected import Rejected, Stage
+from tuner.measurement.measurement import Measurement, Rejected, Stage
 from tuner.run.confirmation import Repeat, Role
 from tuner.run.manifest import KeptConfig, Manifest, sha256_of_configs
 from tuner.run.store import RunStore, new_run_id

@@ -9,15 +9,17 @@ from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.measurement.measurement import LatencySource
 from tuner.score.judge import (
+    SloResult,
+    Verdict,
     in_time_rate,
     judge,
     passes,
+    severity,
     slo_utilisation,
     tail_slo,
     tightest_latency,
     violation,
 )
-from tuner.score.verdict import SloResult, Verdict, severity
 from tuner.spec.metrics import GPU_MEMORY
 from tuner.spec.slo import Slo
 

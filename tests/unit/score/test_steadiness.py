@@ -15,9 +15,7 @@ from tuner.load.perf_analyzer.export import Requests
 from tuner.load.traffic.arrivals import poisson
 from tuner.measurement.measurement import Arrivals, Course, LoadPoint, Measurement
 from tuner.measurement.window import Window, window_for
-from tuner.score.judge import judge, judge_all, passes
-from tuner.score.steadiness import unsteadiness
-from tuner.score.verdict import Verdict
+from tuner.score.judge import Verdict, judge, judge_all, passes, unsteadiness
 from tuner.spec.metrics import ERROR_RATE, P99_LATENCY
 from tuner.spec.slo import Slo
 

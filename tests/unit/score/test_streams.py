@@ -11,11 +11,10 @@ from builders.measurements import synthetic_measurement
 from tuner.bench.settled import missed_while_warming_up
 from tuner.measurement.measurement import Measurement, ServerStatistics
 from tuner.score.capacity import LevelRange, saturated
-from tuner.score.judge import in_time_rate, judge
+from tuner.score.judge import Verdict, in_time_rate, judge
 from tuner.score.late_share import measured_late_share
 from tuner.score.next_load import next_load
 from tuner.score.point import Point, judge_point
-from tuner.score.verdict import Verdict
 from tuner.spec.slo import Slo
 
 FAST = replace(Slo.parse("p99_latency <= 40ms"), stream="fast")

@@ -13,9 +13,9 @@ from builders.simulated import SPACE, Simulation
 from builders.spaces import BATCH, INSTANCES, space_of
 
 from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.score.judge import SloResult, Verdict
 from tuner.score.point import Point, Score
 from tuner.score.trial import Predicted, Trial, TrialState
-from tuner.score.verdict import SloResult, Verdict
 from tuner.search.strategies import twin
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.gp import own_error, surprises

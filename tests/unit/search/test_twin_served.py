@@ -9,7 +9,7 @@ from builders.simulated import Simulation
 from builders.simulated_ensembles import chain, pair
 
 from tuner.space.candidate import CACHE, Candidate
-from tuner.space.knob import Knob
+from tuner.space.parameters import Knob
 from tuner.spec.paths import CACHE_ENABLE
 from tuner.twin.model import Plan, Unmodelled
 from tuner.twin.observation import setting_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from builders.candidates import candidate_of
 
 from tuner.space.candidate import CACHE, Candidate
-from tuner.space.knob import Knob
+from tuner.space.parameters import Knob
 
 TWO = Candidate.of_models({"head": {"max_batch_size": 8}, "tiny-bert": {"sizes": (4, 8)}}, 1024)
 

@@ -23,7 +23,7 @@ from tuner.errors import NothingToSearchError, SpecError
 from tuner.space.adapter import distributions, params, suggest
 from tuner.space.build import build_space
 from tuner.space.candidate import Candidate
-from tuner.space.knob import SERVER, Knob
+from tuner.space.parameters import SERVER, Knob
 
 ENABLE = "response_cache.enable"
 

@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from tuner.space.knob import Knob
-from tuner.space.parameters import ChoiceParameter, RangeParameter
+from tuner.space.parameters import ChoiceParameter, Knob, RangeParameter
 
 DELAY = RangeParameter(Knob("m", "delay"), 50, 10_000, log=True, special=(0,))
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.space.candidate import Candidate, FieldValue
-from tuner.space.knob import Knob
+from tuner.space.parameters import Knob
 from tuner.space.words import changes_text, field_text
 from tuner.spec.paths import INSTANCES
 

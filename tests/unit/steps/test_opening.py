@@ -13,7 +13,7 @@ from builders.measurements import P99_40MS, synthetic_measurement
 
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import SpecError
-from tuner.measurement.rejected import Rejected, Stage
+from tuner.measurement.measurement import Rejected, Stage
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.programs.run.open_run import open_run, open_store

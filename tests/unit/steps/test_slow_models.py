@@ -18,8 +18,7 @@ from tuner.errors import LoadFailedError
 from tuner.load.latency.timeline import measurement_of, observe_closed, observe_open
 from tuner.load.perf_analyzer.export import Requests
 from tuner.load.traffic.arrivals import arrivals_of
-from tuner.measurement.measurement import LoadPoint, Measurement
-from tuner.measurement.rejected import Rejected, Stage
+from tuner.measurement.measurement import LoadPoint, Measurement, Rejected, Stage
 from tuner.measurement.window import Window
 from tuner.programs.run.prove import prove
 from tuner.run.status import Status

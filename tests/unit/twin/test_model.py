@@ -9,7 +9,7 @@ from builders.candidates import candidate_of
 from builders.serving import served_one
 
 from tuner.space.candidate import FieldValue
-from tuner.space.knob import Knob
+from tuner.space.parameters import Knob
 from tuner.space.scheduling import service_key
 from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Asked, Setting

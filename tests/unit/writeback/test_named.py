@@ -11,8 +11,7 @@ from tuner.errors import SpecError, StalePlanError
 from tuner.run.manifest import KeptConfig
 from tuner.writeback.apply import apply, preview
 from tuner.writeback.plan import WritePlan, file_plans, sha256_of
-from tuner.writeback.rollback import is_back, rollback
-from tuner.writeback.settle import half_written, settle_all
+from tuner.writeback.rollback import half_written, is_back, rollback, settle_all
 
 NAMED = "configs/a100.pbtxt"
 

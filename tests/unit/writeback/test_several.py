@@ -18,8 +18,7 @@ from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError
 from tuner.writeback.apply import apply, preview
 from tuner.writeback.journal import Action, Entry, Other, journal_of, locked_journal
 from tuner.writeback.plan import WritePlan, sha256_of
-from tuner.writeback.rollback import rollback
-from tuner.writeback.settle import settle_all
+from tuner.writeback.rollback import rollback, settle_all
 
 OLD = {"tokenizer": "# old t\n", "bert": "# old b\n", "head": None}
 NEW = {"tokenizer": "# new t\n", "bert": "# new b\n", "head": "# new h\n"}

@@ -19,7 +19,7 @@ from tuner.confirm.nights import MOST, shows_no_change
 from tuner.confirm.regression import Held
 from tuner.errors import DeployRefusedError, InterruptedRunError, TrialError, TunerError
 from tuner.load.generators import GeneratorKind
-from tuner.measurement.rejected import Stage
+from tuner.measurement.measurement import Stage
 from tuner.programs.check.outcome import (
     CheckVerdict,
     check_facts,
@@ -57,7 +57,7 @@ from tuner.steps.soaking import soak_credited
 from tuner.steps.stop import Stop
 from tuner.steps.tools import Programs, find_programs
 from tuner.steps.traffic import client_notes, client_of
-from tuner.writeback.settle import half_written
+from tuner.writeback.rollback import half_written
 
 #: Checks shown as a trend, this one included.
 TREND = 10

@@ -19,9 +19,9 @@ from tuner.run.check_schema import CheckFacts, HistoryRow, SloRounds, Then
 from tuner.run.confirmation import Soak
 from tuner.run.manifest import Manifest
 from tuner.run.status import CheckStatus
+from tuner.score.judge import severity
 from tuner.score.point import Point
 from tuner.score.ratio import CONFIDENCE
-from tuner.score.verdict import severity
 from tuner.spec.model import Check
 
 _OF_CHANGE = {

@@ -12,8 +12,8 @@ from dataclasses import replace
 from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
+from tuner.score.judge import Verdict
 from tuner.score.trial import Trial, TrialState
-from tuner.score.verdict import Verdict
 from tuner.search.incumbent import near_misses, ranked, reached_level
 from tuner.space.candidate import Candidate
 from tuner.spec.digits import digits

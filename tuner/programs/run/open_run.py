@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tuner.bench.timebook import TimeBook
 from tuner.confirm.resumed import finished_rows
-from tuner.measurement.rejected import Stage
+from tuner.measurement.measurement import Stage
 from tuner.run.manifest import Manifest
 from tuner.run.store import RESULT, STUDY, RunStore
 from tuner.score.trial import Trial, TrialTime

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tuner.confirm.confirm import Confirmation
-from tuner.measurement.rejected import Rejected
+from tuner.measurement.measurement import Rejected
 from tuner.run.bottleneck import bottleneck_of
 from tuner.run.confirmation import PutBack, RunNoise, Soak, Soaked
 from tuner.run.manifest import Manifest
@@ -24,11 +24,10 @@ from tuner.run.result_schema import (
     WrittenFacts,
 )
 from tuner.run.status import Status
-from tuner.score.judge import slo_utilisation
+from tuner.score.judge import severity, slo_utilisation
 from tuner.score.point import Point
 from tuner.score.ratio import CONFIDENCE
 from tuner.score.trial import Trial, TrialState
-from tuner.score.verdict import severity
 from tuner.space.candidate import Candidate
 from tuner.steps.writing import Change
 from tuner.writeback.written import Written

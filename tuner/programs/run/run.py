@@ -9,7 +9,7 @@ from pathlib import Path
 from tuner.bench.timebook import TimeBook
 from tuner.errors import InterruptedRunError
 from tuner.machine.host import read_host
-from tuner.measurement.rejected import Stage
+from tuner.measurement.measurement import Stage
 from tuner.programs.run.ending import Ending, Finished
 from tuner.programs.run.open_run import open_run, open_store
 from tuner.programs.run.overloading import probe_overload

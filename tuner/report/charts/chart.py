@@ -15,8 +15,8 @@ from typing import Any
 
 from tuner.report.data import ReportData
 from tuner.report.side import Side
+from tuner.score.judge import SloResult
 from tuner.score.trial import Trial, TrialState
-from tuner.score.verdict import SloResult
 
 BLUE, ORANGE, GREEN, RED = "#2668ab", "#c67c00", "#239a72", "#c8452a"
 PURPLE, GREY = "#c573b6", "#7f858e"

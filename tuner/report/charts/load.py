@@ -20,8 +20,8 @@ from tuner.report.charts.chart import (
 from tuner.report.data import ReportData
 from tuner.report.quantities import latency_text, load_text, rate_text, verdict_text
 from tuner.report.side import Side
+from tuner.score.judge import SloResult
 from tuner.score.point import Point
-from tuner.score.verdict import SloResult
 
 #: How much is seen of a trace that only says where the search looked.
 FAINT = 0.7

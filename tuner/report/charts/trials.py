@@ -37,7 +37,7 @@ from tuner.report.sentence import change_text, score_axis, score_text
 from tuner.report.side import judged_point
 from tuner.report.tables import ending, p99_of
 from tuner.score.trial import Trial
-from tuner.space.knob import Knob
+from tuner.space.parameters import Knob
 
 #: With more values than this only some have their label in a slice.
 MOST_LABELS = 10

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 
 from tuner.space.candidate import CACHE, Candidate, FieldValue
-from tuner.space.knob import Knob
-from tuner.space.parameters import ChoiceParameter, Parameter, RangeParameter
+from tuner.space.parameters import ChoiceParameter, Knob, Parameter, RangeParameter
 from tuner.space.space import Space
 from tuner.spec.paths import (
     CACHE_SIZE,
