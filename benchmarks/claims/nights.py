@@ -31,8 +31,14 @@ from statistics import median
 import numpy as np
 from confirmation import MODEL, Kept, candidate, spec_in
 
-from tuner.confirm.nights import MOST, loss_found, over_nights, shows_no_change
-from tuner.confirm.regression import Change, change_of
+from tuner.confirm.regression import (
+    MOST,
+    Change,
+    change_of,
+    loss_found,
+    over_nights,
+    shows_no_change,
+)
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.message import parse

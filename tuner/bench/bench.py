@@ -38,8 +38,8 @@ from tuner.score.judge import undecided
 from tuner.score.point import Point, judge_point
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
-from tuner.spec.digits import digits
 from tuner.spec.slo import Slo
+from tuner.spec.units import digits
 from tuner.spec.workload import CacheState
 from tuner.triton.deploy import Deployer, Deployment, DeploymentKind
 

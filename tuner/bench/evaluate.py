@@ -14,8 +14,8 @@ from tuner.score.load_plan import LoadPlan
 from tuner.score.next_load import CapacitySearch, Steps, next_load
 from tuner.score.point import Point, Score, score_points
 from tuner.score.trial import TrialState
-from tuner.spec.digits import digits
 from tuner.spec.objective import Goal, Objective
+from tuner.spec.units import digits
 
 #: At most this many measurements of a candidate, the race included.
 MOST_PROBES = 5

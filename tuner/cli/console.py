@@ -15,7 +15,7 @@ from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
-from tuner.spec.digits import digits
+from tuner.spec.units import digits
 
 #: Nothing is told for this long, in seconds, at most.
 QUIET_S = 30.0

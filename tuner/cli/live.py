@@ -18,7 +18,7 @@ from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
-from tuner.spec.digits import digits
+from tuner.spec.units import digits
 
 _REDRAWS_PER_S = 1.0
 _RECENT = 6

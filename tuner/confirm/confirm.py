@@ -24,8 +24,7 @@ from statistics import geometric_mean
 
 from tuner.bench.protocol import Bench
 from tuner.confirm.far_behind import OUTCLASSED, one_is_enough, search_far_behind
-from tuner.confirm.gain import Gain, gain, uneven_text
-from tuner.confirm.interim import InterimAnalyses
+from tuner.confirm.gain import Gain, InterimAnalyses, gain, uneven_text
 from tuner.confirm.rounds import (
     Contender,
     Entrant,
@@ -44,8 +43,8 @@ from tuner.score.capacity import LevelRange
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio
 from tuner.space.candidate import Candidate
-from tuner.spec.digits import digits
 from tuner.spec.objective import Objective
+from tuner.spec.units import digits
 
 #: A finalist this far behind (the best finalist, or the current config) after a round is dropped.
 BEHIND = 0.90

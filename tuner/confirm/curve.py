@@ -18,8 +18,8 @@ from tuner.run.confirmation import LoadCurve, Role, Soaked
 from tuner.score.judge import tail_slo
 from tuner.score.late_share import measured_late_share
 from tuner.space.candidate import Candidate
-from tuner.spec.digits import digits
 from tuner.spec.slo import Slo
+from tuner.spec.units import digits
 
 #: Of the credited load, ascending: what an overload leaves behind must not be in the next one.
 SHARES = (0.7, 0.8, 0.9, 1.0, 1.05)

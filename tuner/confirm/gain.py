@@ -1,4 +1,12 @@
-"""Two configs measured in the same rounds, compared round by round."""
+"""Two configs measured in the same rounds, compared round by round; and when that is looked at.
+
+The rounds of a confirmation are looked at once as many as the spec says are over, and then after
+each further one until there are twice as many. All looks at all candidates share one error
+(Bonferroni), so that the chance of any wrong "better" is the stated one. After three rounds,
+Student's t with two degrees of freedom proves little but large gains, whatever its share of the
+error; so later looks get more. Source: Lan and DeMets, Discrete sequential boundaries for clinical
+trials (1983), on spending error unevenly.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +20,7 @@ from tuner.confirm.rounds import Contender, disturbed_alike
 from tuner.errors import TrialError
 from tuner.score.judge import value_of
 from tuner.score.point import Point
-from tuner.score.ratio import Ratio, paired_ratio, unequal_ratio
+from tuner.score.ratio import ERROR, Ratio, paired_ratio, unequal_ratio
 from tuner.spec.objective import Goal, Objective
 
 #: The assumed standard deviation of the logarithm of a capacity between rounds, where one round is
@@ -51,7 +59,7 @@ def gain(own: Contender, other: Contender, objective: Objective, error: float) -
     Only rounds count in which both were `disturbed_alike`. Where these are fewer than `FEW`, all
     do, and the ends of the interval are moved by as much as the difference explains. For an
     outclassed ``other``, all rounds of each are compared, unpaired. ``error`` is that of the
-    interval (`tuner.confirm.interim`).
+    interval (`tuner.confirm.gain`).
 
     Raises:
         TrialError: The minimised metric was not measured in every round.
@@ -119,3 +127,40 @@ def _metric(points: Sequence[Point], objective: Objective) -> list[float]:
     if any(v is None or v <= 0 for v in values):
         raise TrialError(f"{metric.name} was not measured in every round")
     return [v for v in values if v is not None]
+
+
+#: A comparison has at most this many times the rounds of its first look.
+MOST = 2
+
+
+@dataclass(frozen=True)
+class InterimAnalyses:
+    """The looks at the rounds of one comparison.
+
+    Attributes:
+        looks: The number of rounds that are over and the share of the error spent, in order.
+        tests: Number of candidates that may be called better.
+    """
+
+    looks: tuple[tuple[int, float], ...]
+    tests: int = 1
+
+    @classmethod
+    def of_confirmation(cls, rounds: int, tests: int = 1) -> InterimAnalyses:
+        """For 3 rounds, looks after 3, 4, 5 and 6, spending 12, 16, 24 and 48 % of the error."""
+        parts = {rounds + later: 1.0 / (rounds + 1 - later) for later in range(rounds + 1)}
+        whole = sum(parts.values())
+        return cls(tuple((done, part / whole) for done, part in parts.items()), tests)
+
+    @property
+    def most_rounds(self) -> int:
+        return self.looks[-1][0]
+
+    def due(self, rounds_done: int) -> bool:
+        """Whether the rounds are to be looked at now."""
+        return any(rounds_done == done for done, _ in self.looks)
+
+    def error(self, rounds_done: int) -> float:
+        """The two-sided error of the interval that is looked at after this many rounds."""
+        due = (share for done, share in self.looks if rounds_done <= done)
+        return ERROR * next(due, self.looks[-1][1]) / self.tests

@@ -12,7 +12,7 @@ from typing import Any
 from tuner.lint.rules import Finding, Severity, silenced_in
 from tuner.modelconfig.files import ModelFiles, read_source
 from tuner.modelconfig.schema import ModelConfig, enum_name
-from tuner.spec.suggest import did_you_mean
+from tuner.spec.mistakes import did_you_mean
 
 _TENSOR_KEYS = ("name", "data_type", "dims")
 _KEYS = {

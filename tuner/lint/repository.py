@@ -28,8 +28,8 @@ from tuner.modelconfig.message import Mistake as Unparsed
 from tuner.modelconfig.message import try_parse
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import Field, Items, Message, build, elements, locate
+from tuner.spec.mistakes import did_you_mean
 from tuner.spec.paths import CONFIG_NAME
-from tuner.spec.suggest import did_you_mean
 
 _METRIC = {"metric_identifier": "family", "histogram_options": "buckets"}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from tuner.errors import SpecError
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.tree import locate
-from tuner.spec.suggest import did_you_mean
+from tuner.spec.mistakes import did_you_mean
 
 _CORE = "Triton core, model_config_utils.cc"
 _TRIED = "tried on tritonserver 2.51 (24.10)"

@@ -28,7 +28,7 @@ from tuner.measurement.measurement import (
     ServerStatistics,
 )
 from tuner.measurement.window import LatencyBound, Window
-from tuner.spec.digits import digits
+from tuner.spec.units import digits
 
 #: No start's window is shorter than this.
 LEAST_S = 1.0

@@ -9,9 +9,9 @@ from tuner.load.watch.sampler import Sample, pending_requests
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window
 from tuner.server.statistics import StatisticsSnapshot
-from tuner.spec.digits import digits
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import requests_needed
+from tuner.spec.units import digits
 
 _LATE_SENDS = 0.05
 #: Of the p99; latencies count from the moment a request was due, so that a lag is in them.

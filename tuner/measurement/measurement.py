@@ -11,7 +11,7 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from tuner.facts import Facts
-from tuner.spec.digits import digits
+from tuner.spec.units import digits
 
 if TYPE_CHECKING:
     import numpy as np

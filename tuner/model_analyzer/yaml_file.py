@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 from tuner.errors import SpecError
 from tuner.plain import plain
-from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, dotted
-from tuner.spec.suggest import in_brackets
+from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, dotted, in_brackets
 from tuner.spec.yaml_tree import BadYamlError, Position, Tree, read_yaml_file
 
 _T = TypeVar("_T")

@@ -10,7 +10,7 @@ import posixpath
 from collections.abc import Iterator
 
 from tuner.modelconfig.schema import ModelConfig
-from tuner.spec.suggest import did_you_mean
+from tuner.spec.mistakes import did_you_mean
 
 #: path, message, hint
 Mistake = tuple[str, str, str]

@@ -15,8 +15,8 @@ from tuner.modelconfig.encoding import decode
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.schema import ModelConfig
 from tuner.regular import read_regular
+from tuner.spec.mistakes import did_you_mean
 from tuner.spec.paths import CONFIG_NAME, CONFIG_NAMES
-from tuner.spec.suggest import did_you_mean
 
 #: No file system has longer names.
 _NAME_BYTES = 255

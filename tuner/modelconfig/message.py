@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tuner.errors import SpecError
 from tuner.modelconfig.encoding import as_python_reads, foreign
 from tuner.modelconfig.schema import ModelConfig, message_types, new_config
-from tuner.spec.suggest import did_you_mean
+from tuner.spec.mistakes import did_you_mean
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor

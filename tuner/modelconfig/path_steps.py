@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from tuner.errors import SpecError
 from tuner.modelconfig.schema import new_config
 from tuner.modelconfig.values import from_words, is_list, literal_words, type_name
-from tuner.spec.suggest import did_you_mean
+from tuner.spec.mistakes import did_you_mean
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor

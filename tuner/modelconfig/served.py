@@ -23,8 +23,8 @@ from tuner.modelconfig.rules import Rule, Violation
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import field_place
 from tuner.modelconfig.values import FieldValue
+from tuner.spec.mistakes import did_you_mean
 from tuner.spec.paths import CONFIG_NAME, MAX_BATCH_SIZE
-from tuner.spec.suggest import did_you_mean
 
 #: Label of each model of which something is set, to ModelConfig path, to value.
 FieldsOfModels = Mapping[str, Mapping[str, FieldValue]]

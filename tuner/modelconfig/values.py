@@ -12,7 +12,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from tuner.errors import SpecError
-from tuner.spec.suggest import did_you_mean
+from tuner.spec.mistakes import did_you_mean
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor

@@ -17,8 +17,7 @@ from tuner.load.generator import Target
 from tuner.load.generators import PERF_ANALYZER
 from tuner.load.perf_analyzer.command import RunFiles, command_line
 from tuner.load.traffic.inputs import DEFAULT_UNIQUE
-from tuner.load.traffic.lru_hit_rate import ENTRY_OVERHEAD_BYTES, lru_hit_rate
-from tuner.load.traffic.repeats import popularity
+from tuner.load.traffic.repeats import ENTRY_OVERHEAD_BYTES, lru_hit_rate, popularity
 from tuner.load.traffic.tensors import TensorShape, content_bytes
 from tuner.machine.host import read_gpus
 from tuner.measurement.measurement import LoadPoint
@@ -33,9 +32,9 @@ from tuner.space.cache import list_sizes
 from tuner.space.words import bytes_text, changes_text
 from tuner.spec.effective import effective_yaml
 from tuner.spec.labels import of_label
+from tuner.spec.mistakes import in_brackets
 from tuner.spec.model import MODES, ServerMode, Spec, Strategy
 from tuner.spec.paths import INSTANCE_GROUP
-from tuner.spec.suggest import in_brackets
 from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
 from tuner.steps.estimate import Estimate, Seen, estimate_run, refuse_too_short, seen_before
 from tuner.steps.job import Job, Request, prepare, refuse_missing_extra

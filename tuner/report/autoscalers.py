@@ -13,7 +13,7 @@ import yaml
 
 from tuner.errors import SpecError
 from tuner.report.sizing import Sizing
-from tuner.spec.digits import digits
+from tuner.spec.units import digits
 
 #: Triton counts the requests that it answered, for each model and version.
 COUNTER = "nv_inference_request_success"

@@ -24,7 +24,7 @@ from tuner.run.check_schema import CheckFacts, read_check
 from tuner.run.status import CheckStatus
 from tuner.run.writing import write_text
 from tuner.score.judge import Verdict
-from tuner.spec.digits import digits
+from tuner.spec.units import digits
 
 HEADLINES = {
     CheckStatus.FINE: "as good as the accepted result",

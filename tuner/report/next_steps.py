@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tuner.hiding import hidden_command
 from tuner.report.data import ReportData
-from tuner.run.choices import resume_command
+from tuner.run.manifest import resume_command
 from tuner.run.remedies import remedies
 from tuner.run.status import Status
 

@@ -9,8 +9,8 @@ from math import isfinite
 from tuner.measurement.measurement import LoadPoint
 from tuner.score.judge import SloResult, Verdict
 from tuner.space.words import bytes_text
-from tuner.spec.digits import digits
 from tuner.spec.metrics import METRICS, RATE, SHARE, SIZE, THROUGHPUT, TIME, Unit
+from tuner.spec.units import digits
 
 NOTHING = "-"
 

@@ -12,7 +12,7 @@ from tuner.score.judge import violation
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
-from tuner.spec.digits import digits
+from tuner.spec.units import digits
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from tuner.errors import SpecError
 from tuner.report.data import ReportData
 from tuner.report.quantities import rate_text, share_text
 from tuner.run.manifest import Manifest
-from tuner.spec.digits import digits
+from tuner.spec.units import digits
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,9 @@ from tuner.score.judge import SloResult, Verdict, slo_utilisation
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.words import bytes_text
-from tuner.spec.digits import digits
 from tuner.spec.labels import labelled, several
 from tuner.spec.metrics import METRICS
+from tuner.spec.units import digits
 
 
 def comparison(data: ReportData) -> Table | None:

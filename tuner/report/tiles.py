@@ -20,9 +20,9 @@ from tuner.report.tables import tone_of
 from tuner.run.result_schema import Improvement
 from tuner.run.status import Status
 from tuner.score.judge import SloResult, Verdict, value_of
-from tuner.spec.digits import digits
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS, Better, Metric
+from tuner.spec.units import digits
 
 #: Tiles of SLOs at most, the worst first; the table has all of them.
 MOST_SLOS = 3

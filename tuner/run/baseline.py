@@ -15,14 +15,18 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from glob import escape
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from tuner.errors import TunerError
 from tuner.facts import Facts
-from tuner.run.identity import mix_in
+from tuner.run.manifest import Manifest, mix_in
 from tuner.run.reading import UnreadableFileError, read_as, read_bytes, read_json
+from tuner.run.result_schema import Result
+from tuner.run.store import RunStore
 from tuner.run.writing import explained, write_json
 from tuner.spec.environment import given_check
 from tuner.spec.model import Spec
@@ -236,3 +240,25 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return hashlib.sha256(value.read_bytes()).hexdigest() if value.is_file() else value.name
     return value.value if isinstance(value, Enum) else str(value)
+
+
+def credited_level(results: Path, now: Manifest) -> float | None:
+    """By the newest run that asked the same on this machine and credited the config in place.
+
+    Runs that cannot be read are passed over.
+    """
+    in_place = {served.sha256 for served in now.models.values()}
+    asked = (now.fingerprint, now.identity.question)
+    for directory in sorted(results.glob(f"*-{escape(now.name)}-*"), reverse=True):
+        try:
+            store = RunStore.open(directory)
+            then, result = store.manifest(), Result.from_json(store.result())
+        except (TunerError, OSError, LookupError, TypeError, ValueError):
+            continue  # a check, or damaged
+        config, there = result.baseline, then.config_sha256 == now.config_sha256
+        if result.written is not None:
+            there = {written.sha256_after for written in result.written.files} <= in_place
+            config = result.winner
+        if there and (then.fingerprint, then.identity.question) == asked and config and config.soak:
+            return config.soak.credited_level
+    return None

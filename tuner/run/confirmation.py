@@ -14,7 +14,7 @@ from tuner.measurement.measurement import Measurement
 from tuner.score.judge import SloResult, Verdict
 from tuner.score.late_share import LateShare
 from tuner.score.point import Point
-from tuner.spec.digits import digits
+from tuner.spec.units import digits
 
 #: With this share of an SLO used up, a config still has room.
 AT_EASE = 0.8

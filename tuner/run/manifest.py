@@ -3,22 +3,140 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
+
+from pydantic import Field
 
 from tuner.errors import SpecError
 from tuner.facts import Facts
+from tuner.hiding import HIDDEN
 from tuner.load.generators import GENERATORS, title_of
 from tuner.modelconfig.edit import unified_diff
 from tuner.modelconfig.encoding import ENCODINGS, UTF_8
 from tuner.modelconfig.files import directory_of
-from tuner.run.choices import Choices
-from tuner.run.identity import Identity, machine_of, programs_of, question_in
 from tuner.space.candidate import Candidate
 from tuner.spec.labels import of_label
 from tuner.spec.paths import CONFIG_NAME
+
+#: Parts of a spec that say what was measured; the space and the search do not.
+_QUESTION = ("model", "workload", "slo", "objective", "server", "mix")
+#: Programs whose version changes what is measured.
+_PROGRAMS = ("tune", "tritonserver", "perf_analyzer")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a result belongs to; what is left out is not compared.
+
+    Attributes:
+        machine: In words, by kind.
+        programs: Their versions.
+        question: What the spec says of each part that counts.
+        fingerprint: Of all of the machine, also of what is not in words.
+    """
+
+    machine: Mapping[str, str]
+    programs: Mapping[str, str] = field(default_factory=dict)
+    question: Mapping[str, Any] = field(default_factory=dict)
+    fingerprint: str = ""
+
+    def differences(self, other: Identity, besides: str = "") -> list[tuple[str, Any, Any]]:
+        """(name, this, other) of everything known of both, except ``besides``.
+
+        The fingerprint is among them only where it alone tells the two apart.
+        """
+        mine = {**self.question, **self.machine, **self.programs}
+        theirs = {**other.question, **other.machine, **other.programs}
+        common = [name for name in mine if name in theirs and name != besides]
+        found = [(name, mine[name], theirs[name]) for name in common if mine[name] != theirs[name]]
+        known = bool(self.fingerprint and other.fingerprint)
+        if known and not found and self.fingerprint != other.fingerprint:
+            found.append(("fingerprint", self.fingerprint, other.fingerprint))
+        return found
+
+
+def machine_of(host: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """A machine in words."""
+    return {
+        "CPU": f"{host.get('cpu')}, {host.get('cores')} cores",
+        "GPUs": ", ".join(f"{g['name']} (driver {g['driver']})" for g in gpus) or "none",
+    }
+
+
+def programs_of(versions: Mapping[str, str]) -> dict[str, str]:
+    """Those that change what is measured."""
+    return {name: versions.get(name, "unknown") for name in _PROGRAMS}
+
+
+def question_in(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What a spec asks; where a program lies does not matter, its version does."""
+    places = ("binary", "perf_analyzer", "space", "tls", "headers_from_env")
+    whole = {**spec, "mix": mix_in(spec)}
+    parts = {name: whole.get(name) for name in _QUESTION}
+    return {
+        name: {k: v for k, v in part.items() if k not in places} if isinstance(part, dict) else part
+        for name, part in parts.items()
+    }
+
+
+def mix_in(spec: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The streams of a spec and the models beside which they are served; None of one model alone.
+
+    Without streams those count that are only loaded; the others are what is searched.
+    """
+    models, streams = spec.get("models", {}), spec.get("streams")
+    if streams:
+        return {"streams": streams, "models": sorted(models)}
+    loaded = sorted(name for name, model in models.items() if not model.get("space"))
+    return {"models": loaded} if loaded else None
+
+
+@dataclass(frozen=True)
+class Choices(Facts):
+    """Choices of the command line; None: as the spec says.
+
+    Attributes:
+        write: Write the winner into the repository.
+        accept_unsoaked: Also one of which no soak could tell whether its load lasts.
+        trials: Most configs to measure.
+        storage: SQLAlchemy URL of the study, without its password; None: a file of the run.
+        overrides: Values of the spec set instead, each as ``PATH=VALUE``.
+        directory: Where the command line's relative paths begin.
+    """
+
+    write: bool = True
+    trials: int | None = None
+    time_budget_s: float | None = None
+    storage: str | None = None
+    directory: str = ""
+    accept_unsoaked: Annotated[bool, Field(exclude_if=lambda given: not given)] = False
+    overrides: Annotated[tuple[str, ...], Field(exclude_if=lambda given: not given)] = ()
+
+    @property
+    def lacks_a_password(self) -> bool:
+        """The storage cannot be opened with what was kept of its URL."""
+        return self.storage is not None and HIDDEN in self.storage
+
+    @property
+    def options(self) -> list[str]:
+        """The options in the form `tune run` takes."""
+        given = {"--trials": self.trials, "--storage": self.storage}
+        time = None if self.time_budget_s is None else f"{self.time_budget_s:g}s"
+        named = {**given, "--time-budget": time}
+        options = [f"{name}={value}" for name, value in named.items() if value is not None]
+        flags = {"--no-write": not self.write, "--accept-unsoaked": self.accept_unsoaked}
+        options += [f"--set={override}" for override in self.overrides]
+        return [*options, *(name for name, given in flags.items() if given)]
+
+
+def resume_command(run: Path) -> str:
+    """The command that continues a run with everything that was chosen for it."""
+    return shlex.join(["tune", "run", "--resume", str(run)])
+
 
 SCHEMA_VERSION = 1
 

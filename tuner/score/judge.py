@@ -13,9 +13,9 @@ from pydantic import AfterValidator, Field
 from tuner.facts import Facts
 from tuner.measurement.measurement import LatencySource, Measurement
 from tuner.measurement.window import CONFIDENCE
-from tuner.spec.digits import digits
 from tuner.spec.metrics import Better, Metric, parse_metric, requests_needed
 from tuner.spec.slo import Slo
+from tuner.spec.units import digits
 
 
 class Verdict(Enum):

@@ -18,8 +18,8 @@ from pydantic import Field
 from tuner.facts import Facts
 from tuner.measurement.measurement import LatencySource, Measurement
 from tuner.score.judge import tails
-from tuner.spec.digits import digits
 from tuner.spec.slo import Slo
+from tuner.spec.units import digits
 
 if TYPE_CHECKING:  # numpy takes a tenth of a second to import
     import numpy as np

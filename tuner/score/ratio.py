@@ -34,7 +34,7 @@ def paired_ratio(better: Sequence[float], worse: Sequence[float], error: float =
         better: One value a round.
         worse: As many.
         error: Share of intervals that may miss, both sides together: a part of `ERROR` where
-            several looks or several candidates share it (`tuner.confirm.interim`).
+            several looks or several candidates share it (`tuner.confirm.gain`).
 
     Raises:
         ValueError: The sequences are empty or of unequal length.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.parameters import Knob
-from tuner.spec.digits import digits
 from tuner.spec.labels import labelled
 from tuner.spec.paths import (
     CACHE_ENABLE,
@@ -15,6 +14,7 @@ from tuner.spec.paths import (
     PREFERRED,
     is_instance_count,
 )
+from tuner.spec.units import digits
 
 #: Shorter names of the fields people know by heart.
 SHORT_NAMES = {

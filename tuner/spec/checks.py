@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterator
 from pydantic import BaseModel
 
 from tuner.hiding import HIDDEN
-from tuner.spec.digits import digits
 from tuner.spec.labels import labelled
 from tuner.spec.metrics import GPU_MEMORY, THROUGHPUT, Metric, Scope
 from tuner.spec.mistakes import Finding, Location
@@ -31,6 +30,7 @@ from tuner.spec.stream_checks import (
     check_shares,
     check_streams,
 )
+from tuner.spec.units import digits
 from tuner.spec.workload import (
     BUSY_TIMES,
     BurstArrivals,

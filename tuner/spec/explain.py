@@ -12,9 +12,8 @@ from pydantic_core import ErrorDetails
 
 from tuner.hiding import HIDDEN
 from tuner.spec.forms import CARRIED, SHORT_KEYS
-from tuner.spec.mistakes import Finding, Location, dotted
+from tuner.spec.mistakes import Finding, Location, dotted, in_brackets
 from tuner.spec.model import ModelSpec, Spec
-from tuner.spec.suggest import in_brackets
 from tuner.spec.units import shorten
 from tuner.spec.workload import Requests, Workload
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 
-from tuner.spec.suggest import in_brackets
+from tuner.spec.mistakes import in_brackets
 from tuner.spec.units import BYTE_UNITS, LATENCY_UNITS, Bytes, quantity_pattern, read_quantity
 
 

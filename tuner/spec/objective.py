@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from tuner.spec.metrics import METRICS, Metric, parse_metric
-from tuner.spec.suggest import in_brackets
+from tuner.spec.mistakes import in_brackets
 from tuner.spec.units import AsText
 
 

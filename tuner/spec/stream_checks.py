@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator
 
 from tuner.spec.metrics import Scope
-from tuner.spec.mistakes import Finding
+from tuner.spec.mistakes import Finding, in_brackets
 from tuner.spec.model import Spec
 from tuner.spec.paths import SERVER
-from tuner.spec.suggest import in_brackets
 from tuner.spec.units import Percent
 from tuner.spec.workload import ClosedArrivals
 

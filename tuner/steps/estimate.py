@@ -11,7 +11,7 @@ from statistics import median
 
 from tuner.bench.evaluate import MOST_PROBES
 from tuner.confirm.curve import LASTS_S, SHARES
-from tuner.confirm.interim import MOST
+from tuner.confirm.gain import MOST
 from tuner.confirm.soak import remembered_s
 from tuner.confirm.window import claim_window_s, most_claim_window_s
 from tuner.errors import SpecError, TunerError

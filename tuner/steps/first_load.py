@@ -10,8 +10,8 @@ from tuner.bench.bench import LOOK_S
 from tuner.bench.protocol import Bench
 from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.score.load_plan import LoadPlan
-from tuner.spec.digits import digits
 from tuner.spec.slo import Slo
+from tuner.spec.units import digits
 
 #: A search without an incumbent begins with this share of the rate at which the server saturates,
 #: or of the one-at-a-time rate where the former is not known.

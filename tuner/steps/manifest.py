@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tuner.load import seeds
 from tuner.modelconfig.message import to_text
-from tuner.run.choices import Choices
-from tuner.run.manifest import KeptConfig, Manifest
+from tuner.run.manifest import Choices, KeptConfig, Manifest
 from tuner.search.study.storage_url import parsed_url, shown_url
 from tuner.steps.job import Job, Request
 from tuner.steps.tools import Programs

@@ -37,7 +37,7 @@ from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
 from tuner.server.log import out_of_memory
 from tuner.space.candidate import Candidate
-from tuner.spec.digits import digits
+from tuner.spec.units import digits
 from tuner.spec.workload import RandomInputs
 from tuner.steps.estimate import Seen, estimate_run
 from tuner.steps.first_load import first_level

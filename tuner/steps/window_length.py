@@ -11,11 +11,11 @@ from tuner.load.traffic.arrivals import read_trace
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import requests_for
 from tuner.score.load_plan import LoadPlan, lowest_level
-from tuner.spec.digits import digits
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo, tail_shares
+from tuner.spec.units import digits
 from tuner.spec.workload import TraceArrivals
 from tuner.steps.first_load import First
 from tuner.steps.rig import window_of

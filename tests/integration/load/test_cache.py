@@ -16,8 +16,7 @@ from builders.load_repository import make_repository
 from tuner.load.probes.cache_fill import MAX_FILLING_S
 from tuner.load.setup import Site
 from tuner.load.streams_load import Asked, StreamsLoad, streams_load
-from tuner.load.traffic.lru_hit_rate import ENTRY_OVERHEAD_BYTES, lru_hit_rate
-from tuner.load.traffic.repeats import popularity
+from tuner.load.traffic.repeats import ENTRY_OVERHEAD_BYTES, lru_hit_rate, popularity
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.server.binaries import tritonserver

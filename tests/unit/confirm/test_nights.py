@@ -7,8 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tuner.confirm.nights import over_nights, shows_no_change
-from tuner.confirm.regression import Change, change_of
+from tuner.confirm.regression import Change, change_of, over_nights, shows_no_change
 from tuner.score.ratio import Ratio, mean_with_interval
 
 WARN, FAIL = 0.03, 0.05

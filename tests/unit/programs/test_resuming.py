@@ -11,7 +11,7 @@ from builders.jobs import a_job, opened
 
 from tuner.errors import SpecError
 from tuner.programs.run.resuming import restore_choices, spec_of
-from tuner.run.choices import Choices
+from tuner.run.manifest import Choices
 from tuner.run.store import RunStore
 from tuner.steps.job import Job, Request
 from tuner.steps.manifest import choices_of

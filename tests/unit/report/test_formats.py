@@ -15,12 +15,11 @@ from builders.candidates import candidate_of
 from builders.pages import NASTY, STATUSES, Made, text_of
 from builders.runs import Toy, make_run
 
-from tuner.report import junit, markdown, trials_csv
+from tuner.report import junit, markdown
 from tuner.report.data import load
 from tuner.report.markdown import code, escaped, fenced
 from tuner.report.pull_request import pull_request_of
-from tuner.report.render import FORMATS, render_all
-from tuner.report.trials_csv import _cell
+from tuner.report.render import FORMATS, _cell, render_all, trials_csv
 from tuner.score.trial import Worker
 
 
@@ -156,7 +155,7 @@ class TestCsv:
 
     def test_one_row_a_trial_with_numbers_in_the_units_of_their_names(self, made: Made) -> None:
         data = made("improved", gpu=True)
-        rows = self.rows(trials_csv.render(data))
+        rows = self.rows(trials_csv(data))
         assert [int(row["trial"]) for row in rows] == list(range(40))
         best = rows[data.best.trial]  # type: ignore[union-attr, index]
         assert float(best["score"]) == pytest.approx(float(best["throughput_infer_per_s"]))
@@ -166,12 +165,12 @@ class TestCsv:
     def test_the_names_of_columns_are_shown_and_not_obeyed(self, made: Made) -> None:
         data = made()
         trial = replace(data.trials[0], candidate=candidate_of({"parameters.\x1b[8m\n\u202e": 1}))
-        header, _, rest = trials_csv.render(replace(data, trials=[trial])).partition("\n")
+        header, _, rest = trials_csv(replace(data, trials=[trial])).partition("\n")
         assert r"field.parameters.\x1b[8m\n\u202e" in header
         assert len(rest.splitlines()) == 1
 
     def test_failed_trials_have_empty_cells_and_a_reason(self, made: Made) -> None:
-        row = self.rows(trials_csv.render(made()))[5]
+        row = self.rows(trials_csv(made()))[5]
         assert row["state"] == "failed"
         assert (row["p99_latency_us"], row["score"]) == ("", "")
         assert "<pinned> memory & gave up" in row["reason"]
@@ -179,7 +178,7 @@ class TestCsv:
     def test_pandas_reads_numbers_as_numbers(self, made: Made) -> None:
         import pandas as pd
 
-        frame = pd.read_csv(io.StringIO(trials_csv.render(made(gpu=True))))
+        frame = pd.read_csv(io.StringIO(trials_csv(made(gpu=True))))
         assert frame["p99_latency_us"].dtype == float
         assert frame["field.instance_group.count"].dtype == int
         assert len(frame) == 40
@@ -187,14 +186,14 @@ class TestCsv:
     def test_a_workers_trial_says_who_measured_it(self, made: Made) -> None:
         data = made(trials=6)
         trials = (*data.trials[:5], replace(data.trials[5], worker=Worker("box", "0,1")))
-        rows = self.rows(trials_csv.render(replace(data, trials=trials)))
+        rows = self.rows(trials_csv(replace(data, trials=trials)))
         assert [r["worker_host"] for r in rows] == ["", "", "", "", "", "box"]
         assert rows[5]["worker_gpus"] == "0,1"
 
     def test_text_is_never_a_formula(self, made: Made) -> None:
         data = made(trials=6)
         trials = (*data.trials[:5], replace(data.trials[5], reason="=cmd|' /C calc'!A0"))
-        rows = self.rows(trials_csv.render(replace(data, trials=trials)))
+        rows = self.rows(trials_csv(replace(data, trials=trials)))
         assert rows[5]["reason"] == "'=cmd|' /C calc'!A0"
 
 

@@ -13,7 +13,7 @@ from builders.runs import Toy, make_run
 import tuner
 from tuner.errors import SpecError
 from tuner.report.data import load
-from tuner.report.trials_csv import render
+from tuner.report.render import render
 
 PAGE = Path(__file__).parents[3] / "docs" / "results.md"
 

@@ -14,7 +14,7 @@ from builders.mixed_runs import SLOS, STREAMS, mixed_run
 from builders.pages import NASTY, page_of, text_of, tiles_of, told
 
 import tuner
-from tuner.report import junit, trials_csv
+from tuner.report import junit
 from tuner.report.blocks import Table
 from tuner.report.charts.load import load_charts
 from tuner.report.charts.request import batches, latency_parts, model_times
@@ -22,6 +22,7 @@ from tuner.report.compare import compared, document
 from tuner.report.data import ReportData, load
 from tuner.report.pull_request import pull_request_of
 from tuner.report.quantities import latency_text
+from tuner.report.render import trials_csv
 from tuner.report.tables import p99_of
 from tuner.run.confirmation import Soaked
 from tuner.run.result_schema import check
@@ -94,7 +95,7 @@ def test_batches_are_shown_of_each_model_that_batches(data: ReportData) -> None:
 
 
 def test_the_table_of_trials_has_columns_by_knob_stream_and_model(data: ReportData) -> None:
-    row = list(csv.DictReader(io.StringIO(trials_csv.render(data))))[15]
+    row = list(csv.DictReader(io.StringIO(trials_csv(data))))[15]
     assert row["field.tiny-bert/instance_group.count"] == "2"
     assert row["field.tokenizer/instance_group.count"] == "3"
     assert float(row["stream.embedding.throughput_infer_per_s"]) == 20.0
@@ -137,7 +138,7 @@ def test_an_ensemble_alone_reads_like_one_model(tmp_path: Path) -> None:
     best = [ms for ms, label in zip(steps["x"], steps["y"], strict=True) if "best" in label]
     assert len(best) == 2
     assert queue["x"][1] == pytest.approx(sum(best))
-    header = trials_csv.render(data).splitlines()[0]
+    header = trials_csv(data).splitlines()[0]
     assert "stream." not in header
     assert "field.tokenizer/instance_group.count" in header
 

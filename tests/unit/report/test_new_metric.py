@@ -12,9 +12,9 @@ from pydantic import TypeAdapter
 
 from tuner.cli.console import slo_text
 from tuner.measurement.measurement import ServerStatistics
-from tuner.report import trials_csv
 from tuner.report.data import ReportData
 from tuner.report.quantities import metric_text
+from tuner.report.render import trials_csv
 from tuner.score.judge import SloResult, Verdict, judge, value_of
 from tuner.score.point import judge_point
 from tuner.spec.metrics import METRICS, SHARE, TIME, Better, Metric
@@ -68,7 +68,7 @@ def test_it_is_formatted() -> None:
 
 
 def test_it_is_a_column_of_the_trials(made: Callable[..., ReportData]) -> None:
-    header = trials_csv.render(made("improved")).splitlines()[0]
+    header = trials_csv(made("improved")).splitlines()[0]
     assert len(header.split(",")) == len(set(header.split(",")))
     assert {"queue_us", "cache_hit_rate", "p999_latency_us"} <= set(header.split(","))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from builders.measurements import synthetic_measurement
 
-from tuner.bench.settled import missed_while_warming_up
+from tuner.bench.again import missed_while_warming_up
 from tuner.measurement.measurement import Measurement, ServerStatistics
 from tuner.score.capacity import LevelRange, saturated
 from tuner.score.judge import Verdict, in_time_rate, judge

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.spec.digits import digits
+from tuner.spec.units import digits
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tuner.load.client.channel_options import asking, reply_to
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
 from tuner.server.server import Endpoints
-from tuner.spec.digits import digits
+from tuner.spec.units import digits
 
 _TIMES_TOGETHER = 4  # enough in flight that fast models get batches too
 _DEADLINE_S = 60.0

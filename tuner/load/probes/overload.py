@@ -17,8 +17,8 @@ from tuner.load.traffic.arrivals import OVERLOAD
 from tuner.load.validity import client_kept_up
 from tuner.measurement.measurement import Measurement, Slice
 from tuner.measurement.window import LatencyBound, Window
-from tuner.spec.digits import digits
 from tuner.spec.slo import Slo
+from tuner.spec.units import digits
 
 SLICE_S = 0.25
 #: A server that was just started needs this long until its first answers say something.

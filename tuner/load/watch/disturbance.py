@@ -8,7 +8,7 @@ from __future__ import annotations
 from tuner.load.watch.stalls import quiet_percent, shortest_s
 from tuner.measurement.measurement import Measurement
 from tuner.measurement.window import NO_BOUND, LatencyBound
-from tuner.spec.digits import digits
+from tuner.spec.units import digits
 
 #: Other processes' share of all cores, in percent. At capacity the server gets what others leave,
 #: so such a share moves the capacity by as much as the usual ``min_gain``. Stalls do not show it.

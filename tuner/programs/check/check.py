@@ -15,8 +15,7 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from tuner.bench.timebook import TimeBook
-from tuner.confirm.nights import MOST, shows_no_change
-from tuner.confirm.regression import Held
+from tuner.confirm.regression import MOST, Held, shows_no_change
 from tuner.errors import DeployRefusedError, InterruptedRunError, TrialError, TunerError
 from tuner.load.generators import GeneratorKind
 from tuner.measurement.measurement import Stage
@@ -35,13 +34,13 @@ from tuner.run.baseline import (
     Found,
     Key,
     append_history,
+    credited_level,
     find_baseline,
     history,
     question_of,
     write_baseline,
 )
 from tuner.run.check_schema import CheckFacts
-from tuner.run.credited import credited_level
 from tuner.run.manifest import Manifest, comparable
 from tuner.run.status import CheckStatus
 from tuner.run.store import RunStore, new_run_id

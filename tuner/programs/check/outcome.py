@@ -11,8 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tuner.confirm.nights import ENOUGH, loss_found
-from tuner.confirm.regression import Change, Held, change_of
+from tuner.confirm.regression import ENOUGH, Change, Held, change_of, loss_found
 from tuner.programs.check.rounds import Checked
 from tuner.run.baseline import Baseline, Key
 from tuner.run.check_schema import CheckFacts, HistoryRow, SloRounds, Then

@@ -4,8 +4,8 @@ A round is the same as in a confirmation (`tuner.confirm.rounds`), so that its r
 the same way as the accepted one: from the same seeds, hence the same arrivals, and where loads are
 searched, as a capacity. Each round is compared with the accepted result's round of the same
 arrivals, which cancels the ups and downs that both saw, and the interval knows how nights differ
-(`tuner.confirm.nights`). The rounds are looked at when `check.rounds` of them are over and, while
-that is inconclusive, at twice and at four times as many.
+(`tuner.confirm.regression`). The rounds are looked at when `check.rounds` of them are over and,
+while that is inconclusive, at twice and at four times as many.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from statistics import geometric_mean
 from tuner.bench.evaluate import evaluate, evaluate_listed
 from tuner.bench.protocol import Bench
 from tuner.bench.stepping import FromAbove
-from tuner.confirm.nights import over_nights
-from tuner.confirm.regression import Change, Held, change_of, held
+from tuner.confirm.regression import Change, Held, change_of, held, over_nights
 from tuner.confirm.rounds import (
     Contender,
     Entrant,

@@ -14,7 +14,7 @@ from tuner.confirm.resumed import finished_rows
 from tuner.errors import InterruptedRunError, TunerError
 from tuner.programs.run.open_run import OpenRun
 from tuner.programs.run.outcome import Verdict, result_of, side_of_trial
-from tuner.run.choices import resume_command
+from tuner.run.manifest import resume_command
 from tuner.run.result_schema import Result
 from tuner.run.status import Status
 from tuner.run.store import RunStore

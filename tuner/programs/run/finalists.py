@@ -16,9 +16,9 @@ from tuner.score.judge import Verdict
 from tuner.score.trial import Trial, TrialState
 from tuner.search.incumbent import near_misses, ranked, reached_level
 from tuner.space.candidate import Candidate
-from tuner.spec.digits import digits
 from tuner.spec.model import Spec
 from tuner.spec.objective import Goal
+from tuner.spec.units import digits
 from tuner.steps.rig import window_of
 from tuner.steps.session import Session
 from tuner.steps.window_length import LONG_S

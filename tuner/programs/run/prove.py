@@ -30,8 +30,8 @@ from tuner.score.trial import Trial, TrialState
 from tuner.space.cache import list_sizes
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
-from tuner.spec.digits import digits
 from tuner.spec.objective import Goal
+from tuner.spec.units import digits
 from tuner.steps.events import Events
 from tuner.steps.session import Session
 from tuner.steps.soaking import soak_winner

@@ -25,8 +25,7 @@ from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecErro
 from tuner.machine.host import Host, read_host
 from tuner.machine.private import private_directory
 from tuner.programs.worker.trust import refuse_strange_programs, with_own_values
-from tuner.run.identity import Identity, machine_of, programs_of
-from tuner.run.manifest import Manifest
+from tuner.run.manifest import Identity, Manifest, machine_of, programs_of
 from tuner.score.trial import Trial, Worker
 from tuner.search.searcher import JoinedSearcher
 from tuner.search.strategies.registry import STRATEGIES

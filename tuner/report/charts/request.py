@@ -24,8 +24,8 @@ from tuner.report.data import ReportData
 from tuner.report.quantities import NOTHING, latency_text, load_text
 from tuner.run.bottleneck import times_of
 from tuner.score.point import Point
-from tuner.spec.digits import digits
 from tuner.spec.labels import several
+from tuner.spec.units import digits
 
 #: Batch sizes up to this many each have their place; above it only those that occurred.
 MOST_BARS = 32

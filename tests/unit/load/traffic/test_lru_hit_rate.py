@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuner.load.traffic.lru_hit_rate import lru_hit_rate
-from tuner.load.traffic.repeats import popularity, recency_of_draws
+from tuner.load.traffic.repeats import lru_hit_rate, popularity, recency_of_draws
 
 
 def test_a_uniform_distribution_hits_in_proportion_to_the_cache() -> None:
