@@ -110,6 +110,8 @@ def _complete(job: Job, deployer: Deployer) -> Job:
         message = f"{told}: {error.message}"
         if "unable to find backend library" in message:
             raise EnvironmentNotReadyError(message, OTHER_BACKENDS) from error
+        if "already in use" in message:  # a port, at each attempt
+            raise EnvironmentNotReadyError(message, "; ".join(remedies([message]))) from error
         raise ModelNotServedError(
             message,
             "; ".join(remedies([error.message]))

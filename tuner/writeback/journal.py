@@ -224,6 +224,17 @@ def newest(config: Path) -> Entry | None:
     return next((entry for entry, _ in _looked_at(config)), None)
 
 
+def is_written_by(run_id: str, config: Path) -> bool:
+    """Whether the config is what that run wrote last; not so where that cannot be read."""
+    with contextlib.suppress(OSError, RuntimeError):  # a link that leads nowhere
+        real = config.resolve()
+        entry, content = newest(real), read_plain(real)
+        if entry is not None and content is not None:
+            by_run = entry.action is Action.APPLY and entry.run_id == run_id
+            return by_run and entry.sha256_after == sha256_of_bytes(content)
+    return False
+
+
 def left_unended(config: Path) -> Entry | None:
     """Finds what `Journal.unended` does, without the lock; ``None`` if that cannot be read."""
     return _unended(_looked_at(config))

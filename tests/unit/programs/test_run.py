@@ -404,6 +404,45 @@ def test_a_signal_while_writing_comes_after_the_result_is_stored(
     assert (workplace.store.directory / "report.html").is_file()
 
 
+class Killed(BaseException):
+    """Nothing of ours catches it."""
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_run_killed_when_it_has_just_written_ends_as_it_would_have(
+    recorded: bool, workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = workplace.config.read_bytes()
+
+    def write_and_die(*arguments: Any) -> Any:
+        write_back(*arguments)
+        raise Killed
+
+    def die(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        if recorded:
+            patch.setattr("tuner.report.render.report_run", die)
+        else:
+            patch.setattr(ending, "write_back", write_and_die)
+        with pytest.raises(Killed):
+            workplace.tune("run", "my spec.yaml", "--progress", "none")
+    after = workplace.config.read_bytes()
+    assert after != before
+    deployed = len(workplace.bench.deployed)
+    again = ("run", "--resume", str(workplace.store.directory), "--progress", "none")
+    longer = workplace.tune(*again, "--trials", "50")
+    assert longer == 2, "another experiment: it would begin with the winner"
+    assert workplace.tune(*again) == 0
+    assert workplace.config.read_bytes() == after
+    assert workplace.result["written"] is not None
+    assert (workplace.store.directory / "report.html").is_file()
+    assert len(workplace.bench.deployed) == deployed
+    assert workplace.tune("rollback", workplace.store.run_id, "--output", "results") == 0
+    assert workplace.config.read_bytes() == before
+
+
 def test_where_all_trials_failed_the_report_is_named(
     workplace: Workplace, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -131,6 +131,14 @@ def test_a_backend_that_any_server_lacks_is_told_with_what_to_do(
     assert "--backend-directory" in error.value.hint
 
 
+def test_a_port_that_stays_taken_is_no_fault_of_the_model(served: Callable[..., Any]) -> None:
+    words = "failed to start GRPC service: Unavailable - Socket '127.0.0.1:5' already in use"
+    server = Server(as_given, {1: ServerGoneError(words)})
+    with pytest.raises(EnvironmentNotReadyError, match="in use") as error, served(server, ""):
+        pass
+    assert "take another port" in error.value.hint
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

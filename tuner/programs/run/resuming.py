@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from tuner.confirm.resumed import ResumedBench
 from tuner.errors import SpecError
 from tuner.machine.host import Host
+from tuner.run.result_schema import Result
 from tuner.run.store import MANIFEST, RunStore
+from tuner.spec.paths import CONFIG_NAME
 from tuner.steps.job import Job, Request
 from tuner.steps.manifest import kept_configs
 from tuner.steps.session import Session
 from tuner.triton.launchers import cores_of
+from tuner.writeback.journal import is_written_by
+from tuner.writeback.rollback import rollback
 
 
 def spec_of(run: Path) -> Path:
@@ -91,6 +96,35 @@ def refuse_another_start(run: Path, job: Job, host: Host) -> None:
         before, spec_sha256=job.loaded.sha256, models=kept_configs(job), fingerprint=machine
     )
     before.refuse_if_different(now)
+
+
+def end_of_a_write(
+    request: Request, repository: Path, note: Callable[[str], None]
+) -> Result | None:
+    """The result of a run to resume whose winner is in the repository: nothing is left to measure.
+
+    A kill may have come between the write and its record. Such a write is taken back, and the run
+    goes on with the config that it measured.
+
+    Raises:
+        SpecError: The run is being written.
+    """
+    if request.resume is None or not request.write:
+        return None
+    store = RunStore.open(request.resume)
+    manifest, stored = store.manifest(), store.result()
+    models = [model.name for model in manifest.models.values()]
+    own = [m for m in models if is_written_by(store.run_id, repository / m / CONFIG_NAME)]
+    longer = manifest.choices.trials, manifest.choices.time_budget_s
+    if not own or longer != (request.trials, request.time_budget_s):
+        return None
+    if stored is not None and stored["written"] is not None:
+        note("the winner was written before; only the reports are made again")
+        return Result.from_json(stored)
+    with store.locked():
+        rollback(repository, own[0], run_id=store.run_id)
+    note("the run was killed when it had just written its winner, which is taken back for now")
+    return None
 
 
 def resume_confirmation(session: Session, store: RunStore) -> Session:

@@ -14,7 +14,12 @@ from tuner.programs.run.ending import Ending, Finished
 from tuner.programs.run.open_run import open_run, open_store
 from tuner.programs.run.overloading import probe_overload
 from tuner.programs.run.prove import prove
-from tuner.programs.run.resuming import refuse_another_start, restore_choices, resume_confirmation
+from tuner.programs.run.resuming import (
+    end_of_a_write,
+    refuse_another_start,
+    restore_choices,
+    resume_confirmation,
+)
 from tuner.run.store import RunStore, new_run_id
 from tuner.score.trial import Trial
 from tuner.search.searcher import Searcher
@@ -70,6 +75,10 @@ def _run(request: Request, events: Events, report: Callable[[Path], object]) -> 
         loaded = load_spec(request.spec, request.overrides)
         for undone in settle_writes(loaded.spec.repository, write=request.write):
             events.note(undone)
+        ended = end_of_a_write(request, loaded.spec.repository, events.note)
+        if ended is not None and request.resume is not None:
+            report(request.resume)
+            return Finished(request.resume, ended)
         job = prepare(request, loaded)
         refuse_missing_extra(job)
         run_id = new_run_id(job.spec.name) if request.resume is None else request.resume.name
