@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,16 @@ confirm: {rounds: 3, finalists: 1, soak: 3s}
 
 @dataclass(frozen=True)
 class Workplace:
-    """A directory with a repository of its own, and `tune` to run in it."""
+    """A directory with a repository of its own, and `tune` to run in it.
+
+    Attributes:
+        program: Python code that is `tune`.
+        environment: Further variables for it.
+    """
 
     directory: Path
+    program: str = "from tuner.cli import main; main()"
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def config(self) -> Path:
@@ -84,9 +92,9 @@ class Workplace:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-c", "from tuner.cli import main; main()", *arguments],
+            [sys.executable, "-c", self.program, *arguments],
             cwd=self.directory,
-            env={**os.environ, _MARK: str(self.directory)},
+            env={**os.environ, **self.environment, _MARK: str(self.directory)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -117,9 +125,9 @@ class Workplace:
         return data
 
     def trials(self) -> list[dict[str, Any]]:
-        """Of the run; none where it ended before the first one, since the model is not served."""
+        """Of the run, without a torn last line; none where it ended before the first one."""
         path = self.run / "trials.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
         return [json.loads(line) for line in lines]
 
     def wait_for_trials(self, count: int, timeout_s: float = 90) -> None:

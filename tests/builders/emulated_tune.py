@@ -1,0 +1,107 @@
+"""`tune` as a program whose server and load generator are emulated: a whole run takes seconds.
+
+Searching, proving, writing back and reporting are the product's own. Run as
+``python -c "from builders.emulated_tune import main; main()" run SPEC``.
+
+Variables: ``EMULATED_PAUSE_S``, how long each measurement takes; ``EMULATED_CPU``, another
+machine's CPU; ``EMULATED_DEPLOYED``, a file that gets a line for each config that the search tries.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from builders.candidates import candidate_of, fields_of
+from builders.emulated import EmulatedBench
+from builders.jobs import Facts
+
+from tuner.cli import main as tune
+from tuner.programs.run import run
+from tuner.programs.worker import worker
+from tuner.space.candidate import Candidate
+from tuner.steps import session
+from tuner.steps.job import Job
+from tuner.steps.serving import Serving
+
+MODEL = "emulated-accelerator"
+#: The last of its fields has no effect; it makes the space larger.
+SPEC = """\
+model: emulated-accelerator
+repository: repository
+slo: [p99_latency <= 40ms]
+space:
+  instance_group.count: {int: [1, 4]}
+  max_batch_size: {choice: [8, 16, 32]}
+search: {strategy: random}
+budget: {trials: %d}
+"""
+
+
+class Machine(Facts):
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "cpu": os.environ.get("EMULATED_CPU", "a cpu")}
+
+
+def served(candidate: Candidate) -> float:
+    """Instances multiply the capacity."""
+    count = fields_of(candidate).get("instance_group.count", 1)
+    assert isinstance(count, int)
+    return 100.0 * count
+
+
+class PausingBench(EmulatedBench):
+    """Takes its time, and heeds a stop as the real one does."""
+
+    def __init__(self, checkpoint: Any) -> None:
+        super().__init__(served)
+        self.checkpoint = checkpoint
+
+    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
+        if not fresh and (path := os.environ.get("EMULATED_DEPLOYED")):
+            with Path(path).open("a") as file:
+                file.write(f"{os.getpid()} {candidate.key}\n")
+        counted = {"instance_group.count": 1, **fields_of(candidate)}
+        return super().deploy(candidate_of(counted, candidate.cache_bytes, MODEL), fresh=fresh)
+
+    def measure(self, level: float, seed: int, least_s: float = 0.0) -> Any:
+        self.checkpoint()
+        time.sleep(float(os.environ.get("EMULATED_PAUSE_S", "0.05")))
+        return super().measure(level, seed, least_s)
+
+
+@contextmanager
+def find_programs(*_: object) -> Iterator[Any]:
+    yield Machine()
+
+
+@contextmanager
+def serving(job: Job, *_: object) -> Iterator[Serving]:
+    deployer: Any = SimpleNamespace(memory=dict)
+    yield Serving(job, cast("Any", None), deployer)
+
+
+@contextmanager
+def set_up_bench(
+    _: object, __: object, ___: object, checkpoint: Any, *____: object
+) -> Iterator[Any]:
+    yield PausingBench(checkpoint)
+
+
+def main() -> None:
+    for program in (run, worker):
+        for name, value in {
+            "find_programs": find_programs,
+            "read_host": lambda _: Machine(),
+            "serving": serving,
+        }.items():
+            setattr(program, name, value)
+    setattr(session, "set_up_bench", set_up_bench)  # noqa: B010 - as above
+    if every := os.environ.get("EMULATED_POLL_S"):
+        worker.POLL_S = float(every)
+    tune()
