@@ -1,4 +1,4 @@
-"""Specs of several models, each a copy of the emulated accelerator, and what a series of them left."""
+"""Specs of several copies of the emulated accelerator, and what a series of them left."""
 
 from __future__ import annotations
 
