@@ -91,7 +91,9 @@ def command(
                 "--all takes nothing from Model Analyzer", "draft its models one by one"
             )
         where = Path(model) if model else repository or REPOSITORY
-        _draft_all(where, output or Path("specs"), slos, _named_server(image, host), force=force)
+        _draft_all(
+            where, output or Path("specs"), slos, _named_server(image, host), write_to, force=force
+        )
         return
     if analyzer_file is not None:
         from tuner.model_analyzer.yaml_file import read_profile
@@ -137,6 +139,7 @@ def _draft_all(
     directory: Path,
     slos: tuple[str, ...],
     server: dict[str, str],
+    write_to: str,
     *,
     force: bool,
 ) -> None:
@@ -144,7 +147,7 @@ def _draft_all(
     from tuner.modelconfig.files import model_names
 
     names = sorted(model_names(repository))
-    parts = {name: _parts_or_none(repository, name) for name in names}
+    parts = {name: _parts_or_none(repository, name, write_to) for name in names}
     inner = {part for found in parts.values() for part in found}
     left, owner = dict[str, str](), dict[str, str]()
     for name in sorted(names, key=lambda n: (n in inner, n)):
@@ -155,7 +158,9 @@ def _draft_all(
             left[name] = f"it shares models with {taken[0]}"
         else:
             try:
-                text = _drafted(name, repository, slos, directory.absolute(), None, server)
+                text = _drafted(
+                    name, repository, slos, directory.absolute(), None, server, write_to
+                )
             except (SpecError, EnvironmentNotReadyError) as error:
                 left[name] = " ".join(error.message.split())
                 continue
@@ -173,9 +178,9 @@ def _draft_all(
     say(f"next:  tune run {shlex.quote(f'{directory}/*.yaml')}", err=True)
 
 
-def _parts_or_none(repository: Path, model: str) -> tuple[str, ...]:
+def _parts_or_none(repository: Path, model: str, write_to: str) -> tuple[str, ...]:
     try:
-        return tuple(_parts_of(repository, model)[1])
+        return tuple(_parts_of(repository, model, write_to)[1])
     except (SpecError, EnvironmentNotReadyError):
         return ()  # drafting it says what is wrong
 
