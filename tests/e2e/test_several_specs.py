@@ -1,4 +1,4 @@
-"""Two models in one command, on a real server: stopped in the first, and gone on with as a whole."""
+"""Two models in one command, on a real server: stopped in the first, and resumed together."""
 
 from __future__ import annotations
 
