@@ -47,7 +47,7 @@ def summary(directory: Path) -> dict[str, Any]:
     """A series as JSON: each run with its place, its gain, and how it ended."""
     series = read_series(directory)
     runs = [{**r.to_json(), **m.to_json()} for m, r in _rows(directory, series)]
-    return {"id": directory.name, "exit_code": series.exit_code, "runs": runs}
+    return {"id": directory.resolve().name, "exit_code": series.exit_code, "runs": runs}
 
 
 def document(directory: Path) -> Document:
@@ -68,7 +68,7 @@ def document(directory: Path) -> Document:
         headline=", ".join(f"{count} {status}" for status, count in ends.items()),
         tone=Tone.BAD if bad else Tone.UNSURE if code else Tone.GOOD,
         kind="series",
-        run_id=directory.name,
+        run_id=directory.resolve().name,
         started_at=series.created_at,
         facts=(seconds_text(took_s), f"exit code {code}"),
         blocks=filled(
@@ -89,7 +89,7 @@ def _rows(directory: Path, series: Series) -> list[tuple[Member, Row]]:
 
 def _row(directory: Path, member: Member) -> Row:
     """The run as `tune report` lists it; how it ended is told by the series."""
-    run = directory.parent / member.run
+    run = directory.resolve().parent / member.run
     begun = bool(member.run) and (run / MANIFEST).is_file()
     row = row_of(run) if begun else Row("", model=member.name)
     status = member.status.value if member.status else "under way" if member.run else "not begun"
@@ -99,7 +99,7 @@ def _row(directory: Path, member: Member) -> Row:
 
 def _junit(directory: Path) -> str:
     series = read_series(directory)
-    suite = new_suite("series", {"id": directory.name, "exit_code": str(series.exit_code)})
+    suite = new_suite("series", {"id": directory.resolve().name, "exit_code": str(series.exit_code)})
     took_s = 0.0
     for member, row in _rows(directory, series):
         took_s += row.took_s or 0.0

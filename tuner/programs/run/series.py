@@ -58,7 +58,7 @@ def run_series(specs: Sequence[Path], request: Request, show: Show) -> tuple[Pat
         now = datetime.now(UTC).isoformat(timespec="seconds")
         write_series(directory, Series(now, choices_of(request), request.seed, members))
     else:
-        directory = request.resume
+        directory = request.resume.resolve()
     with written_by_one(directory):
         series = read_series(directory)
         if request.resume is not None:
