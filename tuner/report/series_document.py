@@ -99,7 +99,8 @@ def _row(directory: Path, member: Member) -> Row:
 
 def _junit(directory: Path) -> str:
     series = read_series(directory)
-    suite = new_suite("series", {"id": directory.resolve().name, "exit_code": str(series.exit_code)})
+    facts = {"id": directory.resolve().name, "exit_code": str(series.exit_code)}
+    suite = new_suite("series", facts)
     took_s = 0.0
     for member, row in _rows(directory, series):
         took_s += row.took_s or 0.0
