@@ -54,19 +54,24 @@ def _run(
     except KeyboardInterrupt:
         say_lines("\nstopped", err=True)
         return 130
-    except TunerError as error:
+    except Exception as error:
+        return show_failure(error, debug=debug)
+
+
+def show_failure(error: Exception, *, debug: bool = False) -> int:
+    """Says what a command, or one of several runs, ended with; returns the exit code."""
+    if isinstance(error, TunerError):
         show_error(error)
         if debug:
             say_lines(traceback.format_exc(), err=True)
         return error.exit_code
-    except Exception as error:  # a defect of ours; say so
-        say_lines(traceback.format_exc(), err=True)
-        say_lines(
-            f"\ntune: this is a defect in tune ({type(error).__name__}); the lines above and the "
-            "run's logs/ help to fix it",
-            err=True,
-        )
-        return TunerError.exit_code
+    say_lines(traceback.format_exc(), err=True)  # a defect of ours; say so
+    say_lines(
+        f"\ntune: this is a defect in tune ({type(error).__name__}); the lines above and the "
+        "run's logs/ help to fix it",
+        err=True,
+    )
+    return TunerError.exit_code
 
 
 def show_error(error: TunerError) -> None:

@@ -29,6 +29,13 @@ REPOSITORY = Path("model_repository")
 @click.command("init")
 @click.argument("model", required=False)
 @click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="Draft a spec for each model of a repository, which MODEL names then. Models that are "
+    "searched with an ensemble or with a model that calls them get none of their own.",
+)
+@click.option(
     "--from-model-analyzer",
     "analyzer_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -57,12 +64,14 @@ REPOSITORY = Path("model_repository")
 )
 @click.option(
     "--output",
-    type=options.FILE,
-    help="File to write, - for stdout; by default MODEL.yaml.",
+    type=click.Path(path_type=Path),
+    help="File to write, - for stdout; by default MODEL.yaml. With --all: directory, by default "
+    "specs.",
 )
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
 def command(
     model: str | None,
+    every: bool,
     analyzer_file: Path | None,
     repository: Path | None,
     slos: tuple[str, ...],
@@ -74,6 +83,16 @@ def command(
 ) -> None:
     """Draft a commented spec for MODEL, with bounds from the model and this machine."""
     profile = None
+    if every:
+        if analyzer_file is not None:
+            raise SpecError(
+                "--all takes nothing from Model Analyzer", "draft its models one by one"
+            )
+        where = Path(model) if model else repository or REPOSITORY
+        _draft_all(
+            where, output or Path("specs"), slos, _named_server(image, host), write_to, force=force
+        )
+        return
     if analyzer_file is not None:
         from tuner.model_analyzer.yaml_file import read_profile
 
@@ -98,6 +117,12 @@ def command(
     if to_stdout:
         say_document(text)
         return
+    _write(target, text)
+    name = shlex.quote(str(target))
+    say(f"next:  tune plan {name}   then   tune run {name}", err=True)
+
+
+def _write(target: Path, text: str) -> None:
     try:
         target.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -105,8 +130,57 @@ def command(
             f"cannot write {target}: {error.strerror}", "--output names another file, - is stdout"
         ) from error
     say(f"drafted {target}")
-    name = shlex.quote(str(target))
-    say(f"next:  tune plan {name}   then   tune run {name}", err=True)
+
+
+def _draft_all(
+    repository: Path,
+    directory: Path,
+    slos: tuple[str, ...],
+    server: dict[str, str],
+    write_to: str,
+    *,
+    force: bool,
+) -> None:
+    """A spec for each model, wholes before their parts, so that none is searched by two."""
+    from tuner.modelconfig.files import model_names
+
+    names = sorted(model_names(repository))
+    parts = {name: _parts_or_none(repository, name, write_to) for name in names}
+    inner = {part for found in parts.values() for part in found}
+    left, owner = dict[str, str](), dict[str, str]()
+    for name in sorted(names, key=lambda n: (n in inner, n)):
+        taken = [owner[m] for m in (name, *parts[name]) if m in owner]
+        if name in owner:
+            left[name] = f"it is searched with {owner[name]}"
+        elif taken:
+            left[name] = f"it shares models with {taken[0]}"
+        else:
+            try:
+                text = _drafted(
+                    name, repository, slos, directory.absolute(), None, server, write_to
+                )
+            except (SpecError, EnvironmentNotReadyError) as error:
+                left[name] = " ".join(error.message.split())
+                continue
+            owner |= dict.fromkeys((name, *parts[name]), name)
+            target = directory / f"{name}.yaml"
+            if target.exists() and not force:
+                say(f"kept {target}, which exists: --force replaces it")
+                continue
+            directory.mkdir(parents=True, exist_ok=True)
+            _write(target, text)
+    for name, why in sorted(left.items()):
+        say(f"left out {name}: {why}")
+    if not owner:
+        raise SpecError(f"no model of {repository} can be tuned", "tune lint finds what is wrong")
+    say(f"next:  tune run {shlex.quote(f'{directory}/*.yaml')}", err=True)
+
+
+def _parts_or_none(repository: Path, model: str, write_to: str) -> tuple[str, ...]:
+    try:
+        return tuple(_parts_of(repository, model, write_to)[1])
+    except (SpecError, EnvironmentNotReadyError):
+        return ()  # drafting it says what is wrong
 
 
 def _named_server(image: str | None, host: str | None) -> dict[str, str]:

@@ -28,11 +28,14 @@ def command(run: Path | None, output: Path, output_format: str) -> None:
     failed or was interrupted. RUN may also be a check.
     """
     from tuner.run.baseline import CHECK
+    from tuner.run.series import SERIES
 
     if run is None:
         _list_runs(output, output_format)
     elif os.path.lexists(run / CHECK):
         _check(run, output_format)
+    elif os.path.lexists(run / SERIES):
+        _series(run, output_format)
     else:
         _run(run, output_format)
 
@@ -71,6 +74,19 @@ def _check(run: Path, output_format: str) -> None:
         say_document((run / "report.md").read_text(encoding="utf-8"))
     else:
         print_check(run, read_check(run), output_format)
+    _say_rendered(run, files)
+
+
+def _series(run: Path, output_format: str) -> None:
+    from tuner.report.series_document import document, render_series, summary
+
+    files = render_series(run)
+    if output_format == "json":
+        say_json(summary(run))
+    elif output_format == "text":
+        say_report(run, document(run))
+    else:
+        say_document((run / "report.md").read_text(encoding="utf-8"))
     _say_rendered(run, files)
 
 

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from glob import glob, has_magic
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tuner.cli import options
-from tuner.cli.completion import RunDirectory
+from tuner.cli.boundary import show_failure
+from tuner.cli.completion import RunDirectory, complete_spec
 from tuner.cli.console import PlainEvents
 from tuner.cli.github import append_summary
 from tuner.cli.storage import children_environment, storage_of, storage_option, warn_of_password
-from tuner.cli.terminal import say_json, say_report
+from tuner.cli.terminal import say, say_json, say_report
 from tuner.hiding import hidden_command
 from tuner.steps.events import Events, Silent
 
+if TYPE_CHECKING:
+    from tuner.steps.job import Request
+
 
 @click.command("run")
-@options.optional_spec_argument
+@click.argument(
+    "specs", nargs=-1, metavar="[SPEC]...", type=options.FILE, shell_complete=complete_spec
+)
 @click.option("--trials", type=click.IntRange(min=1), help="Configs to measure at most.")
 @click.option(
     "--time-budget",
@@ -34,7 +44,8 @@ from tuner.steps.events import Events, Silent
     "--resume",
     metavar="RUN",
     type=RunDirectory(),
-    help="Resume an interrupted run with the options it was started with; SPEC may be left out.",
+    help="Resume an interrupted run, or several that were started together, with the options they "
+    "were started with; SPEC may be left out.",
 )
 @click.option("--no-write", is_flag=True, help="Leave the model repository as it is.")
 @click.option(
@@ -55,7 +66,7 @@ from tuner.steps.events import Events, Silent
 @options.overrides_option
 @options.output_format
 def command(
-    spec: Path | None,
+    specs: tuple[Path, ...],
     trials: int | None,
     time_budget: float | None,
     seed: int | None,
@@ -76,18 +87,26 @@ def command(
     tritonserver under perf_analyzer's load. The best ones are measured again beside the current
     config. A winner that proves better is written into the repository, and the old file is kept as
     a backup. The run also stores its proposal as best/proposal.patch and best/pull_request.md.
+
+    Several SPECs, or a pattern in quotes such as 'specs/*.yaml', are run one after the other, each
+    with the options given. All are checked first. A run that fails does not stop the others, and
+    the exit code is the worst of theirs: the first of 130, 1, 4, 2, 3, 5, 13, 10, 11, 0.
     """
     from tuner.programs.run.resuming import spec_of
     from tuner.programs.run.run import run
     from tuner.report.data import load
     from tuner.report.render import report_run
     from tuner.report.run_document import document
+    from tuner.run.series import SERIES
     from tuner.steps.job import Request
 
-    if spec is None:
-        if resume is None:
-            raise click.UsageError("name a SPEC, or a run to resume: --resume RUN")
-        spec = spec_of(resume)
+    paths = expanded(specs)
+    several = len(paths) > 1 or (resume is not None and os.path.lexists(resume / SERIES))
+    if several and paths and resume is not None:
+        raise click.UsageError("several runs are resumed by --resume alone; leave the SPECs out")
+    if not paths and resume is None:
+        raise click.UsageError("name a SPEC, or a run to resume: --resume RUN")
+    spec = paths[0] if paths else Path() if several or resume is None else spec_of(resume)
     request = Request(
         spec=spec,
         output=output,
@@ -102,6 +121,10 @@ def command(
         environment=children_environment(),
         command=hidden_command(("tune", *sys.argv[1:])),
     )
+    if several:
+        warn_of_password(storage, say)
+        show = partial(_events, progress, verbose - quiet)
+        return _run_several(paths, request, show, output_format, quiet)
     with _events(progress, verbose - quiet) as events:
         warn_of_password(storage, events.note)
         finished = run(request, events, report_run)
@@ -111,6 +134,45 @@ def command(
     else:
         say_report(finished.directory, document(load(finished.directory)))
     return finished.result.status.exit_code
+
+
+def expanded(specs: Sequence[Path]) -> list[Path]:
+    """The specs, with the files that match where one is a pattern; a file's name comes first."""
+    found = list[Path]()
+    for spec in specs:
+        if spec.exists() or not has_magic(str(spec)):
+            found.append(spec)
+            continue
+        matching = sorted(glob(str(spec), recursive=True))  # noqa: PTH207  absolute ones too
+        if not matching:
+            raise click.UsageError(f"no file matches {str(spec)!r}")
+        found += map(Path, matching)
+    return found
+
+
+def _run_several(
+    specs: Sequence[Path],
+    request: Request,
+    show: Callable[[], AbstractContextManager[Events]],
+    output_format: str,
+    quiet: int,
+) -> int:
+    from tuner.programs.run.series import Show, run_series
+    from tuner.report.render import report_run
+    from tuner.report.series_document import document, render_series, summary
+
+    def note(text: str) -> None:
+        if quiet < 2:
+            say(text, err=True)
+
+    told = Show(show, note, show_failure, report_run, render_series)
+    directory, series = run_series(specs, request, told)
+    append_summary(directory / "report.md")
+    if output_format == "json":
+        say_json(summary(directory))
+    else:
+        say_report(directory, document(directory))
+    return series.exit_code
 
 
 def _events(progress: str, verbosity: int) -> AbstractContextManager[Events]:

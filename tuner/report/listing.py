@@ -52,10 +52,11 @@ class Row:
 
 def rows_in(output: Path) -> list[Row]:
     """The runs and checks in a directory, by their ids, and so by date."""
-    return [_row(run) for run in sorted(output.glob("*/")) if os.path.lexists(run / MANIFEST)]
+    return [row_of(run) for run in sorted(output.glob("*/")) if os.path.lexists(run / MANIFEST)]
 
 
-def _row(run: Path) -> Row:
+def row_of(run: Path) -> Row:
+    """What is known of a run or a check, readable or not."""
     try:
         if os.path.lexists(run / CHECK):
             return _checked(run, read_check(run))

@@ -92,15 +92,7 @@ class RunStore:
             EnvironmentNotReadyError: It cannot be written, or its logs would go elsewhere.
         """
         own_directory(self.directory, "logs")
-        path = self.directory / ".lock"
-        with explained(path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        with os.fdopen(descriptor, "r+b"):
-            if lock(descriptor) is Lock.HELD_BY_ANOTHER:
-                raise SpecError(
-                    f"{self.directory} is being written by another tune",
-                    "wait for it, or start a run of your own",
-                )
+        with written_by_one(self.directory):
             yield
 
     def append_trial(self, trial: Trial) -> None:
@@ -160,6 +152,21 @@ class RunStore:
 
     def _rows(self, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
         return read_rows(self.directory / name)
+
+
+@contextmanager
+def written_by_one(directory: Path) -> Iterator[None]:
+    """Holds a directory's lock; SpecError where another tune does."""
+    path = directory / ".lock"
+    with explained(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    with os.fdopen(descriptor, "r+b"):
+        if lock(descriptor) is Lock.HELD_BY_ANOTHER:
+            raise SpecError(
+                f"{directory} is being written by another tune",
+                "wait for it, or start a run of your own",
+            )
+        yield
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -40,10 +40,10 @@ class Mistake:
 
 
 class SpecMistakesError(SpecError):
-    """Every mistake of one spec file, up to `MOST_SHOWN`; the message has a line for each."""
+    """Every mistake of specs, up to `MOST_SHOWN`; the message has a line for each."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
-        found = sorted(mistakes, key=lambda m: (m.line, m.column))
+        found = sorted(mistakes, key=lambda m: (m.file, m.line, m.column))
         self.mistakes = tuple(found[:MOST_SHOWN])
         more = [f"and {len(found) - MOST_SHOWN} more"] if len(found) > MOST_SHOWN else []
         lines = "\n".join([*map(str, self.mistakes), *more])

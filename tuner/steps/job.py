@@ -32,6 +32,7 @@ class Request:
 
     Attributes:
         resume: Directory of an earlier run to go on with.
+        run_id: The new run's, where that is settled already.
         write: Write the winner into the repository.
         accept_unsoaked: Also one of which no soak could tell whether its load lasts.
         storage: SQLAlchemy URL of the Optuna study; a file of the run by default.
@@ -43,6 +44,7 @@ class Request:
     spec: Path
     output: Path = Path("results")
     resume: Path | None = None
+    run_id: str = ""
     trials: int | None = None
     time_budget_s: float | None = None
     seed: int | None = None

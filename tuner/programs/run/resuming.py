@@ -11,9 +11,10 @@ from pathlib import Path
 from tuner.confirm.resumed import ResumedBench
 from tuner.errors import SpecError
 from tuner.machine.host import Host
+from tuner.run.choices import Choices
 from tuner.run.result_schema import Result
 from tuner.run.store import MANIFEST, RunStore
-from tuner.spec.paths import CONFIG_NAME
+from tuner.spec.model import Spec
 from tuner.steps.job import Job, Request
 from tuner.steps.manifest import kept_configs
 from tuner.steps.session import Session
@@ -36,15 +37,21 @@ def spec_of(run: Path) -> Path:
             f"name it where it lies now: tune run SPEC --resume {run} (its text is kept in the "
             "run's manifest.json as spec_text)",
         )
-    foreign = (run / MANIFEST).stat().st_uid not in (os.geteuid(), 0)
-    if foreign or path.resolve().is_relative_to(run.resolve()):
-        where = "named by a run of another user" if foreign else "in the run's own directory"
+    if where := untrusted(path, run / MANIFEST):
         again = shlex.join(["tune", "run", str(path), "--resume", str(run)])
         raise SpecError(
             f"the spec {path} is {where}, and resuming starts what a spec names",
             f"look at it with `tune plan`, then name it: {again}",
         )
     return path
+
+
+def untrusted(spec: Path, kept: Path) -> str:
+    """Why somebody else may have chosen the spec that the file ``kept`` names; else empty."""
+    if kept.stat().st_uid not in (os.geteuid(), 0):
+        return "named by a run of another user"
+    inside = spec.resolve().is_relative_to(kept.parent.resolve())
+    return "in the run's own directory" if inside else ""
 
 
 def restore_choices(request: Request) -> Request:
@@ -59,28 +66,33 @@ def restore_choices(request: Request) -> Request:
     if request.resume is None:
         return request
     manifest = RunStore.open(request.resume).manifest()
-    earlier = manifest.choices
-    if request.seed not in (None, manifest.seed):
+    nameless = request.resume.name in ("", "..")
+    return replace(
+        with_choices(request, manifest.run_id, manifest.choices, manifest.seed),
+        resume=request.resume.resolve() if nameless else request.resume,
+        output=request.resume.absolute().parent,
+    )
+
+
+def with_choices(request: Request, name: str, earlier: Choices, seed: int | None) -> Request:
+    """What was chosen earlier for ``name``, unless it is given again; raises SpecError as above."""
+    if request.seed not in (None, seed):
         raise SpecError(
-            f"{manifest.run_id} searches with seed {manifest.seed}, not {request.seed}: another "
+            f"{name} searches with seed {seed}, not {request.seed}: another "
             "seed makes another experiment",
             "leave --seed out, or start a new run",
         )
     if request.storage is None and earlier.lacks_a_password:
         raise SpecError(
-            f"the storage {earlier.storage} of {manifest.run_id} needs its password, which is "
-            "not kept",
+            f"the storage {earlier.storage} of {name} needs its password, which is not kept",
             "give the whole URL again, in $TUNE_STORAGE or with --storage",
         )
     time_s = request.time_budget_s
-    nameless = request.resume.name in ("", "..")
     return replace(
         request,
-        resume=request.resume.resolve() if nameless else request.resume,
-        output=request.resume.absolute().parent,
         trials=earlier.trials if request.trials is None else request.trials,
         time_budget_s=earlier.time_budget_s if time_s is None else time_s,
-        seed=manifest.seed,
+        seed=seed,
         write=request.write and earlier.write,
         accept_unsoaked=request.accept_unsoaked or earlier.accept_unsoaked,
         storage=request.storage or earlier.storage,
@@ -98,9 +110,7 @@ def refuse_another_start(run: Path, job: Job, host: Host) -> None:
     before.refuse_if_different(now)
 
 
-def end_of_a_write(
-    request: Request, repository: Path, note: Callable[[str], None]
-) -> Result | None:
+def end_of_a_write(request: Request, spec: Spec, note: Callable[[str], None]) -> Result | None:
     """The result of a run to resume whose winner is in the repository: nothing is left to measure.
 
     A kill may have come between the write and its record. Such a write is taken back, and the run
@@ -114,7 +124,8 @@ def end_of_a_write(
     store = RunStore.open(request.resume)
     manifest, stored = store.manifest(), store.result()
     models = [model.name for model in manifest.models.values()]
-    own = [m for m in models if is_written_by(store.run_id, repository / m / CONFIG_NAME)]
+    repository = spec.repository
+    own = [m for m in models if is_written_by(store.run_id, repository / m / spec.write_to)]
     longer = manifest.choices.trials, manifest.choices.time_budget_s
     if not own or longer != (request.trials, request.time_budget_s):
         return None

@@ -23,7 +23,7 @@ from tuner.programs.run.resuming import (
 from tuner.run.store import RunStore, new_run_id
 from tuner.score.trial import Trial
 from tuner.search.searcher import Searcher
-from tuner.spec.load import load_spec
+from tuner.spec.load import LoadedSpec, load_spec
 from tuner.steps.estimate import (
     SLOW_LOAD_S,
     Seen,
@@ -33,7 +33,7 @@ from tuner.steps.estimate import (
     seen_in,
 )
 from tuner.steps.events import Events
-from tuner.steps.job import Request, prepare, refuse_missing_extra
+from tuner.steps.job import Job, Request, prepare, refuse_missing_extra
 from tuner.steps.machine_lock import among_neighbours, only_one_on
 from tuner.steps.searching import search
 from tuner.steps.serving import Serving, serving
@@ -45,13 +45,19 @@ from tuner.steps.window_length import trace_notes
 from tuner.steps.writing import foreseen, settle_writes
 
 
-def run(request: Request, events: Events, report: Callable[[Path], object]) -> Finished:
+def run(
+    request: Request,
+    events: Events,
+    report: Callable[[Path], object],
+    stop: Stop | None = None,
+) -> Finished:
     """Tunes what a spec names, and writes the best config back.
 
     Args:
         request: What the user asked for.
         events: Receives what happens.
         report: Makes the reports in the directory of a run.
+        stop: Hears the signals, and may be asked afterwards.
 
     Raises:
         TunerError: With the exit code of its class. Once the run has a directory, that holds a
@@ -59,7 +65,7 @@ def run(request: Request, events: Events, report: Callable[[Path], object]) -> F
     """
     request = restore_choices(request)
     try:
-        return _run(request, events, report)
+        return _run(request, events, report, stop or Stop(events.note))
     except Exception as error:
         told = explain_error(error, request.output)
         if told is error:
@@ -67,24 +73,40 @@ def run(request: Request, events: Events, report: Callable[[Path], object]) -> F
         raise told from (None if isinstance(told, InterruptedRunError) else error)
 
 
-def _run(request: Request, events: Events, report: Callable[[Path], object]) -> Finished:
-    book, stop = TimeBook(), Stop(events.note)
+def settled_spec(request: Request, note: Callable[[str], None]) -> LoadedSpec:
+    """The spec of a request, once half a write in its repository has been undone."""
+    loaded = load_spec(request.spec, request.overrides)
+    for undone in settle_writes(loaded.spec.repository, write=request.write):
+        note(undone)
+    return loaded
+
+
+def checked_job(request: Request, note: Callable[[str], None]) -> Job:
+    """All that can be found wrong before anything is started; half a write is undone first."""
+    job = prepare(request, settled_spec(request, note))
+    refuse_missing_extra(job)
+    if request.resume is None:
+        refuse_too_short(job, seen_before(request.output, job))
+    return job
+
+
+def _run(
+    request: Request, events: Events, report: Callable[[Path], object], stop: Stop
+) -> Finished:
+    book = TimeBook()
     with ExitStack() as contexts:
         enter = contexts.enter_context
         enter(stop.listening())
-        loaded = load_spec(request.spec, request.overrides)
-        for undone in settle_writes(loaded.spec.repository, write=request.write):
-            events.note(undone)
-        ended = end_of_a_write(request, loaded.spec.repository, events.note)
-        if ended is not None and request.resume is not None:
-            report(request.resume)
-            return Finished(request.resume, ended)
-        job = prepare(request, loaded)
-        refuse_missing_extra(job)
-        run_id = new_run_id(job.spec.name) if request.resume is None else request.resume.name
-        if request.resume is None:
-            refuse_too_short(job, seen_before(request.output, job))
-        else:
+        if request.resume is not None:
+            spec = settled_spec(request, events.note).spec
+            ended = end_of_a_write(request, spec, events.note)
+            if ended is not None:
+                report(request.resume)
+                return Finished(request.resume, ended)
+        job = checked_job(request, events.note)
+        run_id = request.run_id or new_run_id(job.spec.name)
+        if request.resume is not None:
+            run_id = request.resume.name
             refuse_another_start(request.resume, job, read_host(request.environment))
         enter(only_one_on(job))
         neighbours = enter(among_neighbours("run", run_id, job, events.note))
