@@ -13,7 +13,7 @@ from builders.runs import Toy, make_run
 import tuner
 from tuner.errors import SpecError
 from tuner.report.data import load
-from tuner.report.render import render
+from tuner.report.render import trials_csv
 
 PAGE = Path(__file__).parents[3] / "docs" / "results.md"
 
@@ -43,7 +43,7 @@ def test_each_trial_load_and_measurement_of_the_confirmation_is_a_row(tmp_path: 
 def test_the_table_of_trials_is_the_csv(tmp_path: Path) -> None:
     run = make_run(tmp_path, Toy(trials=12))
     table = tuner.read_run(run).trials.drop(columns="candidate_key")
-    text = pd.read_csv(io.StringIO(render(load(run))), float_precision="round_trip")
+    text = pd.read_csv(io.StringIO(trials_csv(load(run))), float_precision="round_trip")
     assert list(table) == list(text)
     assert table["score"].astype(float).equals(text["score"].astype(float))
 
