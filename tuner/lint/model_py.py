@@ -202,7 +202,8 @@ def _parsed(source: str) -> ast.Module | SyntaxError | str:
 def _lint_module(
     path: Path, module: ast.Module, source: str, config: ModelConfig | None
 ) -> Iterator[Finding]:
-    model = next((n for n in ast.walk(module) if _is_class(n)), None)
+    classes = (n for n in ast.walk(module) if isinstance(n, ast.ClassDef))
+    model = next((n for n in classes if n.name == _CLASS), None)
     if not isinstance(model, ast.ClassDef):
         if not _comes_from_elsewhere(module):
             text = f"there is no class {_CLASS}"
@@ -238,10 +239,6 @@ def _assigned(model: ast.ClassDef, name: str) -> bool:
         isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
         for node in ast.walk(model)
     )
-
-
-def _is_class(node: ast.AST) -> bool:
-    return isinstance(node, ast.ClassDef) and node.name == _CLASS
 
 
 def _lint_execute(

@@ -207,8 +207,4 @@ def versions(directory: Path) -> tuple[int, ...]:
         names = [entry.name for entry in directory.iterdir() if entry.is_dir()]
     except OSError as error:
         raise _unreadable(directory, error) from error
-    return tuple(sorted(int(name) for name in names if _is_version(name)))
-
-
-def _is_version(name: str) -> bool:
-    return name.isascii() and name.isdecimal() and not name.startswith("0")
+    return tuple(sorted(int(n) for n in names if n.isascii() and n.isdecimal() and n[0] != "0"))

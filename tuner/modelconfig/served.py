@@ -186,16 +186,13 @@ def read_served(
         config.name = config.name or name
         backend, completes = files.backend(config), files.completes(config)
         base = Base.of_file(config, completes=completes, backend=backend, on_cpu=on_cpu)
-        asked = dict.fromkeys((*_steps(config), *(calls or {}).get(name, ())))
+        steps = (step.model_name for step in config.ensemble_scheduling.step)
+        # A step without a model is reported by the ensemble's own rules.
+        asked = dict.fromkeys((*filter(None, steps), *(calls or {}).get(name, ())))
         read[name] = ServedModel(name, files, base, tuple(asked))
         _refuse_missing(repository, read[name], asked)
         waiting += asked
     return Served({model.name: model for model in _parts_first(read.values())})
-
-
-def _steps(config: ModelConfig) -> Iterator[str]:
-    """Models of the steps; a step without one is reported by the ensemble's own rules."""
-    return (step.model_name for step in config.ensemble_scheduling.step if step.model_name)
 
 
 def _refuse_missing(repository: Path, model: ServedModel, parts: Iterable[str]) -> None:

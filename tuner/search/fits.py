@@ -86,7 +86,8 @@ class Refusals:
 
     def lacks_memory(self, candidate: Candidate) -> bool:
         """The same of those for which there was no memory: more threads need no less of it."""
-        lacked = [t for t in self.history if t.refused and _lacked_memory(t)]
+        refused = [t for t in self.history if t.refused]
+        lacked = [t for t in refused if not t.attempts or out_of_memory(t.reason or "")]
         return self._with_less(candidate, lacked, _memory_key)
 
     def _with_less(
@@ -97,10 +98,6 @@ class Refusals:
         demand = Demand.of(candidate)
         less = (demand.covers(Demand.of(t.candidate)) for t in _alike(candidate, refused, key))
         return any(less) and not _served(demand, _alike(candidate, self.history, key))
-
-
-def _lacked_memory(trial: Trial) -> bool:
-    return not trial.attempts or out_of_memory(trial.reason or "")
 
 
 def _served(demand: Demand, alike: Sequence[Trial]) -> bool:

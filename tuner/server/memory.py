@@ -83,7 +83,9 @@ def read_memory(
     metrics = _scraped(scrape)
     found = dict(gpu_memory(gpus)) if here else {}
     until = time.monotonic() + _FIRST_S
-    while patient and not found and _not_yet(metrics) and time.monotonic() < until:
+    while patient and not found and metrics and time.monotonic() < until:
+        if 0.0 not in metrics.values(_TOTAL):
+            break
         time.sleep(_FIRST_S / 10)
         metrics = _scraped(scrape)
     told = gpu_use(metrics)
@@ -118,10 +120,6 @@ def _scraped(scrape: Callable[[], Metrics | None]) -> Metrics | None:
         return scrape()
     except ServerGoneError:  # whoever uses it next will see
         return None
-
-
-def _not_yet(metrics: Metrics | None) -> bool:
-    return metrics is not None and 0.0 in metrics.values(_TOTAL)
 
 
 def _processes(place: Place) -> list[psutil.Process]:

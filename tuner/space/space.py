@@ -212,10 +212,11 @@ class Space:
         searched = {p.knob for p in self.parameters}
         parents = {parent for found in self._conditions.values() for parent, _ in found}
         parents |= {size for _, size in self.implied_batchers}
-        return {p: None if p in searched else self._of_model(p) for p in parents}
-
-    def _of_model(self, knob: Knob) -> FieldValue:
-        return get(self.served.models[knob.owner].base.completed, knob.path)
+        models = self.served.models
+        return {
+            p: None if p in searched else get(models[p.owner].base.completed, p.path)
+            for p in parents
+        }
 
     def _value(self, knob: Knob, chosen: Values) -> FieldValue:
         return chosen.get(knob, self._parents[knob])

@@ -36,14 +36,11 @@ def _passwords(url: str) -> list[str]:
     parsed = parsed_url(url)
     queries = {} if parsed is None else parsed.normalized_query
     known = {"" if parsed is None else parsed.password or ""}
-    known |= {v for k, vs in queries.items() for v in vs if _is_password(k)}
+    secret = (k for k in queries if without_passwords(f"?{k}=x") != f"?{k}=x")
+    known |= {value for key in secret for value in queries[key]}
     known.add(url.partition("://")[2].rpartition("@")[0].partition(":")[2])
     forms = {form for password in known for form in (password, unquote(password))}
     return sorted(forms - {""}, key=len, reverse=True)
-
-
-def _is_password(key: str) -> bool:
-    return without_passwords(f"?{key}=x") != f"?{key}=x"
 
 
 def parsed_url(url: str) -> Any:
