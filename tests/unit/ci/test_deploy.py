@@ -88,7 +88,8 @@ def test_its_command_is_one_of_tune_and_its_paths_are_mounted(name: str) -> None
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     assert {mount["name"] for mount in mounts.values()} == {*volumes}
     spec = load_spec(DEPLOY / "spec.yaml").spec
-    assert str(parsed["spec"]) == "/spec/spec.yaml"
+    specs = parsed["specs"] if "specs" in parsed else [parsed["spec"]]
+    assert list(map(str, specs)) == ["/spec/spec.yaml"]
     assert "configMap" in volumes[mounts["/spec"]["name"]]
     assert spec.server.mode is ServerMode.REMOTE
     assert mounts[str(spec.repository)]["readOnly"]
