@@ -177,8 +177,10 @@ def _draft_all(
 
 
 def _parts_or_none(repository: Path, model: str, write_to: str) -> tuple[str, ...]:
+    from tuner.programs.models import parts_of
+
     try:
-        return tuple(_parts_of(repository, model, write_to)[1])
+        return tuple(parts_of(repository, model, write_to)[1])
     except (SpecError, EnvironmentNotReadyError):
         return ()  # drafting it says what is wrong
 

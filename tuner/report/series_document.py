@@ -13,7 +13,7 @@ from tuner.report.junit import add_case, add_output, add_problem, new_suite
 from tuner.report.junit import document as junit_document
 from tuner.report.listing import HEADER, Row, row_of
 from tuner.report.quantities import seconds_text
-from tuner.run.choices import resume_command
+from tuner.run.manifest import resume_command
 from tuner.run.series import Member, Series, read_series
 from tuner.run.status import Status
 from tuner.run.store import MANIFEST

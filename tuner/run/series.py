@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tuner.errors import SpecError
 from tuner.facts import Facts
-from tuner.run.choices import Choices
+from tuner.run.manifest import Choices
 from tuner.run.reading import read_as, read_json
 from tuner.run.status import Status
 from tuner.run.writing import write_json

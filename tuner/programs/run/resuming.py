@@ -11,7 +11,7 @@ from pathlib import Path
 from tuner.confirm.resumed import ResumedBench
 from tuner.errors import SpecError
 from tuner.machine.host import Host
-from tuner.run.choices import Choices
+from tuner.run.manifest import Choices
 from tuner.run.result_schema import Result
 from tuner.run.store import MANIFEST, RunStore
 from tuner.spec.model import Spec

@@ -12,7 +12,7 @@ from pathlib import Path
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
 from tuner.programs.run.resuming import untrusted, with_choices
 from tuner.programs.run.run import checked_job, run
-from tuner.run.choices import resume_command
+from tuner.run.manifest import resume_command
 from tuner.run.result_schema import Result
 from tuner.run.series import SERIES, Member, Series, read_series, write_series
 from tuner.run.status import Status
