@@ -9,7 +9,7 @@ import signal
 import pytest
 from builders.e2e_workplace import MODEL, Workplace
 
-pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.long]
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.measuring]
 
 
 def test_two_models_are_tuned_one_after_the_other_though_the_first_was_interrupted(
