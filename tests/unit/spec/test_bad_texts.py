@@ -109,7 +109,7 @@ def test_no_text_gives_a_traceback_or_takes_long(name: str, tmp_path: Path) -> N
     began = time.process_time()
     with pytest.raises(SpecError) as error:
         load_spec(path)
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 5
     assert expected in error.value.message
     assert error.value.message.startswith(f"{path}:")
 
