@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,8 +44,16 @@ def server_in_mode(launcher: LocalLauncher, mode: str) -> Iterator[Endpoints]:
         stdout=subprocess.DEVNULL,
         leftovers=[f"{SHM}/{shm_prefix}*"],
     ):
-        eventually(lambda: health.ready(endpoints), 20)
+        eventually(lambda: health.ready(endpoints) and listens(endpoints.metrics), 20)
         yield endpoints
+
+
+def listens(address: str | None) -> bool:
+    """Triton says that it is ready before it listens for questions about its metrics."""
+    assert address is not None
+    host, port = address.split(":")
+    with socket.socket() as asked:
+        return asked.connect_ex((host, int(port))) == 0
 
 
 @pytest.mark.parametrize("mode", ["none", "poll"])
