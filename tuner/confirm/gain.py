@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from statistics import geometric_mean
 
 from tuner.bench.again import EXPLAINS
-from tuner.confirm.rounds import Contender, disturbed_alike
+from tuner.confirm.rounds import Contender, Round, disturbed_alike
 from tuner.errors import TrialError
 from tuner.score.judge import value_of
 from tuner.score.point import Point
@@ -59,7 +59,7 @@ def gain(own: Contender, other: Contender, objective: Objective, error: float) -
     Only rounds count in which both were `disturbed_alike`. Where these are fewer than `FEW`, all
     do, and the ends of the interval are moved by as much as the difference explains. For an
     outclassed ``other``, all rounds of each are compared, unpaired. ``error`` is that of the
-    interval (`tuner.confirm.gain`).
+    interval (`InterimAnalyses.error`).
 
     Raises:
         TrialError: The minimised metric was not measured in every round.
@@ -72,15 +72,14 @@ def gain(own: Contender, other: Contender, objective: Objective, error: float) -
     if other.outclassed:
         return _over_outclassed(own, other, error)
     pairs = [*zip(own.rounds[:rounds], other.rounds, strict=False)]
-    alike = [i for i, pair in enumerate(pairs) if disturbed_alike(*pair)]
-    counted = alike if len(alike) >= min(rounds, FEW) else [*range(rounds)]
+    counted = _counted(pairs)
     one, two = ([readings(s, objective)[i] for i in counted] for s in (own, other))
     if objective.goal is not Goal.MINIMIZE:  # what the other may sustain beyond is not known
         limited = [other.rounds[i].limit < math.inf for i in counted]
         one = [min(pair) if cut else pair[0] for *pair, cut in zip(one, two, limited, strict=True)]
     better, worse = (two, one) if objective.goal is Goal.MINIMIZE else (one, two)
     ratio = paired_ratio(better, worse, error)
-    if len(counted) > len(alike):
+    if not all(disturbed_alike(*pairs[i]) for i in counted):
         differ = max(abs(a.taken_percent - b.taken_percent) for a, b in pairs)
         left = max(0.0, 1.0 - EXPLAINS * differ / 100.0)
         ratio = replace(ratio, low=left * ratio.low, high=ratio.high / left if left else math.inf)
@@ -94,12 +93,18 @@ def uneven_text(own: Contender, other: Contender) -> str:
     uneven = sum(not disturbed_alike(*pair) for pair in pairs)
     if not uneven or other.outclassed:
         return ""
-    left_out = len(pairs) - uneven >= min(len(pairs), FEW)
+    left_out = len(_counted(pairs)) < len(pairs)
     effect = "they do not count in the gain" if left_out else "the interval allows for it"
     return (
         f"in {uneven} of {len(pairs)} rounds others took more of the machine beside one of the two "
         f"configs, and again when it was repeated: {effect}"
     )
+
+
+def _counted(pairs: Sequence[tuple[Round, Round]]) -> list[int]:
+    """The rounds that were disturbed alike, or all of them where these are too few."""
+    alike = [i for i, pair in enumerate(pairs) if disturbed_alike(*pair)]
+    return alike if len(alike) >= min(len(pairs), FEW) else [*range(len(pairs))]
 
 
 def _over_outclassed(own: Contender, other: Contender, error: float) -> Gain:
