@@ -81,9 +81,9 @@ def settled_spec(request: Request, note: Callable[[str], None]) -> LoadedSpec:
     return loaded
 
 
-def checked_job(request: Request, note: Callable[[str], None]) -> Job:
-    """All that can be found wrong before anything is started; half a write is undone first."""
-    job = prepare(request, settled_spec(request, note))
+def checked_job(request: Request, loaded: LoadedSpec) -> Job:
+    """All that can be found wrong before anything is started."""
+    job = prepare(request, loaded)
     refuse_missing_extra(job)
     if request.resume is None:
         refuse_too_short(job, seen_before(request.output, job))
@@ -97,13 +97,13 @@ def _run(
     with ExitStack() as contexts:
         enter = contexts.enter_context
         enter(stop.listening())
+        loaded = settled_spec(request, events.note)
         if request.resume is not None:
-            spec = settled_spec(request, events.note).spec
-            ended = end_of_a_write(request, spec, events.note)
+            ended = end_of_a_write(request, loaded.spec, events.note)
             if ended is not None:
                 report(request.resume)
                 return Finished(request.resume, ended)
-        job = checked_job(request, events.note)
+        job = checked_job(request, loaded)
         run_id = request.run_id or new_run_id(job.spec.name)
         if request.resume is not None:
             run_id = request.resume.name

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
 from tuner.programs.run.resuming import untrusted, with_choices
-from tuner.programs.run.run import checked_job, run
+from tuner.programs.run.run import checked_job, run, settled_spec
 from tuner.run.manifest import resume_command
 from tuner.run.result_schema import Result
 from tuner.run.series import SERIES, Member, Series, read_series, write_series
@@ -75,7 +75,8 @@ def names_in(specs: Sequence[Path], request: Request, note: Callable[[str], None
     names, searched = list[str](), dict[Path, Path]()
     for spec in specs:
         try:
-            job = checked_job(replace(request, spec=spec), note)
+            own = replace(request, spec=spec)
+            job = checked_job(own, settled_spec(own, note))
         except TunerError as error:
             errors.append((spec, error))
             continue
