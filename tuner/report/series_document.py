@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,13 @@ _PROBLEMS = {
 
 def render_series(directory: Path) -> list[Path]:
     """Renders a series from what is stored; each file replaces the old one whole."""
-    shown = document(directory)
+    series = read_series(directory)
+    rows = _rows(directory, series)
+    shown = _document(directory, series, rows)
     files = {
         "report.html": html.render(shown),
         "report.md": markdown.render(shown),
-        "junit.xml": _junit(directory),
+        "junit.xml": _junit(directory, series, rows),
     }
     for name, text in files.items():
         write_text(directory / name, text)
@@ -53,7 +56,10 @@ def summary(directory: Path) -> dict[str, Any]:
 def document(directory: Path) -> Document:
     """The whole report; a row leads to the report of its run."""
     series = read_series(directory)
-    rows = _rows(directory, series)
+    return _document(directory, series, _rows(directory, series))
+
+
+def _document(directory: Path, series: Series, rows: Sequence[tuple[Member, Row]]) -> Document:
     done = sum(member.done for member in series.members)
     ends = Counter(row.status for _, row in rows)
     took_s = sum(row.took_s or 0.0 for _, row in rows)
@@ -97,12 +103,11 @@ def _row(directory: Path, member: Member) -> Row:
     return replace(row, run=member.run if begun else "", status=status, change=change)
 
 
-def _junit(directory: Path) -> str:
-    series = read_series(directory)
+def _junit(directory: Path, series: Series, rows: Sequence[tuple[Member, Row]]) -> str:
     facts = {"id": directory.resolve().name, "exit_code": str(series.exit_code)}
     suite = new_suite("series", facts)
     took_s = 0.0
-    for member, row in _rows(directory, series):
+    for member, row in rows:
         took_s += row.took_s or 0.0
         case = add_case(suite, member.name, "run", member.spec)
         if (kind := _PROBLEMS.get(member.status)) is not None:
