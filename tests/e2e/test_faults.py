@@ -27,6 +27,7 @@ import psutil
 import pytest
 from builders.e2e_workplace import MODEL, REPOSITORY, Workplace
 from builders.emulated_tune import SPEC as EMULATED
+from builders.failing_model import CONFIG
 from builders.waits import TOO_TIGHT, wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e, pytest.mark.integration]
@@ -44,13 +45,6 @@ workload:
 slo: [p90_latency <= %(p90)s]
 space: {dynamic_batching: {choice: [off, on]}}
 budget: {trials: 2}
-"""
-CONFIG = """\
-backend: "python"
-max_batch_size: 8
-input [ { name: "x", data_type: TYPE_FP32, dims: [ 4 ] } ]
-output [ { name: "y", data_type: TYPE_FP32, dims: [ 4 ] } ]
-instance_group [ { kind: KIND_CPU } ]
 """
 #: Misbehaves while the file is there that a test makes.
 CODE = """\
