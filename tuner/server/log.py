@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -152,14 +153,19 @@ def last_words(server: Server) -> str:
 def failure(text: str) -> str:
     """The line of a server's log that says why it ended; empty when the log is empty."""
     lines = _telling(text)
-    crash = [match[match.lastgroup or 0] for line in lines if (match := _CRASH_LINE.search(line))]
-    if crash:
-        return ": ".join(dict.fromkeys(crash))
+    crash = [match for line in lines if (match := _CRASH_LINE.search(line))]
+    # A server may also abort while it ends for another reason, which a signal does not tell.
+    told = "" if any(match["type"] or match["what"] for match in crash) else _told_reason(lines)
+    reasons = [told, *(match[match.lastgroup or 0] for match in crash)]
+    return ": ".join(filter(None, dict.fromkeys(reasons))) or (lines[-1] if lines else "")
+
+
+def _told_reason(lines: Sequence[str]) -> str:
     for pattern in (_FATAL_LINE, _USAGE_LINE, _ERROR_LINE, _STUB_LINE):
         for line in reversed(lines):
             if match := pattern.search(line):
                 return _first_line(match["message"])
-    return lines[-1] if lines else ""
+    return ""
 
 
 def refusal(message: str, model: str, log: str) -> str:

@@ -81,7 +81,12 @@ E1121 1 2 repository.cc:1460] "Poll failed for model directory 'm': Bad config: 
         (STUB, "ModuleNotFoundError: No module named 'numpy'"),
         (STARTED + "Segmentation fault\n", "Segmentation fault"),
         (CRASH, "std::system_error: Resource temporarily unavailable: Signal (6) received"),
-        ('E1121 02:03:20.688913 20307 main.cc:257] ""', ""),
+        (
+            STARTED + PORT_TAKEN + "Signal (6) received.\n 0# 0x000055D0A5C6E29D in tritonserver\n",
+            "failed to start HTTP service: Socket '1' already in use: Signal (6) received",
+        ),
+        ("Signal (11) received.\n 0# 0x000055D0A5C6E29D in tritonserver\n", "Signal (11) received"),
+        ('E1121 1 2 main.cc:257] ""', 'E1121 1 2 main.cc:257] ""'),
         ('2026-11-25T12:00:00Z E 1 main.cc:257] "failed to start"\n2026', "failed to start"),
     ],
 )
