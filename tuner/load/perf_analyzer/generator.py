@@ -137,7 +137,7 @@ class _Run:
             *ended_early(window, self.window),
             *client_busy(ended.busiest_thread_s / self._loaded_s(ended, observed)),
             *self.given.warnings,
-            *_repeats(self.given, result, self.window),
+            *warn_of_repeats(self.given, result, self.window),
             *warnings_about(result, self.window.bounds),
         )
         return replace(result, warnings=warnings)
@@ -223,9 +223,11 @@ def _client_times(csv: Path) -> dict[str, Any]:
     }
 
 
-def _repeats(given: InputFile, result: Measurement, window: Window) -> tuple[str, ...]:
+def warn_of_repeats(given: InputFile, result: Measurement, window: Window) -> tuple[str, ...]:
+    """A warning where a response cache saw inputs more often than the spec asks for."""
     used = result.throughput_infer_per_s * load_s(interval_ms(window.total_s))
-    if given.sampled_steps is None or used <= given.sampled_steps:
+    cached = any(one.cache_hit_count + one.cache_miss_count for one in result.models.values())
+    if not cached or given.sampled_steps is None or used <= given.sampled_steps:
         return ()
     times = f"{used / given.sampled_steps:.1f} times"
     sentence = f"The list of {given.sampled_steps} sampled inputs was used {times} over"
