@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from pathlib import Path
+from typing import ClassVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -18,9 +19,14 @@ _SPEC_BYTES = 64 * 1024
 
 
 class RunDirectory(click.ParamType):  # type: ignore[type-arg]
-    """A run by its directory, or by its id below --output."""
+    """A run by its directory, or by its id below --output.
+
+    Attributes:
+        marks: Files of which each directory that is offered has one.
+    """
 
     name = "run"
+    marks: ClassVar[tuple[str, ...]] = ("manifest.json",)
 
     def convert(
         self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
@@ -32,7 +38,7 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
             return named.parent  # a file of the run, such as its report
         found = next((p for p in (named, stored) if os.access(f"{p}/", os.F_OK)), None)
         if found is None:
-            runs = [manifest.parent.name for manifest in output.glob("*/manifest.json")]
+            runs = [run.name for run in self._kept(output)]
             near = difflib.get_close_matches(named.name, runs, n=1, cutoff=0.4)
             guess = f"; did you mean {near[0]}?" if near else "; `tune report` lists all runs"
             text = f"there is no run {str(value)!r}, nor is there {str(stored)!r}{guess}"
@@ -42,12 +48,20 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Runs and checks below --output, the newest first."""
-        output = _output(ctx)
-        runs = sorted((p.parent for p in output.glob("*/manifest.json")), reverse=True)
+        """What is kept below --output, the newest first."""
+        runs = sorted(self._kept(_output(ctx)), reverse=True)
         offered = [str(run) for run in runs if str(run).startswith(incomplete)]
         offered += [run.name for run in runs if incomplete and run.name.startswith(incomplete)]
         return [CompletionItem(name) for name in offered]
+
+    def _kept(self, output: Path) -> list[Path]:
+        return [path.parent for mark in self.marks for path in output.glob(f"*/{mark}")]
+
+
+class RunOrSeries(RunDirectory):
+    """A series as well."""
+
+    marks = ("manifest.json", "series.json")
 
 
 def complete_spec(

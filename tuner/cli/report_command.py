@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 
 from tuner.cli import options
-from tuner.cli.completion import RunDirectory
+from tuner.cli.completion import RunOrSeries
 from tuner.cli.terminal import say, say_document, say_json, say_report
 from tuner.errors import SpecError
 
 
 @click.command("report")
-@click.argument("run", required=False, type=RunDirectory())
+@click.argument("run", required=False, type=RunOrSeries())
 @options.results_option
 @options.format_option(
     *("text", "json", "markdown", "pr", "patch"),

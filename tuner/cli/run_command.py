@@ -15,7 +15,7 @@ import click
 
 from tuner.cli import options
 from tuner.cli.boundary import show_failure
-from tuner.cli.completion import RunDirectory, complete_spec
+from tuner.cli.completion import RunOrSeries, complete_spec
 from tuner.cli.console import PlainEvents
 from tuner.cli.github import append_summary
 from tuner.cli.storage import children_environment, storage_of, storage_option, warn_of_password
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--resume",
     metavar="RUN",
-    type=RunDirectory(),
+    type=RunOrSeries(),
     help="Resume an interrupted run, or several that were started together, with the options they "
     "were started with; SPEC may be left out.",
 )

@@ -50,6 +50,16 @@ def test_runs_by_directory_and_by_id(here: Path, command: str) -> None:
     assert offered(command, "2025") == [run]
 
 
+def test_a_series_where_one_is_taken(here: Path) -> None:
+    series = "20250302-100000-series"
+    (here / "results" / series).mkdir()
+    (here / "results" / series / "series.json").touch()
+    for command in (["report"], ["run", "--resume"]):
+        assert offered(*command, "")[0] == f"results/{series}"
+        assert offered(*command, "20250302") == [series]
+    assert offered("apply", "20250302") == []
+
+
 def test_runs_below_another_output(here: Path, tmp_path: Path) -> None:
     make_run(tmp_path / "out", Toy(trials=1), "failed")
     assert offered("report", "--output", "out", "2025") == ["20250301-100000-toy-failed"]
