@@ -17,6 +17,10 @@ from tuner.spec.units import digits
 
 #: Triton counts the requests that it answered, for each model and version.
 COUNTER = "nv_inference_request_success"
+_EVERY_POD = """\
+# The query adds up all pods that Prometheus watches. Where others serve the models as well, select
+# this deployment's beside model=, by a label that your Prometheus has, such as pod=~"NAME-.+".
+"""
 
 
 def scaled_object(sizing: Sizing, deployment: str, prometheus: str) -> str:
@@ -38,7 +42,7 @@ def scaled_object(sizing: Sizing, deployment: str, prometheus: str) -> str:
         "fallback": {"failureThreshold": 3, "replicas": sizing.replicas},
         "triggers": [{"type": "prometheus", "metadata": trigger}],
     }
-    return _yaml("keda.sh/v1alpha1", "ScaledObject", sizing, spec)
+    return _EVERY_POD + _yaml("keda.sh/v1alpha1", "ScaledObject", sizing, spec)
 
 
 def pod_autoscaler(sizing: Sizing, deployment: str) -> str:

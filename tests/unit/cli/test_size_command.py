@@ -104,6 +104,7 @@ def test_the_objects_follow_their_schema(
     jsonschema.validate(found, rules)
     assert found["spec"]["scaleTargetRef"]["name"] == "bert-triton"
     if form == "keda":  # silence is no rate of 0
+        assert "# The query adds up all pods" in printed
         assert found["spec"]["fallback"]["replicas"] == 17
         assert found["spec"]["triggers"][0]["metadata"]["ignoreNullValues"] == "false"
     numbers = json.dumps(found)
