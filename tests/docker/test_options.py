@@ -138,6 +138,7 @@ def test_the_container_has_no_rights_that_serving_does_not_need(launcher: Docker
     options = launcher.options(Network.HOST, PORTS, [])
     assert (options["cap_drop"], options["cap_add"]) == (["ALL"], ["DAC_OVERRIDE"])
     assert options["security_opt"] == ["no-new-privileges"]
+    assert 10_000 <= options["pids_limit"] <= 30_000
     assert not options.get("privileged")
 
 

@@ -41,6 +41,9 @@ _ENDED = ("exited", "dead")
 #: Root in the container reads a repository that only its owner may read; it needs no other right
 #: of the host's root. GPUs are devices, which no capability is needed for.
 _CAPABILITIES = ("DAC_OVERRIDE",)
+#: Processes and threads: some thousands on a machine of many cores. Half of the smallest default of
+#: the kernel's pid_max, so that a model that forks without end leaves the host the other half.
+_MOST_PIDS = 1 << 14
 #: In NVIDIA's images.
 _VERSION_VARIABLE = "TRITON_SERVER_VERSION"
 _REAPER = str(Path(__file__).with_name("container_reaper.py"))
@@ -160,6 +163,7 @@ class DockerLauncher:
                 for path, inside in mounts.items()
             ],
             "shm_size": self.shm_size_bytes,
+            "pids_limit": _MOST_PIDS,
             "device_requests": _device_requests(self.gpus),
             "network_mode": network.value,
             "labels": {_LABEL: own_containers.current_owner()},
