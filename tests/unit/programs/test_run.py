@@ -22,6 +22,7 @@ from sqlalchemy.exc import OperationalError
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, SpecError, StalePlanError
 from tuner.load.seeds import of_confirmation
 from tuner.machine.host import read_host
+from tuner.modelconfig.files import read_config
 from tuner.programs.run import ending
 from tuner.programs.run import run as pipeline
 from tuner.programs.run.outcome import Verdict
@@ -408,11 +409,16 @@ class Killed(BaseException):
     """Nothing of ours catches it."""
 
 
-@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize(
+    ("recorded", "write_to"),
+    [(False, "config.pbtxt"), (True, "config.pbtxt"), (False, "configs/a100.pbtxt")],
+)
 def test_a_run_killed_when_it_has_just_written_ends_as_it_would_have(
-    recorded: bool, workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+    recorded: bool, write_to: str, workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = workplace.config.read_bytes()
+    workplace.spec.write_text(f"write_to: {write_to}\n{workplace.spec.read_text()}")
+    config = workplace.config.parent / write_to
+    before = read_config(config)
 
     def write_and_die(*arguments: Any) -> Any:
         write_back(*arguments)
@@ -428,19 +434,19 @@ def test_a_run_killed_when_it_has_just_written_ends_as_it_would_have(
             patch.setattr(ending, "write_back", write_and_die)
         with pytest.raises(Killed):
             workplace.tune("run", "my spec.yaml", "--progress", "none")
-    after = workplace.config.read_bytes()
+    after = read_config(config)
     assert after != before
     deployed = len(workplace.bench.deployed)
     again = ("run", "--resume", str(workplace.store.directory), "--progress", "none")
     longer = workplace.tune(*again, "--trials", "50")
     assert longer == 2, "another experiment: it would begin with the winner"
     assert workplace.tune(*again) == 0
-    assert workplace.config.read_bytes() == after
+    assert read_config(config) == after
     assert workplace.result["written"] is not None
     assert (workplace.store.directory / "report.html").is_file()
     assert len(workplace.bench.deployed) == deployed
     assert workplace.tune("rollback", workplace.store.run_id, "--output", "results") == 0
-    assert workplace.config.read_bytes() == before
+    assert read_config(config) == before
 
 
 def test_where_all_trials_failed_the_report_is_named(
