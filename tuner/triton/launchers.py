@@ -25,7 +25,8 @@ def server_launcher(
         models: Names of the models of the run, parts before wholes.
 
     Raises:
-        EnvironmentNotReadyError: There is no tritonserver that runs here.
+        EnvironmentNotReadyError: There is no tritonserver that runs here; on leaving: a remote
+            server is not as it was found.
         SpecError: A remote server without its addresses.
     """
     return _BY_MODE[spec.server.mode](spec, models, environment)
@@ -76,7 +77,9 @@ def _remote(
     spec: Spec, models: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[ServerLauncher]:
     endpoints = endpoints_of(spec.server, environment)
-    yield RemoteLauncher(endpoints, tuple(models), spec.server.load_timeout)
+    launcher = RemoteLauncher(endpoints, tuple(models), spec.server.load_timeout)
+    yield launcher
+    launcher.refuse_left_otherwise()  # an error that passes has its own exit code
 
 
 _Maker = Callable[[Spec, Sequence[str], Mapping[str, str]], AbstractContextManager[ServerLauncher]]

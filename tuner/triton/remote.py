@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,7 +18,6 @@ from tuner.server.transport import get
 from tuner.spec.model import Server
 
 _TIMEOUT_S = 5.0
-_logger = logging.getLogger(__name__)
 
 
 def endpoints_of(server: Server, environment: Mapping[str, str]) -> Endpoints:
@@ -85,13 +83,18 @@ class RemoteLauncher:
     """Starts nothing; see `tuner.server.server.ServerLauncher`.
 
     The models of the run are put back when the context is left: loaded with the config they ran
-    with before, else unloaded. (Loading them without a config would change nothing: Triton sees
-    the same files as before.) When tune is killed with SIGKILL the last configs tried stay.
+    with before the first launch, else unloaded. (Loading them without a config would change
+    nothing: Triton sees the same files as before.) When tune is killed with SIGKILL the last
+    configs tried stay.
     """
 
     endpoints: Endpoints
     models: tuple[str, ...]
     load_timeout_s: float = 120.0
+    #: What each model ran with when it was found; None: it was not loaded.
+    _found: dict[str, str | None] = field(default_factory=dict, init=False, repr=False)
+    #: Why a model could not be put back.
+    _lost: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     restartable: ClassVar[bool] = False
     place: ClassVar[Place] = Place.ELSEWHERE
     python: ClassVar[None] = None
@@ -118,19 +121,34 @@ class RemoteLauncher:
                 "take response_cache.size out of the space, or use the local or docker mode",
             )
         check(self.endpoints)
-        with Control(self.endpoints) as control:
-            loaded = [m for m in self.models if control.state(m) is ModelState.READY]
-            before = {model: to_load_json(control.running_config(model)) for model in loaded}
+        if not self._found:  # once something was tried, what runs now may be a candidate
+            with Control(self.endpoints) as control:
+                for model in self.models:
+                    loaded = control.state(model) is ModelState.READY
+                    config = to_load_json(control.running_config(model)) if loaded else None
+                    self._found[model] = config
         try:
             yield RemoteServer(self.endpoints)
         finally:
-            for model in reversed(self.models):
-                if model not in before:
-                    self._put_back(model, None)
-            for model, config in before.items():
-                self._put_back(model, config)
+            gone = [m for m in reversed(self.models) if self._found[m] is None]
+            for model in (*gone, *(m for m in self.models if self._found[m] is not None)):
+                self._put_back(model, self._found[model])
+
+    def refuse_left_otherwise(self) -> None:
+        """Returns if every model is as it was found; to be asked at the end.
+
+        Raises:
+            EnvironmentNotReadyError: One could not be put back; with each and the reason.
+        """
+        if self._lost:
+            lost = "; ".join(f"{model}: {reason}" for model, reason in self._lost.items())
+            raise EnvironmentNotReadyError(
+                f"the server at {self.endpoints.grpc} is not as it was found: {lost}",
+                "load the model as it was, or start that server again; what was measured is kept",
+            )
 
     def _put_back(self, model: str, config_json: str | None) -> None:
+        self._lost.pop(model, None)
         try:
             with Control(self.endpoints) as control:
                 if config_json is not None:
@@ -138,7 +156,4 @@ class RemoteLauncher:
                 else:
                     control.unload(model, self.load_timeout_s)
         except TunerError as error:
-            _logger.warning(
-                "%s on %s could not be put back as it was: %s",
-                *(model, self.endpoints.grpc, error.message),
-            )
+            self._lost[model] = error.message

@@ -113,11 +113,14 @@ def test_a_model_that_was_not_loaded_is_unloaded(launcher: LocalLauncher, tmp_pa
         assert control.state(MODEL) is ModelState.UNAVAILABLE
 
 
-def test_a_server_that_is_gone_at_the_end_is_a_warning_only(
-    launcher: LocalLauncher, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_server_that_is_gone_at_the_end_is_an_error(
+    launcher: LocalLauncher, tmp_path: Path
 ) -> None:
     with launcher.launch([], tmp_path / "log") as theirs:
-        remote = RemoteLauncher(theirs.endpoints, (MODEL,)).launch([], tmp_path / "unused")
-        remote.__enter__()
-    remote.__exit__(None, None, None)
-    assert f"{MODEL} on {theirs.endpoints.grpc} could not be put back" in caplog.text
+        remote = RemoteLauncher(theirs.endpoints, (MODEL,))
+        launched = remote.launch([], tmp_path / "unused")
+        launched.__enter__()
+        remote.refuse_left_otherwise()
+    launched.__exit__(None, None, None)
+    with pytest.raises(EnvironmentNotReadyError, match=f"is not as it was found: {MODEL}: "):
+        remote.refuse_left_otherwise()

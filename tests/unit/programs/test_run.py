@@ -9,12 +9,14 @@ import re
 import shlex
 import shutil
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders.candidates import the_one
+from builders.jobs import Facts
 from builders.plans import cut_short, make_file
 from builders.workplace import MODEL, Workplace, best_of, interrupt
 from sqlalchemy.exc import OperationalError
@@ -28,6 +30,7 @@ from tuner.programs.run import run as pipeline
 from tuner.programs.run.outcome import Verdict
 from tuner.programs.run.prove import prove
 from tuner.run.measuring import Measuring, registered
+from tuner.run.status import Status
 from tuner.run.store import RunStore
 from tuner.score.trial import Trial
 from tuner.search.study.record import StudyRecord
@@ -447,6 +450,22 @@ def test_a_run_killed_when_it_has_just_written_ends_as_it_would_have(
     assert len(workplace.bench.deployed) == deployed
     assert workplace.tune("rollback", workplace.store.run_id, "--output", "results") == 0
     assert read_config(config) == before
+
+
+def test_a_server_not_left_as_it_was_found_fails_a_run_that_keeps_its_result(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def find_programs(*_: object) -> Iterator[Any]:
+        yield Facts()
+        raise EnvironmentNotReadyError("g:1 is not as it was found")
+
+    monkeypatch.setattr(pipeline, "find_programs", find_programs)
+    kept = Verdict(Status.KEPT, ("none is better",), None)
+    monkeypatch.setattr(pipeline, "prove", lambda *_: kept)
+    assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 4
+    assert "g:1 is not as it was found" in capsys.readouterr().err
+    assert workplace.result["status"] == "kept"
 
 
 def test_where_all_trials_failed_the_report_is_named(
