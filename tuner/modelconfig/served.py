@@ -24,13 +24,15 @@ from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import field_place
 from tuner.modelconfig.values import FieldValue
 from tuner.spec.mistakes import did_you_mean
-from tuner.spec.paths import CONFIG_NAME, MAX_BATCH_SIZE
+from tuner.spec.paths import CONFIG_NAME, DELAY, MAX_BATCH_SIZE
 
 #: Label of each model of which something is set, to ModelConfig path, to value.
 FieldsOfModels = Mapping[str, Mapping[str, FieldValue]]
 
 #: Answers of `Served.violations`; more take memory and are not asked for again.
 _REMEMBERED = 20_000
+#: Of this no rule depends; it has so many values that hardly any answer would be asked for again.
+_BREAKS_NO_RULE = (DELAY,)
 #: What the rules between models depend on.
 _SEEN_BY_OTHERS = (MAX_BATCH_SIZE, "input", "output", "ensemble_scheduling")
 
@@ -115,7 +117,7 @@ class Served:
         """
         found: list[Violation] = []
         for label, model in self.models.items():
-            own = fields.get(label, {})
+            own = {p: v for p, v in fields.get(label, {}).items() if p not in _BREAKS_NO_RULE}
             found += self._once((label, *own.items()), partial(model.violations, own))
         for label, whole in self.models.items():
             if whole.base.file.ensemble_scheduling.step:

@@ -160,24 +160,47 @@ class Space:
         """Each candidate of the space, once, those that Triton would refuse included."""
         return (self._assemble(values) for values in self._walk(0, {}))
 
-    def sample(self, rng: random.Random) -> Candidate | None:
-        """A random candidate that Triton would load; None when none was found."""
+    def sample(self, rng: random.Random, known: Candidate | None = None) -> Candidate | None:
+        """A random candidate that Triton would load; None when none was found.
+
+        Many models are seldom all right at once. So what Triton would refuse is drawn again one
+        model at a time: of ``known``, which it would load, where that is given.
+        """
+        owners = [*dict.fromkeys(p.knob.owner for p in self.parameters)]
+        best = None if known is None else self.values(known)
+        fewest = math.inf if best is None else 0
+        values = self._drawn(rng)
         for _ in range(MOST_DRAWS):
-            candidate = self.draw(rng)
-            if candidate is not None and not self.violations(candidate):
-                return candidate
+            if values is not None:
+                candidate = self._assemble(values)
+                refused = len(self.violations(candidate))
+                if not refused:
+                    return candidate
+                if refused <= fewest:
+                    best, fewest = values, refused
+            again = None if best is None else rng.choice(owners)
+            values = self._drawn(rng, best or {}, again)
         return None
 
     def draw(self, rng: random.Random) -> Candidate | None:
         """A random candidate; None when the values drawn first leave none for the others."""
-        chosen: dict[Knob, FieldValue] = {}
+        values = self._drawn(rng)
+        return None if values is None else self._assemble(values)
+
+    def _drawn(
+        self, rng: random.Random, kept: Values | None = None, owner: str | None = None
+    ) -> dict[Knob, FieldValue] | None:
+        """Random values, those of another ``owner`` than this one ``kept``; None as in `draw`."""
+        chosen = {k: v for k, v in (kept or {}).items() if k.owner != owner}
         for parameter in self.parameters:
+            if owner not in (None, parameter.knob.owner):
+                continue
             narrowed = self.narrow(parameter, chosen)
             if narrowed is not None and not narrowed.count:
                 return None
             if narrowed is not None:
                 chosen[parameter.knob] = narrowed.draw(rng)
-        return self._assemble(chosen)
+        return chosen
 
     def coarse(self, points: int) -> Space:
         """The same with at most ``points`` values of each range: for a grid."""

@@ -3,6 +3,7 @@ wrong between them."""
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from builders.ensemble_cases import ENSEMBLE, MODEL
 
 from tuner.errors import SpecError
 from tuner.modelconfig.base import Base
-from tuner.modelconfig.rules import Rule
+from tuner.modelconfig.rules import Rule, violations
 from tuner.modelconfig.served import Served, read_served
 
 TWO = MODEL.replace("one", "two")
@@ -93,6 +94,16 @@ def test_a_candidate_whose_step_is_too_small_for_the_ensemble_is_refused_where_i
     assert "batches of 4, its model two only of 2" in found.message
     assert "e/config.pbtxt:11:8: ensemble_scheduling.step[1]" in served.place(found)
     assert not served.violations({"two": {"max_batch_size": 2}, "e": {"max_batch_size": 2}})
+
+
+def test_a_delay_breaks_no_rule(served: Served) -> None:
+    """So models that differ in nothing else are judged once."""
+    delay = "dynamic_batching.max_queue_delay_microseconds"
+    for label, batch in product(("one", "two"), (0, 1, 4)):
+        base = served.models[label].base
+        fields = {"max_batch_size": batch, "dynamic_batching": True}
+        found = {str(violations(base.message({**fields, delay: d}))) for d in (0, 1, 1 << 40)}
+        assert found == {str(violations(base.message(fields)))}
 
 
 def test_what_is_wrong_in_a_steps_own_config_is_told_with_the_steps_file(served: Served) -> None:

@@ -65,8 +65,8 @@ def test_a_step_that_takes_smaller_batches_than_the_ensemble_is_no_candidate() -
     (found,) = space.violations(refused)
     assert found.message == "the ensemble takes batches of 4, its model one only of 2"
     rng = random.Random(1)
-    drawn = [space.sample(rng) for _ in range(20)]
-    assert all(c is not None and c.of("one")[BATCH] != 2 for c in drawn)
+    for known in (None, next(space.enumerate())):
+        assert {space.sample(rng, known) for _ in range(400)} == {*space.enumerate()}
 
 
 def test_a_product_too_large_to_list_is_counted() -> None:

@@ -62,10 +62,11 @@ class Pool:
         for candidate in good:
             for near in neighbours(self.space, candidate, rng, NEAR):
                 found.setdefault(near.key, near)
+        drawn = None
         for _ in range(_DRAWS):
             if len(found) >= RANDOM + NEAR * len(good):
                 break
-            drawn = self.space.sample(rng)
+            drawn = self.space.sample(rng, drawn)
             if drawn is not None:
                 found.setdefault(drawn.key, drawn)
         return [c for key, c in found.items() if key not in taken]
@@ -86,15 +87,16 @@ def neighbours(
 ) -> list[Candidate]:
     """Candidates that differ in one parameter, in random order."""
     values = space.values(candidate)
+    steps = [(p.knob, v) for p in space.parameters for v in _others(p, values.get(p.knob))]
+    rng.shuffle(steps)
     found: dict[str, Candidate] = {}
-    for parameter in space.parameters:
-        for value in _others(parameter, values.get(parameter.knob)):
-            near = space.candidate({**values, parameter.knob: value})
-            if near != candidate and space.contains(near) and not space.violations(near):
-                found.setdefault(near.key, near)
-    chosen = list(found.values())
-    rng.shuffle(chosen)
-    return chosen[:most]
+    for knob, value in steps:
+        if len(found) == most:
+            break
+        near = space.candidate({**values, knob: value})
+        if near != candidate and space.contains(near) and not space.violations(near):
+            found.setdefault(near.key, near)
+    return list(found.values())
 
 
 def _others(parameter: Parameter, now: FieldValue) -> list[FieldValue]:
