@@ -74,11 +74,10 @@ class Pool:
     def _whole(self) -> list[Candidate]:
         """A small space's candidates; none of a large one."""
         if self._listed is None:
-            every = self.space.combinations()
-            begun = (c for c in islice(every, MOST_LISTED) if not self.space.violations(c))
-            found = list(islice(begun, SMALL + 1))
-            whole = len(found) <= SMALL and next(every, None) is None
-            self._listed = found if whole else []
+            size = self.space.size()
+            few = size.count <= (SMALL if size.exact else MOST_LISTED)
+            found = list(islice(self.space.enumerate(), SMALL + 1)) if few else []
+            self._listed = found if len(found) <= SMALL else []
         return self._listed
 
 
