@@ -298,6 +298,8 @@ def of_a_worker(number: signal.Signals) -> Callable[[Scene], None]:
 KILL, TERM, INT, STOP = signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP
 KILLED = {-KILL: ""}
 SURVIVES = {"real": True, "ends": NOTHING_MEETS, "resumed": NOTHING_MEETS}
+#: The first load of all, of the current config, is not tried again.
+LOSES = {**SURVIVES, "ends": {**NOTHING_MEETS, 5: "does not load .*(is gone|no answer within)"}}
 FAILS = {**SURVIVES, "ends": {**NOTHING_MEETS, **UNMEASURABLE}}
 FAILED = {**FAILS, "resumed": {**NOTHING_MEETS, **UNMEASURABLE}}
 FAULTS = (
@@ -318,11 +320,11 @@ FAULTS = (
     Fault("worker killed", 3, of_a_worker(KILL), DONE, DONE),
     Fault("worker stopped", 3, of_a_worker(STOP), DONE, DONE),
     Fault("worker terminated", 2, of_a_worker(TERM), DONE, DONE),
-    Fault("server killed", 4, signalled("tritonserver", KILL, 3.0), **SURVIVES),
-    Fault("server stopped", 3, signalled("tritonserver", STOP, 3.0), **SURVIVES),
-    Fault("server terminated", 2, signalled("tritonserver", TERM, 3.0), **SURVIVES),
-    Fault("stub killed", 3, signalled("triton_python", KILL, 3.0), **SURVIVES),
-    Fault("stub stopped", 3, signalled("triton_python", STOP, 3.0), **SURVIVES),
+    Fault("server killed", 4, signalled("tritonserver", KILL, 3.0), **LOSES),
+    Fault("server stopped", 3, signalled("tritonserver", STOP, 3.0), **LOSES),
+    Fault("server terminated", 2, signalled("tritonserver", TERM, 3.0), **LOSES),
+    Fault("stub killed", 3, signalled("triton_python", KILL, 3.0), **LOSES),
+    Fault("stub stopped", 3, signalled("triton_python", STOP, 3.0), **LOSES),
     Fault("load killed", 3, signalled("perf_analyzer", KILL, 0.6), **SURVIVES),
     Fault("load stopped", 3, signalled("perf_analyzer", STOP, 0.6), **SURVIVES),
     Fault("load terminated", 1, signalled("perf_analyzer", TERM, 0.6), **SURVIVES),

@@ -10,7 +10,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from tuner.locking import Lock, lock
 from tuner.measurement.measurement import Rejected, Stage
 from tuner.run.confirmation import Repeat
 from tuner.run.manifest import Manifest
-from tuner.run.reading import read_as, read_bytes, read_json, read_rows
+from tuner.run.reading import UnreadableFileError, read_as, read_bytes, read_json, read_rows
 from tuner.run.writing import (
     explained,
     own_directory,
@@ -133,6 +133,12 @@ class RunStore:
 
     def result(self) -> dict[str, Any] | None:
         return read_json(self.directory / RESULT, dict)
+
+    def whole_result(self) -> dict[str, Any] | None:
+        """The same for a run that goes on; None too where a power cut has torn it."""
+        with suppress(UnreadableFileError):
+            return self.result()
+        return None
 
     def write_best(self, configs: Mapping[str, bytes], server_args: tuple[str, ...]) -> None:
         """What to serve: the configs by model, as they would be written, and the flags needed."""

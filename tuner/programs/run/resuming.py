@@ -122,7 +122,7 @@ def end_of_a_write(request: Request, spec: Spec, note: Callable[[str], None]) ->
     if request.resume is None or not request.write:
         return None
     store = RunStore.open(request.resume)
-    manifest, stored = store.manifest(), store.result()
+    manifest, stored = store.manifest(), store.whole_result()
     models = [model.name for model in manifest.models.values()]
     repository = spec.repository
     own = [m for m in models if is_written_by(store.run_id, repository / m / spec.write_to)]

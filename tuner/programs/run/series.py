@@ -149,7 +149,7 @@ def _run_one(member: Member, request: Request, show: Show, keep: Callable[[Membe
     """
     directory = request.output / member.run
     begun = (directory / MANIFEST).is_file()
-    stored = RunStore(directory).result() if begun and member.exit_code is None else None
+    stored = RunStore(directory).whole_result() if begun and member.exit_code is None else None
     ended = Status.INTERRUPTED if stored is None else Result.from_json(stored).status
     if ended not in (Status.FAILED, Status.INTERRUPTED):  # killed between its end and this record
         show.report(directory)
