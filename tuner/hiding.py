@@ -2,7 +2,7 @@
 
 A password enters in a storage URL, on the command line or in `$TUNE_STORAGE`, and comes back in
 errors of database drivers; that of a header may come back in what a server says. Values of the
-spec's ``server.environment`` never become text at all, see `tuner.spec.environment`.
+spec's ``server.environment`` never become text at all, see `tuner.spec.server`.
 """
 
 from __future__ import annotations

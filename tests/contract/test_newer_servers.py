@@ -116,7 +116,7 @@ def test_doctor_finds_that_it_can_be_tuned(theirs: NewerTriton) -> None:
 
 
 def _spec_server(endpoints: Endpoints) -> Any:
-    from tuner.spec.model import Server as SpecServer
+    from tuner.spec.server import Server as SpecServer
 
     return SpecServer.model_validate(
         {"mode": "remote", "http": endpoints.http, "grpc": endpoints.grpc}

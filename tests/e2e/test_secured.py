@@ -18,7 +18,7 @@ from tuner.measurement.window import Window
 from tuner.server.binaries import perf_analyzer, tritonserver
 from tuner.server.control import Control
 from tuner.server.server import Endpoints, Server
-from tuner.spec.tls import Tls
+from tuner.spec.server import Tls
 from tuner.spec.workload import Workload
 from tuner.triton.local import LocalLauncher
 

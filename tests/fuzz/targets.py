@@ -123,8 +123,7 @@ def _spec_prepare(text: bytes, directory: Path) -> None:
 def _spec_run(text: bytes, directory: Path) -> None:
     """All that `tune plan` does but for asking the programs for their versions."""
     from tuner.programs.plan import previews
-    from tuner.spec.effective import effective_yaml
-    from tuner.spec.load import load_spec
+    from tuner.spec.load import effective_yaml, load_spec
     from tuner.steps.estimate import estimate_run
     from tuner.steps.job import job_from
 

@@ -30,11 +30,12 @@ from tuner.server.binaries import Installation, Origin
 from tuner.server.server import Endpoints, ServerLauncher
 from tuner.space.cache import list_sizes
 from tuner.space.words import bytes_text, changes_text
-from tuner.spec.effective import effective_yaml
 from tuner.spec.labels import of_label
+from tuner.spec.load import effective_yaml
 from tuner.spec.mistakes import in_brackets
-from tuner.spec.model import MODES, ServerMode, Spec, Strategy
+from tuner.spec.model import Spec, Strategy
 from tuner.spec.paths import INSTANCE_GROUP
+from tuner.spec.server import MODES, ServerMode
 from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
 from tuner.steps.estimate import Estimate, Seen, estimate_run, refuse_too_short, seen_before
 from tuner.steps.job import Job, Request, prepare, refuse_missing_extra

@@ -28,8 +28,8 @@ from tuner.run.reading import UnreadableFileError, read_as, read_bytes, read_jso
 from tuner.run.result_schema import Result
 from tuner.run.store import RunStore
 from tuner.run.writing import explained, write_json
-from tuner.spec.environment import given_check
 from tuner.spec.model import Spec
+from tuner.spec.server import given_check
 
 DIRECTORY = "baselines"
 #: `check.json` in the directory of a check.

@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-from tuner.spec.tls import Tls
+from tuner.spec.server import Tls
 
 
 @dataclass(frozen=True)

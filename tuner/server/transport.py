@@ -8,7 +8,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 
 from tuner.server.server import Endpoints
-from tuner.spec.tls import Tls
+from tuner.spec.server import Tls
 
 
 def ssl_context(tls: Tls | None) -> ssl.SSLContext | None:

@@ -18,8 +18,8 @@ from tuner.space.candidate import CACHE, Candidate, FieldValue
 from tuner.space.judge import refuse_broken, refuse_unmeasurable
 from tuner.space.parameters import SERVER, ChoiceParameter, Knob, Parameter, RangeParameter
 from tuner.space.space import COUNTED_ONE_BY_ONE, Space
+from tuner.spec.fields import Choice, IntRange, ParameterSpec, Subsets
 from tuner.spec.model import Spec
-from tuner.spec.parameters import Choice, IntRange, ParameterSpec, Subsets
 from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING, MAX_BATCH_SIZE, is_inside
 from tuner.spec.units import parse_bytes
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from tuner.spec.fields import Choice
 from tuner.spec.model import Spec
-from tuner.spec.parameters import Choice
 from tuner.spec.paths import CACHE_SIZE
 from tuner.spec.units import parse_bytes
 

@@ -15,21 +15,20 @@ from tuner.hiding import HIDDEN
 from tuner.spec.labels import labelled
 from tuner.spec.metrics import GPU_MEMORY, THROUGHPUT, Metric, Scope
 from tuner.spec.mistakes import Finding, Location
-from tuner.spec.model import MODES, Server, Spec, is_own_argument
-from tuner.spec.objective import Goal
-from tuner.spec.slo import Slo
-from tuner.spec.space_checks import (
+from tuner.spec.model import Spec
+from tuner.spec.model_checks import (
     check_cache,
     check_cache_sizes,
-    check_preferred_sizes,
-    check_space,
-)
-from tuner.spec.stream_checks import (
     check_models,
     check_open_loop,
+    check_preferred_sizes,
     check_shares,
+    check_space,
     check_streams,
 )
+from tuner.spec.objective import Goal
+from tuner.spec.server import MODES, Server, is_own_argument
+from tuner.spec.slo import Slo
 from tuner.spec.units import digits
 from tuner.spec.workload import (
     BUSY_TIMES,

@@ -1,28 +1,37 @@
-"""A spec file, read and checked: a valid `Spec`, or every mistake with its line and column."""
+"""A spec file, read and checked: a valid `Spec`, or every mistake with its line and column.
+
+`effective_yaml` is the way back: a spec with all its defaults written out.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from tuner.errors import SpecError
 from tuner.spec.checks import cross_checks
-from tuner.spec.effective import effective_yaml
-from tuner.spec.environment import given_check
 from tuner.spec.explain import findings
+from tuner.spec.fields import SpaceSpec
 from tuner.spec.forms import long_form
 from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, dotted
 from tuner.spec.model import Spec
-from tuner.spec.parameters import SpaceSpec
 from tuner.spec.paths import SERVER
-from tuner.spec.yaml_tree import BadYamlError, Position, Tree, read_yaml, read_yaml_file
+from tuner.spec.server import given_check
+from tuner.spec.yaml_tree import (
+    BadYamlError,
+    Position,
+    Tree,
+    dump_scalar,
+    read_yaml,
+    read_yaml_file,
+)
 
 
 @dataclass(frozen=True)
@@ -217,3 +226,71 @@ def _completed(data: dict[str, Any]) -> dict[str, Any]:
 
 def _mistake(path: Path, at: Position, message: str, where: Location = ()) -> Mistake:
     return Mistake(str(path), at.line, at.column, dotted(where), message)
+
+
+_MARK = "  # default"
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A value as it is written; ``default``: the user did not set it."""
+
+    text: str
+    default: bool
+
+
+def effective_yaml(spec: Spec) -> str:
+    """The spec as YAML with every field; those the user did not set end in ``# default``.
+
+    Loading the text gives an equal spec, where ``server.environment`` gives no values: they are
+    hidden.
+    """
+    return "\n".join(_lines(spec.as_written(_fields(spec, default=False)), 0)) + "\n"
+
+
+def _fields(model: BaseModel, *, default: bool) -> dict[str, Any]:
+    plain = model.model_dump(mode="json", by_alias=True)
+    fields = {}
+    for name, info in type(model).model_fields.items():
+        key = info.alias or name
+        if key not in plain:
+            continue  # written only where it is given
+        is_default = default or name not in model.model_fields_set
+        fields[key] = _shown(key, getattr(model, name), plain[key], default=is_default)
+    return fields
+
+
+def _shown(key: str, value: Any, plain: Any, *, default: bool) -> Any:
+    if isinstance(value, BaseModel):
+        return _fields(value, default=default)
+    if isinstance(value, dict) and (value or key == "space"):
+        return {name: _shown(name, v, plain[name], default=default) for name, v in value.items()}
+    return _Shown(_switches(key, dump_scalar(plain)), default)
+
+
+def _lines(fields: Mapping[str, Any], depth: int) -> Iterator[str]:
+    for key, value in fields.items():
+        start = f"{'  ' * depth}{dump_scalar(key)}:"
+        if isinstance(value, _Shown):
+            yield f"{start} {value.text}{_MARK if value.default else ''}"
+        elif not value:
+            yield f"{start} {{}}{_MARK}"
+        else:
+            yield start + (_MARK if _is_default(value) else "")
+            yield from _lines(value, depth + 1)
+
+
+def _is_default(value: Any) -> bool:
+    """Nothing in it was set."""
+    if isinstance(value, _Shown):
+        return value.default
+    return all(map(_is_default, value.values()))
+
+
+def _switches(key: str, text: str) -> str:
+    """Choices between off and on read better in the words of the spec."""
+    if key != "choice":
+        return text
+    words = {"true": "on", "false": "off"}
+    items = text.removeprefix("[").removesuffix("]").split(", ")
+    return f"[{', '.join(words.get(item, item) for item in items)}]"

@@ -10,157 +10,30 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from tuner.spec.environment import EnvironmentValue
 from tuner.spec.fields import (
     Count,
-    Cpus,
-    Flag,
     Natural,
     PositiveNumber,
-    Program,
+    SpaceSpec,
     SpecPath,
     Strict,
     WriteTo,
-    gpu_numbers,
 )
 from tuner.spec.forms import CARRIED, as_written, long_form
 from tuner.spec.metrics import Scope
 from tuner.spec.mistakes import dotted
 from tuner.spec.objective import Objective
-from tuner.spec.parameters import SpaceSpec
 from tuner.spec.paths import CONFIG_NAME
+from tuner.spec.server import Server
 from tuner.spec.slo import Slo
-from tuner.spec.tls import Tls
-from tuner.spec.units import Bytes, Percent, Seconds
+from tuner.spec.units import Percent, Seconds
 from tuner.spec.workload import StreamSpec, Workload
-
-_Variable = Annotated[str, Field(pattern=r"^[^=\x00]+$")]
-
-
-class ServerMode(Enum):
-    LOCAL = "local"
-    DOCKER = "docker"
-    REMOTE = "remote"
-
-
-@dataclass(frozen=True)
-class ModeFacts:
-    """What a server of a mode is.
-
-    Attributes:
-        fields: Of ``server``, those that only some modes have.
-        needed: Those that must be given, with what they say.
-        managed: tune starts its servers, and ends them.
-    """
-
-    fields: tuple[str, ...]
-    needed: Mapping[str, str] = field(default_factory=dict)
-    managed: bool = True
-
-
-MODES = {
-    ServerMode.LOCAL: ModeFacts(("binary", "args", "environment", "gpus", "cpus")),
-    ServerMode.DOCKER: ModeFacts(
-        ("args", "environment", "gpus", "cpus", "image", "mounts", "shm_size"),
-        needed={"image": "the image's name"},
-    ),
-    ServerMode.REMOTE: ModeFacts(
-        ("http", "grpc", "metrics", "tls", "headers_from_env"),
-        needed={"http": "its host:port", "grpc": "its host:port"},
-        managed=False,
-    ),
-}
-
-#: Arguments of tritonserver that tune gives it itself, or never: what opens ports beside its own.
-_OWN_ARGUMENTS = (
-    "--model-repository",
-    "--model-store",
-    "--model-control-mode",
-    *(
-        argument
-        for service in ("http", "grpc", "metrics")
-        for argument in (f"--{service}-address", f"--{service}-port", f"--allow-{service}")
-    ),
-    "--allow-sagemaker",
-    "--allow-vertex-ai",
-    "--grpc-restricted-protocol",
-    "--http-restricted-api",
-)
-
-
-def is_own_argument(name: str) -> bool:
-    """Whether it is tune's own to set, written in full or in part: tritonserver takes both."""
-    return name.startswith("--") and any(own.startswith(name) for own in _OWN_ARGUMENTS)
-
-
-class Server(Strict):
-    """The real tritonserver: who starts it, and with what."""
-
-    mode: ServerMode = Field(
-        ServerMode.LOCAL,
-        description="local starts a tritonserver program, docker a container; remote uses a "
-        "server that runs already, in explicit model control",
-    )
-    binary: Program | None = Field(
-        None,
-        description="local: tritonserver to run; default: the first of $TUNE_TRITONSERVER, PATH, "
-        "/opt/tritonserver/bin, the wheel",
-    )
-    args: tuple[str, ...] = Field(
-        (), description="local and docker: further tritonserver arguments, passed unchanged"
-    )
-    environment: dict[_Variable, EnvironmentValue] = Field(
-        default_factory=dict,
-        description="local and docker: variables added to the server's environment; "
-        "NAME: {from: VARIABLE} takes the value from tune's own and stores it nowhere",
-    )
-    image: str | None = Field(None, description="docker: the image, e.g. NVIDIA's tritonserver")
-    gpus: Annotated[Literal["all", "none"] | tuple[Natural, ...], BeforeValidator(gpu_numbers)] = (
-        Field("all", description="local and docker: GPUs the server may see: all, none or numbers")
-    )
-    cpus: Cpus = Field(
-        None,
-        description="local and docker: CPUs the server may use, such as 0-5; default: all but a "
-        "quarter of this machine's, which its load generator has; all: no limit",
-    )
-    mounts: dict[str, str] = Field(
-        default_factory=dict, description="docker: host path to container path, read-only"
-    )
-    shm_size: Bytes = Field(
-        Bytes(1 << 30), description="docker: size of /dev/shm (each Python instance needs some)"
-    )
-    http: str | None = Field(None, description="remote: host:port of the HTTP endpoint")
-    grpc: str | None = Field(None, description="remote: host:port of the gRPC endpoint")
-    metrics: str | None = Field(None, description="remote: host:port of the metrics endpoint")
-    tls: Tls | None = Field(None, description="remote: how its endpoints are reached over TLS")
-    headers_from_env: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], _Variable] = Field(
-        default_factory=dict,
-        description="remote: headers that each request carries, such as authorization, and the "
-        "variable of tune's environment that each value is taken from; no value is ever stored",
-    )
-    load_timeout: Seconds = Field(
-        Seconds(120.0), description="a model that takes longer to load counts as hung"
-    )
-    unload_first: Flag = Field(
-        False,
-        description="unload a model before reloading it, where two copies do not fit in memory",
-    )
-    space: SpaceSpec = Field(
-        default_factory=dict,
-        description="response_cache.size: the sizes to try for the cache that all models share",
-    )
-
-    @property
-    def managed(self) -> bool:
-        """Whether tune starts it, and ends it."""
-        return MODES[self.mode].managed
 
 
 class Strategy(Enum):

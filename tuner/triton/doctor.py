@@ -19,8 +19,7 @@ from tuner.server import binaries
 from tuner.server.binaries import numpy_of_models
 from tuner.server.control import Control
 from tuner.server.memory import SHM
-from tuner.spec.environment import resolve
-from tuner.spec.model import Server, ServerMode
+from tuner.spec.server import Server, ServerMode, resolve
 from tuner.triton import remote
 from tuner.triton.local import find_backends
 

@@ -10,8 +10,8 @@ from tuner.errors import SpecError
 from tuner.machine.cores import Cores, share_cores
 from tuner.server.binaries import tritonserver
 from tuner.server.server import ServerLauncher
-from tuner.spec.environment import resolve
-from tuner.spec.model import ServerMode, Spec
+from tuner.spec.model import Spec
+from tuner.spec.server import ServerMode, resolve
 from tuner.triton.local import LocalLauncher
 from tuner.triton.remote import RemoteLauncher, endpoints_of
 

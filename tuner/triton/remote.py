@@ -15,7 +15,7 @@ from tuner.server import health
 from tuner.server.control import Control, ModelState
 from tuner.server.server import Endpoints, Place
 from tuner.server.transport import get
-from tuner.spec.model import Server
+from tuner.spec.server import Server
 
 _TIMEOUT_S = 5.0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.spec.model import Server, ServerMode
+from tuner.spec.server import Server, ServerMode
 from tuner.triton.doctor import Check, run_checks
 from tuner.triton.local import LocalLauncher
 

@@ -20,7 +20,7 @@ from tuner.measurement.window import Window
 from tuner.server.binaries import Installation, Origin
 from tuner.server.control import Control
 from tuner.server.server import Endpoints
-from tuner.spec.model import Server
+from tuner.spec.server import Server
 from tuner.spec.workload import Protocol, Workload
 from tuner.triton.doctor import run_checks
 from tuner.triton.remote import RemoteLauncher, endpoints_of

@@ -15,7 +15,7 @@ import yaml
 
 from tuner.cli import cli
 from tuner.spec.load import load_spec
-from tuner.spec.model import ServerMode
+from tuner.spec.server import ServerMode
 
 TOP = Path(__file__).parents[3]
 DEPLOY = TOP / "docs" / "deploy"

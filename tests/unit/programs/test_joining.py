@@ -38,7 +38,7 @@ from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.study.offer import find_offer
 from tuner.search.study.record import StudyRecord
 from tuner.space.candidate import Candidate
-from tuner.spec.environment import resolve
+from tuner.spec.server import resolve
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, prepare
 from tuner.steps.searching import search

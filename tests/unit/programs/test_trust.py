@@ -11,8 +11,8 @@ from builders.model_files import REPOSITORY
 
 from tuner.errors import SpecError
 from tuner.programs.worker.trust import refuse_strange_programs, with_own_values
-from tuner.spec.environment import ServerVariable, resolve
-from tuner.spec.model import Server, Spec
+from tuner.spec.model import Spec
+from tuner.spec.server import Server, ServerVariable, resolve
 
 
 def spec_with(repository: Path = REPOSITORY, **more: Any) -> Spec:

@@ -10,11 +10,11 @@ import pytest
 from builders.candidates import the_one
 
 from tuner.errors import SpecError
+from tuner.spec.fields import IntRange
 from tuner.spec.load import load_spec
 from tuner.spec.metrics import P99_LATENCY
 from tuner.spec.mistakes import SpecMistakesError
 from tuner.spec.model import Spec
-from tuner.spec.parameters import IntRange
 from tuner.spec.workload import FileInputs, TraceArrivals, ZipfRepeat
 
 CASES = Path(__file__).parents[2] / "cases"

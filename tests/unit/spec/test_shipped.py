@@ -13,11 +13,11 @@ import jsonschema
 import pytest
 from pydantic import BaseModel
 
+import tuner.spec.fields
 import tuner.spec.model
-import tuner.spec.parameters
+import tuner.spec.server
 import tuner.spec.workload
-from tuner.spec.effective import effective_yaml
-from tuner.spec.load import load_spec
+from tuner.spec.load import effective_yaml, load_spec
 from tuner.spec.metrics import METRICS
 from tuner.spec.mistakes import SpecMistakesError
 from tuner.spec.reference import json_schema, with_tables
@@ -32,7 +32,8 @@ MODELS = [
         model
         for part in (
             tuner.spec.model,
-            tuner.spec.parameters,
+            tuner.spec.fields,
+            tuner.spec.server,
             tuner.spec.workload,
         )
         for model in vars(part).values()

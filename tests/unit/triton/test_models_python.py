@@ -14,7 +14,7 @@ from builders.candidates import the_one
 from tuner.errors import EnvironmentNotReadyError
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin, numpy_of_models
-from tuner.spec.model import Server
+from tuner.spec.server import Server
 from tuner.steps import tools as programs
 from tuner.steps.job import Request, prepare
 from tuner.triton import doctor

@@ -19,7 +19,7 @@ from tuner.errors import LoadFailedError
 from tuner.load.client.channel_options import INFER, channel_to, is_refusal
 from tuner.load.client.job import Outcome
 from tuner.server.transport import ssl_context
-from tuner.spec.tls import Tls
+from tuner.spec.server import Tls
 from tuner.spec.workload import Protocol as Spoken
 
 #: Called once for a request, with the server's words where it was not answered.

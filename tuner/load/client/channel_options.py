@@ -16,7 +16,7 @@ from tuner.hiding import without_passwords
 from tuner.machine.ports import LOOPBACK
 from tuner.server.server import Endpoints
 from tuner.server.transport import credentials
-from tuner.spec.tls import Tls
+from tuner.spec.server import Tls
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 

@@ -30,7 +30,7 @@ from tuner.hiding import keep_secret, without_passwords
 from tuner.load.client.calls import Done, calls_over
 from tuner.load.client.job import HEADERS, Answers, Job, Outcome
 from tuner.load.traffic.encoding import build
-from tuner.spec.tls import Tls
+from tuner.spec.server import Tls
 
 #: From the signal to begin to the start, so that every process of a run has received it.
 LEAD_NS = 20_000_000

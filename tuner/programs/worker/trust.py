@@ -14,8 +14,8 @@ from pathlib import Path
 
 from tuner.errors import SpecError
 from tuner.modelconfig.path_steps import parse_steps
-from tuner.spec.environment import ServerVariable
-from tuner.spec.model import Server, Spec
+from tuner.spec.model import Spec
+from tuner.spec.server import Server, ServerVariable
 
 #: Of the spec's server, what says which code runs, where it is not the default.
 _SERVER = ("binary", "args", "environment", "image", "mounts")

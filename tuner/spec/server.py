@@ -1,0 +1,263 @@
+"""The server of a spec: who starts it and with what, TLS to it, and its variables.
+
+Variables that the spec adds to the server's environment may be secrets. Once a value in the spec is
+read, it never becomes text again: it is shown and stored as ``***``, and only `resolve` returns it,
+to the code that starts the server. Better still is a value that is not in the spec:
+``NAME: {from: VARIABLE}`` takes it from tune's environment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+from tuner.errors import EnvironmentNotReadyError
+from tuner.hiding import HIDDEN
+from tuner.spec.fields import (
+    Cpus,
+    Flag,
+    Natural,
+    Program,
+    SpaceSpec,
+    SpecFile,
+    Strict,
+    gpu_numbers,
+)
+from tuner.spec.units import Bytes, Seconds
+
+
+@dataclass(frozen=True)
+class ServerVariable:
+    """A value that the spec gives, or the name of a variable of tune's environment to take."""
+
+    given: str | None = field(default=None, repr=False)
+    taken_from: str | None = None
+
+    @property
+    def is_hidden(self) -> bool:
+        """The spec is a stored one, and its value was not stored."""
+        return self.given == HIDDEN
+
+    def shown(self) -> str | dict[str, str]:
+        """What may be stored and printed of it."""
+        return HIDDEN if self.taken_from is None else {"from": self.taken_from}
+
+
+def _variable(value: Any) -> ServerVariable:
+    if isinstance(value, ServerVariable):
+        return value
+    if isinstance(value, str):
+        return ServerVariable(given=value)
+    if not isinstance(value, dict):
+        raise ValueError("text is expected: put the value in quotes")  # noqa: TRY004
+    name = value.get("from")
+    if set(value) != {"from"} or not isinstance(name, str) or not re.fullmatch(r"[^=\0]+", name):
+        raise ValueError("text or {from: VARIABLE} is expected")
+    return ServerVariable(taken_from=name)
+
+
+EnvironmentValue = Annotated[
+    ServerVariable,
+    BeforeValidator(_variable),
+    PlainSerializer(ServerVariable.shown),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "properties": {"from": {"type": "string"}},
+                    "required": ["from"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+
+
+class Tls(Strict):
+    """TLS to a remote server; `{}` where authorities that everybody knows vouch for it."""
+
+    ca_file: SpecFile | None = Field(
+        None,
+        description="PEM file of the authorities that vouch for the server; default: the system's, "
+        "and for gRPC its own",
+    )
+    cert_file: SpecFile | None = Field(
+        None, description="PEM file of tune's own certificate, where the server asks for one"
+    )
+    key_file: SpecFile | None = Field(None, description="PEM file of its key; default: cert_file")
+    services: tuple[Literal["http", "grpc", "metrics"], ...] = Field(
+        ("http", "grpc", "metrics"),
+        min_length=1,
+        description="endpoints that have TLS; tritonserver by itself has it for gRPC only",
+    )
+
+    @property
+    def ca_key_and_cert(self) -> tuple[Path | None, ...]:
+        return self.ca_file, self.key_file or self.cert_file, self.cert_file
+
+
+_Variable = Annotated[str, Field(pattern=r"^[^=\x00]+$")]
+
+
+class ServerMode(Enum):
+    LOCAL = "local"
+    DOCKER = "docker"
+    REMOTE = "remote"
+
+
+@dataclass(frozen=True)
+class ModeFacts:
+    """What a server of a mode is.
+
+    Attributes:
+        fields: Of ``server``, those that only some modes have.
+        needed: Those that must be given, with what they say.
+        managed: tune starts its servers, and ends them.
+    """
+
+    fields: tuple[str, ...]
+    needed: Mapping[str, str] = field(default_factory=dict)
+    managed: bool = True
+
+
+MODES = {
+    ServerMode.LOCAL: ModeFacts(("binary", "args", "environment", "gpus", "cpus")),
+    ServerMode.DOCKER: ModeFacts(
+        ("args", "environment", "gpus", "cpus", "image", "mounts", "shm_size"),
+        needed={"image": "the image's name"},
+    ),
+    ServerMode.REMOTE: ModeFacts(
+        ("http", "grpc", "metrics", "tls", "headers_from_env"),
+        needed={"http": "its host:port", "grpc": "its host:port"},
+        managed=False,
+    ),
+}
+
+#: Arguments of tritonserver that tune gives it itself, or never: what opens ports beside its own.
+_OWN_ARGUMENTS = (
+    "--model-repository",
+    "--model-store",
+    "--model-control-mode",
+    *(
+        argument
+        for service in ("http", "grpc", "metrics")
+        for argument in (f"--{service}-address", f"--{service}-port", f"--allow-{service}")
+    ),
+    "--allow-sagemaker",
+    "--allow-vertex-ai",
+    "--grpc-restricted-protocol",
+    "--http-restricted-api",
+)
+
+
+def is_own_argument(name: str) -> bool:
+    """Whether it is tune's own to set, written in full or in part: tritonserver takes both."""
+    return name.startswith("--") and any(own.startswith(name) for own in _OWN_ARGUMENTS)
+
+
+class Server(Strict):
+    """The real tritonserver: who starts it, and with what."""
+
+    mode: ServerMode = Field(
+        ServerMode.LOCAL,
+        description="local starts a tritonserver program, docker a container; remote uses a "
+        "server that runs already, in explicit model control",
+    )
+    binary: Program | None = Field(
+        None,
+        description="local: tritonserver to run; default: the first of $TUNE_TRITONSERVER, PATH, "
+        "/opt/tritonserver/bin, the wheel",
+    )
+    args: tuple[str, ...] = Field(
+        (), description="local and docker: further tritonserver arguments, passed unchanged"
+    )
+    environment: dict[_Variable, EnvironmentValue] = Field(
+        default_factory=dict,
+        description="local and docker: variables added to the server's environment; "
+        "NAME: {from: VARIABLE} takes the value from tune's own and stores it nowhere",
+    )
+    image: str | None = Field(None, description="docker: the image, e.g. NVIDIA's tritonserver")
+    gpus: Annotated[Literal["all", "none"] | tuple[Natural, ...], BeforeValidator(gpu_numbers)] = (
+        Field("all", description="local and docker: GPUs the server may see: all, none or numbers")
+    )
+    cpus: Cpus = Field(
+        None,
+        description="local and docker: CPUs the server may use, such as 0-5; default: all but a "
+        "quarter of this machine's, which its load generator has; all: no limit",
+    )
+    mounts: dict[str, str] = Field(
+        default_factory=dict, description="docker: host path to container path, read-only"
+    )
+    shm_size: Bytes = Field(
+        Bytes(1 << 30), description="docker: size of /dev/shm (each Python instance needs some)"
+    )
+    http: str | None = Field(None, description="remote: host:port of the HTTP endpoint")
+    grpc: str | None = Field(None, description="remote: host:port of the gRPC endpoint")
+    metrics: str | None = Field(None, description="remote: host:port of the metrics endpoint")
+    tls: Tls | None = Field(None, description="remote: how its endpoints are reached over TLS")
+    headers_from_env: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], _Variable] = Field(
+        default_factory=dict,
+        description="remote: headers that each request carries, such as authorization, and the "
+        "variable of tune's environment that each value is taken from; no value is ever stored",
+    )
+    load_timeout: Seconds = Field(
+        Seconds(120.0), description="a model that takes longer to load counts as hung"
+    )
+    unload_first: Flag = Field(
+        False,
+        description="unload a model before reloading it, where two copies do not fit in memory",
+    )
+    space: SpaceSpec = Field(
+        default_factory=dict,
+        description="response_cache.size: the sizes to try for the cache that all models share",
+    )
+
+    @property
+    def managed(self) -> bool:
+        """Whether tune starts it, and ends it."""
+        return MODES[self.mode].managed
+
+
+def resolve(
+    variables: Mapping[str, ServerVariable], environment: Mapping[str, str]
+) -> dict[str, str]:
+    """The values, for the server's process alone.
+
+    Raises:
+        EnvironmentNotReadyError: ``environment`` lacks a variable that one is taken from.
+    """
+    sources = {name: v.taken_from for name, v in variables.items() if v.taken_from is not None}
+    missing = sorted({source for source in sources.values() if source not in environment})
+    if missing:
+        raise EnvironmentNotReadyError(
+            f"server.environment takes values from variables not set: {', '.join(missing)}",
+            "set them where tune is started",
+        )
+    given = {name: v.given for name, v in variables.items() if v.given is not None}
+    return {**given, **{name: environment[source] for name, source in sources.items()}}
+
+
+def given_check(variables: Mapping[str, ServerVariable]) -> str:
+    """Changes when a value written in the spec does, and does not tell what it is; "" without any.
+
+    With a plain hash of a password, anybody who knows the rest of the input could try passwords.
+    This one is slow and has 16 bits: it misses one change in 65,536, and one guess in 65,536 fits
+    it, so that nobody learns from it which guess is right. Values taken from tune's environment are
+    left out: credentials change from day to day.
+    """
+    given = {name: v.given for name, v in sorted(variables.items()) if v.given is not None}
+    if not given:
+        return ""
+    text = json.dumps(given).encode()
+    return hashlib.scrypt(text, salt=b"server.environment", n=2**14, r=8, p=1, dklen=2).hex()
