@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from tuner.bench.protocol import LoadClient
 from tuner.load import seeds
 from tuner.modelconfig.served import Served, ServedModel
-from tuner.space.cache import split_args
-from tuner.space.candidate import Candidate
+from tuner.space.candidate import Candidate, split_args
 from tuner.spec.paths import CACHE_ENABLE
 from tuner.spec.workload import CacheState
 

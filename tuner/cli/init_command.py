@@ -230,8 +230,8 @@ def _drafted(
     from tuner.modelconfig.rules import violations
     from tuner.modelconfig.tree import field_place
     from tuner.programs.models import parts_of, read_machine
+    from tuner.space.build import broken_config
     from tuner.space.draft import draft_spec
-    from tuner.space.judge import broken_config
 
     slo = next((text for text in slos if "_latency" in text), slos[0])
     given = None

@@ -18,8 +18,8 @@ from tuner.modelconfig.base import turns_on_batching
 from tuner.modelconfig.files import ModelFiles, model_names, read_model
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import read_served
+from tuner.space.build import refuse_unmeasurable
 from tuner.space.draft import Machine, Part, draft_spec, why_unbatched
-from tuner.space.judge import refuse_unmeasurable
 from tuner.space.words import SHORT_NAMES
 from tuner.spec.paths import CONFIG_NAME
 

@@ -28,7 +28,7 @@ from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategy import Proposal
 from tuner.server.binaries import Installation, Origin
 from tuner.server.server import Endpoints, ServerLauncher
-from tuner.space.cache import list_sizes
+from tuner.space.candidate import list_sizes
 from tuner.space.words import bytes_text, changes_text
 from tuner.spec.labels import of_label
 from tuner.spec.load import effective_yaml

@@ -16,9 +16,8 @@ import numpy.typing as npt
 from tuner.score.trial import Trial, TrialState
 from tuner.server.log import out_of_memory
 from tuner.server.memory import Memory, is_of_gpu
-from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.candidate import Candidate, FieldValue, service_key
 from tuner.space.parameters import Knob
-from tuner.space.scheduling import service_key
 from tuner.space.words import bytes_text
 from tuner.spec.metrics import GPU_MEMORY
 from tuner.spec.paths import MAX_BATCH_SIZE, is_instance_count

@@ -1,10 +1,14 @@
-"""From the spec's `space` and the model's config to a `Space`, or every mistake at once."""
+"""From the spec's `space` and the model's config to a `Space`, or every mistake at once.
+
+The model's config is judged by itself too: what Triton refuses, and kinds of models that are not
+measured.
+"""
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, islice
 from typing import Any
@@ -12,10 +16,10 @@ from typing import Any
 from tuner.errors import NothingToSearchError, SpecError
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.path import canonical, check_value, get, with_fields
+from tuner.modelconfig.rules import Violation
+from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import Served, ServedModel
-from tuner.space import cache
-from tuner.space.candidate import CACHE, Candidate, FieldValue
-from tuner.space.judge import refuse_broken, refuse_unmeasurable
+from tuner.space.candidate import CACHE, Candidate, FieldValue, split_args
 from tuner.space.parameters import SERVER, ChoiceParameter, Knob, Parameter, RangeParameter
 from tuner.space.space import COUNTED_ONE_BY_ONE, Space
 from tuner.spec.fields import Choice, IntRange, ParameterSpec, Subsets
@@ -195,7 +199,7 @@ def _own_args(
     if all(p.knob != CACHE for p in parameters):
         return spec.server.args, None
     try:
-        return cache.split_args(spec.server.args)
+        return split_args(spec.server.args)
     except ValueError as error:
         mistakes[CACHE] = f"cannot be searched: {error} (server.args)"
         return (), None
@@ -271,3 +275,63 @@ def _list_mistakes(
 
 def _show(value: FieldValue) -> str:
     return "unset" if value is None else str(value)
+
+
+#: Enough to meet any value that makes the config valid, unless it is one of very many.
+_DRAWS = 200
+#: Backends whose models generate token by token, batched by the backend itself.
+LLM_BACKENDS = frozenset({"vllm", "tensorrtllm"})
+
+
+def refuse_broken(space: Space) -> None:
+    """Refuses a config that breaks a rule of Triton's, and goes on to whatever the space tries.
+
+    Raises:
+        SpecError: Each rule that is broken, one a line, with the place of the field.
+    """
+    lasting = space.violations(space.current)
+    rng = random.Random(0)  # noqa: S311
+    for _ in range(_DRAWS):
+        if not lasting:
+            return
+        candidate = space.draw(rng)
+        if candidate is not None:
+            still = space.violations(candidate)
+            lasting = [violation for violation in lasting if violation in still]
+    if lasting:
+        raise broken_config(lasting, space.served.place)
+
+
+def broken_config(violations: Sequence[Violation], place: Callable[[Violation], str]) -> SpecError:
+    """What is wrong with models' configs, with the place of each mistake."""
+    lines = "\n".join(f"{place(found)}: {found.message}" for found in violations)
+    hint = next((found.hint for found in violations if found.hint), "")
+    advice = f"fix the model's config first{f': {hint}' if hint else ''}"
+    return SpecError(lines, advice)
+
+
+def refuse_unmeasurable(model: str, config: ModelConfig) -> None:
+    """Returns for a model that answers each request once, by itself.
+
+    Raises:
+        SpecError: A request to this one has no latency to tune for; the hint says what to do.
+    """
+    if config.backend in LLM_BACKENDS:
+        raise SpecError(
+            f"{model} is a language model ({config.backend}): it batches inside its engine, and "
+            "what counts are time to first token and time per token",
+            "tune its engine's own parameters with NVIDIA's aiconfigurator or aiperf",
+        )
+    if config.model_transaction_policy.decoupled:
+        raise SpecError(
+            f"{model} is decoupled: it may answer a request many times or not at all, so a "
+            "request has no one latency to tune for",
+            "measure it with perf_analyzer --streaming; tune the models that it calls",
+        )
+    if config.HasField("sequence_batching"):
+        raise SpecError(
+            f"{model} takes sequences of requests (sequence_batching): what it answers depends on "
+            "what was asked before, and single requests in random order are not its traffic",
+            "measure it with perf_analyzer's sequence options (--num-of-sequences, "
+            "--sequence-length); tune the models that it calls",
+        )

@@ -12,8 +12,8 @@ from tuner.errors import SpecError
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import turns_on_batching
 from tuner.modelconfig.schema import enum_name
+from tuner.space.build import refuse_unmeasurable
 from tuner.space.experts import EXPERTS, UNKNOWN, Expert
-from tuner.space.judge import refuse_unmeasurable
 from tuner.spec.paths import CONFIG_NAME, DELAY, INSTANCE_GROUP, INSTANCES
 from tuner.spec.slo import Slo
 from tuner.spec.yaml_tree import dump_scalar

@@ -1,8 +1,12 @@
-"""Paths of the model's config that the program itself names; it searches every other as well."""
+"""Paths of the model's config that the program itself names; it searches every other as well.
+
+Some of them say how requests are scheduled; any other may change what a batch costs.
+"""
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 MAX_BATCH_SIZE = "max_batch_size"
 DYNAMIC_BATCHING = "dynamic_batching"
@@ -31,3 +35,26 @@ def is_inside(path: str, message: str) -> bool:
 def is_instance_count(path: str) -> bool:
     """Whether it is a number of instances, of all groups or of one."""
     return re.fullmatch(r"instance_group(\[[^\]]*\])?\.count", path) is not None
+
+
+#: Fields that say how requests are scheduled, with all that is inside them.
+_SCHEDULING = (
+    MAX_BATCH_SIZE,
+    PREFERRED,
+    DELAY,
+    "dynamic_batching.default_queue_policy",
+    "dynamic_batching.priority_queue_policy",
+    PRIORITY_LEVELS,
+    "dynamic_batching.default_priority_level",
+    CACHE_ENABLE,
+)
+#: Whole messages: on or off.
+_BLOCKS = (DYNAMIC_BATCHING, "response_cache")
+
+
+@lru_cache(maxsize=1024)
+def is_scheduling(path: str) -> bool:
+    """Whether a field says how requests are scheduled, and not what a batch costs."""
+    if path in _BLOCKS or is_instance_count(path):
+        return True
+    return any(path == known or is_inside(path, known) for known in _SCHEDULING)

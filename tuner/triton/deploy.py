@@ -30,8 +30,7 @@ from tuner.server import log as server_log
 from tuner.server.control import Control
 from tuner.server.memory import Memories, is_of_gpu, read_memory, taken
 from tuner.server.server import Endpoints, Server, ServerLauncher
-from tuner.space.cache import server_args
-from tuner.space.candidate import Candidate
+from tuner.space.candidate import Candidate, server_args
 from tuner.spec.fields import Gpus
 from tuner.spec.labels import labelled
 from tuner.spec.paths import INSTANCE_GROUP

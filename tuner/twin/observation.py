@@ -23,8 +23,7 @@ from tuner.measurement.measurement import (
 from tuner.measurement.window import window_for
 from tuner.modelconfig.served import Served
 from tuner.score.trial import Trial, TrialState
-from tuner.space.candidate import Candidate
-from tuner.space.scheduling import service_key
+from tuner.space.candidate import Candidate, service_key
 from tuner.space.space import Space
 from tuner.spec.model import Spec
 from tuner.spec.workload import RandomInputs, StreamSpec, UniformRepeat, ZipfRepeat

@@ -15,10 +15,10 @@ from functools import cached_property, partial
 from typing import Literal
 
 from tuner.measurement.measurement import Arrivals, LoadPoint
-from tuner.score.aim import NOTHING, STEEPNESS, Aim
 from tuner.score.capacity import LevelRange, saturated
 from tuner.score.judge import margin
 from tuner.score.next_load import find_capacity
+from tuner.score.trial import NOTHING, STEEPNESS, Aim
 from tuner.space.candidate import CACHE, Candidate
 from tuner.spec.metrics import AVG_LATENCY, ERROR_RATE, THROUGHPUT, Metric
 from tuner.spec.objective import Goal

@@ -10,9 +10,8 @@ import pytest
 from builders.candidates import candidate_of, fields_of
 from builders.surface import SURFACE, feasible, searched, strategy
 
-from tuner.score.aim import STEEPNESS, Aim
 from tuner.score.point import Score
-from tuner.score.trial import Trial, TrialState
+from tuner.score.trial import STEEPNESS, Aim, Trial, TrialState
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.designs import designs
 from tuner.search.strategies.gaussian import Told

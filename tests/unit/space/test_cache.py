@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.space.cache import server_args, split_args
-from tuner.space.candidate import Candidate
+from tuner.space.candidate import Candidate, server_args, split_args
 
 
 @pytest.mark.parametrize(

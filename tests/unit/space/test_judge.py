@@ -11,8 +11,7 @@ from builders.spaces import BATCH, BATCHING, DELAY, PREFERRED, USUAL, space_of, 
 
 from tuner.errors import SpecError
 from tuner.modelconfig.message import parse
-from tuner.space.build import build_space
-from tuner.space.judge import refuse_unmeasurable
+from tuner.space.build import build_space, refuse_unmeasurable
 from tuner.steps.job import Request, prepare
 
 ZERO_DIMS = BATCHING + '\ninput [{ name: "x" data_type: TYPE_FP32\n  dims: [ 0 ] }]'

@@ -22,9 +22,8 @@ from tuner.measurement.measurement import LoadPoint, Measurement, Rejected, Stag
 from tuner.measurement.window import Window
 from tuner.programs.run.prove import prove
 from tuner.run.status import Status
-from tuner.score.aim import Aim
 from tuner.score.load_plan import load_plan
-from tuner.score.trial import TrialState
+from tuner.score.trial import Aim, TrialState
 from tuner.search.budget import StopReason
 from tuner.search.strategy import Proposal
 from tuner.server.server import Endpoints

@@ -8,9 +8,8 @@ import pytest
 from builders.candidates import candidate_of
 from builders.serving import served_one
 
-from tuner.space.candidate import FieldValue
+from tuner.space.candidate import FieldValue, service_key
 from tuner.space.parameters import Knob
-from tuner.space.scheduling import service_key
 from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Asked, Setting
 from tuner.twin.system import QueuePolicy, Scheduler

@@ -27,8 +27,7 @@ from tuner.score.load_plan import LoadPlan
 from tuner.score.next_load import next_load
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
-from tuner.space.cache import list_sizes
-from tuner.space.candidate import Candidate
+from tuner.space.candidate import Candidate, list_sizes
 from tuner.space.words import changes_text
 from tuner.spec.objective import Goal
 from tuner.spec.units import digits

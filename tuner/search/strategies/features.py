@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from tuner.space.candidate import CACHE, Candidate, FieldValue
 from tuner.space.parameters import Parameter, RangeParameter
-from tuner.space.scheduling import is_scheduling
 from tuner.space.space import Space
+from tuner.spec.paths import is_scheduling
 
 #: A parameter that is set is at least so far from one that is not (or is 0).
 _SET = 0.5

@@ -18,9 +18,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from tuner.score.aim import STEEPNESS, Aim
 from tuner.score.load_plan import load_plan
-from tuner.score.trial import Predicted, Trial, TrialState
+from tuner.score.trial import STEEPNESS, Aim, Predicted, Trial, TrialState
 from tuner.search.fits import Refusals
 from tuner.search.incumbent import leaders
 from tuner.search.strategies.batch_rates import BatchRates

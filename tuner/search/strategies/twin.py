@@ -16,8 +16,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from tuner.score.aim import NOTHING
-from tuner.score.trial import Trial, TrialState
+from tuner.score.trial import NOTHING, Trial, TrialState
 from tuner.search.fits import Refusals
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.gaussian import Observations, Posterior, Prior, Priors, Told, learned
