@@ -32,8 +32,14 @@ import numpy.typing as npt
 from tuner.bench.evaluate import evaluate
 from tuner.bench.stepping import Sendable
 from tuner.confirm.confirm import Confirmation, Entrant, Rules, confirm
-from tuner.confirm.soak import SoakRules, first_level, remembered_s, soak
-from tuner.confirm.window import MOST_WINDOWS, claim_window_s
+from tuner.confirm.soak import (
+    MOST_WINDOWS,
+    SoakRules,
+    claim_window_s,
+    first_level,
+    remembered_s,
+    soak,
+)
 from tuner.load.latency.timeline import measurement_of, observe_open
 from tuner.load.perf_analyzer.export import Requests
 from tuner.load.traffic.arrivals import arrivals_of

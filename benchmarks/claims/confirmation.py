@@ -47,7 +47,7 @@ from tuner.bench.protocol import Bench
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.confirm.confirm import Confirmation, Outcome, Rules, confirm
 from tuner.confirm.rounds import Entrant, Row
-from tuner.confirm.window import claim_window_s, most_claim_window_s
+from tuner.confirm.soak import claim_window_s, most_claim_window_s
 from tuner.errors import TrialError
 from tuner.load.watch.disturbance import disturbances
 from tuner.measurement.measurement import Measurement, Rejected

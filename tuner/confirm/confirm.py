@@ -6,9 +6,8 @@ round, and different ones in the next; their order cancels a steady drift of the
 must meet every SLO in every round, and the lower end of the interval of its gain must be worth a
 change.
 
-What is compared is the capacity of each round (see `tuner.confirm.rounds`). The rounds are looked
-at when the spec's number of them is over and, while that is inconclusive, after each further one,
-up to as many again. The intervals are wide enough for all looks.
+What is compared is the capacity of each round (`tuner.confirm.rounds`); `tuner.confirm.gain` says
+when that is looked at.
 
 A current config that is `OUTCLASSED` is not measured in further rounds, which could only tell how
 many times less it sustains. Several finalists are still told apart by them; a single one is not
@@ -23,8 +22,15 @@ from enum import Enum
 from statistics import geometric_mean
 
 from tuner.bench.protocol import Bench
-from tuner.confirm.far_behind import OUTCLASSED, one_is_enough, search_far_behind
-from tuner.confirm.gain import Gain, InterimAnalyses, gain, uneven_text
+from tuner.confirm.gain import (
+    OUTCLASSED,
+    Gain,
+    InterimAnalyses,
+    gain,
+    one_is_enough,
+    search_far_behind,
+    uneven_text,
+)
 from tuner.confirm.rounds import (
     Contender,
     Entrant,
@@ -176,8 +182,8 @@ class _Rotation:
             if number >= self._rules.rounds and self._rules.late():
                 break
             self._round(number)
-            if self._nothing_to_compare():
-                break
+            if self._sustained_in_search and not self._current_sustains:
+                break  # on two fresh servers, it met the SLOs at no load
             self._drop_those_behind()
             self._current.outclassed = self._current_is_outclassed()
         return [self._judge(f) for f in self._finalists]
@@ -193,14 +199,13 @@ class _Rotation:
         close = [s for s in sides if (s.entrant.level or 0.0) >= COMPARABLE * best]
         if self._current not in close and self._rules.soaked:
             return
-        window_s = max((self._claim_window_s(s) for s in close), default=0.0)
+        window_s = 0.0
+        for side in close:  # the rounds so far may have busy periods that the search missed
+            points = [p for r in side.rounds for p in r.points]
+            claim_s = max(side.entrant.window_s, self._rules.claim_window_s(points))
+            window_s = max(window_s, side.window_s, claim_s)
         for side in close:
             side.window_s = window_s
-
-    def _claim_window_s(self, side: Contender) -> float:
-        """By its search and its rounds so far, with busy periods that the search missed."""
-        points = [p for r in side.rounds for p in r.points]
-        return max(side.entrant.window_s, side.window_s, self._rules.claim_window_s(points))
 
     def _racing(self) -> list[Contender]:
         return [f for f in self._finalists if not f.dropped]
@@ -235,18 +240,17 @@ class _Rotation:
             return not self._sustained_in_search
         return ratio.low > 1.0 + self._rules.min_gain
 
-    def _nothing_to_compare(self) -> bool:
-        """The current config met the SLOs in the search, but not on two fresh servers."""
-        return self._sustained_in_search and not self._current_sustains
-
     def _round(self, number: int) -> None:
         self._lengthen_windows()
         compared = self._current_sustains and not self._current.outclassed
+        searched = self._rules.levels is not None and self._sustained_in_search
         sides = [*([self._current] if compared else []), *self._racing()]
         for side in in_order(sides, number, self._rules.rounds, self._rules.seed):
             self._add_round(side, number)
-            if side is self._current and not side.rounds[-1].compares:
-                self._measure_on_another_server(number)
+            tried_again = searched and side is self._current and not side.rounds[-1].compares
+            if tried_again:  # it has sustained a load before: one bad server must not decide
+                del side.rounds[-1]
+                self._add_round(side, number)
         least = min((s.rounds[-1].taken_percent for s in sides if not s.dropped), default=0.0)
         for side in sides:
             if not side.dropped and side.rounds[-1].taken_percent > least + OTHER_CPU_PERCENT:
@@ -284,16 +288,9 @@ class _Rotation:
         kept = first is not None and first.compares and first.taken_percent < found.taken_percent
         side.rounds.append(first if first is not None and kept else found)
 
-    def _measure_on_another_server(self, number: int) -> None:
-        """The current config, which has sustained a load before: one bad server must not decide."""
-        if self._rules.levels is not None and self._sustained_in_search:
-            del self._current.rounds[-1]
-            self._add_round(self._current, number)
-
     @property
     def _sustained_in_search(self) -> bool:
-        entrant = self._current.entrant
-        return entrant.sustained and entrant.level is not None
+        return self._current.entrant.sustained and self._current.entrant.level is not None
 
     @property
     def _current_sustains(self) -> bool:
@@ -316,8 +313,7 @@ class _Rotation:
                 others = [f.expected_level() for f in self._racing()]
                 length_s, sent = self._rules.length_s, sendable.sent
                 return search_far_behind(measure, expected, others, levels, length_s, sent)
-            fine = not self._large
-            return search_round(measure, expected, levels, fine=fine, sent=sendable.sent)
+            return search_round(measure, expected, levels, fine=not self._large, sent=sendable.sent)
 
         return self._rounds.measure(number, role, side.candidate, search, least_s=side.window_s)
 

@@ -6,18 +6,28 @@ each further one until there are twice as many. All looks at all candidates shar
 Student's t with two degrees of freedom proves little but large gains, whatever its share of the
 error; so later looks get more. Source: Lan and DeMets, Discrete sequential boundaries for clinical
 trials (1983), on spending error unevenly.
+
+A slow config that is far behind is not measured in full (`search_far_behind`). A window that proves
+a p99 holds 459 requests: at 0.8/s that takes nearly ten minutes, and a round has two or more
+windows. A load above what the config can answer needs no such window. By the utilisation law, no
+config answers more than the requests served at once divided by the time they take (Denning and
+Buzen, The operational analysis of queueing network models, 1978), so a queue grows. Once more
+requests are late than the percentile allows for the whole window, the SLO is certainly missed
+(`tuner.load.watch.early_end`). Higher loads are not sustained either, so the gain is at least the
+ratio of what the other config sustains to that load.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
 
 from tuner.bench.again import EXPLAINS
-from tuner.confirm.rounds import Contender, Round, disturbed_alike
+from tuner.confirm.rounds import Contender, Round, disturbed_alike, search_round
 from tuner.errors import TrialError
+from tuner.score.capacity import NEAR, LevelRange, saturated
 from tuner.score.judge import value_of
 from tuner.score.point import Point
 from tuner.score.ratio import ERROR, Ratio, paired_ratio, unequal_ratio
@@ -169,3 +179,47 @@ class InterimAnalyses:
         """The two-sided error of the interval that is looked at after this many rounds."""
         due = (share for done, share in self.looks if rounds_done <= done)
         return ERROR * next(due, self.looks[-1][1]) / self.tests
+
+
+#: Every finalist sustains this many times the load of the current config, both in a round and in
+#: the search: two servers, each with its own arrivals, would have to be wrong by that much.
+OUTCLASSED = 3.0
+#: The load is this many times the expected capacity, which is known from few requests.
+ABOVE = 1.5
+#: Only where a measurement at what is expected takes longer than this, in seconds.
+LONG_S = 60.0
+
+
+def one_is_enough(
+    current: float, others: Sequence[float], length_s: Callable[[float], float]
+) -> bool:
+    """Whether only the best of ``others`` is to be confirmed: a choice costs minutes a round."""
+    return length_s(current) > LONG_S and min(others) > OUTCLASSED * current
+
+
+def search_far_behind(
+    measure: Callable[[float], Point],
+    expected: float,
+    others: Sequence[float],
+    levels: LevelRange,
+    length_s: Callable[[float], float],
+    sent: float = 0.0,
+) -> Round:
+    """A rough round, or one load that the config does not sustain, where that is enough to know.
+
+    Args:
+        measure: At a level.
+        expected: Capacity of the config.
+        others: What the configs it is compared with are expected to sustain.
+        levels: Loads that may be asked for.
+        length_s: Of a measurement at a level.
+        sent: The highest load that was sent to any config.
+    """
+    above, known = levels.nearest(ABOVE * expected), list[Point]()
+    far = all(other >= OUTCLASSED * above for other in others)
+    if far and others and length_s(expected) > LONG_S and not levels.whole:
+        known = [measure(above)]
+        near = not saturated(known[0]) and (known[0].slo_utilisation or 0.0) < NEAR[1]
+        if not (known[0].passed or known[0].undecided or near):
+            return Round(tuple(known), missed=True)
+    return search_round(measure, expected, levels, rough=True, known=known, sent=sent)

@@ -11,12 +11,14 @@ A response cache comes first. The winner is always measured without it, and the 
 it makes no difference; otherwise the smallest size within `MOST_LOSS` of the winner is searched
 for. Then each changed field is put back to its old value in turn, those that others depend on last.
 A field that matters costs one round, and one that matters much only one measurement.
+
+Last, `same_answers` compares what the config answers with the current config's answers.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
 
@@ -32,11 +34,13 @@ from tuner.confirm.rounds import (
     search_round,
 )
 from tuner.errors import TrialError
+from tuner.load.probes.answers import Answers, differences
 from tuner.run.confirmation import PutBack, Role
 from tuner.score.point import Point
 from tuner.space.candidate import CACHE, Candidate
 from tuner.space.parameters import Knob
 from tuner.space.words import bytes_text
+from tuner.spec.labels import labelled
 from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING
 
 #: No simpler config may lose more than this share of the winner. It is the loss allowed for less
@@ -241,7 +245,9 @@ def _changes(
 ) -> Iterator[tuple[str, Callable[[Candidate], Candidate]]]:
     """Name of each change with the function that undoes it; what others need comes last."""
     if winner.cache_bytes is None and current.cache_bytes is not None:
-        yield "server arguments", lambda c: _without_args(c, current)
+        cache = {CACHE: current.cache_bytes}
+        enabled = {knob: current.values.get(knob) for knob in _enabling(winner)}
+        yield "server arguments", lambda c: Candidate({**c.values, **enabled, **cache})
     knobs = [k for k, v in winner.fields.items() if current.values.get(k) != v]
     for knob in sorted(knobs, key=lambda k: (-k.path.count("."), k.path == DYNAMIC_BATCHING, k)):
         if knob.path != CACHE_ENABLE:  # goes with the server's argument
@@ -256,6 +262,59 @@ def _without_field(candidate: Candidate, knob: Knob, current: Candidate) -> Cand
     return Candidate(values)
 
 
-def _without_args(candidate: Candidate, current: Candidate) -> Candidate:
-    enabling = {knob: current.values.get(knob) for knob in _enabling(candidate)}
-    return Candidate({**candidate.values, **enabling, CACHE: current.cache_bytes})
+@dataclass(frozen=True)
+class Comparison:
+    """``changed``: the winner must not be written; ``sentence`` says what was seen."""
+
+    changed: bool
+    sentence: str
+
+
+def same_answers(
+    bench: Bench, current: Candidate, winner: Candidate, tolerance: float
+) -> Comparison:
+    """Asks both, each on a fresh server.
+
+    The current config is asked again before the winner is blamed: a model that does not agree with
+    itself cannot be compared.
+
+    Raises:
+        TrialError: One of them cannot be served, or died when asked.
+    """
+    expected, given = (_answers(bench, candidate) for candidate in (current, winner))
+    reasons = {n: e.none_because or given[n].none_because for n, e in expected.items()}
+    to = {name: f" to {name}" if len(given) > 1 else "" for name in given}
+    not_compared = [
+        f"Answers{to[name]} were not compared: {why}." for name, why in reasons.items() if why
+    ]
+    expected = {name: answers for name, answers in expected.items() if not reasons[name]}
+    if not expected:
+        return Comparison(False, " ".join(not_compared))
+    found = _differences(expected, given, tolerance)
+    if not found:
+        asked = sum(len(answers.alone) for answers in expected.values())
+        same = f"Answers to {asked} requests are the current config's"
+        within = f"floats within {tolerance:g}" if tolerance else "exactly"
+        return Comparison(False, " ".join([f"{same} ({within}).", *not_compared]))
+    own = _differences(expected, _answers(bench, current), tolerance)
+    if own:
+        sentence = "Answers were not compared: the current config's own differ from run to run"
+        return Comparison(False, f"{sentence} ({own[0]}).")
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return Comparison(True, f"It changes answers: {found[0]}{more}.")
+
+
+def _differences(
+    expected: Mapping[str, Answers], given: Mapping[str, Answers], tolerance: float
+) -> list[str]:
+    """The differences of every stream that can be compared."""
+    return [
+        labelled(name, text, given)
+        for name, answers in expected.items()
+        for text in differences(answers, given[name], tolerance)
+    ]
+
+
+def _answers(bench: Bench, candidate: Candidate) -> Mapping[str, Answers]:
+    bench.deploy(candidate, fresh=True)
+    return bench.answers()

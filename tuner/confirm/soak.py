@@ -8,6 +8,11 @@ load does not hold (an SLO is missed, or it is not steady), it is lowered by the
 (`tuner.score.next_load`). It is lowered too where the load generator could not keep up: a server
 that leaves its client too little CPU does not hold that load either. A narrow miss on a disturbed
 machine shows nothing either way: if no lower load holds, nobody knows.
+
+After a soak that held, its server gets a few short loads below and above the claim, which decide
+nothing: a capacity says where an SLO begins to be missed, not how far from that a service should
+stay. A load is left out where a short window shows nothing: it holds too few requests for the
+percentile, or a queue that grows would not show in it. That leaves out all loads of slow models.
 """
 
 from __future__ import annotations
@@ -20,20 +25,23 @@ from statistics import geometric_mean
 from tuner.bench.protocol import Bench
 from tuner.confirm.confirm import Confirmation
 from tuner.confirm.rounds import SPREAD, Row
-from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
-from tuner.measurement.window import SOAK_AT_MOST
-from tuner.run.confirmation import Role, Soak, Soaked
-from tuner.score.capacity import NoResult, Probe, is_near, saturated
+from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
+from tuner.measurement.window import SOAK_AT_MOST, Window
+from tuner.run.confirmation import LoadCurve, Role, Soak, Soaked
+from tuner.score.capacity import NEAR, NoResult, Probe, is_near, saturated, steepness
+from tuner.score.judge import tail_slo
 from tuner.score.late_share import LateShare, measured_late_share
 from tuner.score.load_plan import LoadPlan
 from tuner.score.next_load import Steps, next_load
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
+from tuner.spec.units import digits
+from tuner.spec.workload import Workload
 
 #: A soak lasts this many relaxation times of the latency, if it may: a hundred independent requests
 #: give a p99 within a fifth, and so the load, where it is near its bound, within 2 or 3 % (see
-#: `tuner.confirm.window.claim_window_s`). That is the spec's headroom.
+#: `claim_window_s`). That is the spec's headroom.
 RELAXATIONS = 200.0
 #: The headroom of a soak that was far too short.
 MOST_HEADROOM = 0.15
@@ -235,3 +243,99 @@ def _lower(failed: Sequence[Probe], plan: LoadPlan) -> float | None:
     if plan.listed is not None:
         return max((listed for listed in plan.listed if listed < failed[-1].level), default=None)
     return next_load(failed, plan.levels, LOWER)
+
+
+#: Of the credited load, ascending: what an overload leaves behind must not be in the next one.
+SHARES = (0.7, 0.8, 0.9, 1.0, 1.05)
+#: How long each lasts, and load before it; the server has just been warmed by the soak.
+LASTS_S, SETTLING_S = 5.0, 0.5
+
+
+def measure_curve(
+    bench: Bench,
+    candidate: Candidate,
+    credited: float,
+    slos: Sequence[Slo],
+    window_at: Callable[[float], Window],
+    seed: int,
+    record: Callable[[Row], None],
+) -> LoadCurve:
+    """Puts short loads on the server that is there; one that gives no result ends it.
+
+    Args:
+        bench: With the config on a server that sustained the credited load.
+        candidate: The config.
+        credited: Requests per second.
+        slos: One of them is on the tail of the latency.
+        window_at: Requests per second to the window that a verdict needs.
+        seed: Of the arrivals at every load.
+        record: Stores a row at once.
+    """
+    points, short, left_out = [], list[str](), list[str]()
+    for order, share in enumerate(SHARES):
+        level = share * credited
+        rate, window = f"{digits(level, 4)}/s", window_at(level)
+        if window.duration_s > LASTS_S:
+            short.append(rate)
+            continue
+        try:
+            point = bench.once(level, seed, window)
+        except TrialError as error:
+            left_out.append(f"{rate} and above ({error.message.rstrip('.')})")
+            break
+        record(Row(0, order, Role.CURVE, candidate, point))
+        late = measured_late_share(point.measurement, slos)
+        points.append(Soaked(point.measurement, point.slo, late))
+        if point.measurement.backlog and share != SHARES[-1]:
+            left_out.append(f"above {rate} (requests were still unanswered after it)")
+            break
+    if short:
+        left_out.insert(0, f"{', '.join(short)} ({LASTS_S:.0f} s are too short for a verdict)")
+    slo = tail_slo(slos)
+    return LoadCurve("latency" if slo is None else slo.metric.name, tuple(points), tuple(left_out))
+
+
+#: Standard error of a window's capacity, as a share, that is good enough.
+ERROR = 0.08
+#: A claim's window is at most this many of the spec's windows: what is written is also soaked.
+MOST_WINDOWS = 5.0
+
+
+def most_claim_window_s(workload: Workload) -> float:
+    """The longest window of a confirmation that is not the search's too."""
+    return min(MOST_WINDOWS * float(workload.window), float(workload.max_window))
+
+
+def claim_window_s(points: Sequence[Point], slos: Sequence[Slo]) -> float:
+    """The window that puts a config's capacity within `ERROR`, as its search measured it.
+
+    Requests are late together, so a window holds as many independent ones as it is long in
+    relaxation times (over two). From n of them, with an exponential tail, the quantile q of the
+    latency has a relative standard error of sqrt(q / (1 - q) / n) / -ln(1 - q) (asymptotic variance
+    of a sample quantile, q (1 - q) / (n f^2)). The error of the capacity is smaller by the power of
+    the load with which the latency rises. Short windows also overestimate it, by about as much:
+    most of them hold no busy period.
+
+    Args:
+        points: Measurements of the config, at several loads.
+        slos: What it is held to.
+
+    Returns:
+        Seconds; 0 where the search does not tell: no window need be longer then.
+    """
+    quantile = max((s.metric.quantile or 0.0 for s in slos), default=0.0)
+    seeds = dict.fromkeys(p.measurement.seed for p in points)  # the slope is of one at a time
+    slope = steepness([[p for p in points if p.measurement.seed == seed] for seed in seeds])
+    # Short windows show too short a memory, so the longest that was seen is taken.
+    relaxation_s = max((_relaxation_s(p) for p in points if _is_near(p)), default=0.0)
+    if quantile <= 0.0 or slope is None:
+        return 0.0
+    one = math.sqrt(quantile / (1.0 - quantile)) / -math.log1p(-quantile)
+    independent = (one / (ERROR * slope)) ** 2
+    return 2.0 * relaxation_s * independent
+
+
+def _is_near(point: Point) -> bool:
+    """Whether the load is near the bound, passed or missed, and the server kept up with it."""
+    low, high = NEAR
+    return not saturated(point) and low <= (point.slo_utilisation or 0.0) <= high

@@ -10,10 +10,8 @@ from pathlib import Path
 from statistics import median
 
 from tuner.bench.evaluate import MOST_PROBES
-from tuner.confirm.curve import LASTS_S, SHARES
 from tuner.confirm.gain import MOST
-from tuner.confirm.soak import remembered_s
-from tuner.confirm.window import claim_window_s, most_claim_window_s
+from tuner.confirm.soak import LASTS_S, SHARES, claim_window_s, most_claim_window_s, remembered_s
 from tuner.errors import SpecError, TunerError
 from tuner.load.probes.overload import overload_window
 from tuner.load.restarts import part_s

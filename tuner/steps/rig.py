@@ -9,7 +9,7 @@ from dataclasses import replace
 from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, cache_of
 from tuner.bench.timebook import TimeBook
-from tuner.confirm.curve import LASTS_S, SETTLING_S
+from tuner.confirm.soak import LASTS_S, SETTLING_S
 from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.load.setup import Site
 from tuner.load.streams_load import asked_of, streams_load

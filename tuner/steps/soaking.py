@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from tuner.confirm.confirm import Confirmation, Outcome
-from tuner.confirm.curve import measure_curve
-from tuner.confirm.soak import MOST, SoakRules, first_level, remembered_s, soak
+from tuner.confirm.soak import MOST, SoakRules, first_level, measure_curve, remembered_s, soak
 from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint

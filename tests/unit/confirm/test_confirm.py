@@ -17,8 +17,7 @@ from tuner.confirm.confirm import (
     Rules,
     confirm,
 )
-from tuner.confirm.far_behind import OUTCLASSED
-from tuner.confirm.gain import InterimAnalyses
+from tuner.confirm.gain import OUTCLASSED, InterimAnalyses
 from tuner.confirm.rounds import Entrant, Row
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.measurement.measurement import Measurement

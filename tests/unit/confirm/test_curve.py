@@ -9,8 +9,8 @@ from builders.emulated import a_session
 from builders.proving import CURRENT, OTHER, spec_of, trial
 from builders.soaking import Lasting, told
 
-from tuner.confirm.resumed import ResumedBench
 from tuner.confirm.rounds import Row
+from tuner.confirm.stored import ResumedBench
 from tuner.errors import ClientLimitError, LoadFailedError, TrialError
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from builders.candidates import candidate_of
 from builders.emulated import FreshBench, saying
 
-from tuner.confirm.same_answers import Comparison, same_answers
+from tuner.confirm.simplify import Comparison, same_answers
 from tuner.load.probes.answers import Answers
 from tuner.space.candidate import Candidate
 

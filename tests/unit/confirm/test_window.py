@@ -10,7 +10,7 @@ from builders.emulated import FreshBench
 from builders.measurements import P99_40MS, synthetic_measurement
 
 from tuner.confirm.confirm import Entrant, Rules, confirm
-from tuner.confirm.window import claim_window_s
+from tuner.confirm.soak import claim_window_s
 from tuner.measurement.measurement import Course
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point, judge_point

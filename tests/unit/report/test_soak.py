@@ -11,7 +11,7 @@ from builders.pages import page_of, text_of, tiles_of
 from builders.runs import CURRENT, Toy, make_run, measure
 from builders.soaked_runs import LATE, soaked_run
 
-from tuner.confirm.repeatability import noise_of
+from tuner.confirm.stored import noise_of
 from tuner.report.charts.load import load_charts
 from tuner.report.data import ReportData, load
 from tuner.report.quantities import rate_text

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tuner.confirm.repeatability import noise_of
+from tuner.confirm.stored import noise_of
 from tuner.errors import SpecError
 from tuner.report import markdown
 from tuner.report.compare import compared

@@ -12,8 +12,7 @@ from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 from builders.runs import Toy, manifest_of
 
 from tuner.confirm.rounds import Row
-from tuner.confirm.soak import RELAXATIONS
-from tuner.confirm.window import MOST_WINDOWS
+from tuner.confirm.soak import MOST_WINDOWS, RELAXATIONS
 from tuner.measurement.measurement import Course
 from tuner.run.confirmation import Role
 from tuner.run.store import RunStore

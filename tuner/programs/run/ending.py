@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from tuner.bench.timebook import Phase, TimeBook
-from tuner.confirm.repeatability import noise_of
-from tuner.confirm.resumed import finished_rows
+from tuner.confirm.stored import finished_rows, noise_of
 from tuner.errors import InterruptedRunError, TunerError
 from tuner.programs.run.open_run import OpenRun
 from tuner.programs.run.outcome import Verdict, result_of, side_of_trial

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tuner.bench.timebook import TimeBook
-from tuner.confirm.resumed import finished_rows
+from tuner.confirm.stored import finished_rows
 from tuner.measurement.measurement import Stage
 from tuner.run.manifest import Manifest
 from tuner.run.store import RESULT, STUDY, RunStore

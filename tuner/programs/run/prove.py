@@ -9,9 +9,8 @@ from dataclasses import replace
 
 from tuner.confirm.confirm import Confirmation, Outcome, Rules, confirm
 from tuner.confirm.rounds import Entrant, Round, Row
-from tuner.confirm.same_answers import same_answers
-from tuner.confirm.simplify import Simplified, simplify
-from tuner.confirm.window import claim_window_s, most_claim_window_s
+from tuner.confirm.simplify import Simplified, same_answers, simplify
+from tuner.confirm.soak import claim_window_s, most_claim_window_s
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError, TrialError
 from tuner.programs.run.finalists import (
     feasible,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from tuner.confirm.resumed import ResumedBench
+from tuner.confirm.stored import ResumedBench
 from tuner.errors import SpecError
 from tuner.machine.host import Host
 from tuner.run.manifest import Choices

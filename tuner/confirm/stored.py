@@ -1,20 +1,24 @@
-"""A confirmation that was interrupted goes on: its stored measurements answer first.
+"""The stored measurements of a confirmation: one that was interrupted goes on from them.
 
 What a confirmation measures next follows from what it measured before. So stored rows, given again
-in their order, lead to where it was, and no server is started until then.
+in their order, lead to where it was, and no server is started until then. They also tell how well
+the measurements of a run repeat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tuner.bench.protocol import Bench
 from tuner.confirm.rounds import Row
 from tuner.load.probes.answers import Answers
 from tuner.load.probes.overload import Overload
-from tuner.measurement.measurement import Stage
+from tuner.measurement.measurement import Measurement, Stage
 from tuner.measurement.window import Window
-from tuner.run.confirmation import Repeat, Role
+from tuner.run.confirmation import Repeat, Role, RunNoise
+from tuner.score.capacity import Bracket
 from tuner.score.point import Point
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
@@ -130,3 +134,47 @@ class ResumedBench:
     def _deploy(self, candidate: Candidate) -> Deployment:
         fresh, self._asked, self._fresh = self._fresh, None, False
         return self._bench.deploy(candidate, fresh=fresh)
+
+
+def spread(groups: Iterable[Sequence[float]]) -> tuple[int, float | None]:
+    """How many values repeat another, and their coefficient of variation, pooled over the groups.
+
+    It is None with fewer than two values of anything; else the square root of the mean squared
+    deviation from each group's mean, relative to that mean, over the degrees of freedom of all
+    groups together (each has its count minus one). Source: the pooled variance of any text on
+    analysis of variance.
+    """
+    squares, freedom, count = 0.0, 0, 0
+    for group in groups:
+        if len(group) < 2 or (mean := math.fsum(group) / len(group)) <= 0.0:
+            continue
+        squares += math.fsum((value / mean - 1.0) ** 2 for value in group)
+        freedom += len(group) - 1
+        count += len(group)
+    return count, math.sqrt(squares / freedom) if freedom else None
+
+
+def noise_of(repeats: Iterable[Repeat]) -> RunNoise | None:
+    """From what a run measured again; None when nothing was measured twice."""
+    same_load: dict[tuple[str, float], list[Measurement]] = defaultdict(list)
+    rounds: dict[tuple[str, int], list[Point]] = defaultdict(list)
+    for repeat in repeats:
+        if repeat.alone:
+            continue  # another window, and chosen by what the one before showed
+        point = repeat.point
+        same_load[repeat.candidate_key, point.level].append(point.measurement)
+        rounds[repeat.candidate_key, repeat.round].append(point)
+    capacities: dict[str, list[float]] = defaultdict(list)
+    for (candidate, _), points in rounds.items():
+        bracket = Bracket.of(points)
+        capacity = bracket.capacity()
+        if capacity is not None and bracket.ceiling is not None:
+            capacities[candidate].append(capacity)
+    throughputs, throughput_cv = spread(
+        [[m.throughput_infer_per_s for m in g] for g in same_load.values()]
+    )
+    _, p99_cv = spread([[m.p99_latency_us for m in g] for g in same_load.values()])
+    between, between_cv = spread(capacities.values())
+    if not throughputs and not between:
+        return None
+    return RunNoise(throughputs, throughput_cv, p99_cv, between, between_cv)

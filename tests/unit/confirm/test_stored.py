@@ -9,8 +9,8 @@ from builders.candidates import candidate_of
 from builders.emulated import FreshBench
 
 from tuner.confirm.confirm import Confirmation, Rules, confirm
-from tuner.confirm.resumed import ResumedBench, finished_rows
 from tuner.confirm.rounds import Entrant, Row
+from tuner.confirm.stored import ResumedBench, finished_rows
 from tuner.errors import InterruptedRunError
 from tuner.measurement.window import Window
 from tuner.run.confirmation import Repeat, Role
