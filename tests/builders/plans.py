@@ -10,7 +10,7 @@ from typing import Any
 
 from tuner.writeback.journal import Action, Entry, Other, locked_journal
 from tuner.writeback.plan import FilePlan, WritePlan, sha256_of
-from tuner.writeback.written import Written, WrittenFile
+from tuner.writeback.target import Written, WrittenFile
 
 BEFORE = 'name: "m"\r\n# a comment: é\nmax_batch_size: 8\n'
 AFTER = 'name: "m"\r\n# a comment: é\nmax_batch_size: 16\n'

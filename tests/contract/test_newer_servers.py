@@ -14,10 +14,10 @@ from contract.server_contract import ServerCase, ServerContract, answer, eventua
 
 from tuner.load.watch.sampler import pending_requests
 from tuner.modelconfig.served import read_served
-from tuner.server.access import arguments, new_key
 from tuner.server.control import Control, ModelState
 from tuner.server.server import Endpoints, Server
 from tuner.server.statistics import BatchStatistics
+from tuner.server.transport import key_arguments, new_key
 from tuner.triton.deploy import Deployer, DeploymentKind
 from tuner.triton.docker import DockerLauncher, Network
 from tuner.triton.doctor import run_checks
@@ -55,7 +55,7 @@ class TestDocker(ServerContract):
 class TestRemote(ServerContract):
     @pytest.fixture
     def case(self, tmp_path: Path) -> Iterator[ServerCase]:
-        with NewerTriton(make_repository(tmp_path), arguments(new_key())) as theirs:
+        with NewerTriton(make_repository(tmp_path), key_arguments(new_key())) as theirs:
 
             def left(server: Server) -> list[str]:
                 return [MODEL] if theirs.alive and theirs.running is not None else []

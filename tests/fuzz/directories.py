@@ -125,7 +125,7 @@ def _run(command: str, out: _Output, err: _Output) -> None:
     from tuner.cli.boundary import guarded
     from tuner.lint.repository import errors_of
     from tuner.triton.doctor import _directories
-    from tuner.triton.mirror import mirror_of
+    from tuner.triton.local import mirror_of
 
     if command == "doctor":  # less the programs that it starts
         list(_directories(Path("models"), Path("results/run/x")))

@@ -22,8 +22,7 @@ from tuner.space.draft import Machine, draft_spec
 from tuner.spec.load import load_spec
 from tuner.steps.job import Job, job_from
 from tuner.steps.writing import draw_up
-from tuner.writeback.apply import apply
-from tuner.writeback.plan import FilePlan, WritePlan
+from tuner.writeback.plan import FilePlan, WritePlan, apply
 from tuner.writeback.rollback import rollback
 
 _CANDIDATES = 4

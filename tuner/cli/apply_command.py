@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tuner.run.manifest import Manifest
     from tuner.run.store import RunStore
     from tuner.writeback.plan import WritePlan
-    from tuner.writeback.written import Written
+    from tuner.writeback.target import Written
 
 
 @click.command("apply")
@@ -39,8 +39,7 @@ def command(run: Path, repository: Path | None, dry_run: bool, through_links: bo
     Only a model's config.pbtxt or configs/NAME.pbtxt is ever written, whatever RUN says.
     """
     from tuner.run.store import RunStore
-    from tuner.writeback.apply import apply, preview
-    from tuner.writeback.plan import plan_from_run, refuse_forged
+    from tuner.writeback.plan import apply, plan_from_run, preview, refuse_forged
 
     store = RunStore.open(run)
     manifest = store.manifest()

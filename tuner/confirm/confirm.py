@@ -229,11 +229,10 @@ class _Rotation:
 
     def _undecided(self, finalist: Contender) -> bool:
         """More rounds may show a gain: its estimate is not far below what is worth a change."""
-        ratio = self._ratio(finalist)
-        if ratio is None:  # or it was worth it
+        ratio, least = self._ratio(finalist), self._rules.min_gain
+        if ratio is None:
             return False
-        enough = 1.0 + self._rules.min_gain
-        return ratio.estimate > 1.0 + self._rules.min_gain / 2 and ratio.high >= enough
+        return ratio.estimate > 1.0 + least / 2 and ratio.high >= 1.0 + least
 
     def _worth_it(self, ratio: Ratio | None) -> bool:
         if ratio is None:

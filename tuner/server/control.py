@@ -11,10 +11,9 @@ from typing import Any
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, ServerGoneError
 from tuner.hiding import without_passwords
 from tuner.machine.ports import LOOPBACK
-from tuner.server import access
 from tuner.server.server import Endpoints
 from tuner.server.statistics import Metrics, StatisticsSnapshot
-from tuner.server.transport import credentials, get
+from tuner.server.transport import credentials, get, key_headers
 
 _POLL_S = 0.01
 _GONE = ("StatusCode.UNAVAILABLE", "StatusCode.CANCELLED", "StatusCode.DEADLINE_EXCEEDED")
@@ -59,7 +58,7 @@ class Control:
             endpoints.grpc, creds=tls, channel_args=channel_args
         )
         self._endpoints = endpoints
-        self._headers = {**endpoints.headers, **access.grpc_headers(endpoints.key)}
+        self._headers = {**endpoints.headers, **key_headers(endpoints.key)}
         self._timeout_s = timeout_s
         self._asked = {"headers": self._headers, "client_timeout": timeout_s}
 

@@ -1,18 +1,35 @@
-"""Whether a server is alive and ready, checked over plain HTTP (no client library needed)."""
+"""Whether a server is alive and ready, checked over plain HTTP (no client library needed).
+
+`ready_server` has what starting one on this machine has in common in every mode: a key, and ports
+that get taken.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar
 
 from tuner.errors import ServerGoneError
-from tuner.server import log
-from tuner.server.log import remedy
+from tuner.machine.ports import ADDRESS
+from tuner.server.log import failure, remedy
 from tuner.server.server import Endpoints, Server
-from tuner.server.transport import get
+from tuner.server.transport import get, key_unknown_to, new_key
 
+SERVICES = ("http", "grpc", "metrics")
 _POLL_S = 0.01
 _ASK_TIMEOUT_S = 5.0
 _LOG_LINES = 1000  # a refused option is followed by 400 lines of usage
+_ATTEMPTS = 4
+_OPEN = (
+    "this tritonserver is too old to close its control to other users of this machine: "
+    "they could make it load models of their own"
+)
+_logger = logging.getLogger(__name__)
+
+AnyServer = TypeVar("AnyServer", bound=Server)
 
 
 def live(endpoints: Endpoints) -> bool:
@@ -37,9 +54,10 @@ def wait_until_ready(server: Server, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while True:
         # Checked first: somebody else's server may answer, on a port that ours did not get.
-        answers = ready(server.endpoints) and _serves_metrics(server.endpoints)
+        asked = server.endpoints
+        answers = ready(asked) and (asked.metrics is None or _answers(asked, "metrics", "/metrics"))
         if not server.alive():
-            reason = log.failure(server.log_tail(_LOG_LINES)) or "it left no message"
+            reason = failure(server.log_tail(_LOG_LINES)) or "it left no message"
             raise ServerGoneError(
                 f"tritonserver ended while starting: {reason}",
                 remedy(reason) or "check the server's arguments",
@@ -49,13 +67,9 @@ def wait_until_ready(server: Server, timeout_s: float) -> None:
         if time.monotonic() > deadline:
             raise ServerGoneError(
                 f"tritonserver was not ready within {timeout_s:g} s: "
-                f"{log.failure(server.log_tail(_LOG_LINES))}"
+                f"{failure(server.log_tail(_LOG_LINES))}"
             )
         time.sleep(_POLL_S)
-
-
-def _serves_metrics(endpoints: Endpoints) -> bool:
-    return endpoints.metrics is None or _answers(endpoints, "metrics", "/metrics")
 
 
 def _answers(endpoints: Endpoints, service: str, path: str) -> bool:
@@ -64,3 +78,39 @@ def _answers(endpoints: Endpoints, service: str, path: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def endpoints_at(ports: Sequence[int], key: str | None) -> Endpoints:
+    """Those of a server on this machine, from the ports of `SERVICES` and the key it was given."""
+    http, grpc, metrics = (f"{ADDRESS}:{port}" for port in ports)
+    return Endpoints(http, grpc, metrics, key)
+
+
+@contextmanager
+def ready_server(
+    start: Callable[[str | None], AbstractContextManager[AnyServer]], timeout_s: float
+) -> Iterator[AnyServer]:
+    """A ready server; started again when somebody took one of its ports.
+
+    Its control is closed to others (`tuner.server.transport`), unless it is too old for that.
+
+    Args:
+        start: Starts one, with the key to its control or without one.
+
+    Raises:
+        ServerGoneError: It died, or was not ready in time.
+    """
+    key: str | None = new_key()
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        with start(key) as server:
+            try:
+                wait_until_ready(server, timeout_s)
+            except ServerGoneError as error:
+                if key is not None and key_unknown_to(error.message):
+                    _logger.warning("%s", _OPEN)
+                    key = None
+                elif not attempts_left or "already in use" not in error.message:
+                    raise
+            else:
+                yield server
+                return

@@ -17,7 +17,7 @@ class Endpoints:
     """Addresses of a server.
 
     Attributes:
-        key: Of a server whose control is closed to others; see `tuner.server.access`.
+        key: Of a server whose control is closed to others; see `tuner.server.transport`.
         headers: What each request carries, names in lower case; values may be secrets.
     """
 

@@ -1,8 +1,19 @@
-"""How requests reach a server: plain or over TLS, with the headers that it asks for."""
+"""How requests reach a server: plain or over TLS, with the headers and the key that it asks for.
+
+Whoever reaches a Triton in explicit model control can make it load a model whose files come with
+the request, and so run code as the server's user. Loopback keeps out other machines, not other
+users. So each server is started with its own key, and accepts requests that change it only with
+that key in a header. Requests that measure need no key.
+
+The key is in the server's argument list, the only place where Triton takes it. Whoever may read
+that (`ps`, unless ``/proc`` is mounted with ``hidepid``) has the key: a hurdle, not a wall.
+"""
 
 from __future__ import annotations
 
+import secrets
 import ssl
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
@@ -51,3 +62,32 @@ def get(endpoints: Endpoints, service: str, path: str, timeout_s: float) -> byte
         raise OSError(f"no HTTP: {error}") from error
     finally:
         connection.close()
+
+
+#: What changes the server, by Triton's names. perf_analyzer needs none of it without shared memory.
+PROTOCOLS = ("model-repository", "shared-memory", "trace", "logging")
+#: tritonserver's arguments; versions from before 2024 may lack them.
+FLAGS = ("--grpc-restricted-protocol", "--http-restricted-api")
+_HEADER = "tune-key"
+
+
+def new_key() -> str:
+    """A key that nobody can guess."""
+    return secrets.token_hex(16)
+
+
+def key_arguments(key: str | None, protocols: Sequence[str] = PROTOCOLS) -> list[str]:
+    """Tritonserver's arguments that close ``protocols``; none without a key."""
+    if key is None or not protocols:
+        return []
+    return [f"{flag}={','.join(protocols)}:{_HEADER}={key}" for flag in FLAGS]
+
+
+def key_headers(key: str | None) -> Mapping[str, str]:
+    """What a request over gRPC must carry."""
+    return {} if key is None else {f"triton-grpc-protocol-{_HEADER}": key}
+
+
+def key_unknown_to(reason: str) -> bool:
+    """Whether a server ended because it is too old to know `FLAGS`."""
+    return any(flag in reason for flag in FLAGS)

@@ -13,11 +13,9 @@ from tuner.run.manifest import Manifest
 from tuner.run.result_schema import ChangedConfig
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Job
-from tuner.writeback.apply import apply
-from tuner.writeback.plan import WritePlan, file_plans
+from tuner.writeback.plan import WritePlan, apply, file_plans
 from tuner.writeback.rollback import half_written, settle_all
-from tuner.writeback.target import target_of
-from tuner.writeback.written import Written
+from tuner.writeback.target import Written, target_of
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from tuner.space.candidate import Candidate, server_args
 from tuner.spec.fields import Gpus
 from tuner.spec.labels import labelled
 from tuner.spec.paths import INSTANCE_GROUP
-from tuner.triton.mirror import in_repository
+from tuner.triton.local import in_repository
 
 _logger = logging.getLogger(__name__)
 _LOG_LINES = 200

@@ -28,10 +28,10 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import own_containers, process
 from tuner.machine.host import has_gpu
 from tuner.machine.ports import ADDRESS, free_ports
-from tuner.server import access
+from tuner.server.health import SERVICES, endpoints_at, ready_server
 from tuner.server.server import Endpoints, Place
+from tuner.server.transport import key_arguments
 from tuner.spec.fields import Gpus
-from tuner.triton.starting import SERVICES, endpoints_at, ready_server
 
 _INSIDE_PORTS = (8000, 8001, 8002)  # in a network of its own nothing else has them
 _REPOSITORY_INSIDE = "/models"
@@ -191,7 +191,7 @@ class DockerLauncher:
             "--model-control-mode=explicit",
             *(f"--{service}-address={address}" for service in SERVICES),
             *(f"--{s}-port={port}" for s, port in zip(SERVICES, ports, strict=True)),
-            *access.arguments(key),
+            *key_arguments(key),
             *self.args,
             *server_args,
         ]

@@ -1,8 +1,14 @@
-"""tritonserver as a child process on free ports of 127.0.0.1."""
+"""tritonserver as a child process on free ports of 127.0.0.1, over a mirror of the repository.
+
+A Python model leaves ``__pycache__`` next to its code. That would change the user's repository,
+and to Triton a changed version directory is a changed model: the next change of instances would
+be a full reload instead of an update in place.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -20,16 +26,15 @@ import psutil
 from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import process
 from tuner.machine.ports import ADDRESS, free_ports
-from tuner.machine.private import private_directory
+from tuner.machine.private import PREFIX, private_directory
 from tuner.modelconfig.files import ModelFiles
-from tuner.server import access
 from tuner.server.binaries import Installation
+from tuner.server.health import SERVICES, endpoints_at, ready_server
 from tuner.server.log import OTHER_BACKENDS
 from tuner.server.memory import SHM
 from tuner.server.server import Endpoints, Place
+from tuner.server.transport import PROTOCOLS, key_arguments
 from tuner.spec.fields import Gpus
-from tuner.triton.mirror import in_repository, mirror_of
-from tuner.triton.starting import SERVICES, endpoints_at, ready_server
 
 _TMP = Path("/tmp")  # noqa: S108 - where Triton's Python backend works, whatever $TMPDIR is
 _CLOCK_S = 1.0  # processes and files are dated by different clocks
@@ -115,7 +120,7 @@ class LocalLauncher:
     args: tuple[str, ...] = ()
     gpus: Gpus = "all"
     start_timeout_s: float = 60.0
-    restricted: tuple[str, ...] = access.PROTOCOLS
+    restricted: tuple[str, ...] = PROTOCOLS
     restartable: ClassVar[bool] = True
     place: ClassVar[Place] = Place.HERE
 
@@ -155,7 +160,7 @@ class LocalLauncher:
             *(f"--{service}-address={ADDRESS}" for service in SERVICES),
             *(f"--{s}-port={port}" for s, port in zip(SERVICES, ports, strict=True)),
             f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
-            *access.arguments(key, self.restricted),
+            *key_arguments(key, self.restricted),
             *self.args,
             *server_args,
         ]
@@ -224,3 +229,55 @@ def _python_servers() -> list[float]:
             if "libtriton_python.so" in Path(f"/proc/{running.pid}/maps").read_text():
                 found.append(running.create_time())
     return found
+
+
+_BYTECODE = "__pycache__"
+
+
+@contextmanager
+def mirror_of(repository: Path) -> Iterator[Path]:
+    """Directories like the repository's, with links to its files, for as long as it is open.
+
+    A directory that a model links to (a data set, weights) stays one link, unless it holds Python
+    code; so does one that may not be read. Models that are not tuned are there, for ensembles.
+    """
+    with private_directory() as private:
+        mirror = private / "models"
+        _mirror(repository.resolve(), mirror, ())
+        yield mirror
+
+
+def in_repository(words: str, repository: Path) -> str:
+    """A server's words with the repository's own path for that of a mirror."""
+    return re.sub(rf"[^\s'\"]*/{PREFIX}\w+/models(?=/)", lambda _: str(repository), words)
+
+
+def _mirror(source: Path, target: Path, ancestors: tuple[Path, ...]) -> None:
+    target.mkdir()
+    ancestors = (*ancestors, source)
+    for entry in source.iterdir():
+        copy = target / entry.name
+        if entry.name == _BYTECODE:
+            continue
+        if not os.access(entry, os.R_OK | os.X_OK) or not entry.is_dir():
+            copy.symlink_to(entry)
+        elif (real := entry.resolve()) in ancestors:
+            continue
+        elif entry.is_symlink() and not _may_get_bytecode(entry, len(ancestors)):
+            copy.symlink_to(real)
+        else:
+            _mirror(real, copy, ancestors)
+    if any(target.glob("*.py")):
+        # Python cannot make a directory of this name, and goes on without.
+        (target / _BYTECODE).touch()
+
+
+def _may_get_bytecode(link: Path, depth: int) -> bool:
+    """Whether Python code is where a link to a directory leads.
+
+    Args:
+        depth: 1 for a model, 2 for what lies in its directory: versions and other things.
+    """
+    if depth == 1 or (depth == 2 and link.name.isdecimal()):
+        return True
+    return any(link.glob("*.py")) or any(link.glob("*/__init__.py"))

@@ -14,7 +14,15 @@ from tuner.modelconfig.served import read_served
 from tuner.spec.paths import CONFIG_NAME
 from tuner.writeback.files import explained, sha256_or_none
 from tuner.writeback.journal import Action, Entry, configs_of, journal_of, left_unended, newest
-from tuner.writeback.target import Target, is_config_of, target_of
+from tuner.writeback.target import (
+    Target,
+    Written,
+    WrittenFile,
+    is_config_of,
+    replaced,
+    target_of,
+    unchanged,
+)
 from tuner.writeback.transaction import (
     Part,
     Replacement,
@@ -27,7 +35,6 @@ from tuner.writeback.transaction import (
     parts_of,
     restore,
 )
-from tuner.writeback.written import Written, WrittenFile, replaced, unchanged
 
 
 def settle_all(repository: Path) -> Iterator[Written]:

@@ -35,8 +35,7 @@ from tuner.writeback.journal import (
     locked_journal,
     utc_now,
 )
-from tuner.writeback.target import Target, target_of
-from tuner.writeback.written import WrittenFile, replaced
+from tuner.writeback.target import Target, WrittenFile, replaced, target_of
 
 
 @dataclass(frozen=True)

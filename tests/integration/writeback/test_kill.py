@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.writeback.apply import apply
-from tuner.writeback.plan import FilePlan, WritePlan, sha256_of
+from tuner.writeback.plan import FilePlan, WritePlan, apply, sha256_of
 from tuner.writeback.rollback import rollback
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -24,7 +23,7 @@ AFTER = "# the winner\n" * 20_000
 WRITER = """
 import pickle, sys, time
 from pathlib import Path
-from tuner.writeback.apply import apply
+from tuner.writeback.plan import apply
 from tuner.writeback.rollback import rollback
 plan = pickle.loads(Path(sys.argv[1]).read_bytes())
 for cycle in range(sys.maxsize):

@@ -16,8 +16,7 @@ import pytest
 from builders.plans import cut_short
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.writeback.apply import apply
-from tuner.writeback.plan import FilePlan, WritePlan, sha256_of
+from tuner.writeback.plan import FilePlan, WritePlan, apply, sha256_of
 from tuner.writeback.rollback import rollback, settle_all
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

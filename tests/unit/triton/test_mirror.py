@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.triton.mirror import mirror_of
+from tuner.triton.local import mirror_of
 
 
 @pytest.fixture

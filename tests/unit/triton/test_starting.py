@@ -10,8 +10,8 @@ import pytest
 
 from tuner.errors import ServerGoneError
 from tuner.server import health
+from tuner.server.health import ready_server
 from tuner.server.server import Endpoints
-from tuner.triton.starting import ready_server
 
 TAKEN = "error: creating server: Unavailable - Address already in use"
 OLD = "tritonserver: unrecognized option '--grpc-restricted-protocol=model-repository:tune-key=k'"

@@ -9,9 +9,8 @@ import pytest
 from builders.plans import AFTER, BEFORE, FALLIBLE, Fuse, make_plan, only
 
 from tuner.errors import EnvironmentNotReadyError, StalePlanError
-from tuner.writeback.apply import apply
 from tuner.writeback.journal import journal_of, locked_journal
-from tuner.writeback.plan import sha256_of
+from tuner.writeback.plan import apply, sha256_of
 from tuner.writeback.rollback import rollback
 
 

@@ -14,8 +14,8 @@ import pytest
 from builders.plans import AFTER, BEFORE, make_plan, only
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.writeback.apply import apply
 from tuner.writeback.journal import journal_of
+from tuner.writeback.plan import apply
 from tuner.writeback.rollback import rollback
 
 NOBODY = 0xFFFFFFFF  # in an entry of an access control list that is about no named user or group

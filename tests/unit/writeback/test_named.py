@@ -9,8 +9,7 @@ from builders.plans import AFTER, BEFORE, cut_short, make_file, make_plan, only
 
 from tuner.errors import SpecError, StalePlanError
 from tuner.run.manifest import KeptConfig
-from tuner.writeback.apply import apply, preview
-from tuner.writeback.plan import WritePlan, file_plans, sha256_of
+from tuner.writeback.plan import WritePlan, apply, file_plans, preview, sha256_of
 from tuner.writeback.rollback import half_written, is_back, rollback, settle_all
 
 NAMED = "configs/a100.pbtxt"

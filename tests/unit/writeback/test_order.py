@@ -16,9 +16,8 @@ import pytest
 from builders.plans import AFTER, BEFORE, make_file, make_plan
 
 from tuner.errors import StalePlanError
-from tuner.writeback.apply import apply
 from tuner.writeback.journal import Action, Entry, Journal
-from tuner.writeback.plan import WritePlan, sha256_of
+from tuner.writeback.plan import WritePlan, apply, sha256_of
 from tuner.writeback.rollback import rollback
 
 TEMPORARY = ".config.pbtxt.tune.tmp"

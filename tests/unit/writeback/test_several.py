@@ -15,9 +15,8 @@ import pytest
 from builders.plans import FALLIBLE, Fuse, cut_short, make_file
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError
-from tuner.writeback.apply import apply, preview
 from tuner.writeback.journal import Action, Entry, Other, journal_of, locked_journal
-from tuner.writeback.plan import WritePlan, sha256_of
+from tuner.writeback.plan import WritePlan, apply, preview, sha256_of
 from tuner.writeback.rollback import rollback, settle_all
 
 OLD = {"tokenizer": "# old t\n", "bert": "# old b\n", "head": None}

@@ -10,9 +10,8 @@ import pytest
 from builders.plans import AFTER, BEFORE, make_plan, only
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.writeback.apply import apply, preview
 from tuner.writeback.journal import locked_journal
-from tuner.writeback.plan import WritePlan
+from tuner.writeback.plan import WritePlan, apply, preview
 from tuner.writeback.rollback import is_back, rollback
 from tuner.writeback.target import is_config_of, target_of
 

@@ -23,7 +23,7 @@ from tuner.steps.job import Job, Request
 from tuner.steps.machine_lock import Neighbours
 from tuner.steps.stop import explain_error
 from tuner.steps.writing import Change, best_configs, draw_up, write_back
-from tuner.writeback.written import Written
+from tuner.writeback.target import Written
 
 
 @dataclass(frozen=True)
