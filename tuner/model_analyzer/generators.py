@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.model_analyzer.offer import Offer
 from tuner.modelconfig.schema import enum_name
 from tuner.spec.model import ModelAnalyzerMode
 
@@ -47,6 +46,25 @@ _READ = (
     "client_max_retries",
     "monitoring_interval",
 )
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Ascending values of each field, within the bounds of the space.
+
+    ``instances`` always has one at least: Model Analyzer never leaves them out. The others are
+    empty where the space does not have the field.
+    """
+
+    instances: tuple[int, ...]
+    max_batch_sizes: tuple[int, ...] = ()
+    delays_us: tuple[int, ...] = ()
+    preferred: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def combinations(self) -> int:
+        others = (self.max_batch_sizes, self.delays_us, self.preferred)
+        return len(self.instances) * math.prod(len(values) or 1 for values in others)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 from builders.candidates import fields_of
 from builders.spaces import BATCH, BATCHER, CACHE, DELAY, INSTANCES, PREFERRED, space_of
 
-from tuner.model_analyzer.offer import nearest, offered
+from tuner.model_analyzer.search import nearest, offered
 from tuner.modelconfig.message import parse
 
 CONFIG = (
