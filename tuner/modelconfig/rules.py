@@ -4,10 +4,10 @@
 no more than "failed to poll from model repository"; the reason is only in its log. What loads
 but does nothing is in `tuner.lint.model_files`.
 
-Rules are those of ValidateModelConfig, ValidateInstanceGroup and ValidateIOShape in
-model_config_utils.cc of Triton's core. Each function says how tritonserver 2.51 (24.10)
-answered when it was tried ("refused", "loads"), or "source" where it was only read.
-Ensembles have theirs in `tuner.modelconfig.ensembles`.
+Rules are those of ValidateModelConfig, ValidateInstanceGroup, ValidateIOShape and those for
+controls of sequences in model_config_utils.cc of Triton's core. Each function says how
+tritonserver 2.51 (24.10) answered when it was tried ("refused", "loads"), or "source" where it was
+only read. Ensembles have theirs in `tuner.modelconfig.ensembles`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,21 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from math import prod
 from typing import Any
 
-from tuner.modelconfig import backends, ensembles, tensors
-from tuner.modelconfig.backends import Mistake, backend_of, is_completed, is_tensorrt
+from tuner.modelconfig import backends, ensembles
+from tuner.modelconfig.backends import Mistake, backend_of, is_completed, is_tensorrt, may_set_batch
 from tuner.modelconfig.schema import ModelConfig, enum_name
 
 #: Paths, messages and hints.
 Check = Callable[[ModelConfig], Iterator[Mistake]]
 
 _PROFILE = re.compile(r"\s*\+?\d")  # as C++'s stoi reads it
+_SWITCHES = ("int32_false_true", "fp32_false_true", "bool_false_true")
+_CORRID_TYPES = ("TYPE_UINT64", "TYPE_INT64", "TYPE_UINT32", "TYPE_INT32", "TYPE_STRING")
+_TENSORRT_FLAGS = ("is_shape_tensor", "is_non_linear_format_io")
+_BATCH_TYPES = ("TYPE_INT32", "TYPE_FP32")
 
 
 class Rule(Enum):
@@ -234,6 +239,135 @@ def is_delay(policy: Any) -> bool:
     return bool(policy.TimeoutAction.Name(policy.timeout_action) == "DELAY")
 
 
+def _reshapes(config: ModelConfig) -> Iterator[Mistake]:
+    """A different number of elements than dims, in all or around an open dimension: refused.
+
+    An empty shape is one element, and needs a model that batches.
+    """
+    for path, tensor in _named_tensors(config):
+        if not tensor.HasField("reshape") or not tensor.dims:
+            continue
+        dims, shape, field = list(tensor.dims), list(tensor.reshape.shape), path.split("[")[0]
+        if problem := _reshape_problem(dims, shape, config):
+            text = f"{field} {tensor.name} has dims {dims}, reshaped to {shape}: {problem}"
+            hint = "give both as many elements, also between one -1 and the next"
+            yield f"{path}.reshape", text, hint
+
+
+def _reshape_problem(dims: list[int], shape: list[int], config: ModelConfig) -> str:
+    wrong = [dim for dim in shape if dim < 1 and dim != -1]
+    if wrong:
+        return f"{wrong[0]} is not a dimension"
+    if not shape and config.max_batch_size == 0 and not may_set_batch(config):
+        return "a scalar needs a batch around it"
+    if -1 in dims and -1 in shape and dims.count(-1) != shape.count(-1):
+        return "a different number of open dimensions"
+    return "" if _segments(dims) == _segments(shape) else "a different number of elements"
+
+
+def _segments(dims: Sequence[int]) -> list[int]:
+    """Elements before, between and after the open dimensions."""
+    ends = [i for i, dim in enumerate(dims) if dim == -1]
+    starts = [0, *(end + 1 for end in ends)]
+    return [prod(dims[a:b]) for a, b in zip(starts, [*ends, len(dims)], strict=True)]
+
+
+def _batch_tensors(config: ModelConfig) -> Iterator[Mistake]:
+    """Sources and types of batch_input, sources and targets of batch_output: refused.
+
+    A batch_output without a target does not only fail its model: it ends the server.
+    """
+    if not config.batch_input and not config.batch_output:
+        return
+    inputs = {tensor.name for tensor in config.input}
+    outputs = {tensor.name for tensor in config.output}
+    for index, batch in enumerate(config.batch_input):
+        path = f"batch_input[{index}]"
+        yield from _batch_sources(path, batch, inputs)
+        if (given := enum_name(batch, "data_type")) not in _BATCH_TYPES:
+            yield path, f"a batch_input has data_type {given}", " or ".join(_BATCH_TYPES)
+    for index, batch_output in enumerate(config.batch_output):
+        path = f"batch_output[{index}]"
+        yield from _batch_sources(path, batch_output, inputs)
+        if not batch_output.target_name:
+            text = "a batch_output has no target_name, which ends tritonserver"
+            yield path, text, "name the outputs it is for"
+        targets = list(batch_output.target_name)
+        for name in dict.fromkeys(targets):
+            if outputs and name not in outputs:
+                yield path, f"there is no output {name!r}", f"it has {', '.join(sorted(outputs))}"
+            if targets.count(name) > 1:
+                yield path, f"target {name!r} is named more than once", "name it once"
+
+
+def _batch_sources(path: str, batch: Any, inputs: set[str]) -> Iterator[Mistake]:
+    sources = list(batch.source_input)
+    if len(sources) != 1:
+        kind = batch.Kind.Name(batch.kind)
+        yield path, f"{kind} has {len(sources)} source_inputs", "give it one"
+    elif inputs and sources[0] not in inputs:
+        yield path, f"there is no input {sources[0]!r}", f"it has {', '.join(sorted(inputs))}"
+
+
+def _controls(config: ModelConfig) -> Iterator[Mistake]:
+    """A control kind or tensor twice, and one without its values for false and true: refused."""
+    tensors: set[str] = set()
+    kinds: set[str] = set()
+    for index, tensor in enumerate(config.sequence_batching.control_input):
+        path = f"sequence_batching.control_input[{index}]"
+        if not tensor.name:
+            yield path, "a control tensor has no name", ""
+        elif tensor.name in tensors:
+            yield path, f"control tensor {tensor.name} is given twice", "give each its own name"
+        tensors.add(tensor.name)
+        for control in tensor.control:
+            kind = control.Kind.Name(control.kind)
+            if kind in kinds:
+                yield path, f"{kind} is given by two control tensors", "keep one of them"
+            kinds.add(kind)
+            yield from _control_values(path, tensor.name, kind, control)
+
+
+def _control_values(path: str, name: str, kind: str, control: Any) -> Iterator[Mistake]:
+    given = [switch for switch in _SWITCHES if getattr(control, switch)]
+    if kind == "CONTROL_SEQUENCE_CORRID":
+        if given:
+            yield path, f"{kind} of {name} has a data_type, and no {given[0]}", f"drop {given[0]}"
+        if (data_type := enum_name(control, "data_type")) not in _CORRID_TYPES:
+            yield path, f"{kind} of {name} has data_type {data_type}", " or ".join(_CORRID_TYPES)
+        return
+    if len(given) != 1:
+        found = " and ".join(given) or "none"
+        text = f"{kind} of {name} needs one of {', '.join(_SWITCHES)}; it has {found}"
+        yield path, text, "int32_false_true: [ 0, 1 ]"
+    elif len(getattr(control, given[0])) != 2:
+        text = f"{given[0]} of {name} has two values, for false and for true"
+        yield path, text, f"{given[0]}: [ 0, 1 ]"
+
+
+def _formats(config: ModelConfig) -> Iterator[Mistake]:
+    """Shape tensors and formats that do not fit the backend or the number of dims: refused."""
+    for path, tensor in _named_tensors(config):
+        for flag in _TENSORRT_FLAGS:
+            if getattr(tensor, flag) and not is_tensorrt(config):
+                yield f"{path}.{flag}", f"{flag} is for TensorRT models only", "leave it out"
+        field = path.split("[")[0]
+        images = field == "input" and tensor.format
+        if (images or tensor.is_non_linear_format_io) and tensor.dims and len(tensor.dims) != 3:
+            what = enum_name(tensor, "format") if images else _TENSORRT_FLAGS[1]
+            text = f"{what} needs 3 dims, and {field} {tensor.name} has {len(tensor.dims)}"
+            yield f"{path}.dims", text, "dims leave the batch out"
+
+
+def _warmup(config: ModelConfig) -> Iterator[Mistake]:
+    """An open dimension in a sample: refused."""
+    for index, sample in enumerate(config.model_warmup):
+        for name in sorted(sample.inputs) if sample.batch_size else ():
+            if -1 in sample.inputs[name].dims:
+                text = f"model_warmup gives input {name} an open dimension"
+                yield f"model_warmup[{index}]", text, "give it a size"
+
+
 #: For a config that nothing completes.
 _OF_A_WHOLE = ((Rule.TENSOR, _unfinished_tensors),)
 _REFUSALS: tuple[tuple[Rule, Check], ...] = (
@@ -247,10 +381,10 @@ _REFUSALS: tuple[tuple[Rule, Check], ...] = (
     (Rule.INSTANCE_PROFILE, _profiles),
     (Rule.RESPONSE_CACHE, _response_cache),
     (Rule.ENSEMBLE, ensembles.mistakes),
-    (Rule.RESHAPE, tensors.reshape_mistakes),
-    (Rule.CONTROL_INPUT, tensors.control_mistakes),
-    (Rule.BATCH_INPUT, tensors.batch_io_mistakes),
-    (Rule.TENSOR_FORMAT, tensors.format_mistakes),
-    (Rule.WARMUP, tensors.warmup_mistakes),
+    (Rule.RESHAPE, _reshapes),
+    (Rule.CONTROL_INPUT, _controls),
+    (Rule.BATCH_INPUT, _batch_tensors),
+    (Rule.TENSOR_FORMAT, _formats),
+    (Rule.WARMUP, _warmup),
     (Rule.BACKEND, backends.mistakes),
 )
