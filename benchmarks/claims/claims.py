@@ -47,7 +47,7 @@ from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window, lengthen, soak_for, window_for
 from tuner.score.capacity import Bracket, LevelRange
 from tuner.score.judge import passes
-from tuner.score.load_plan import LoadPlan
+from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.metrics import P99_LATENCY

@@ -38,7 +38,7 @@ from tuner.measurement.window import Window
 from tuner.programs.run.overloading import probe_overload
 from tuner.programs.run.prove import prove
 from tuner.run.status import Status
-from tuner.score.load_plan import load_plan
+from tuner.score.next_load import load_plan
 from tuner.score.trial import Trial
 from tuner.search.strategy import Proposal
 from tuner.server.server import Endpoints

@@ -26,7 +26,7 @@ from tuner.load.probes.answers import Answer, Answers
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import Arrivals, Measurement
 from tuner.measurement.window import Window
-from tuner.score.load_plan import LoadPlan, load_plan
+from tuner.score.next_load import LoadPlan, load_plan
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec

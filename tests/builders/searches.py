@@ -10,7 +10,7 @@ from builders.emulated import EmulatedBench, a_session
 
 from tuner.measurement.measurement import Arrivals
 from tuner.score.capacity import LevelRange
-from tuner.score.load_plan import LoadPlan
+from tuner.score.next_load import LoadPlan
 from tuner.score.trial import Trial
 from tuner.search.budget import StopReason
 from tuner.search.strategy import Proposal

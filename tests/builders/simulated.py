@@ -19,7 +19,7 @@ from tuner.measurement.measurement import (
     ServerStatistics,
 )
 from tuner.score.capacity import LevelRange
-from tuner.score.load_plan import load_plan
+from tuner.score.next_load import load_plan
 from tuner.score.point import Point, judge_point
 from tuner.score.trial import Trial, TrialState
 from tuner.search.incumbent import incumbent

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from tuner.bench.stepping import FromAbove
 from tuner.errors import ClientLimitError, LoadFailedError, OutOfTimeError
 from tuner.score.capacity import NoResult, Probe, saturated
-from tuner.score.load_plan import LoadPlan
-from tuner.score.next_load import CapacitySearch, Steps, next_load
+from tuner.score.next_load import CapacitySearch, LoadPlan, Steps, next_load
 from tuner.score.point import Point, Score, score_points
 from tuner.score.trial import TrialState
 from tuner.spec.objective import Goal, Objective

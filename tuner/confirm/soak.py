@@ -31,8 +31,7 @@ from tuner.run.confirmation import LoadCurve, Role, Soak, Soaked
 from tuner.score.capacity import NEAR, NoResult, Probe, is_near, saturated, steepness
 from tuner.score.judge import tail_slo
 from tuner.score.late_share import LateShare, measured_late_share
-from tuner.score.load_plan import LoadPlan
-from tuner.score.next_load import Steps, next_load
+from tuner.score.next_load import LoadPlan, Steps, next_load
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo

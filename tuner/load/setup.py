@@ -14,9 +14,8 @@ from tuner.load.watch.sampler import PERIOD_S, Sampler, becomes_idle
 from tuner.load.watch.stalls import watch_stalls
 from tuner.measurement.window import NO_BOUND, LatencyBound
 from tuner.server.binaries import Installation
-from tuner.server.control import Control
+from tuner.server.control import Control, StatisticsSnapshot
 from tuner.server.server import Endpoints, Place
-from tuner.server.statistics import StatisticsSnapshot
 from tuner.spec.fields import Gpus
 
 

@@ -8,7 +8,7 @@ from tuner.errors import ClientLimitError, ModelFailsError
 from tuner.load.watch.sampler import Sample, pending_requests
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window
-from tuner.server.statistics import StatisticsSnapshot
+from tuner.server.control import StatisticsSnapshot
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import requests_needed
 from tuner.spec.units import digits

@@ -1,16 +1,71 @@
-"""Which load to measure next: the one rule of the search, the rounds and the soak.
+"""Which loads a run may ask for, and which to measure next.
 
-The loads measured so far show a floor that passed, a ceiling that failed, or both; what is tried
-next depends on which of them there are, and on `Steps`: see docs/internals/measuring-policy.md.
+The search, the rounds and the soak have one rule. The loads measured so far show a floor that
+passed, a ceiling that failed, or both; what is tried next depends on which of them there are, and
+on `Steps`: see docs/internals/measuring-policy.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
+from tuner.measurement.measurement import Arrivals
+from tuner.measurement.window import lowest_rate
 from tuner.score.capacity import Bracket, LevelRange, Probe, crossing, saturated
+from tuner.spec.objective import Objective
+from tuner.spec.slo import Slo, tail_shares
+from tuner.spec.workload import ClosedArrivals, Workload
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """Levels of a run.
+
+    Attributes:
+        listed: Levels fixed by the spec, ascending; None when the capacity is searched.
+        levels: Limits of that search.
+    """
+
+    arrivals: Arrivals
+    listed: tuple[float, ...] | None
+    levels: LevelRange
+
+
+def lowest_level(slos: Sequence[Slo], shares: Mapping[str, float], window_s: float) -> float:
+    """The lowest level at which a window holds what each stream's percentiles need of requests."""
+    return max(
+        lowest_rate(tail_shares(slo for slo in slos if slo.holds_for(stream)), window_s) / share
+        for stream, share in shares.items()
+    )
+
+
+def load_plan(
+    workload: Workload,
+    objective: Objective,
+    slos: Sequence[Slo] = (),
+    shares: Mapping[str, float] = MappingProxyType({"": 1.0}),
+) -> LoadPlan:
+    """The levels to measure; rates at which the longest window is too short are not among them.
+
+    ``shares``: the parts of the streams that the level is of.
+    """
+    arrivals = workload.arrivals
+    kind = Arrivals(arrivals.kind)
+    if isinstance(arrivals, ClosedArrivals):
+        given: Sequence[float] | None = arrivals.concurrency
+        levels = LevelRange(1.0, float(arrivals.max_concurrency), whole=True)
+    else:
+        given = arrivals.rate
+        lowest = lowest_level(slos, shares, float(workload.max_window))
+        levels = LevelRange(min(lowest, arrivals.max_rate), arrivals.max_rate)
+    if objective.at_level is not None:
+        given = (objective.at_level,)
+    listed = None if given is None else tuple(sorted(float(level) for level in given))
+    return LoadPlan(kind, listed, levels)
+
 
 #: Capacities found by the search are within this share of the truth, noise aside.
 TOLERANCE = 0.03
@@ -149,21 +204,6 @@ def _below(ceiling: Probe, count: int, steps: Steps) -> float:
     return ceiling.level * 0.5
 
 
-def find_capacity(
-    probe: Callable[[float], Probe],
-    start: float,
-    levels: LevelRange,
-    tolerance: float = TOLERANCE,
-    at_most: int = 5,
-    known: Sequence[Probe] = (),
-) -> Bracket:
-    """What `CapacitySearch` finds with ``probe``, which measures one level."""
-    search = CapacitySearch(start, levels, tolerance, at_most, known)
-    while (level := search.ask()) is not None:
-        search.tell(probe(level))
-    return Bracket.of(search.probes)
-
-
 class CapacitySearch:
     """Brackets the capacity within ``tolerance``, or as near as ``at_most`` probes allow.
 
@@ -193,8 +233,9 @@ class CapacitySearch:
     def ask(self) -> float | None:
         """The next level; None when the capacity is known well enough, or no probe is left."""
         bracket, levels = Bracket.of(self.probes), self.levels
-        closed = bracket.closed(self._steps.tolerance)
-        if self._left <= 0 or closed or _at_an_end(bracket, levels):
+        at_top = bracket.floor is not None and bracket.floor.level >= levels.highest
+        at_bottom = bracket.ceiling is not None and bracket.ceiling.level <= levels.lowest
+        if self._left <= 0 or bracket.closed(self._steps.tolerance) or at_top or at_bottom:
             return None
         if not self.probes:
             return levels.nearest(self._start)
@@ -202,20 +243,9 @@ class CapacitySearch:
 
     def tell(self, probe: Probe) -> None:
         """What came of the level that was asked for."""
-        if self._free and _far_up(Bracket.of(self.probes), probe):
-            self._free -= 1
+        floor = Bracket.of(self.probes).floor
+        if self._free and floor is not None and probe.passed and probe.level >= 2.0 * floor.level:
+            self._free -= 1  # the start was far below the capacity
         else:
             self._left -= 1
         self.probes.append(probe)
-
-
-def _far_up(before: Bracket, probe: Probe) -> bool:
-    """The load was doubled at least and still passed: the start was far below the capacity."""
-    floor = before.floor
-    return floor is not None and probe.passed and probe.level >= 2.0 * floor.level
-
-
-def _at_an_end(bracket: Bracket, levels: LevelRange) -> bool:
-    if bracket.floor is not None and bracket.floor.level >= levels.highest:
-        return True
-    return bracket.ceiling is not None and bracket.ceiling.level <= levels.lowest

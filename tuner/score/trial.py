@@ -16,7 +16,7 @@ from pydantic import Field
 
 from tuner.facts import Facts
 from tuner.score.capacity import capacity_level
-from tuner.score.load_plan import LoadPlan
+from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point, Score
 from tuner.server.memory import Memories
 from tuner.space.candidate import Candidate

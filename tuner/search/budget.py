@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tuner.score.judge import tightest_latency
-from tuner.score.load_plan import LoadPlan
+from tuner.score.next_load import LoadPlan
 from tuner.score.trial import Trial
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo

@@ -14,8 +14,8 @@ import psutil
 from tuner.errors import ServerGoneError
 from tuner.machine.nvml import gpu_memory
 from tuner.machine.own_containers import is_inside
+from tuner.server.control import Metrics
 from tuner.server.server import Place
-from tuner.server.statistics import Metrics
 from tuner.spec.fields import Gpus
 
 MACHINE = "memory"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tuner.bench.bench import LOOK_S
 from tuner.bench.protocol import Bench
 from tuner.errors import LoadFailedError, ModelFailsError
-from tuner.score.load_plan import LoadPlan
+from tuner.score.next_load import LoadPlan
 from tuner.spec.slo import Slo
 from tuner.spec.units import digits
 

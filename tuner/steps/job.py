@@ -14,7 +14,7 @@ from tuner.machine.host import has_gpu
 from tuner.modelconfig.encoding import UTF_8
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.served import Served, ServedModel, read_served
-from tuner.score.load_plan import LoadPlan, load_plan
+from tuner.score.next_load import LoadPlan, load_plan
 from tuner.server.binaries import has_perf_analyzer
 from tuner.space.build import build_space, refuse_unmeasurable
 from tuner.space.space import Space

@@ -17,7 +17,7 @@ from tuner.machine.private import private_directory
 from tuner.measurement.measurement import LoadPoint, Rejected
 from tuner.measurement.window import LatencyBound, Window, soak_for, window_for
 from tuner.score.judge import tail_slo
-from tuner.score.load_plan import LoadPlan
+from tuner.score.next_load import LoadPlan
 from tuner.server.log import last_words
 from tuner.spec.model import Spec
 from tuner.spec.units import Seconds

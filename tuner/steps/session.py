@@ -16,7 +16,7 @@ from tuner.load import seeds
 from tuner.measurement.measurement import Rejected
 from tuner.run.manifest import Manifest
 from tuner.run.store import RunStore
-from tuner.score.load_plan import LoadPlan
+from tuner.score.next_load import LoadPlan
 from tuner.search.incumbent import NEAR_MISS
 from tuner.server.memory import Memories
 from tuner.space.candidate import Candidate

@@ -10,7 +10,7 @@ from tuner.errors import LoadFailedError
 from tuner.load.traffic.arrivals import read_trace
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import requests_for
-from tuner.score.load_plan import LoadPlan, lowest_level
+from tuner.score.next_load import LoadPlan, lowest_level
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS
 from tuner.spec.model import Spec

@@ -1,8 +1,8 @@
 """How good simulated candidates are for the objective: their capacities, in the units of `Aim`.
 
-A capacity is bracketed as on a real server, `tuner.score.next_load.find_capacity`. Every candidate
-meets the same random numbers (arrivals, ways, service times), so that the order of two candidates
-is not a matter of luck.
+A capacity is bracketed as on a real server, by `CapacitySearch`. Every candidate meets the same
+random numbers (arrivals, ways, service times), so that the order of two candidates is not a matter
+of luck.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from functools import cached_property, partial
 from typing import Literal
 
 from tuner.measurement.measurement import Arrivals, LoadPoint
-from tuner.score.capacity import LevelRange, saturated
+from tuner.score.capacity import Bracket, LevelRange, saturated
 from tuner.score.judge import margin
-from tuner.score.next_load import find_capacity
+from tuner.score.next_load import CapacitySearch
 from tuner.score.trial import NOTHING, STEEPNESS, Aim
 from tuner.space.candidate import CACHE, Candidate
 from tuner.spec.metrics import AVG_LATENCY, ERROR_RATE, THROUGHPUT, Metric
@@ -98,11 +98,10 @@ def capacity_of(
         seed: Of arrivals and everything else.
     """
     levels = requirement.levels
-
-    def probe(level: float) -> Simulated:
-        return simulated(setting, costs, network, requirement, level, seed)
-
-    found = find_capacity(probe, levels.nearest(near), levels, TOLERANCE, _PROBES).capacity()
+    search = CapacitySearch(levels.nearest(near), levels, TOLERANCE, _PROBES)
+    while (level := search.ask()) is not None:
+        search.tell(simulated(setting, costs, network, requirement, level, seed))
+    found = Bracket.of(search.probes).capacity()
     if found is None:
         return 0.0
     return float(math.floor(found)) if levels.whole else found

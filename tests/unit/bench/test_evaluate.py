@@ -10,7 +10,7 @@ from tuner.bench.evaluate import Evaluation, Race, evaluate, evaluate_listed, ra
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, OutOfTimeError
 from tuner.measurement.measurement import Arrivals
 from tuner.score.capacity import LevelRange, saturated
-from tuner.score.load_plan import LoadPlan, load_plan
+from tuner.score.next_load import LoadPlan, load_plan
 from tuner.score.point import Point, judge_point
 from tuner.score.trial import TrialState
 from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY

@@ -18,7 +18,7 @@ from tuner.measurement.measurement import Arrivals, Course, Measurement
 from tuner.run.confirmation import Role, Soak, Soaked
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
-from tuner.score.load_plan import LoadPlan
+from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point, judge_point
 
 WINNER = candidate_of({"instance_group.count": 2})

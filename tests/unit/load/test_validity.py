@@ -6,7 +6,7 @@ import pytest
 
 from tuner.errors import ModelFailsError
 from tuner.load.validity import refuse_failures
-from tuner.server.statistics import StatisticsSnapshot
+from tuner.server.control import StatisticsSnapshot
 
 BEFORE = StatisticsSnapshot(success_count=100, fail_count=2)
 

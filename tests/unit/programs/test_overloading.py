@@ -19,7 +19,7 @@ from tuner.run.confirmation import Soak, Soaked
 from tuner.run.status import Status
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import tail_slo
-from tuner.score.load_plan import LoadPlan
+from tuner.score.next_load import LoadPlan
 from tuner.score.point import judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec

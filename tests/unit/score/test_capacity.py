@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 from builders.measurements import Probe
@@ -11,9 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.score.capacity import Bracket, LevelRange, crossing, saturated
-from tuner.score.next_load import MOST_FREE, TOLERANCE, Steps, find_capacity, next_load
+from tuner.score.next_load import MOST_FREE, TOLERANCE, CapacitySearch, Steps, next_load
 
 OPEN = LevelRange(0.1, 1e6)
+
+
+def find_capacity(
+    probe: Callable[[float], Probe], start: float, levels: LevelRange, *about: float, **more: Any
+) -> Bracket:
+    search = CapacitySearch(start, levels, *about, **more)
+    while (level := search.ask()) is not None:
+        search.tell(probe(level))
+    return Bracket.of(search.probes)
 
 
 def next_level(probes: Sequence[Probe], tolerance: float = TOLERANCE) -> float:

@@ -6,7 +6,7 @@ import pytest
 from tritonclient.grpc import service_pb2
 
 from tuner.errors import ServerGoneError
-from tuner.server.statistics import BatchStatistics, Metrics, StatisticsSnapshot
+from tuner.server.control import BatchStatistics, Metrics, StatisticsSnapshot
 
 METRICS = """\
 # HELP nv_inference_request_success Number of successful inference requests

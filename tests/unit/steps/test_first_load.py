@@ -14,7 +14,7 @@ from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.measurement.measurement import Arrivals
 from tuner.programs.check.rounds import Start, highest_that_holds, rough_capacity
 from tuner.score.capacity import LevelRange
-from tuner.score.load_plan import LoadPlan
+from tuner.score.next_load import LoadPlan
 from tuner.steps.first_load import First, first_level
 
 LEVELS = LevelRange(0.1, 1e5)

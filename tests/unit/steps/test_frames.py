@@ -29,7 +29,7 @@ from tuner.load.watch.stalls import NOT_WATCHED
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.modelconfig.message import parse
-from tuner.score.load_plan import load_plan
+from tuner.score.next_load import load_plan
 from tuner.score.trial import Trial
 from tuner.search.strategy import Proposal
 from tuner.server.server import Endpoints

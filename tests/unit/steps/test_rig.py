@@ -17,7 +17,7 @@ from tuner.bench.timebook import TimeBook
 from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import LatencyBound
-from tuner.score.load_plan import load_plan
+from tuner.score.next_load import load_plan
 from tuner.server.binaries import Installation, Origin
 from tuner.server.server import Place
 from tuner.spec.model import Spec

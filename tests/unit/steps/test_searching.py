@@ -28,7 +28,7 @@ from tuner.measurement.measurement import Arrivals, Measurement
 from tuner.programs.run.finalists import finalists_of
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
-from tuner.score.load_plan import LoadPlan
+from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.search.budget import StopReason

@@ -22,7 +22,7 @@ from tuner.measurement.measurement import LoadPoint, Measurement, Rejected, Stag
 from tuner.measurement.window import Window
 from tuner.programs.run.prove import prove
 from tuner.run.status import Status
-from tuner.score.load_plan import load_plan
+from tuner.score.next_load import load_plan
 from tuner.score.trial import Aim, TrialState
 from tuner.search.budget import StopReason
 from tuner.search.strategy import Proposal

@@ -17,9 +17,9 @@ from google.protobuf import json_format
 from tuner.errors import DeployRefusedError, ServerGoneError
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.schema import new_config
+from tuner.server.control import Metrics, MetricSample
 from tuner.server.memory import Memory
 from tuner.server.server import Endpoints, Place, Server
-from tuner.server.statistics import Metrics, MetricSample
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.triton import deploy
 from tuner.triton.deploy import Deployer, DeploymentKind

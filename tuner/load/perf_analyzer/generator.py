@@ -44,7 +44,7 @@ from tuner.load.watch.sampler import Sampler, host_use, server_statistics
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.server import health
-from tuner.server.statistics import StatisticsSnapshot
+from tuner.server.control import StatisticsSnapshot
 
 _SLACK_S = 2.0  # arrivals beyond the end of the run: perf_analyzer must not start over
 _RECEIVED_SHARE = 0.9  # what is being executed just then is not counted

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, TunerError, UndecidedError
 from tuner.measurement.window import Window
-from tuner.server.statistics import StatisticsSnapshot
+from tuner.server.control import StatisticsSnapshot
 
 Times = npt.NDArray[np.float64]
 

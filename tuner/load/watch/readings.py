@@ -18,7 +18,7 @@ from tuner.machine.host import read_governor
 from tuner.machine.nvml import handles, open_nvml
 from tuner.machine.own_containers import is_inside
 from tuner.measurement.measurement import ServerStatistics
-from tuner.server.statistics import BatchStatistics, StatisticsSnapshot
+from tuner.server.control import BatchStatistics, StatisticsSnapshot
 from tuner.spec.fields import Gpus
 
 #: Bits of NVML's clock event reasons (nvml.h). A card under full load lives at its power cap

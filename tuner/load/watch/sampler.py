@@ -33,9 +33,9 @@ from tuner.machine.nvml import gpu_memory
 from tuner.measurement.measurement import HostUse, ServerStatistics
 from tuner.measurement.window import Window
 from tuner.server import health
+from tuner.server.control import Metrics, StatisticsSnapshot
 from tuner.server.memory import gpu_use
 from tuner.server.server import Endpoints, Place
-from tuner.server.statistics import Metrics, StatisticsSnapshot
 from tuner.spec.fields import Gpus
 
 #: A server is given this long to come to rest.

@@ -33,7 +33,7 @@ from tuner.run.baseline import Baseline
 from tuner.run.confirmation import Role, Soak
 from tuner.score.capacity import Bracket
 from tuner.score.judge import tightest_latency, value_of
-from tuner.score.load_plan import LoadPlan
+from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio, mean_with_interval, paired_ratio, two_sample_ratio
 from tuner.spec.objective import Goal, Objective

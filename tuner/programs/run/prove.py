@@ -22,8 +22,7 @@ from tuner.programs.run.outcome import Side, Verdict, side_of_trial
 from tuner.run.confirmation import Soak
 from tuner.run.status import Status
 from tuner.score.capacity import Bracket, saturated
-from tuner.score.load_plan import LoadPlan
-from tuner.score.next_load import next_load
+from tuner.score.next_load import LoadPlan, next_load
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate, list_sizes

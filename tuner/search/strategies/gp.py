@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from tuner.score.load_plan import load_plan
+from tuner.score.next_load import load_plan
 from tuner.score.trial import STEEPNESS, Aim, Predicted, Trial, TrialState
 from tuner.search.fits import Refusals
 from tuner.search.incumbent import leaders

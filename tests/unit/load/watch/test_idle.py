@@ -8,8 +8,8 @@ from tuner.load.validity import received_count
 from tuner.load.watch import sampler as idle
 from tuner.load.watch.readings import MachineReading
 from tuner.load.watch.sampler import Sample, becomes_idle
+from tuner.server.control import Metrics, MetricSample, StatisticsSnapshot
 from tuner.server.server import Endpoints
-from tuner.server.statistics import Metrics, MetricSample, StatisticsSnapshot
 
 ENDPOINTS = Endpoints("h:1", "g:1", "m:1")
 

@@ -15,9 +15,9 @@ from tuner.load.watch.readings import GpuClocks, MachineReading, statistics_betw
 from tuner.load.watch.sampler import Sample, Sampler, host_use, server_statistics
 from tuner.load.watch.stalls import Stalls
 from tuner.measurement.window import Window
+from tuner.server.control import BatchStatistics, Metrics, MetricSample, StatisticsSnapshot
 from tuner.server.memory import gpu_use
 from tuner.server.server import Place
-from tuner.server.statistics import BatchStatistics, Metrics, MetricSample, StatisticsSnapshot
 
 BEFORE = StatisticsSnapshot(
     success_count=10,
