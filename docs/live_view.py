@@ -21,8 +21,7 @@ from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point, score_points
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
-from tuner.spec.objective import Objective
-from tuner.spec.slo import Slo
+from tuner.spec.slo import Objective, Slo
 from tuner.steps.events import Events
 
 SLOS = (Slo.parse("p99_latency <= 40ms"), Slo.parse("error_rate <= 0%"))

@@ -52,8 +52,7 @@ from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.metrics import P99_LATENCY
 from tuner.spec.model import Confirm
-from tuner.spec.objective import Goal, Objective
-from tuner.spec.slo import Slo
+from tuner.spec.slo import Goal, Objective, Slo
 
 Times = npt.NDArray[np.float64]
 

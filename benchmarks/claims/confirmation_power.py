@@ -33,8 +33,7 @@ from tuner.score.capacity import LevelRange
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.metrics import P99_LATENCY
-from tuner.spec.objective import Objective
-from tuner.spec.slo import Slo
+from tuner.spec.slo import Objective, Slo
 
 SLO = Slo(P99_LATENCY, 40_000.0, "p99_latency <= 40ms")
 CAPACITY = 1000.0

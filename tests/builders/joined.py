@@ -10,7 +10,7 @@ from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
 from tuner.search.study.record import StudyRecord
 from tuner.space.candidate import Candidate
-from tuner.spec.objective import Objective
+from tuner.spec.slo import Objective
 
 SMALL = {INSTANCES: {"int": [1, 3]}, "parameters.threads": {"choice": [1, 2]}}
 SPACE = space_of(SMALL)

@@ -33,8 +33,7 @@ from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point, score_points
 from tuner.score.trial import Predicted, Trial, TrialState, TrialTime
 from tuner.space.candidate import Candidate, FieldValue
-from tuner.spec.objective import Objective
-from tuner.spec.slo import Slo
+from tuner.spec.slo import Objective, Slo
 from tuner.writeback.plan import sha256_of, text_with
 
 COUNT, BATCH = "instance_group.count", "max_batch_size"

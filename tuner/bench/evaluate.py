@@ -13,7 +13,7 @@ from tuner.score.capacity import NoResult, Probe, saturated
 from tuner.score.next_load import CapacitySearch, LoadPlan, Steps, next_load
 from tuner.score.point import Point, Score, score_points
 from tuner.score.trial import TrialState
-from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Goal, Objective
 from tuner.spec.units import digits
 
 #: At most this many measurements of a candidate, the race included.

@@ -49,7 +49,7 @@ from tuner.score.capacity import LevelRange
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio
 from tuner.space.candidate import Candidate
-from tuner.spec.objective import Objective
+from tuner.spec.slo import Objective
 from tuner.spec.units import digits
 
 #: A finalist this far behind (the best finalist, or the current config) after a round is dropped.

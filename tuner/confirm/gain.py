@@ -31,7 +31,7 @@ from tuner.score.capacity import NEAR, LevelRange, saturated
 from tuner.score.judge import value_of
 from tuner.score.point import Point
 from tuner.score.ratio import ERROR, Ratio, paired_ratio, unequal_ratio
-from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Goal, Objective
 
 #: The assumed standard deviation of the logarithm of a capacity between rounds, where one round is
 #: too few to tell: one and a half times that of a config that sustains a hundred requests a second

@@ -19,7 +19,7 @@ from tuner.score.judge import value_of
 from tuner.score.ratio import Ratio, mean_with_interval, two_sample_ratio
 from tuner.space.candidate import Candidate
 from tuner.spec.metrics import THROUGHPUT
-from tuner.spec.objective import Objective
+from tuner.spec.slo import Objective
 from tuner.spec.units import digits
 
 

@@ -25,7 +25,7 @@ from tuner.run.status import Status
 from tuner.run.store import RESULT, RunStore
 from tuner.score.judge import SloResult, severity
 from tuner.score.trial import Trial, TrialState, TrialTime
-from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Goal, Objective
 from tuner.writeback.rollback import is_back
 
 

@@ -23,7 +23,7 @@ from tuner.run.status import Status
 from tuner.score.judge import SloResult
 from tuner.score.ratio import Ratio
 from tuner.space.candidate import Candidate, FieldValue
-from tuner.spec.objective import Objective
+from tuner.spec.slo import Objective
 
 SCHEMA_VERSION = 1
 

@@ -15,8 +15,7 @@ from types import MappingProxyType
 from tuner.measurement.measurement import Arrivals
 from tuner.measurement.window import lowest_rate
 from tuner.score.capacity import Bracket, LevelRange, Probe, crossing, saturated
-from tuner.spec.objective import Objective
-from tuner.spec.slo import Slo, tail_shares
+from tuner.spec.slo import Objective, Slo, tail_shares
 from tuner.spec.workload import ClosedArrivals, Workload
 
 

@@ -20,8 +20,7 @@ from tuner.score.judge import (
     violation,
 )
 from tuner.spec.metrics import Metric
-from tuner.spec.objective import Goal, Objective
-from tuner.spec.slo import Slo
+from tuner.spec.slo import Goal, Objective, Slo
 
 
 @dataclass(frozen=True)

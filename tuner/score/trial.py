@@ -20,8 +20,7 @@ from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point, Score
 from tuner.server.memory import Memories
 from tuner.space.candidate import Candidate
-from tuner.spec.objective import Goal, Objective
-from tuner.spec.slo import Slo
+from tuner.spec.slo import Goal, Objective, Slo
 
 
 class TrialState(Enum):

@@ -8,7 +8,7 @@ from tuner.bench.evaluate import nearly
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
-from tuner.spec.objective import Goal
+from tuner.spec.slo import Goal
 
 #: SLO utilisation up to which noise alone may miss an SLO, where the noise was not measured: two
 #: standard deviations of a p99 near its bound, which repeats within about 5 %.

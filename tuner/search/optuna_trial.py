@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tuner.score.trial import Trial, TrialState
 from tuner.space.adapter import distributions, params
 from tuner.space.space import Space
-from tuner.spec.objective import Goal
+from tuner.spec.slo import Goal
 
 
 class _Deferred:

@@ -26,9 +26,8 @@ from tuner.spec.model_checks import (
     check_space,
     check_streams,
 )
-from tuner.spec.objective import Goal
 from tuner.spec.server import MODES, Server, is_own_argument
-from tuner.spec.slo import Slo
+from tuner.spec.slo import Goal, Slo
 from tuner.spec.units import digits
 from tuner.spec.workload import (
     BUSY_TIMES,

@@ -28,10 +28,9 @@ from tuner.spec.fields import (
 from tuner.spec.forms import CARRIED, as_written, long_form
 from tuner.spec.metrics import Scope
 from tuner.spec.mistakes import dotted
-from tuner.spec.objective import Objective
 from tuner.spec.paths import CONFIG_NAME
 from tuner.spec.server import Server
-from tuner.spec.slo import Slo
+from tuner.spec.slo import Objective, Slo
 from tuner.spec.units import Percent, Seconds
 from tuner.spec.workload import StreamSpec, Workload
 

@@ -18,8 +18,7 @@ from pydantic.fields import FieldInfo
 from tuner.spec.explain import models_in
 from tuner.spec.forms import CARRIED
 from tuner.spec.model import Spec
-from tuner.spec.objective import Objective
-from tuner.spec.slo import Slo
+from tuner.spec.slo import Objective, Slo
 from tuner.spec.units import Bytes, Percent, Rate, Seconds
 from tuner.spec.workload import Workload
 from tuner.spec.yaml_tree import dump_scalar

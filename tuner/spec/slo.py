@@ -1,4 +1,8 @@
-"""SLO expressions: `p99_latency <= 60ms`, `error_rate <= 0%`, `throughput >= 300/s`."""
+"""What a config must meet and what is optimised, as one line of text each.
+
+SLOs: `p99_latency <= 60ms`, `error_rate <= 0%`, `throughput >= 300/s`. The objective: goodput, or a
+metric at a fixed load.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS, SHARE, Better, Metric, parse_metric
+from tuner.spec.mistakes import in_brackets
 from tuner.spec.units import AsText, shorten
 
 
@@ -105,3 +111,112 @@ def _bound(metric: Metric, text: str) -> float:
 def _pattern() -> str:
     bounds = (rf"{m.name}\s*{m.better.value}\s*{m.unit.pattern}" for m in METRICS.values())
     return rf"^\s*({'|'.join(bounds)})\s*$"
+
+
+class Goal(Enum):
+    MAXIMIZE_GOODPUT = "maximize goodput"
+    MINIMIZE = "minimize"
+
+
+_EXAMPLES = ("maximize goodput", "minimize p99_latency at 300/s", "minimize gpu_memory at 300/s")
+
+_OF_ONE_STREAM = (
+    "the goodput of one stream is always its share of the whole: write maximize goodput; to keep "
+    "the other streams constant, give each of them a rate instead of a share"
+)
+
+
+@dataclass(frozen=True)
+class Objective(AsText):
+    """``metric`` and ``at_level`` are set for MINIMIZE only.
+
+    ``at_level``: requests per second for open arrivals, concurrency for closed ones
+    (``minimize p99_latency at 300/s``, ``minimize p99_latency at 16``); ``at_rate`` tells which
+    of the two was written.
+    """
+
+    goal: Goal
+    metric: Metric | None = None
+    at_level: float | None = None
+    expression: str = field(default="", compare=False)
+    at_rate: bool = False
+
+    @classmethod
+    def goodput(cls) -> Objective:
+        return cls(Goal.MAXIMIZE_GOODPUT, expression=Goal.MAXIMIZE_GOODPUT.value)
+
+    @classmethod
+    def parse(cls, text: str) -> Objective:
+        """Reads ``maximize goodput`` or ``minimize METRIC at LEVEL``.
+
+        Raises:
+            ValueError: Neither; the message says what is accepted.
+        """
+        words = text.split()
+        expression = " ".join(words)
+        if expression == Goal.MAXIMIZE_GOODPUT.value:
+            return cls.goodput()
+        if expression.startswith(f"{Goal.MAXIMIZE_GOODPUT.value} of "):
+            raise ValueError(_OF_ONE_STREAM)
+        if words[:1] != [Goal.MINIMIZE.value]:
+            raise ValueError(_not_an_objective(expression))
+        match = re.fullmatch(r"minimize (\S+)(?: at (\d+(?:\.\d+)?) ?(/s)?)?", expression)
+        if match is None:
+            raise ValueError(_not_an_objective(expression))
+        metric = _minimised(match[1])
+        level = _level(metric, match[2], rate=match[3] is not None)
+        return cls(Goal.MINIMIZE, metric, level, expression, match[3] is not None)
+
+    def __str__(self) -> str:
+        if self.metric is None or self.at_level is None:
+            return self.goal.value
+        unit = "/s" if self.at_rate else ""
+        return f"{self.goal.value} {self.metric.name} at {self.at_level:.12g}{unit}"
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        names = "|".join(m.name for m in METRICS.values() if not m.not_minimised)
+        minimized = rf"({names})\s+at\s+\d+(\.\d+)? ?(/s)?"
+        return {
+            "type": "string",
+            "pattern": rf"^\s*(maximize\s+goodput|minimize\s+{minimized})\s*$",
+            "examples": list(_EXAMPLES),
+        }
+
+    @classmethod
+    def of(cls, value: object) -> Objective:
+        if isinstance(value, Objective):
+            return value
+        if not isinstance(value, str):
+            raise ValueError(f"an objective is one line of text: {_accepted()}")  # noqa: TRY004
+        return cls.parse(value)
+
+
+def _minimised(name: str) -> Metric:
+    metric = parse_metric(name)
+    if metric.not_minimised:
+        raise ValueError(metric.not_minimised)
+    return metric
+
+
+def _level(metric: Metric, text: str | None, *, rate: bool) -> float:
+    if text is None:
+        raise ValueError(f"minimize {metric.name} at which load? add at 300/s, or at 16 (clients)")
+    level = float(text)
+    if level == 0:
+        raise ValueError("the load to minimise at must be above 0")
+    if not rate and level != int(level):
+        raise ValueError(
+            f"'at {text}' is a concurrency, which must be a whole number; a rate is written "
+            f"{text}/s"
+        )
+    return level
+
+
+def _not_an_objective(expression: str) -> str:
+    guess = in_brackets(expression, [Goal.MAXIMIZE_GOODPUT.value, "minimize p99_latency at 300/s"])
+    return f"'{expression}' is not an objective{guess}; {_accepted()}"
+
+
+def _accepted() -> str:
+    return f"write {', '.join(_EXAMPLES[:-1])} or {_EXAMPLES[-1]}"

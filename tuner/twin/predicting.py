@@ -21,8 +21,7 @@ from tuner.score.next_load import CapacitySearch
 from tuner.score.trial import NOTHING, STEEPNESS, Aim
 from tuner.space.candidate import CACHE, Candidate
 from tuner.spec.metrics import AVG_LATENCY, ERROR_RATE, THROUGHPUT, Metric
-from tuner.spec.objective import Goal
-from tuner.spec.slo import Slo
+from tuner.spec.slo import Goal, Slo
 from tuner.twin.costs import Costs
 from tuner.twin.fitting import Twin
 from tuner.twin.model import Unmodelled

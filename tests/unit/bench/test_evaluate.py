@@ -14,7 +14,7 @@ from tuner.score.next_load import LoadPlan, load_plan
 from tuner.score.point import Point, judge_point
 from tuner.score.trial import TrialState
 from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
-from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Goal, Objective
 from tuner.spec.units import Seconds
 from tuner.spec.workload import BurstArrivals, ClosedArrivals, PoissonArrivals, Workload
 

@@ -14,7 +14,7 @@ from tuner.cli.console import PlainEvents, outcome_text
 from tuner.cli.live import LiveEvents
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState
-from tuner.spec.objective import Objective
+from tuner.spec.slo import Objective
 from tuner.steps.events import Events
 
 CURRENT = candidate_of({"instance_group.count": 1})

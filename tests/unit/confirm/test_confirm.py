@@ -27,7 +27,7 @@ from tuner.score.judge import passes
 from tuner.score.ratio import ERROR, paired_ratio
 from tuner.space.candidate import Candidate
 from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
-from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Goal, Objective
 
 CURRENT = candidate_of({"instance_group.count": 1})
 OTHER = candidate_of({"instance_group.count": 2})

@@ -12,7 +12,7 @@ from tuner.score.point import judge_point
 from tuner.score.ratio import ERROR, two_sample_ratio, unequal_ratio
 from tuner.space.candidate import Candidate
 from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
-from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Goal, Objective
 
 GOODPUT = Objective.goodput()
 LATENCY = Objective(Goal.MINIMIZE, P99_LATENCY, 300.0, "minimize p99_latency at 300/s")

@@ -18,7 +18,7 @@ from tuner.run.confirmation import PutBack, Role
 from tuner.score.capacity import LevelRange
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.metrics import P99_LATENCY
-from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Goal, Objective
 
 COUNT = "instance_group.count"
 BATCHING = "dynamic_batching"

@@ -15,7 +15,7 @@ from tuner.errors import InterruptedRunError
 from tuner.measurement.window import Window
 from tuner.run.confirmation import Repeat, Role
 from tuner.score.capacity import LevelRange
-from tuner.spec.objective import Objective
+from tuner.spec.slo import Objective
 
 CURRENT, OTHER = (candidate_of({"instance_group.count": n}) for n in (1, 2))
 RULES = Rules(Objective.goodput(), LevelRange(1, 1e5), 3, 0.02, 100, lambda _: None)

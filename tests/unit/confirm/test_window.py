@@ -16,8 +16,7 @@ from tuner.score.capacity import LevelRange
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.metrics import THROUGHPUT
-from tuner.spec.objective import Goal, Objective
-from tuner.spec.slo import Slo
+from tuner.spec.slo import Goal, Objective, Slo
 
 CURRENT, OTHER = (candidate_of({"instance_group.count": n}) for n in (1, 2))
 

@@ -18,8 +18,7 @@ from tuner.report.render import trials_csv
 from tuner.score.judge import SloResult, Verdict, judge, value_of
 from tuner.score.point import judge_point
 from tuner.spec.metrics import METRICS, SHARE, TIME, Better, Metric
-from tuner.spec.objective import Objective
-from tuner.spec.slo import Slo
+from tuner.spec.slo import Objective, Slo
 
 QUEUE = Metric("queue_time", TIME, "server.queue_us", aliases=("queue",))
 HITS = Metric("cache_hits", SHARE, "server.cache_hit_rate", Better.HIGHER)

@@ -20,7 +20,7 @@ from tuner.run.manifest import KeptConfig, Manifest, sha256_of_configs
 from tuner.run.store import RunStore, new_run_id
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState, TrialTime
-from tuner.spec.objective import Objective
+from tuner.spec.slo import Objective
 
 
 def a_trial(number: int) -> Trial:

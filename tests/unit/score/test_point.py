@@ -11,7 +11,7 @@ from tuner.errors import LoadFailedError
 from tuner.measurement.measurement import Arrivals
 from tuner.score.point import Point, judge_point, score_points
 from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
-from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Goal, Objective
 
 GOODPUT = Objective.goodput()
 LATENCY = Objective(Goal.MINIMIZE, P99_LATENCY, 300.0, "minimize p99_latency at 300/s")

@@ -10,7 +10,7 @@ from tuner.score.capacity import chord
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
-from tuner.spec.objective import Objective
+from tuner.spec.slo import Objective
 
 
 def a_trial(*levels: float, capacity: float = 100.0) -> Trial:

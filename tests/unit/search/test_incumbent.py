@@ -6,7 +6,7 @@ from tuner.score.point import Score
 from tuner.score.trial import Trial, TrialState
 from tuner.search.incumbent import incumbent, ranked, trials_since_best
 from tuner.space.candidate import Candidate
-from tuner.spec.objective import Goal
+from tuner.spec.slo import Goal
 
 CURRENT = candidate_of({"a": 1, "b": None})
 NEAR = candidate_of({"a": 2, "b": None})

@@ -15,7 +15,7 @@ from tuner.search.strategy import Enough, Proposal
 from tuner.search.study.record import StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
-from tuner.spec.objective import Objective
+from tuner.spec.slo import Objective
 
 
 @pytest.fixture

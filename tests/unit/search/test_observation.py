@@ -8,7 +8,7 @@ from builders.spaces import BATCH, DELAY, INSTANCES, USUAL, space_of
 from tuner.score.point import Score
 from tuner.score.trial import Trial, TrialState
 from tuner.search.optuna_trial import CONSTRAINTS, FAILED_VIOLATION, frozen_trial, observe
-from tuner.spec.objective import Goal
+from tuner.spec.slo import Goal
 
 ANY = candidate_of({})
 GOODPUT = Goal.MAXIMIZE_GOODPUT

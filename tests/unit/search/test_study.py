@@ -15,7 +15,7 @@ from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
 from tuner.search.study.record import StudyRecord
 from tuner.spec.model import Strategy
-from tuner.spec.objective import Objective
+from tuner.spec.slo import Objective
 
 TRIALS = 8
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from tuner.spec.metrics import AVG_LATENCY, GPU_MEMORY, P99_LATENCY, Metric
-from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Goal, Objective
 
 
 def test_goodput() -> None:

@@ -18,7 +18,7 @@ from tuner.run.confirmation import Role
 from tuner.run.store import RunStore
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState, TrialTime
-from tuner.spec.objective import Objective
+from tuner.spec.slo import Objective
 from tuner.steps.estimate import DEPLOY_S, Seen, estimate_run, seen_before
 from tuner.steps.job import Job
 

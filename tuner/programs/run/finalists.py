@@ -17,7 +17,7 @@ from tuner.score.trial import Trial, TrialState
 from tuner.search.incumbent import near_misses, ranked, reached_level
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
-from tuner.spec.objective import Goal
+from tuner.spec.slo import Goal
 from tuner.spec.units import digits
 from tuner.steps.rig import window_of
 from tuner.steps.session import Session

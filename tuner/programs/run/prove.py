@@ -27,7 +27,7 @@ from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate, list_sizes
 from tuner.space.words import changes_text
-from tuner.spec.objective import Goal
+from tuner.spec.slo import Goal
 from tuner.spec.units import digits
 from tuner.steps.events import Events
 from tuner.steps.session import Session

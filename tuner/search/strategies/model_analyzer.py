@@ -11,7 +11,7 @@ from tuner.search.optuna_trial import observe, quiet_optuna
 from tuner.search.strategy import Proposal
 from tuner.space.space import Space
 from tuner.spec.model import Spec
-from tuner.spec.objective import Goal
+from tuner.spec.slo import Goal
 
 
 class ModelAnalyzerStrategy:

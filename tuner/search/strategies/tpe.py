@@ -17,7 +17,7 @@ from tuner.space.adapter import OptunaValue, distributions, suggest
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
-from tuner.spec.objective import Goal
+from tuner.spec.slo import Goal
 
 #: Draws from the model before a random candidate is taken.
 MOST_DRAWS = 15

@@ -35,7 +35,7 @@ from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.metrics import GPU_MEMORY
 from tuner.spec.model import Spec
-from tuner.spec.objective import Goal
+from tuner.spec.slo import Goal
 from tuner.twin import Twin, Unmodelled, fit, predict
 
 #: Trials a fit uses: the first ones, and the best.

@@ -27,7 +27,7 @@ from tuner.search.study.uninterrupted import uninterrupted
 from tuner.space.adapter import distributions, params
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
-from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Goal, Objective
 
 _SPACE = "space"
 #: Attributes of a study's trial: the worker that measures it, and the finished trial as JSON.
