@@ -114,10 +114,8 @@ class Rules:
         levels: Loads that may be asked for; None when the spec lists them.
         rounds: At the first look.
         seed: Different from every seed of the search.
-        record: Stores a row at once.
         claim_window_s: From the measurements of a config to the window that its claim needs.
         soaked: The confirmed config is put under one long load afterwards.
-        length_s: How long a measurement at a level takes.
         late: Whether no rounds are made after the first look.
     """
 

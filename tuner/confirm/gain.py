@@ -208,11 +208,8 @@ def search_far_behind(
     """A rough round, or one load that the config does not sustain, where that is enough to know.
 
     Args:
-        measure: At a level.
         expected: Capacity of the config.
         others: What the configs it is compared with are expected to sustain.
-        levels: Loads that may be asked for.
-        length_s: Of a measurement at a level.
         sent: The highest load that was sent to any config.
     """
     above, known = levels.nearest(ABOVE * expected), list[Point]()

@@ -72,7 +72,6 @@ class Rounds:
 
     Attributes:
         seed: Of the first round's arrivals; later rounds count up.
-        record: Stores a measurement at once.
     """
 
     bench: Bench

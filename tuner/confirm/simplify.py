@@ -81,9 +81,7 @@ def simplify(
     """Tries each change of ``winner`` against the current config on its own.
 
     Args:
-        bench: Measures.
         winner: The confirmed config, beside the current one.
-        rules: As they were for the confirmation.
         allowed: Whether Triton would load a candidate; one that it would not is not tried.
         cache_sizes: Those the spec lets choose from, in bytes, in any order.
         ceiling: The load that a candidate did not sustain in the search, or what it answered under

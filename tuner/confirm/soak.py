@@ -67,11 +67,9 @@ class SoakRules:
     """How to soak.
 
     Attributes:
-        plan: Loads that may be asked for.
         seed: Of the first load's arrivals; a lowered load has others, lest all share one luck.
         usual_s: How long a soak lasts if nothing asks for more.
         least_s: How long a soak is to last at least, if that is possible.
-        record: Stores a row at once.
         told: Receives a sentence about each finished soak, and why one that held is repeated.
         headroom: The config is credited with this share less than what held.
     """
@@ -97,10 +95,8 @@ def soak(
     """Tests for long the load a config is credited with, then lower loads until one holds.
 
     Args:
-        bench: Measures.
         candidate: Gets a fresh server each time.
         level: The first load, see `first_level`.
-        rules: What is common to all soaks of a run.
         at_most: Loads to try. A single one only compares: it is not repeated for longer.
 
     Raises:
@@ -263,12 +259,9 @@ def measure_curve(
 
     Args:
         bench: With the config on a server that sustained the credited load.
-        candidate: The config.
         credited: Requests per second.
         slos: One of them is on the tail of the latency.
         window_at: Requests per second to the window that a verdict needs.
-        seed: Of the arrivals at every load.
-        record: Stores a row at once.
     """
     points, short, left_out = [], list[str](), list[str]()
     for order, share in enumerate(SHARES):
@@ -314,10 +307,6 @@ def claim_window_s(points: Sequence[Point], slos: Sequence[Slo]) -> float:
     of a sample quantile, q (1 - q) / (n f^2)). The error of the capacity is smaller by the power of
     the load with which the latency rises. Short windows also overestimate it, by about as much:
     most of them hold no busy period.
-
-    Args:
-        points: Measurements of the config, at several loads.
-        slos: What it is held to.
 
     Returns:
         Seconds; 0 where the search does not tell: no window need be longer then.

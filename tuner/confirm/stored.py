@@ -51,9 +51,7 @@ class ResumedBench:
     """Gives the stored measurements as long as they are what is asked for, then those of ``bench``.
 
     Args:
-        bench: Measures what is not stored.
         stored: Rows of finished rounds, in their order.
-        record: Stores a row that is new.
         forget: Receives how many rows were used, once something else is asked for than the next.
     """
 

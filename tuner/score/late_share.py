@@ -124,7 +124,6 @@ def late_share(
     Args:
         latencies_us: Of every request that was due in the window, in the order in which they were
             due; infinite for those refused, failed or never answered. At least one.
-        bound_us: Later than this is late.
         most_effective: As many independent requests there are at most.
 
     Raises:

@@ -210,11 +210,9 @@ class CapacitySearch:
 
     Args:
         start: First level to try when nothing is ``known``.
-        levels: Allowed levels.
         tolerance: Distance of the floor from the capacity, as a share, that is good enough.
         at_most: Most probes, not counting those already known, or up to `MOST_FREE` that doubled
             the load and still passed.
-        known: What was measured before.
     """
 
     def __init__(

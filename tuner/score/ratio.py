@@ -69,8 +69,6 @@ def two_sample_ratio(now: Sequence[float], before: Sequence[float], error: float
 
     Args:
         now: One value a round, three or more.
-        before: Likewise.
-        error: As for `paired_ratio`.
 
     Raises:
         ValueError: One is empty, or both together have fewer than three values.
@@ -98,7 +96,6 @@ def unequal_ratio(
         more: One value a round.
         fewer: Likewise; one is enough.
         deviation: Standard deviation of the logarithms, an upper bound.
-        error: As for `paired_ratio`.
 
     Raises:
         ValueError: One is empty.

@@ -119,11 +119,7 @@ STEEPNESS = 3.5
 
 @dataclass(frozen=True)
 class Aim:
-    """What a search is after.
-
-    Attributes:
-        plan: Loads that may be asked for.
-    """
+    """What a search is after."""
 
     objective: Objective
     slos: Sequence[Slo]

@@ -74,8 +74,6 @@ def read_memory(
     metrics are up to a second old and know no parts; they are read where the driver cannot be.
 
     Args:
-        scrape: Reads the server's metrics.
-        place: Where the server runs.
         gpus: Those of this machine that it may use.
         patient: Wait for the first metrics of a server that was just started.
     """

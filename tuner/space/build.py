@@ -39,8 +39,6 @@ def build_space(
     """The space of a spec over its models.
 
     Args:
-        spec: Its spaces, `server.args` and `server.mode` are used.
-        served: The models, as far as they are known.
         positions: Label of a model, or `SERVER`, to path as the spec writes it, to
             ``file:line:column``, for the mistakes.
 

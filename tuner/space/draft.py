@@ -70,9 +70,7 @@ class Part:
     """A model that is served with the drafted one: a step of it, or one that its code calls.
 
     Attributes:
-        config: Its ModelConfig message.
         completes: The server may complete the config when it loads the model.
-        calls: Models that its own code calls.
         least_batch: The batches it must take at the least, for the ensembles it is a step of.
     """
 
@@ -101,19 +99,12 @@ def draft_spec(
     """YAML text of a spec that loads and runs as it is.
 
     Args:
-        model: Name of the model.
-        config: Its ModelConfig message.
-        machine: Where the server will run.
         repository: Path as it is to appear in the spec.
         slo: The first SLO, on a latency.
         given: What is known already, and takes the place of the draft's own guesses.
-        completes: The server may complete the config when it loads the model.
-        calls: Models that its own code calls.
         parts: The models of its steps, those that its code calls, and theirs, by name.
         server: The spec's section, where nothing is given.
         why: A remark beside it.
-        more_slos: Further ones.
-        write_to: The spec's.
 
     Raises:
         SpecError: ``slo`` is none on a latency, or this search is not for such a kind of model; the

@@ -40,7 +40,6 @@ class ChoiceParameter:
     """One of a few listed values; also every subset of a list of sizes, each one value.
 
     Attributes:
-        knob: Whose it is, and its ModelConfig path or the name of a setting of the server.
         values: Distinct, in the spec's order; ``None`` leaves the field out.
     """
 

@@ -52,7 +52,6 @@ class Space:
 
     Attributes:
         parameters: Those of the server, then model by model; what others depend on comes first.
-        served: The models, as their files have them and as the server completes them.
         asked: Names of the models that requests are sent to.
         server_args: Of the spec, without those that the candidates bring themselves.
         current: The models as they are; it need not lie in the space.

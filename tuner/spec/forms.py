@@ -30,7 +30,6 @@ class Form:
     """The long form of what was written.
 
     Attributes:
-        data: The spec as plain values.
         moved: Places in ``data`` to where that was written.
         problems: Parts of both forms that exclude each other, by their places as written.
     """

@@ -103,7 +103,6 @@ class Deployer:
         load_timeout_s: A model that takes longer to load counts as hung.
         unload_first: Unload before each reload. Done by itself after a reload ran out of
             memory, since by default old and new copy are in memory together.
-        gpus: Those that its servers may see.
 
     Attributes:
         completes: Servers started from now on complete configs, as Triton does by default. A

@@ -92,7 +92,6 @@ class DockerLauncher:
         engine_environment: This process's variables: `DOCKER_HOST` and the like name the engine.
         args: tritonserver arguments from the spec; a candidate's come after them and win.
         gpus: GPUs the container sees; "all" is none on a machine that has none.
-        mounts: Host path to container path, read-only.
         cpus: CPUs it may use, where it is known to be on this machine; empty: any.
         start_timeout_s: A server that is not ready by then counts as hung.
         network: Chosen to suit the engine when None.

@@ -89,7 +89,6 @@ def settle(target: Target, *, force: bool = False, through_links: bool = False) 
 
     Args:
         force: Also where one of them was changed since.
-        through_links: Also files outside the repository.
 
     Returns:
         What was done; ``None`` where there was nothing to do.
