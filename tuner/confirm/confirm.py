@@ -150,13 +150,6 @@ def confirm(
     return _Rotation(bench, current, finalists, rules).run()
 
 
-def _outcome_of(error: TrialError) -> Outcome:
-    """What a load generator cannot do says nothing about the config."""
-    generator = isinstance(error, (ClientLimitError, LoadFailedError))
-    unknown = generator and not isinstance(error, ModelFailsError)
-    return Outcome.NOT_MEASURED if unknown else Outcome.NOT_FEASIBLE
-
-
 class _Rotation:
     """The rounds between the current config and the finalists."""
 
@@ -279,8 +272,11 @@ class _Rotation:
         except TrialError as error:
             if side is self._current:
                 raise
-            side.dropped = error.message
-            self._outcomes[side.candidate] = _outcome_of(error)
+            # What a load generator cannot do says nothing about the config.
+            generator = isinstance(error, (ClientLimitError, LoadFailedError))
+            unknown = generator and not isinstance(error, ModelFailsError)
+            outcome = Outcome.NOT_MEASURED if unknown else Outcome.NOT_FEASIBLE
+            side.dropped, self._outcomes[side.candidate] = error.message, outcome
             return
         kept = first is not None and first.compares and first.taken_percent < found.taken_percent
         side.rounds.append(first if first is not None and kept else found)

@@ -266,7 +266,7 @@ def differences(asked: ModelConfig, running: ModelConfig, paths: Iterable[str]) 
     for path in paths:
         steps = parse_steps(path)
         wanted = get(expected, path)
-        if _is_left_open(steps, wanted):
+        if steps[0].field.name in _FILLED_IN and (not wanted or wanted == "KIND_AUTO"):
             continue
         actual = _get_or_none(running, format_steps(_by_position(expected, steps, path)))
         if (wanted or None) != (actual or None):
@@ -303,11 +303,6 @@ def _normalize(asked: ModelConfig) -> ModelConfig:
 def _prefer_largest(batcher: Any, max_batch_size: int) -> None:
     if not batcher.preferred_batch_size and max_batch_size > 0:
         batcher.preferred_batch_size.append(max_batch_size)
-
-
-def _is_left_open(steps: tuple[Step, ...], wanted: FieldValue) -> bool:
-    """Zero counts, no GPUs, KIND_AUTO and the like in fields that Triton then fills in."""
-    return steps[0].field.name in _FILLED_IN and (not wanted or wanted == "KIND_AUTO")
 
 
 def _by_position(config: ModelConfig, steps: tuple[Step, ...], path: str) -> tuple[Step, ...]:

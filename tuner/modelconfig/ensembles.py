@@ -102,7 +102,17 @@ def step_mistakes(
     if 0 < inner < own:
         text = f"the ensemble takes batches of {own}, its model {name} only of {inner}"
         yield path, text, f"raise {name}'s max_batch_size or lower the ensemble's"
-    yield from _unmapped(path, name, step, model)
+    inputs = {tensor.name: tensor for tensor in model.input}
+    outputs = {tensor.name for tensor in model.output}
+    for tensor in inputs.values():
+        if tensor.name not in step.input_map and not tensor.optional:
+            text = f"input {tensor.name} of {name} is not mapped to any ensemble tensor"
+            yield path, text, f'add input_map {{ key: "{tensor.name}" value: ... }}'
+    for side, known in (("input", [*inputs]), ("output", sorted(outputs))):
+        mapped = getattr(step, f"{side}_map")
+        for key in sorted(set(mapped) - set(known)) if known else ():
+            text = f"{name} has no {side} {key!r}"
+            yield f"{path}.{side}_map", text, f"it has {', '.join(known)}"
 
 
 def _forbidden_fields(config: ModelConfig) -> Iterator[Mistake]:
@@ -177,7 +187,8 @@ def tensor_mistakes(ensemble: ModelConfig, models: Mapping[str, ModelConfig]) ->
     """
     known: dict[str, _End] = {}
     for tensor in (*ensemble.input, *ensemble.output):
-        known[tensor.name] = _End.of("the ensemble", tensor, ensemble, _shape(tensor))
+        shape = tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims
+        known[tensor.name] = _End.of("the ensemble", tensor, ensemble, list(shape))
     for index, step in enumerate(ensemble.ensemble_scheduling.step):
         model = models.get(step.model_name)
         if model is None:
@@ -230,25 +241,7 @@ class _End:
         return text, "give both the same dims"
 
 
-def _shape(tensor: Any) -> list[int]:
-    return list(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims)
-
-
 def _fit(one: Sequence[int], other: Sequence[int]) -> bool:
     return len(one) == len(other) and all(
         a == b or -1 in (a, b) for a, b in zip(one, other, strict=True)
     )
-
-
-def _unmapped(path: str, name: str, step: Any, model: ModelConfig) -> Iterator[Mistake]:
-    inputs = {tensor.name: tensor for tensor in model.input}
-    outputs = {tensor.name for tensor in model.output}
-    for tensor in inputs.values():
-        if tensor.name not in step.input_map and not tensor.optional:
-            text = f"input {tensor.name} of {name} is not mapped to any ensemble tensor"
-            yield path, text, f'add input_map {{ key: "{tensor.name}" value: ... }}'
-    for side, known in (("input", [*inputs]), ("output", sorted(outputs))):
-        mapped = getattr(step, f"{side}_map")
-        for key in sorted(set(mapped) - set(known)) if known else ():
-            text = f"{name} has no {side} {key!r}"
-            yield f"{path}.{side}_map", text, f"it has {', '.join(known)}"

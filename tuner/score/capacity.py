@@ -240,9 +240,5 @@ def capacity_level(probes: Sequence[Probe], slope: float | None = None) -> float
         )
     if bracket.floor is not None and bracket.ceiling is not None:
         return min(chord(bracket.floor, bracket.ceiling), bracket.top)
-    return bracket.capacity() or min(_most_served(p) for p in probes)
-
-
-def _most_served(probe: Probe) -> float:
-    served = probe.served_per_s
-    return served if saturated(probe) and served else probe.level
+    answered = (p.served_per_s if saturated(p) and p.served_per_s else p.level for p in probes)
+    return bracket.capacity() or min(answered)

@@ -60,10 +60,6 @@ class Worker:
     gpus: str
 
 
-def _empty(memory: Memories) -> bool:
-    return not memory
-
-
 @dataclass(frozen=True)
 class Trial(Facts):
     number: int
@@ -81,7 +77,9 @@ class Trial(Facts):
     limit: str | None = None  # what ended its measuring where that was not the config itself
     refused: bool = False  # by the server, or for want of memory: so would one that asks for more
     #: What its models took, at its end.
-    memory: Annotated[Memories, Field(exclude_if=_empty)] = field(default_factory=dict)
+    memory: Annotated[Memories, Field(exclude_if=lambda memory: not memory)] = field(
+        default_factory=dict
+    )
 
     @property
     def sustained_level(self) -> float | None:

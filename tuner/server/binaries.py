@@ -75,7 +75,8 @@ def tritonserver(named: str | None, environment: Mapping[str, str]) -> Iterator[
     Raises:
         EnvironmentNotReadyError: There is none, or it does not run here.
     """
-    binary, origin = _find("tritonserver", "TUNE_TRITONSERVER", named, environment, _wheel_server())
+    wheel = (package := _wheel_package()) and package / "tritonserver" / "bin" / "tritonserver"
+    binary, origin = _find("tritonserver", "TUNE_TRITONSERVER", named, environment, wheel)
     root = binary.resolve().parents[1]
     is_wheel = (root / "python_backend_stubs").is_dir()
     with private_directory() as private:
@@ -84,13 +85,14 @@ def tritonserver(named: str | None, environment: Mapping[str, str]) -> Iterator[
         else:
             variables, backend_directory = dict(environment), root / "backends"
         _check_libraries(binary, variables)
+        caches = root / "caches"
         yield Installation(
             binary=binary,
             version=_server_version(binary, variables, private),
             origin=origin,
             environment=variables,
-            backend_directory=_directory(backend_directory),
-            cache_directory=_directory(root / "caches"),
+            backend_directory=backend_directory if backend_directory.is_dir() else None,
+            cache_directory=caches if caches.is_dir() else None,
             python=Path(sys.executable) if is_wheel else None,
         )
 
@@ -156,11 +158,6 @@ def _wheel_package() -> Path | None:
     """Directory of the installed ``pytriton``, found without importing it."""
     spec = importlib.util.find_spec("pytriton")
     return Path(spec.origin).parent if spec is not None and spec.origin else None
-
-
-def _wheel_server() -> Path | None:
-    package = _wheel_package()
-    return package / "tritonserver" / "bin" / "tritonserver" if package else None
 
 
 def _wheel_surroundings(
@@ -280,26 +277,26 @@ def _server_version(binary: Path, environment: Mapping[str, str], private: Path)
     return version[1]
 
 
-def _output_of(command: Sequence[str], environment: Mapping[str, str]) -> str:
+def _output_of(
+    command: Sequence[str],
+    environment: Mapping[str, str] | None,
+    *,
+    errors: int = subprocess.STDOUT,
+    hint: str = _INSTALL_HINT,
+) -> str:
     try:
         done = subprocess.run(
             command,
-            env=dict(environment),
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=errors,
             timeout=_RUN_TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentNotReadyError(
-            f"{command[0]} does not run: {error}", _INSTALL_HINT
-        ) from error
+        raise EnvironmentNotReadyError(f"{command[0]} does not run: {error}", hint) from error
     return done.stdout.decode(errors="replace")
-
-
-def _directory(path: Path) -> Path | None:
-    return path if path.is_dir() else None
 
 
 def _joined(first: Sequence[str | Path], rest: str | None) -> str:
@@ -340,16 +337,5 @@ def numpy_of_models(python: Path) -> str:
 
 def _asked(python: Path) -> str:
     """Empty where there is no NumPy."""
-    try:
-        done = subprocess.run(
-            [str(python), *_ASK],
-            capture_output=True,
-            text=True,
-            timeout=_RUN_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentNotReadyError(
-            f"{python} does not run: {error}", "install tune again, in a new virtual environment"
-        ) from error
-    return done.stdout.strip()
+    hint = "install tune again, in a new virtual environment"
+    return _output_of([str(python), *_ASK], None, errors=subprocess.DEVNULL, hint=hint).strip()

@@ -49,7 +49,8 @@ def build_space(
     """
     mistakes: _Mistakes = {}
     parameters: list[Parameter] = []
-    for owner, given in _spaces(spec).items():
+    spaces = {SERVER: spec.server.space, **{label: m.space for label, m in spec.models.items()}}
+    for owner, given in spaces.items():
         parameters += _parameters(owner, given, served, mistakes)
     args, size = _own_args(spec, parameters, mistakes)
     if mistakes:
@@ -61,11 +62,6 @@ def build_space(
     refuse_broken(space)
     _refuse_empty(space)
     return space
-
-
-def _spaces(spec: Spec) -> Mapping[str, Mapping[str, ParameterSpec]]:
-    """By owner, the server's first."""
-    return {SERVER: spec.server.space, **{label: m.space for label, m in spec.models.items()}}
 
 
 def _parameters(

@@ -270,7 +270,9 @@ class Deployer:
         if running.cache_bytes != candidate.cache_bytes:
             return None
         kinds = {label: _kind(running.configs.get(label), c) for label, c in configs.items()}
-        if _dearest(kinds) is DeploymentKind.RELOAD and self._slow_to_load(running):
+        # A reload on a server that completes takes longer than starting one that does not.
+        slow = running.completes and not self.completes and self._launcher.restartable
+        if slow and _dearest(kinds) is DeploymentKind.RELOAD:
             return None
         if any(self._crashes_server(label, kind) for label, kind in kinds.items()):
             return None
@@ -293,10 +295,6 @@ class Deployer:
         """Changes of this kind, of a part of another model, crashed the server before."""
         often = self._crashes[kind] >= _CRASHES and self._launcher.restartable
         return often and bool(self.served.wholes(label))
-
-    def _slow_to_load(self, running: _Running) -> bool:
-        """A reload on a server that completes takes longer than starting one that does not."""
-        return running.completes and not self.completes and self._launcher.restartable
 
     def _healthy(self) -> bool:
         running = self._running

@@ -202,11 +202,15 @@ class DockerLauncher:
         """A container, not yet ready; at the end it is removed and its log complete."""
         with free_ports(len(SERVICES)) as free:
             ports: Sequence[int] = free if network is Network.HOST else _INSIDE_PORTS
-        container = _created(client, self.options(network, ports, server_args, key))
+        options = self.options(network, ports, server_args, key)
+        _image(client, self.image)  # an engine that looks for it elsewhere takes long to refuse
+        with _explained():
+            container = client.containers.create(**options)
         log_start = log.stat().st_size if log.exists() else 0
         follower = threading.Thread(target=_follow_log, args=(container, log), daemon=True)
         with ExitStack() as after_removal, _reaped(container, self.engine_environment):
-            _start(container)
+            with _explained():
+                container.start()
             after_removal.enter_context(own_containers.known_as_own(container.id))
             follower.start()
             after_removal.callback(follower.join, _LOG_END_S)
@@ -232,44 +236,33 @@ def _engine(environment: Mapping[str, str]) -> Iterator[Any]:
         yield client
 
 
-def _created(client: Any, options: dict[str, Any]) -> Any:
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turns a refusal of the engine's into an error that says what to do."""
     from docker.errors import APIError
 
-    _image(client, options["image"])  # an engine that looks for it elsewhere takes long to refuse
     try:
-        return client.containers.create(**options)
+        yield
     except APIError as error:
-        raise _refused(error) from error
+        raise EnvironmentNotReadyError(
+            f"the engine cannot start the container: {error.explanation}",
+            "check server.image, mounts and gpus in the spec; GPUs need the NVIDIA Container "
+            "Toolkit",
+        ) from error
 
 
 def _image(client: Any, name: str) -> Any:
-    from docker.errors import APIError, ImageNotFound
+    from docker.errors import ImageNotFound
 
-    try:
-        return client.images.get(name)
-    except ImageNotFound as error:
-        raise EnvironmentNotReadyError(
-            f"the image {name} is not on this machine",
-            f"fetch it with `docker pull {name}`, or check server.image in the spec",
-        ) from error
-    except APIError as error:
-        raise _refused(error) from error
-
-
-def _start(container: Any) -> None:
-    from docker.errors import APIError
-
-    try:
-        container.start()
-    except APIError as error:
-        raise _refused(error) from error
-
-
-def _refused(error: Any) -> EnvironmentNotReadyError:
-    return EnvironmentNotReadyError(
-        f"the engine cannot start the container: {error.explanation}",
-        "check server.image, mounts and gpus in the spec; GPUs need the NVIDIA Container Toolkit",
-    )
+    with _explained():
+        try:
+            image = client.images.get(name)
+        except ImageNotFound as error:
+            raise EnvironmentNotReadyError(
+                f"the image {name} is not on this machine",
+                f"fetch it with `docker pull {name}`, or check server.image in the spec",
+            ) from error
+    return image
 
 
 @contextmanager

@@ -72,11 +72,6 @@ def _model_name(name: str) -> str:
     return name
 
 
-def _none(others: object) -> bool:
-    """A write of one file says nothing of others."""
-    return not others
-
-
 @dataclass(frozen=True)
 class Other:
     """The part of another model's file in a write of several."""
@@ -104,7 +99,7 @@ class Entry(Facts):
     run_id: str
     sha256_before: _Sha256 | None
     sha256_after: _Sha256 | None
-    others: Annotated[tuple[Other, ...], Field(exclude_if=_none)] = ()
+    others: Annotated[tuple[Other, ...], Field(exclude_if=lambda others: not others)] = ()
 
     @property
     def hashes(self) -> tuple[str | None, str | None]:
