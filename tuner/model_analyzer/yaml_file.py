@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from tuner.errors import SpecError
 from tuner.plain import plain
 from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, dotted, in_brackets
-from tuner.spec.yaml_tree import BadYamlError, Position, Tree, read_yaml_file
+from tuner.spec.yaml_tree import BadYamlError, Position, Tree, mistake_at, read_yaml_file
 
 _T = TypeVar("_T")
 _HINT = "docs/model-analyzer.md says what is taken over from Model Analyzer's YAML"
@@ -111,10 +111,11 @@ def _tree(path: Path) -> Tree:
     try:
         _, tree = read_yaml_file(path)
     except BadYamlError as error:
-        raise _error(Mistake(str(path), *_at(error.position), "", error.message)) from error
-    mistakes = [Mistake(str(path), *_at(at), dotted(w), text) for at, w, text in tree.problems]
+        raise _error(mistake_at(path, error.position, error.message)) from error
+    mistakes = [mistake_at(path, at, text, where) for at, where, text in tree.problems]
     if not isinstance(tree.data, dict):
-        mistakes.append(Mistake(str(path), 1, 1, "", "a mapping of options to values is expected"))
+        text = "a mapping of options to values is expected"
+        mistakes.append(mistake_at(path, Position(1, 1), text))
     if mistakes:
         raise _error(*mistakes)
     return tree
@@ -177,11 +178,7 @@ def _mistake(
     path: Path, tree: Tree, place: Location, message: str, shown: Location | None = None
 ) -> SpecError:
     at = tree.position(Finding(place, "", key=True))
-    return _error(Mistake(str(path), *_at(at), dotted(shown or place), message))
-
-
-def _at(position: Position) -> tuple[int, int]:
-    return position.line, position.column
+    return _error(mistake_at(path, at, message, shown or place))
 
 
 def _error(*mistakes: Mistake) -> SpecError:

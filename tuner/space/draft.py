@@ -27,8 +27,10 @@ MOST_DELAY_US = 10_000
 #: The size used for a dimension that config.pbtxt leaves open, or less, so that an input has at
 #: most this many elements: nobody should send megabytes in each request without asking for it.
 OPEN_DIMENSION, MOST_ELEMENTS = 128, 1 << 16
-
-
+_REPEATS = (
+    "# Only where requests repeat byte for byte. Then say how often, under workload.inputs:",
+    "#   repeat: {kind: zipf, exponent: 0.9}",
+)
 _LOCAL = MappingProxyType({"mode": "local"})
 
 
@@ -135,7 +137,8 @@ def draft_spec(
         known = {model: given.space} if given is not None and given.space else {}
         searched = _models({model: whole, **parts}, machine, bound, known)
     else:
-        fields = [*_space(whole, machine, bound, alone=True), *_cache_advice()]
+        cache = "# response_cache.size: {choice: [off, 64MiB, 256MiB]}"
+        fields = [*_space(whole, machine, bound, alone=True), *_REPEATS, cache]
         if given is not None and given.space:
             fields = [*_given_space(given.space, fields)]
         searched = ["space:", *(f"  {line}" for line in fields)]
@@ -259,8 +262,7 @@ def _models(
             lines += ["    space:", *(f"      {line}" for line in fields)]
     return [
         *lines,
-        "# Only where requests repeat byte for byte. Then say how often, under workload.inputs:",
-        "#   repeat: {kind: zipf, exponent: 0.9}",
+        *_REPEATS,
         "# and beside mode, under server:",
         "#   space: {response_cache.size: {choice: [off, 64MiB, 256MiB]}}",
     ]
@@ -290,12 +292,6 @@ def why_unbatched(config: Any, *, completes: bool) -> str:
     if config.max_batch_size > 1 or (completes and not config.max_batch_size):
         return ""
     return f"max_batch_size is {config.max_batch_size}: Triton sends requests one by one"
-
-
-def _cache_advice() -> Iterator[str]:
-    yield "# Only where requests repeat byte for byte. Then say how often, under workload.inputs:"
-    yield "#   repeat: {kind: zipf, exponent: 0.9}"
-    yield "# response_cache.size: {choice: [off, 64MiB, 256MiB]}"
 
 
 def _instances(config: Any, machine: Machine) -> Iterator[str]:

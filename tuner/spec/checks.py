@@ -240,16 +240,12 @@ def _check_objective_load(spec: Spec) -> Iterator[Finding]:
         text = f"the objective fixes the load at {level}; leave {name} out"
         yield Finding(("workload", "arrivals", name), text, key=True)
     for where, slo in _bounds(spec):
-        most = objective.at_level * _inferences_per_request(spec, slo.stream)
+        shares = {n: share for n, share in spec.shares.items() if n == slo.stream or not slo.stream}
+        inferences = sum(share * spec.streams[n].batch_size for n, share in shares.items())
+        most = objective.at_level * inferences
         if objective.at_rate and slo.metric is THROUGHPUT and slo.bound > most:
             text = f"at {level}/s there are only {most:.12g} inferences a second"
             yield Finding(where, text)
-
-
-def _inferences_per_request(spec: Spec, stream: str) -> float:
-    """The inferences that a request of the load is worth in one stream; "" means all."""
-    shares = {name: s for name, s in spec.shares.items() if name == stream or not stream}
-    return sum(share * spec.streams[name].batch_size for name, share in shares.items())
 
 
 def _check_sample_size(spec: Spec) -> Iterator[Finding]:

@@ -94,7 +94,8 @@ def _message(detail: ErrorDetails) -> str:
 
 def _no_parameter(value: Any) -> str:
     if isinstance(value, list):
-        return f"is a bare list (did you mean {{choice: {_found_list(value)}}}?); {_SPACE_FORMS}"
+        listed = ", ".join(_found(item).strip("'") for item in value)
+        return f"is a bare list (did you mean {{choice: [{listed}]}}?); {_SPACE_FORMS}"
     if isinstance(value, dict) and value:
         guess = in_brackets(next(iter(value)), ["int", "choice", "subsets"])
         return f"has none of int, choice and subsets{guess}: {_SPACE_FORMS}"
@@ -215,7 +216,3 @@ def _found(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "a list"
     return "a mapping" if isinstance(value, dict) else str(value)
-
-
-def _found_list(values: list[Any]) -> str:
-    return f"[{', '.join(_found(value).strip(chr(39)) for value in values)}]"

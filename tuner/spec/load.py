@@ -20,7 +20,7 @@ from tuner.spec.checks import cross_checks
 from tuner.spec.explain import findings
 from tuner.spec.fields import SpaceSpec
 from tuner.spec.forms import long_form
-from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, dotted
+from tuner.spec.mistakes import Finding, Location, SpecMistakesError
 from tuner.spec.model import Spec
 from tuner.spec.paths import SERVER
 from tuner.spec.server import given_check
@@ -29,6 +29,7 @@ from tuner.spec.yaml_tree import (
     Position,
     Tree,
     dump_scalar,
+    mistake_at,
     read_yaml,
     read_yaml_file,
 )
@@ -70,19 +71,19 @@ def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
     try:
         content, tree = read_yaml_file(path)
     except BadYamlError as error:
-        raise SpecMistakesError([_mistake(path, error.position, error.message)]) from error
+        raise SpecMistakesError([mistake_at(path, error.position, error.message)]) from error
     if not isinstance(tree.data, dict):
         kind = "is empty" if tree.data is None else "is not a mapping of keys to values"
         advice = "tune init MODEL drafts one"
-        raise SpecMistakesError([_mistake(path, Position(1, 1), f"the spec {kind}; {advice}")])
+        raise SpecMistakesError([mistake_at(path, Position(1, 1), f"the spec {kind}; {advice}")])
     given = {_override(tree.data, override): override for override in overrides}
     form = long_form(tree.data)
     spec, wrong = _validate(form.data, path.parent.absolute())
     found = form.found(wrong)
-    mistakes = [_mistake(path, at, message, where) for at, where, message in tree.problems]
+    mistakes = [mistake_at(path, at, message, where) for at, where, message in tree.problems]
     for finding in found:
         file, position = _where(path, tree, given, finding)
-        mistakes.append(_mistake(file, position, finding.message, finding.location))
+        mistakes.append(mistake_at(file, position, finding.message, finding.location))
     if spec is None or mistakes:
         raise SpecMistakesError(mistakes)
 
@@ -122,12 +123,12 @@ def _override(data: dict[str, Any], override: str) -> Location:
     name = Path(f"--set {override}")
     path, equals, text = override.partition("=")
     if not equals:
-        raise SpecMistakesError([_mistake(name, Position(1, 1), "PATH=VALUE is expected")])
+        raise SpecMistakesError([mistake_at(name, Position(1, 1), "PATH=VALUE is expected")])
     try:
         value = read_yaml(text).data
     except BadYamlError as error:
         at = Position(error.position.line, len(path) + 1 + error.position.column)
-        raise SpecMistakesError([_mistake(name, at, error.message)]) from error
+        raise SpecMistakesError([mistake_at(name, at, error.message)]) from error
     place: list[str] = []
     while path:
         there = [key for key in map(str, data) if f"{path}.".startswith(f"{key}.")]
@@ -222,10 +223,6 @@ def _completed(data: dict[str, Any]) -> dict[str, Any]:
     first = next(iter(models))
     streams = {name: {"model": first, **stream} for name, stream in streams.items()}
     return {"repository": ".", **data, "models": models, "streams": streams}
-
-
-def _mistake(path: Path, at: Position, message: str, where: Location = ()) -> Mistake:
-    return Mistake(str(path), at.line, at.column, dotted(where), message)
 
 
 _MARK = "  # default"

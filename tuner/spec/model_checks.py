@@ -50,6 +50,7 @@ _ALIASES = {
     "response_cache.byte_size": CACHE_SIZE,
 }
 
+_CACHE_FLAGS = ("--cache-config", "--response-cache-byte-size")
 #: Lowest value that makes sense, and why.
 _LOWEST = {
     INSTANCES: (1, "a model needs at least one instance"),
@@ -137,7 +138,7 @@ def check_cache(spec: Spec) -> Iterator[Finding]:
         if sizes is not None:
             text = f"{CACHE_SIZE} already switches the cache on and off"
             yield Finding(switch, text, key=True)
-        elif spec.server.managed and not any(map(_sets_cache, spec.server.args)):
+        elif spec.server.managed and not any(a.startswith(_CACHE_FLAGS) for a in spec.server.args):
             text = f"does nothing without a cache in the server: search {CACHE_SIZE}"
             yield Finding(switch, text, key=True)
     for name, stream in spec.streams.items() if sizes or switches else ():
@@ -248,10 +249,6 @@ def _largest(parameter: ParameterSpec | None) -> int | None:
     if isinstance(parameter, Choice):
         return max((value for _, value in _numbers(parameter)), default=None)
     return None
-
-
-def _sets_cache(argument: str) -> bool:
-    return argument.startswith(("--cache-config", "--response-cache-byte-size"))
 
 
 _STREAM = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"

@@ -120,7 +120,10 @@ def _section(model: type[BaseModel], where: str) -> str:
         title = f"`space`: values by `{next(iter(_keys(model)))}`"
     about = (model.__doc__ or "").replace("``", "`").split("\n\n")[0]
     shown = {key: info for key, info in _keys(model).items() if key not in ("kind", "name")}
-    rows = "\n".join(_row(key, info) for key, info in shown.items())
+    rows = "\n".join(
+        f"| `{key}` | {_value(info.annotation)} | {_default(info)} | {info.description} |"
+        for key, info in shown.items()
+    )
     rows += "".join(f"\n| {row} |" for row in _ALSO.get(model, ()))
     table = f"\n| field | value | default | meaning |\n|---|---|---|---|\n{rows}\n" if rows else ""
     return f"### {title}\n\n{' '.join(about.split())}\n{table}"
@@ -128,10 +131,6 @@ def _section(model: type[BaseModel], where: str) -> str:
 
 def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
     return {info.alias or name: info for name, info in model.model_fields.items()}
-
-
-def _row(key: str, info: FieldInfo) -> str:
-    return f"| `{key}` | {_value(info.annotation)} | {_default(info)} | {info.description} |"
 
 
 def _default(info: FieldInfo) -> str:
@@ -160,17 +159,13 @@ def _value(annotation: Any) -> str:
     inner = [arg for arg in get_args(annotation) if arg not in (NoneType, Ellipsis)]
     if any(isinstance(arg, str) for arg in inner):
         return ", ".join(f"`{arg}`" for arg in inner)
-    typed = [_value(arg) for arg in inner if _is_type(arg)]
+    # what else is in an Annotated type is no type
+    typed = [_value(arg) for arg in inner if isinstance(arg, type) or get_args(arg)]
     words = "value" if set(typed) == _ANY else " or ".join(dict.fromkeys(typed))
     origin = getattr(annotation, "__origin__", None)
     if origin is tuple:
         return f"list of {words}s"
     return "mapping" if origin is dict else words
-
-
-def _is_type(argument: Any) -> bool:
-    """Not the metadata of an Annotated type."""
-    return isinstance(argument, type) or bool(get_args(argument))
 
 
 if __name__ == "__main__":

@@ -67,9 +67,10 @@ class Slo(AsText):
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
+        bounds = (rf"{m.name}\s*{m.better.value}\s*{m.unit.pattern}" for m in METRICS.values())
         return {
             "type": "string",
-            "pattern": _pattern(),
+            "pattern": rf"^\s*({'|'.join(bounds)})\s*$",
             "examples": ["p99_latency <= 60ms", "error_rate <= 0%", "gpu_memory <= 8GiB"],
         }
 
@@ -106,11 +107,6 @@ def _bound(metric: Metric, text: str) -> float:
     if float(value) == 0 and metric.unit is not SHARE:
         raise ValueError(f"a bound of {text} on {metric.name} is meaningless")
     return float(value)
-
-
-def _pattern() -> str:
-    bounds = (rf"{m.name}\s*{m.better.value}\s*{m.unit.pattern}" for m in METRICS.values())
-    return rf"^\s*({'|'.join(bounds)})\s*$"
 
 
 class Goal(Enum):
@@ -163,7 +159,9 @@ class Objective(AsText):
         match = re.fullmatch(r"minimize (\S+)(?: at (\d+(?:\.\d+)?) ?(/s)?)?", expression)
         if match is None:
             raise ValueError(_not_an_objective(expression))
-        metric = _minimised(match[1])
+        metric = parse_metric(match[1])
+        if metric.not_minimised:
+            raise ValueError(metric.not_minimised)
         level = _level(metric, match[2], rate=match[3] is not None)
         return cls(Goal.MINIMIZE, metric, level, expression, match[3] is not None)
 
@@ -190,13 +188,6 @@ class Objective(AsText):
         if not isinstance(value, str):
             raise ValueError(f"an objective is one line of text: {_accepted()}")  # noqa: TRY004
         return cls.parse(value)
-
-
-def _minimised(name: str) -> Metric:
-    metric = parse_metric(name)
-    if metric.not_minimised:
-        raise ValueError(metric.not_minimised)
-    return metric
 
 
 def _level(metric: Metric, text: str | None, *, rate: bool) -> float:

@@ -29,7 +29,8 @@ def digits(value: float, most: int = 3) -> str:
 _NUMBER = r"(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
 
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
-_BYTES = {
+#: Units of sizes, in bytes.
+BYTE_UNITS = {
     "B": Decimal(1),
     "kB": Decimal(10**3),
     "KB": Decimal(10**3),
@@ -48,8 +49,6 @@ _PER_SECOND = {"/s": Decimal(1)}
 
 #: Units of the latencies in SLOs, in microseconds.
 LATENCY_UNITS: Mapping[str, Decimal] = {"us": Decimal(1), "ms": Decimal(1000), "s": Decimal(10**6)}
-#: Units of sizes, in bytes.
-BYTE_UNITS: Mapping[str, Decimal] = _BYTES
 
 
 def quantity_pattern(units: Mapping[str, Decimal]) -> str:
@@ -145,20 +144,22 @@ class Bytes(AsText, int):
     def of(cls, value: object) -> Self:
         """From a whole number of bytes or text with its unit; raises ValueError."""
         accepted = "a size such as 64MiB, 1GiB or 64MB"
-        size = _read(value, _BYTES, accepted)
+        size = _read(value, BYTE_UNITS, accepted)
         if size != int(size):
             raise ValueError(f"{_shown(value)} is not a whole number of bytes")
         return cls(int(size))
 
     def __str__(self) -> str:
-        counts = {unit: Decimal(int(self)) / factor for unit, factor in _BYTES.items()}
+        counts = {unit: Decimal(int(self)) / factor for unit, factor in BYTE_UNITS.items()}
         whole = {unit: count for unit, count in counts.items() if count == int(count)}
         unit = min(whole, key=lambda name: abs(whole[name]))
         return f"{int(whole[unit])}{unit}"
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
-        return _json_schema({"type": "integer", "minimum": 0}, _BYTES, ["64MiB", "1GiB", "64MB"])
+        return _json_schema(
+            {"type": "integer", "minimum": 0}, BYTE_UNITS, ["64MiB", "1GiB", "64MB"]
+        )
 
 
 class Percent(AsText, float):

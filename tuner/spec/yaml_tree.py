@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from tuner.spec.mistakes import Finding, Location
+from tuner.spec.mistakes import Finding, Location, Mistake, dotted
 
 #: Longest text that is read, in bytes: some thousand lines.
 LARGEST_BYTES = 256 * 1024
@@ -68,6 +68,11 @@ class Tree:
             if finding.location[:end] in self.places:
                 return self.places[finding.location[:end]].key
         return Position(1, 1)
+
+
+def mistake_at(path: Path, at: Position, message: str, where: Location = ()) -> Mistake:
+    """A mistake in a file, with its place in the text and in the data."""
+    return Mistake(str(path), at.line, at.column, dotted(where), message)
 
 
 def read_yaml(text: str) -> Tree:
@@ -197,8 +202,10 @@ class _Reader:
         if node.tag not in _COLLECTIONS:
             self._note(node, location, _NO_TAGS)
         self._open.append(node)
-        is_mapping = isinstance(node, yaml.MappingNode)
-        data = self._mapping(node, location) if is_mapping else self._sequence(node, location)
+        if isinstance(node, yaml.MappingNode):
+            data: Any = self._mapping(node, location)
+        else:
+            data = [self.read(item, (*location, i)) for i, item in enumerate(node.value)]
         self._open.pop()
         return data
 
@@ -217,9 +224,6 @@ class _Reader:
         if isinstance(value, int) and abs(value) >= 1 << 64:
             raise _refused(f"{value} does not fit in a field of 64 bits", node.start_mark)
         return value
-
-    def _sequence(self, node: yaml.Node, location: Location) -> list[Any]:
-        return [self.read(item, (*location, i)) for i, item in enumerate(node.value)]
 
     def _mapping(self, node: yaml.Node, location: Location) -> dict[str, Any]:
         data: dict[str, Any] = {}
