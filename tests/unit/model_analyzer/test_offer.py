@@ -94,7 +94,6 @@ def test_other_fields_stay_as_in_the_current_config() -> None:
     config = CONFIG.format(batch=8, count=1, batcher="")
     threads = 'parameters { key: "threads" value { string_value: "2" } }'
     candidate = nearest(space_of(given, config + threads), wanted(8, 3, ""))
-    assert candidate is not None
     assert fields_of(candidate)["parameters.threads"] == 2
     assert fields_of(candidate)[INSTANCES] == 3
     assert candidate.cache_bytes is None

@@ -148,7 +148,6 @@ def test_what_was_left_out_is_told_and_who_decides_the_slo(
         ),
         [P99_40MS],
     )
-    assert found is not None
     assert found.text.startswith("0.5% late")
     assert "at most" not in found.text  # from so few independent requests it would be a guess
     assert said in found.text

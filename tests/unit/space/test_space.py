@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,12 @@ from builders.spaces import (
     space_of,
 )
 
-from tuner.space.candidate import Candidate
+import tuner.space.space
+from tuner.space import conditions
+from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.conditions import Condition
+from tuner.space.parameters import ChoiceParameter, Knob, Parameter, RangeParameter
+from tuner.space.space import Size
 
 SMALL: dict[str, dict[str, Any]] = {
     "usual": {**USUAL, DELAY: {"int": [100, 101], "or": 0}},
@@ -230,3 +236,90 @@ def test_the_current_config_has_one_key_under_all_its_spellings() -> None:
     for space in spaces:
         assert all(space.contains(space.canonical(c)) for c in space.enumerate())
         assert sum(c.key in keys for c in space.enumerate()) == 1
+
+
+LEVELS = "dynamic_batching.priority_levels"
+DEFAULT = "dynamic_batching.default_priority_level"
+
+
+class UpTo(Condition):
+    def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter:
+        assert isinstance(parameter, ChoiceParameter)
+        left = tuple(v for v in parameter if isinstance(v, int) and v <= int(str(beside)))
+        return replace(parameter, values=left)
+
+
+def test_a_new_condition_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(conditions.KNOWN, DEFAULT, UpTo(LEVELS))
+    space = space_of(
+        {LEVELS: {"choice": [1, 2, 3]}, DEFAULT: {"choice": [1, 2, 3]}},
+        BATCHING + "dynamic_batching { priority_levels: 2 default_priority_level: 1 }",
+    )
+    pairs = {(fields_of(c)[LEVELS], fields_of(c)[DEFAULT]) for c in space.enumerate()}
+    assert pairs == {(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3)}
+    assert space.size().count == 6
+    monkeypatch.setattr(tuner.space.space, "COUNTED_ONE_BY_ONE", 0)
+    assert space.size() == Size(6, exact=False)
+    assert not space.contains(space.candidate(values_of({LEVELS: 1, DEFAULT: 3})))
+    assert all(space.contains(c) for s in range(9) if (c := space.sample(random.Random(s))))
+    assert space.contains(space.current)
+
+
+def test_the_models_own_value_counts_where_the_parent_is_not_searched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(conditions.KNOWN, DEFAULT, UpTo(LEVELS))
+    own = "dynamic_batching { priority_levels: 2 default_priority_level: 1 }"
+    space = space_of({DEFAULT: {"choice": [1, 2, 3]}}, BATCHING + own)
+    assert [fields_of(c)[DEFAULT] for c in space.enumerate()] == [1, 2]
+
+
+DELAY = RangeParameter(Knob("m", "delay"), 50, 10_000, log=True, special=(0,))
+
+
+def test_a_choice_tells_booleans_from_numbers() -> None:
+    assert True not in ChoiceParameter(Knob("m", "p"), (1, 8))
+    assert 1 in ChoiceParameter(Knob("m", "p"), (1, 8))
+
+
+def test_a_range_holds_its_bounds_its_steps_and_its_special_value() -> None:
+    stepped = RangeParameter(Knob("m", "p"), 2, 10, step=4, special=(None,))
+    assert [v for v in range(12) if v in stepped] == [2, 6, 10]
+    assert None in stepped
+    assert stepped.count == len(list(stepped)) == 4
+
+
+def test_a_range_does_not_hold_true() -> None:
+    assert True not in RangeParameter(Knob("m", "p"), 0, 4)
+
+
+def test_draws_from_a_log_range_are_even_by_ratio_and_reach_the_special_value() -> None:
+    rng = random.Random(1)
+    drawn = [DELAY.draw(rng) for _ in range(4000)]
+    assert all(v in DELAY for v in drawn)
+    assert drawn.count(0) / len(drawn) == pytest.approx(0.5, abs=0.05)
+    positive = [v for v in drawn if isinstance(v, int) and v > 0]
+    middle = (50 * 10_000) ** 0.5
+    assert sum(v < middle for v in positive) / len(positive) == pytest.approx(0.5, abs=0.05)
+
+
+def test_a_coarse_log_range_is_evenly_spread_by_ratio_and_keeps_the_special_value() -> None:
+    coarse = DELAY.coarse(4)
+    assert coarse.values == (0, 50, 292, 1710, 10_000)
+    assert all(v in DELAY for v in coarse.values)
+
+
+def test_a_coarse_range_stays_on_its_steps() -> None:
+    stepped = RangeParameter(Knob("m", "p"), 1, 100, step=3)
+    assert all(v in stepped for v in stepped.coarse(5).values)
+
+
+def test_a_short_range_is_not_made_coarser() -> None:
+    short = RangeParameter(Knob("m", "p"), 1, 4, special=(None,))
+    assert short.coarse(8).values == (
+        None,
+        1,
+        2,
+        3,
+        4,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,30 @@ def test_a_stream_of_its_models_name_is_told_in_the_short_form_where_that_says_a
     spec = with_streams(a={"model": "a", **more}).model_copy(update={"slo": (BOUND,)})
     assert ("model" in spec.plain(), "streams" in spec.plain()) == (short, not short)
     assert Spec.model_validate(spec.plain()) == spec
+
+
+TUNER = Path(__file__).parents[3] / "tuner"
+#: Of the short form, which nothing below `spec/` sees.
+SHORT_FORM = re.compile(r"\bspec\.(model|space|slo|workload\.(inputs|batch_size))\b")
+#: The one model of the short form, by the label that it has there.
+UNNAMED = re.compile(r"models\[\"\"\]|candidate\.of\(\"\"\)")
+IMPORT = re.compile(r"^\s*(from|import) ")
+
+
+def lines_that(pattern: re.Pattern[str]) -> list[str]:
+    return [
+        f"{path.relative_to(TUNER)}:{number}: {line.strip()}"
+        for path in sorted(TUNER.rglob("*.py"))
+        if path.relative_to(TUNER).parts[0] != "spec"
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if pattern.search(line) and not IMPORT.match(line)
+    ]
+
+
+def test_nothing_below_the_spec_sees_its_short_form() -> None:
+    assert lines_that(SHORT_FORM) == []
+
+
+def test_nothing_asks_for_the_model_that_has_no_name() -> None:
+    """Whoever handles it handles every other, by its label."""
+    assert lines_that(UNNAMED) == []

@@ -25,7 +25,6 @@ def test_replaces_the_file_byte_for_byte_and_keeps_a_backup(tmp_path: Path) -> N
     assert written.changed
     assert only(written).sha256_before == sha256_of(BEFORE)
     assert only(written).sha256_after == sha256_of(AFTER)
-    assert only(written).backup is not None
     assert only(written).backup.read_bytes() == BEFORE.encode()
     assert written.to_json() == {
         "path": str(plan.path),
@@ -38,7 +37,6 @@ def test_replaces_the_file_byte_for_byte_and_keeps_a_backup(tmp_path: Path) -> N
 def test_leaves_only_hidden_plain_files_beside_it(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
     written = apply(plan)
-    assert only(written).backup is not None
     journal = journal_of(plan.path).name
     assert journal == ".config.pbtxt.tune.journal"
     assert names(plan.path.parent) == {"1", "config.pbtxt", journal, only(written).backup.name}
