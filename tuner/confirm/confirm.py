@@ -1,17 +1,8 @@
 """The winner must prove itself: finalists and the current config measured again, interleaved.
 
-The best of forty noisy scores is too good to be true. So the finalists and the current config are
-measured again in rounds, each on a freshly started server. All have the same arrivals within a
-round, and different ones in the next; their order cancels a steady drift of the machine. A winner
-must meet every SLO in every round, and the lower end of the interval of its gain must be worth a
-change.
-
-What is compared is the capacity of each round (`tuner.confirm.rounds`); `tuner.confirm.gain` says
-when that is looked at.
-
-A current config that is `OUTCLASSED` is not measured in further rounds, which could only tell how
-many times less it sustains. Several finalists are still told apart by them; a single one is not
-measured again before its soak.
+The best of forty noisy scores is too good to be true. docs/internals/measuring-policy.md says what
+is shown in which rounds; `tuner.confirm.rounds` measures one config in a round, and
+`tuner.confirm.gain` compares two of them and says when that is looked at.
 """
 
 from __future__ import annotations

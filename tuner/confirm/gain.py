@@ -1,20 +1,15 @@
 """Two configs measured in the same rounds, compared round by round; and when that is looked at.
 
-The rounds of a confirmation are looked at once as many as the spec says are over, and then after
-each further one until there are twice as many. All looks at all candidates share one error
-(Bonferroni), so that the chance of any wrong "better" is the stated one. After three rounds,
-Student's t with two degrees of freedom proves little but large gains, whatever its share of the
-error; so later looks get more. Source: Lan and DeMets, Discrete sequential boundaries for clinical
-trials (1983), on spending error unevenly.
+All looks at all candidates share one error (Bonferroni), so that the chance of any wrong "better"
+is the stated one. After three rounds, Student's t with two degrees of freedom proves little but
+large gains, whatever its share of the error; so later looks get more. Source: Lan and DeMets,
+Discrete sequential boundaries for clinical trials (1983), on spending error unevenly.
 
-A slow config that is far behind is not measured in full (`search_far_behind`). A window that proves
-a p99 holds 459 requests: at 0.8/s that takes nearly ten minutes, and a round has two or more
-windows. A load above what the config can answer needs no such window. By the utilisation law, no
-config answers more than the requests served at once divided by the time they take (Denning and
-Buzen, The operational analysis of queueing network models, 1978), so a queue grows. Once more
-requests are late than the percentile allows for the whole window, the SLO is certainly missed
-(`tuner.load.watch.early_end`). Higher loads are not sustained either, so the gain is at least the
-ratio of what the other config sustains to that load.
+How far a slow config is behind at least is shown by one load (`search_far_behind`). By the
+utilisation law, no config answers more than the requests served at once divided by the time they
+take (Denning and Buzen, The operational analysis of queueing network models, 1978), so a queue
+grows. Once more requests are late than the percentile allows for the whole window, the SLO is
+certainly missed (`tuner.load.watch.early_end`), there and at any higher load.
 """
 
 from __future__ import annotations

@@ -1,18 +1,9 @@
 """The simplest config that is as good: changes that make no measurable difference are undone.
 
-Each simpler config is measured in the winner's own rounds: on a fresh server, with the arrivals of
-that round, around the capacity that the winner had in it. The two are compared round by round. A
-change stays undone where the simpler config meets every SLO in every round, loses no more than a
-stated share of the winner's value, and is itself better than the current config by what a change
-must be worth. So the config that is written has been proved, and small losses cannot add up: each
-simpler config is compared with the winner, not with the previous simpler one.
-
-A response cache comes first. The winner is always measured without it, and the cache is removed if
-it makes no difference; otherwise the smallest size within `MOST_LOSS` of the winner is searched
-for. Then each changed field is put back to its old value in turn, those that others depend on last.
-A field that matters costs one round, and one that matters much only one measurement.
-
-Last, `same_answers` compares what the config answers with the current config's answers.
+Each simpler config is compared with the winner, in the winner's own rounds, and never with the
+previous simpler one, so that small losses cannot add up (docs/internals/measuring-policy.md). A
+response cache comes first, then each changed field, those that others depend on last. Finally
+`same_answers` compares what the config answers with the current config's answers.
 """
 
 from __future__ import annotations

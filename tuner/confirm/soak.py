@@ -1,18 +1,8 @@
 """One long load on the config to be written: a direct test of the claim that users act on.
 
-The windows of the rounds are short, and late requests come in busy periods that a short window may
-miss. So the load that a config is credited with is put on it once more, on a fresh server, for as
-long as production would feel it. What held once may fail the next time, so the soak begins below
-what the rounds sustained, and the config is credited with a little less than what held. Where a
-load does not hold (an SLO is missed, or it is not steady), it is lowered by the rule for all loads
-(`tuner.score.next_load`). It is lowered too where the load generator could not keep up: a server
-that leaves its client too little CPU does not hold that load either. A narrow miss on a disturbed
-machine shows nothing either way: if no lower load holds, nobody knows.
-
-After a soak that held, its server gets a few short loads below and above the claim, which decide
-nothing: a capacity says where an SLO begins to be missed, not how far from that a service should
-stay. A load is left out where a short window shows nothing: it holds too few requests for the
-percentile, or a queue that grows would not show in it. That leaves out all loads of slow models.
+docs/internals/measuring-policy.md has the rules: how long it lasts, what lowers the claim, and
+which short loads follow around it. Late requests come in busy periods, which the windows of the
+rounds may miss; `claim_window_s` says how long those must be.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Several files replaced as one: all of them or none, whatever fails and wherever it is killed.
 
-Every file is locked, every replaced content kept, every new one synced next to its file, and
-every journal names all the files, before the first of them is renamed. What fails before leaves no
-trace in a config; what fails in between is put back at once. A process that is killed in between
-leaves that to the next command that writes (`tuner.writeback.rollback`): it finds all journals with
-the write and none with its end.
+docs/architecture.md, Writing back, has the order of the steps. A process that is killed between two
+renames leaves that to the next command that writes (`tuner.writeback.rollback`): it finds all
+journals with the write and none with its end.
 """
 
 from __future__ import annotations
