@@ -14,6 +14,7 @@ from statistics import geometric_mean
 
 from tuner.bench.protocol import Bench
 from tuner.confirm.gain import (
+    MOST,
     OUTCLASSED,
     Gain,
     InterimAnalyses,
@@ -158,7 +159,7 @@ class _Rotation:
         self._outcomes: dict[Candidate, Outcome] = {}
 
     def run(self) -> list[Confirmation]:
-        for number in range(self._analyses.most_rounds):
+        for number in range(MOST * self._rules.rounds):
             if not self._racing() or self._settled(number):
                 break
             if number >= self._rules.rounds and self._rules.late():

@@ -162,10 +162,6 @@ class InterimAnalyses:
         whole = sum(parts.values())
         return cls(tuple((done, part / whole) for done, part in parts.items()), tests)
 
-    @property
-    def most_rounds(self) -> int:
-        return self.looks[-1][0]
-
     def due(self, rounds_done: int) -> bool:
         """Whether the rounds are to be looked at now."""
         return any(rounds_done == done for done, _ in self.looks)

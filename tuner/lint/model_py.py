@@ -225,19 +225,15 @@ def _lint_module(
 
 def _comes_from_elsewhere(module: ast.Module) -> bool:
     """The class is imported, by name or with all others, or is another one's second name."""
-    for node in ast.walk(module):
-        if isinstance(node, ast.ImportFrom | ast.Import):
-            if any((a.asname or a.name) in (_CLASS, "*") for a in node.names):
-                return True
-        elif isinstance(node, ast.Name) and node.id == _CLASS and isinstance(node.ctx, ast.Store):
-            return True
-    return False
+    imports = (n for n in ast.walk(module) if isinstance(n, ast.ImportFrom | ast.Import))
+    imported = ((a.asname or a.name) in (_CLASS, "*") for n in imports for a in n.names)
+    return any(imported) or _assigned(module, _CLASS)
 
 
-def _assigned(model: ast.ClassDef, name: str) -> bool:
+def _assigned(within: ast.AST, name: str) -> bool:
     return any(
         isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
-        for node in ast.walk(model)
+        for node in ast.walk(within)
     )
 
 
@@ -267,14 +263,12 @@ def _loop_with_own_work(execute: Function) -> ast.AST | None:
     for node in ast.walk(execute):
         if not isinstance(node, _LOOPS) or not _mentions(_iterated(node), requests):
             continue
-        if any(_is_work(_dotted(call.func)) for call in _calls(node)):
+        names = [_dotted(call.func) for call in _calls(node)]
+        if any(
+            n.startswith("self.") and not n.startswith(("self.log", "self._log")) for n in names
+        ):
             return node
     return None
-
-
-def _is_work(name: str) -> bool:
-    """``self.model.run`` and the like; a line of a log is none."""
-    return name.startswith("self.") and not name.startswith(("self.log", "self._log"))
 
 
 def _iterated(node: ast.AST) -> list[ast.expr]:
@@ -296,7 +290,10 @@ def _mentions(expressions: list[ast.expr], name: str) -> bool:
 def _lint_threads(path: Path, method: Function) -> Iterator[Finding]:
     for call in _calls(method):
         name = _dotted(call.func).rpartition(".")[2]
-        if name == "ThreadPoolExecutor" and not _limits_workers(call):
+        named = {keyword.arg: keyword.value for keyword in call.keywords}
+        size = call.args[0] if call.args else named.get("max_workers")
+        unlimited = size is None or (isinstance(size, ast.Constant) and size.value is None)
+        if name == "ThreadPoolExecutor" and unlimited:
             text = "a ThreadPoolExecutor without max_workers chooses its own number of threads"
             hint = "set max_workers; every instance is a process with its own pool"
             yield _at(path, call, Severity.WARNING, "thread-pool-size", text, hint)
@@ -304,12 +301,6 @@ def _lint_threads(path: Path, method: Function) -> Iterator[Finding]:
             text = f"{method.name} starts threads for each call: nothing limits how many there are"
             hint = "create one pool of a fixed size in initialize"
             yield _at(path, call, Severity.WARNING, "thread-per-request", text, hint)
-
-
-def _limits_workers(call: ast.Call) -> bool:
-    named = {keyword.arg: keyword.value for keyword in call.keywords}
-    size = call.args[0] if call.args else named.get("max_workers")
-    return size is not None and not (isinstance(size, ast.Constant) and size.value is None)
 
 
 def _calls(node: ast.AST) -> Iterator[ast.Call]:

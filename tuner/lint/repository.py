@@ -9,14 +9,12 @@ from dataclasses import replace
 from functools import partial
 from os.path import lexists
 from pathlib import Path
-from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError
 from tuner.lint.model_files import config_findings, layout_findings
 from tuner.lint.model_py import called_models, knows_sequences, python_findings
 from tuner.lint.rules import RULES, Finding, Severity, error_at, refuse_unknown, silenced_in
 from tuner.modelconfig import ensembles
-from tuner.modelconfig.backends import Mistake
 from tuner.modelconfig.files import (
     ModelFiles,
     model_directory,
@@ -147,8 +145,11 @@ def _between_findings(
             hint = did_you_mean(step.model_name, names) or f"it has {', '.join(names)}"
             yield error_at(files, f"{path}.model_name", "ensemble-step-model", message, hint)
             continue
-        for mistake in _version_mistakes(repository, path, step):
-            yield error_at(files, mistake[0], "ensemble-step", *mistake[1:])
+        known = versions(repository / step.model_name)
+        if known and step.model_version > 0 and step.model_version not in known:
+            text = f"{step.model_name} has no version {step.model_version}"
+            hint = "write model_version: -1 for the latest"
+            yield error_at(files, f"{path}.model_version", "ensemble-step", text, hint)
     models = _reached_configs(repository, config, names, files.write_to)
     for where, message, hint in ensembles.mistakes_between(config, models):
         yield error_at(files, where, "ensemble-step", message, hint)
@@ -191,13 +192,6 @@ def _reached_configs(
             configs[name] = inner
             waiting += {s.model_name for s in inner.ensemble_scheduling.step} - {*waiting}
     return configs
-
-
-def _version_mistakes(repository: Path, path: str, step: Any) -> Iterator[Mistake]:
-    known = versions(repository / step.model_name)
-    if known and step.model_version > 0 and step.model_version not in known:
-        text = f"{step.model_name} has no version {step.model_version}"
-        yield f"{path}.model_version", text, "write model_version: -1 for the latest"
 
 
 def _complete_config(repository: Path, name: str, write_to: str) -> ModelConfig | None:

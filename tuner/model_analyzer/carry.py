@@ -73,7 +73,10 @@ def carried(profile: Profile, config: Any, directory: Path, slo: str) -> Given:
         raise profile.mistake(("run_config_search_mode",), "brute, quick or optuna is expected")
     arrivals = _arrivals(profile)
     goal = _objective(profile, arrivals)
-    workload: dict[str, Any] = {"protocol": _protocol(profile), "arrivals": arrivals}
+    protocol = (profile.take("client_protocol", str) or "grpc").lower()
+    if protocol not in ("grpc", "http"):
+        raise profile.mistake(("client_protocol",), "grpc or http is expected")
+    workload: dict[str, Any] = {"protocol": protocol, "arrivals": arrivals}
     if sizes := profile.take_numbers("batch_sizes"):
         workload |= {"batch_size": sizes[0]} if sizes[0] > 1 else {}
         if len(sizes) > 1:
@@ -161,13 +164,6 @@ def _slos(profile: Profile, goal: str, stand_in: str) -> list[str]:
         text = f"no latency is bounded; {stand_in} is an example: change it"
         profile.leave(("constraints",), text)
     return [*slos, "error_rate <= 0%"]
-
-
-def _protocol(profile: Profile) -> str:
-    found = profile.take("client_protocol", str) or "grpc"
-    if found.lower() not in ("grpc", "http"):
-        raise profile.mistake(("client_protocol",), "grpc or http is expected")
-    return found.lower()
 
 
 def _inputs(profile: Profile, config: Any, directory: Path) -> dict[str, Any]:

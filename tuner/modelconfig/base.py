@@ -191,7 +191,10 @@ def _complete(file: ModelConfig, running: ModelConfig) -> ModelConfig:
         scheduler = running.WhichOneof("scheduling_choice")
         if scheduler is not None:
             config.MergeFrom(_only(running, scheduler))
-            _without_defaults(config)
+            # Without preferred sizes Triton prefers max_batch_size, and says so.
+            batching = config.dynamic_batching if scheduler == "dynamic_batching" else None
+            if batching and list(batching.preferred_batch_size) == [config.max_batch_size]:
+                del batching.preferred_batch_size[:]
     if not file.HasField(_POLICY) and not config.model_transaction_policy.decoupled:
         config.ClearField(_POLICY)  # stated of every ensemble
     _take_counts(config, running)
@@ -205,13 +208,6 @@ def _only(config: ModelConfig, name: str) -> ModelConfig:
         if other.name != name:
             only.ClearField(other.name)
     return only
-
-
-def _without_defaults(config: ModelConfig) -> None:
-    """Without preferred sizes Triton prefers max_batch_size, and says so."""
-    batching = config.dynamic_batching if config.HasField("dynamic_batching") else None
-    if batching is not None and list(batching.preferred_batch_size) == [config.max_batch_size]:
-        del batching.preferred_batch_size[:]
 
 
 def _take_counts(config: ModelConfig, running: ModelConfig) -> None:

@@ -63,7 +63,7 @@ def to_wire(path: str, field: FieldDescriptor, value: FieldValue, parameter: boo
             raise _mismatch(path, field, value)
         return [_scalar_to_wire(path, field, item) for item in value]
     if parameter and isinstance(value, bool | int | float):
-        return parameter_text(value)
+        return str(value).lower() if isinstance(value, bool) else str(value)
     return _scalar_to_wire(path, field, value)
 
 
@@ -109,13 +109,6 @@ def literal(field: FieldDescriptor, value: Any) -> str:
         return str(_enum(field).values_by_number[value].name)
     if field.cpp_type == field.CPPTYPE_FLOAT:
         return repr(_shortest_float32(value))
-    return str(value)
-
-
-def parameter_text(value: bool | float | str) -> str:
-    """How a number or boolean is written as the text of a parameter."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
     return str(value)
 
 

@@ -117,7 +117,8 @@ def next_load(probes: Sequence[Probe], levels: LevelRange, steps: Steps = SEARCH
     if (used_up >= steps.close and len(probes) > 1) or bracket.gap < steps.wide:
         return None
     if floor is None and any(p.undecided for p in probes) and steps.first is None:
-        level = _above_undecided(probes, ceiling)
+        highest = max(p.level for p in probes if p.undecided)  # a load with more answers
+        level = 2.0 * highest if ceiling is None else math.sqrt(highest * ceiling.level)
     elif floor is not None and ceiling is not None:
         level = _between(probes, bracket, steps)
     elif floor is not None:
@@ -137,12 +138,6 @@ def _within(bracket: Bracket, level: float) -> float:
     if bracket.ceiling is not None:
         level = min(level, bracket.ceiling.level - 1.0)
     return level if bracket.floor is None else max(level, bracket.floor.level + 1.0)
-
-
-def _above_undecided(probes: Sequence[Probe], ceiling: Probe | None) -> float:
-    """A load with more answers: higher up, if nothing failed there yet."""
-    highest = max(p.level for p in probes if p.undecided)
-    return 2.0 * highest if ceiling is None else math.sqrt(highest * ceiling.level)
 
 
 def _between(probes: Sequence[Probe], bracket: Bracket, steps: Steps) -> float:

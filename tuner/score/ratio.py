@@ -55,7 +55,7 @@ def mean_with_interval(values: Sequence[float], error: float = ERROR) -> Ratio:
         estimate = math.exp(mean)
         return Ratio(estimate, estimate, estimate)
     variance = math.fsum((x - mean) ** 2 for x in logs) / (len(logs) - 1)
-    half = half_width(math.sqrt(variance), len(logs), error)
+    half = quantile(len(logs) - 1, error) * math.sqrt(variance) / math.sqrt(len(logs))
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
@@ -109,11 +109,6 @@ def unequal_ratio(
     quantile = NormalDist().inv_cdf(1.0 - error / 2)
     half = quantile * deviation * math.sqrt(1.0 / len(more) + 1.0 / len(fewer))
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
-
-
-def half_width(deviation: float, count: int, error: float) -> float:
-    """Half the interval of a mean of two or more values: Student's t, see `paired_ratio`."""
-    return quantile(count - 1, error) * deviation / math.sqrt(count)
 
 
 def quantile(freedom: float, error: float) -> float:

@@ -106,7 +106,10 @@ def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator
     """
     binary, origin = _find_perf_analyzer(named, environment)
     with private_directory() as private:
-        variables = {**environment, "no_proxy": _no_proxy(environment)}
+        # Without it gRPC sends even 127.0.0.1 through a proxy named in the environment.
+        known = environment.get("no_proxy") or environment.get("NO_PROXY")
+        local = ",".join([*([known] if known else []), "127.0.0.1", "localhost"])
+        variables = {**environment, "no_proxy": local}
         _link_missing(_missing_libraries(binary, variables), private)
         variables["LD_LIBRARY_PATH"] = _joined([private], environment.get("LD_LIBRARY_PATH"))
         _check_libraries(binary, variables)
@@ -301,12 +304,6 @@ def _output_of(
 
 def _joined(first: Sequence[str | Path], rest: str | None) -> str:
     return os.pathsep.join([*map(str, first), *([rest] if rest else [])])
-
-
-def _no_proxy(environment: Mapping[str, str]) -> str:
-    """Without it gRPC sends even 127.0.0.1 through a proxy named in the environment."""
-    known = environment.get("no_proxy") or environment.get("NO_PROXY")
-    return ",".join([*([known] if known else []), "127.0.0.1", "localhost"])
 
 
 #: What the stub of the wheel was built for. Under NumPy 2 tensors come out empty (seen).

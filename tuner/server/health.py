@@ -16,7 +16,7 @@ from tuner.errors import ServerGoneError
 from tuner.machine.ports import ADDRESS
 from tuner.server.log import failure, remedy
 from tuner.server.server import Endpoints, Server
-from tuner.server.transport import get, key_unknown_to, new_key
+from tuner.server.transport import FLAGS, get, new_key
 
 SERVICES = ("http", "grpc", "metrics")
 _POLL_S = 0.01
@@ -106,7 +106,7 @@ def ready_server(
             try:
                 wait_until_ready(server, timeout_s)
             except ServerGoneError as error:
-                if key is not None and key_unknown_to(error.message):
+                if key is not None and any(flag in error.message for flag in FLAGS):
                     _logger.warning("%s", _OPEN)
                     key = None
                 elif not attempts_left or "already in use" not in error.message:

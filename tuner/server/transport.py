@@ -86,8 +86,3 @@ def key_arguments(key: str | None, protocols: Sequence[str] = PROTOCOLS) -> list
 def key_headers(key: str | None) -> Mapping[str, str]:
     """What a request over gRPC must carry."""
     return {} if key is None else {f"triton-grpc-protocol-{_HEADER}": key}
-
-
-def key_unknown_to(reason: str) -> bool:
-    """Whether a server ended because it is too old to know `FLAGS`."""
-    return any(flag in reason for flag in FLAGS)

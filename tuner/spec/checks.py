@@ -26,7 +26,7 @@ from tuner.spec.model_checks import (
     check_space,
     check_streams,
 )
-from tuner.spec.server import MODES, Server, is_own_argument
+from tuner.spec.server import MODES, is_own_argument
 from tuner.spec.slo import Goal, Slo
 from tuner.spec.units import digits
 from tuner.spec.workload import (
@@ -81,7 +81,7 @@ def _check_server_arguments(spec: Spec) -> Iterator[Finding]:
             text = "both paths of a mount must start with /"
             yield Finding(("server", "mounts", source), text, key=True)
     for name, variable in spec.server.environment.items():
-        if variable.is_hidden:
+        if variable.given == HIDDEN:
             text = (
                 f"{HIDDEN} stands for a value that was not stored: write it, or {{from: VARIABLE}}"
             )
@@ -299,16 +299,11 @@ def _check_load_held(spec: Spec) -> Iterator[Finding]:
 def _check_gpu_memory(spec: Spec) -> Iterator[Finding]:
     where: list[Location] = [at for at, slo in _bounds(spec) if slo.metric is GPU_MEMORY]
     where += [("objective",)] if spec.objective.metric is GPU_MEMORY else []
-    if where and (reason := _gpu_memory_unknown(spec.server)):
-        yield Finding(where[0], reason)
-
-
-def _gpu_memory_unknown(server: Server) -> str:
-    if not server.managed and not server.metrics:
-        return "gpu_memory of a remote server is read from server.metrics, which is missing"
-    if server.gpus == "none":
-        return "gpu_memory means nothing with server.gpus: none"
-    return ""
+    if where and not spec.server.managed and not spec.server.metrics:
+        text = "gpu_memory of a remote server is read from server.metrics, which is missing"
+        yield Finding(where[0], text)
+    elif where and spec.server.gpus == "none":
+        yield Finding(where[0], "gpu_memory means nothing with server.gpus: none")
 
 
 def _is_given(model: BaseModel, name: str) -> bool:

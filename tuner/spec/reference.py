@@ -90,16 +90,12 @@ def json_schema() -> dict[str, Any]:
 
 
 def with_tables(document: str) -> str:
-    """``document`` with the tables between its two marks made anew."""
+    """``document`` with a table for each model, in the order of use, between its two marks."""
     head, _, rest = document.partition(_BEGIN)
     _, _, tail = rest.partition(_END)
-    return f"{head}{_BEGIN}\n\n{field_tables()}\n{_END}{tail}"
-
-
-def field_tables() -> str:
-    """A Markdown section with a table for each model of the spec, in the order of use."""
     sections = dict.fromkeys(_section(model, where) for model, where in _models(Spec, ""))
-    return "\n".join(sections)
+    tables = "\n".join(sections)
+    return f"{head}{_BEGIN}\n\n{tables}\n{_END}{tail}"
 
 
 def _models(model: type[BaseModel], where: str) -> Iterator[tuple[type[BaseModel], str]]:

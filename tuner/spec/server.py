@@ -41,11 +41,6 @@ class ServerVariable:
     given: str | None = field(default=None, repr=False)
     taken_from: str | None = None
 
-    @property
-    def is_hidden(self) -> bool:
-        """The spec is a stored one, and its value was not stored."""
-        return self.given == HIDDEN
-
     def shown(self) -> str | dict[str, str]:
         """What may be stored and printed of it."""
         return HIDDEN if self.taken_from is None else {"from": self.taken_from}

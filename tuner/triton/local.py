@@ -273,11 +273,7 @@ def _mirror(source: Path, target: Path, ancestors: tuple[Path, ...]) -> None:
 
 
 def _may_get_bytecode(link: Path, depth: int) -> bool:
-    """Whether Python code is where a link to a directory leads.
-
-    Args:
-        depth: 1 for a model, 2 for what lies in its directory: versions and other things.
-    """
+    """Whether Python code is where a link leads; it is 1 deep for a model, 2 for its versions."""
     if depth == 1 or (depth == 2 and link.name.isdecimal()):
         return True
     return any(link.glob("*.py")) or any(link.glob("*/__init__.py"))

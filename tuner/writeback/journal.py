@@ -9,7 +9,6 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -105,9 +104,6 @@ class Entry(Facts):
     def hashes(self) -> tuple[str | None, str | None]:
         return self.sha256_before, self.sha256_after
 
-    def to_line(self) -> bytes:
-        return json.dumps(self.to_json()).encode() + b"\n"
-
     @classmethod
     def from_line(cls, line: bytes) -> Entry:
         """Raises:
@@ -165,7 +161,7 @@ class Journal:
         """Adds an entry, in place of one that a crash cut short, and waits until it is on disk."""
         whole = self._content().rfind(b"\n") + 1
         os.ftruncate(self._descriptor, whole)
-        write_all(self._descriptor, entry.to_line())
+        write_all(self._descriptor, json.dumps(entry.to_json()).encode() + b"\n")
         os.fsync(self._descriptor)
 
     def keep(self, content: bytes) -> Path:
@@ -372,7 +368,3 @@ def _lock(descriptor: int, config: Path) -> tuple[str, ...]:
         advice = "make sure that no other tune writes to it now"
         return (f"{config.parent} does not support locks: {advice}",)
     return ()
-
-
-def utc_now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tuner.errors import StalePlanError, TunerError
@@ -31,7 +32,6 @@ from tuner.writeback.journal import (
     Journal,
     Other,
     locked_journal,
-    utc_now,
 )
 from tuner.writeback.target import Target, WrittenFile, replaced, target_of
 
@@ -175,7 +175,7 @@ def commit(
 
 
 def _entries(replacements: Sequence[Replacement], action: Action, run_id: str) -> list[Entry]:
-    at = utc_now()
+    at = datetime.now(UTC).isoformat(timespec="seconds")
     parts = [
         Other(directory_of(r.file.target.path).name, r.file.sha256, sha256_or_none(r.wanted))
         for r in replacements
