@@ -163,7 +163,6 @@ class InterimAnalyses:
         return cls(tuple((done, part / whole) for done, part in parts.items()), tests)
 
     def due(self, rounds_done: int) -> bool:
-        """Whether the rounds are to be looked at now."""
         return any(rounds_done == done for done, _ in self.looks)
 
     def error(self, rounds_done: int) -> float:

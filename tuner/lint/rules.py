@@ -137,11 +137,9 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """``file:line:column``."""
         return f"{self.file}:{self.line}" + ("" if self.column is None else f":{self.column}")
 
 
 def error_at(files: ModelFiles, path: str, rule: str, message: str, hint: str) -> Finding:
-    """At a field of the config, by its path."""
     line, column = locate(files.text, path)
     return Finding(files.path, line, column, Severity.ERROR, rule, message, hint)

@@ -336,5 +336,4 @@ def _doubling(values: tuple[int, ...]) -> bool:
 
 
 def _exponents(values: tuple[int, ...]) -> tuple[int, int]:
-    """The exponents of the powers of two around the values."""
     return math.floor(math.log2(values[0])), math.ceil(math.log2(values[-1]))

@@ -147,7 +147,6 @@ def varied_model(space: Space) -> str:
 
 
 def varied(path: str) -> bool:
-    """Some search of Model Analyzer sets this field."""
     return path == MAX_BATCH_SIZE or bool(_INSTANCES.fullmatch(path) or _BATCHER.fullmatch(path))
 
 

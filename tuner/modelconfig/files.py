@@ -70,7 +70,6 @@ class ModelFiles:
         return known[0] if known else self.model.partition(".")[2]
 
     def mentions(self, name: str) -> bool:
-        """Whether the model's own Python code mentions a name."""
         sources = (path for d in self._version_directories for path in d.glob("*.py"))
         return any(name.encode() in (read_source(path) or b"") for path in sources)
 

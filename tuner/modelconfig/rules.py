@@ -89,7 +89,6 @@ def violations(config: ModelConfig, *, completes: bool = False) -> list[Violatio
 
 
 def found_by(checks: Sequence[tuple[Rule, Check]], config: ModelConfig) -> list[Violation]:
-    """What a table of rules and their checks finds."""
     return [Violation(rule, *mistake) for rule, check in checks for mistake in check(config)]
 
 

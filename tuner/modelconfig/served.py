@@ -52,7 +52,6 @@ class ServedModel:
     parts: tuple[str, ...] = ()
 
     def place(self, path: str) -> str:
-        """``file:line:column: path`` of a field of its config."""
         return field_place(str(self.files.path), self.files.text, path)
 
     def violations(self, fields: Mapping[str, FieldValue]) -> list[Violation]:
@@ -128,7 +127,6 @@ class Served:
         return found
 
     def place(self, violation: Violation) -> str:
-        """``file:line:column: path`` of the field that a violation is about."""
         return self.models[violation.owner].place(violation.path)
 
     def _between(self, whole: ServedModel, fields: FieldsOfModels) -> list[Violation]:

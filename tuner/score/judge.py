@@ -26,7 +26,6 @@ class Verdict(Enum):
 
     @property
     def missed(self) -> bool:
-        """Whether the load is known to be too much."""
         return self in (Verdict.FAIL, Verdict.NOT_STEADY)
 
 
@@ -55,7 +54,6 @@ class SloResult(Facts):
 
 
 def rank(verdict: Verdict) -> int:
-    """For sorting, the worst first."""
     return _ORDER.index(verdict)
 
 
@@ -243,7 +241,6 @@ def tails(slos: Sequence[Slo]) -> list[Slo]:
 
 
 def tightest_latency(slos: Iterable[Slo]) -> Slo | None:
-    """The lowest upper bound on a latency, if there is one."""
     bounds = [s for s in slos if s.metric.is_latency]
     return min(bounds, key=lambda s: s.bound, default=None)
 

@@ -67,7 +67,6 @@ class LateShare(Facts):
 
     @property
     def share(self) -> float:
-        """0..1."""
         return self.late / self.requests
 
     @property

@@ -109,7 +109,6 @@ class Control:
         self._client.unload_model(model, headers=self._headers, client_timeout=deadline_s)
 
     def ready(self, model: str) -> bool:
-        """Whether the model takes requests."""
         with _translated(f"asking whether {model} is ready", self._timeout_s):
             return bool(self._client.is_model_ready(model, **self._asked))
 
@@ -127,13 +126,11 @@ class Control:
         return response.config
 
     def statistics(self, model: str) -> StatisticsSnapshot:
-        """The model's counters now."""
         with _translated(f"reading the statistics of {model}", self._timeout_s):
             response = self._client.get_inference_statistics(model, **self._asked)
         return StatisticsSnapshot.from_response(response)
 
     def version(self) -> str:
-        """The server's."""
         with _translated("reading the server's metadata", self._timeout_s):
             response = self._client.get_server_metadata(**self._asked)
         return str(response.version)

@@ -33,7 +33,6 @@ AnyServer = TypeVar("AnyServer", bound=Server)
 
 
 def live(endpoints: Endpoints) -> bool:
-    """Whether the server answers at all."""
     return _answers(endpoints, "http", "/v2/health/live")
 
 

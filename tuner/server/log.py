@@ -194,7 +194,6 @@ def out_of_memory(reason: str) -> bool:
 
 
 def _telling(text: str) -> list[str]:
-    """The lines that may say something about a failure."""
     lines = (line.rstrip() for line in text.splitlines() if line.strip())
     return [line for line in lines if meaning(line) is not HARMLESS]
 

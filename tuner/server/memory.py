@@ -61,7 +61,6 @@ def taken(now: Memories, empty: Memories) -> Memories:
 
 
 def is_of_gpu(name: str) -> bool:
-    """Whether a memory of this name is a GPU's."""
     return name not in (MACHINE, SHM)
 
 

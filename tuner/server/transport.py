@@ -72,7 +72,6 @@ _HEADER = "tune-key"
 
 
 def new_key() -> str:
-    """A key that nobody can guess."""
     return secrets.token_hex(16)
 
 
@@ -84,5 +83,4 @@ def key_arguments(key: str | None, protocols: Sequence[str] = PROTOCOLS) -> list
 
 
 def key_headers(key: str | None) -> Mapping[str, str]:
-    """What a request over gRPC must carry."""
     return {} if key is None else {f"triton-grpc-protocol-{_HEADER}": key}

@@ -297,7 +297,6 @@ def refuse_broken(space: Space) -> None:
 
 
 def broken_config(violations: Sequence[Violation], place: Callable[[Violation], str]) -> SpecError:
-    """What is wrong with models' configs, with the place of each mistake."""
     lines = "\n".join(f"{place(found)}: {found.message}" for found in violations)
     hint = next((found.hint for found in violations if found.hint), "")
     advice = f"fix the model's config first{f': {hint}' if hint else ''}"

@@ -93,7 +93,6 @@ class Candidate(Facts):
 
     @property
     def fields(self) -> Mapping[Knob, FieldValue]:
-        """What is chosen of the models' configs."""
         return {knob: v for knob, v in self.values.items() if knob.owner != SERVER}
 
     @cached_property
@@ -131,7 +130,6 @@ class Candidate(Facts):
         return sum(1 for _ in self.changed(other))
 
     def changed(self, other: Candidate) -> Iterator[Knob]:
-        """The knobs in which the two differ, in order."""
         knobs = sorted(self.values.keys() | other.values.keys())
         return (knob for knob in knobs if self.values.get(knob) != other.values.get(knob))
 

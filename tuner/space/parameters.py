@@ -28,7 +28,6 @@ class Knob:
     path: str
 
     def is_inside(self, message: Knob) -> bool:
-        """It is a field inside that message of the same model."""
         return self.owner == message.owner and is_inside(self.path, message.path)
 
     def __str__(self) -> str:

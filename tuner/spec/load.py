@@ -146,7 +146,6 @@ def _override(data: dict[str, Any], override: str) -> Location:
 def _where(
     path: Path, tree: Tree, given: Mapping[Location, str], finding: Finding
 ) -> tuple[Path, Position]:
-    """The place of a finding in the file, or in what the command line set."""
     own = [text for at, text in given.items() if at == finding.location[: len(at)]]
     return (Path(f"--set {own[-1]}"), Position(1, 1)) if own else (path, tree.position(finding))
 
@@ -278,7 +277,6 @@ def _lines(fields: Mapping[str, Any], depth: int) -> Iterator[str]:
 
 
 def _is_default(value: Any) -> bool:
-    """Nothing in it was set."""
     if isinstance(value, _Shown):
         return value.default
     return all(map(_is_default, value.values()))

@@ -220,7 +220,6 @@ class Server(Strict):
 
     @property
     def managed(self) -> bool:
-        """Whether tune starts it, and ends it."""
         return MODES[self.mode].managed
 
 

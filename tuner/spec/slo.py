@@ -48,11 +48,9 @@ class Slo(AsText):
         return cls(metric, _bound(metric, match[3]), " ".join(text.split()))
 
     def about(self, stream: str) -> Slo:
-        """The same bound for the requests of one stream."""
         return replace(self, stream=stream)
 
     def holds_for(self, stream: str) -> bool:
-        """Whether it is about the requests of a stream: its own, or all."""
         return self.stream in ("", stream)
 
     def met_by(self, value: float) -> bool:

@@ -150,7 +150,6 @@ class Deployer:
         return self._current().control
 
     def alive(self) -> bool:
-        """Whether the current server lives and answers."""
         running = self._running
         return (
             running is not None and running.server.alive() and health.live(running.server.endpoints)

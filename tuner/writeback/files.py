@@ -95,12 +95,10 @@ def read_plain(path: Path) -> bytes | None:
 
 
 def sha256_of_bytes(content: bytes) -> str:
-    """SHA-256 in hex."""
     return hashlib.sha256(content).hexdigest()
 
 
 def sha256_or_none(content: bytes | None) -> str | None:
-    """SHA-256 in hex; ``None`` for a file that is not there."""
     return None if content is None else sha256_of_bytes(content)
 
 

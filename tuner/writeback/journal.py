@@ -37,7 +37,6 @@ _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 def journal_of(config: Path) -> Path:
-    """The journal of a config, next to it."""
     return config.with_name(f".{config.name}.tune.journal")
 
 
@@ -206,7 +205,6 @@ class Journal:
         return os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
 
     def backup(self, sha256: str) -> Path:
-        """The path at which the content with this hash is kept."""
         return self._config.with_name(f".{self._config.name}.tune.{sha256[:16]}.bak")
 
 

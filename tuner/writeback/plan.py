@@ -45,7 +45,6 @@ class FilePlan:
 
     @property
     def content_after(self) -> bytes:
-        """What the file will hold."""
         return encode(self.text_after, self.encoding)
 
     @property
@@ -54,11 +53,9 @@ class FilePlan:
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to write."""
         return self.sha256_before != self.sha256_after
 
     def diff(self, found: str | None = None) -> str:
-        """The change as a unified diff; empty when there is none."""
         before = (self.text_before or "") if found is None else found
         name = self.path.relative_to(directory_of(self.path))
         return unified_diff(before, self.text_after, f"{self.model}/{name}")
@@ -139,7 +136,6 @@ def text_with(config: KeptConfig, fields: Mapping[str, FieldValue]) -> str:
 
 
 def _texts_after(result: Mapping[str, Any]) -> dict[str, str]:
-    """The winner's config of each model."""
     texts = {la: m.get("config_after") for la, m in (result.get("models") or {}).items()}
     return {label: text for label, text in texts.items() if isinstance(text, str)}
 

@@ -168,7 +168,6 @@ class Written:
 
     @property
     def changed(self) -> bool:
-        """False when every file already had the wanted content."""
         return any(file.changed for file in self.files)
 
     @property
@@ -183,7 +182,6 @@ class Written:
 
 
 def unchanged(target: Target, sha256: str | None) -> WrittenFile:
-    """A file that already had the wanted content."""
     return WrittenFile(target.path, target.real, sha256, sha256, None, changed=False, notes=())
 
 

@@ -190,7 +190,6 @@ def _entries(replacements: Sequence[Replacement], action: Action, run_id: str) -
 
 
 def keep(file: Open) -> Path | None:
-    """Its backup; ``None`` where there is no file."""
     with explained(file.target.path):
         return None if file.content is None else file.journal.keep(file.content)
 
