@@ -3,14 +3,7 @@
 Both were measured in rounds on fresh servers, on different days. The ratio of their geometric means
 (now over then, above 1 is better) has an interval, and two thresholds are held against it: a loss
 of ``warn`` is worth reporting, one of ``fail`` is a regression.
-
-- *Fine*: a loss of ``fail`` is ruled out, and the estimate is no loss of ``warn``.
-- *Worse*: a loss of ``fail`` is ruled out and the estimate is a loss of ``warn``; or some loss of
-  ``warn`` is certain, and the estimate is no loss of ``fail``.
-- *Regression*: surely a loss of ``warn``, and by the estimate one of ``fail``.
-- *Inconclusive*: the interval reaches from a loss of ``fail`` to less than one of ``warn``.
-
-"Ruled out" and "surely" refer to the end of the interval. Inconclusive is not a pass.
+By the ends of the interval a loss is ruled out, or certain; inconclusive is not a pass.
 
 Rounds of one night cannot tell how nights differ: temperature, neighbours on the host and the place
 in memory move all rounds of a night together. The logarithm of the ratio of a night to the mean of

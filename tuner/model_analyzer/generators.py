@@ -138,12 +138,15 @@ class Generators:
         dimensions.add_dimensions(0, self._dimensions())
         return QuickRunConfigGenerator(
             search_config=SearchConfig(dimensions, radius=RADIUS, min_initialized=MIN_INITIALIZED),
-            config=self._config,
             gpu_count=0,
-            models=[self._profile],
             composing_models=[],
-            model_variant_name_manager=_OneName(),
+            **self._common(),
         )
+
+    def _common(self) -> dict[str, Any]:
+        names = _OneName()
+        models = [self._profile]
+        return {"config": self._config, "models": models, "model_variant_name_manager": names}
 
     def _dimensions(self) -> list[Any]:
         """Makes NVIDIA's dimensions, bounded by the space: the factory's clamps stall the climb."""
@@ -171,15 +174,13 @@ class Generators:
         from model_analyzer.config.generate.search_parameters import SearchParameters
 
         return OptunaRunConfigGenerator(
-            config=self._config,
             state_manager=_NoState(),
             gpu_count=0,
-            models=[self._profile],
             composing_models=[],
-            model_variant_name_manager=_OneName(),
             search_parameters={MODEL: SearchParameters(self._profile, self._config)},
             composing_search_parameters={},
             user_seed=self._seed,
+            **self._common(),
         )
 
     def _brute(self) -> Any:
@@ -187,13 +188,7 @@ class Generators:
             BruteRunConfigGenerator,
         )
 
-        return BruteRunConfigGenerator(
-            config=self._config,
-            gpus=[],
-            models=[self._profile],
-            client=None,
-            model_variant_name_manager=_OneName(),
-        )
+        return BruteRunConfigGenerator(gpus=[], client=None, **self._common())
 
     def _search_config(self) -> Any:
         from model_analyzer.config.input.config_command_profile import ConfigCommandProfile

@@ -60,7 +60,6 @@ class Control:
         self._endpoints = endpoints
         self._headers = {**endpoints.headers, **key_headers(endpoints.key)}
         self._timeout_s = timeout_s
-        self._asked = {"headers": self._headers, "client_timeout": timeout_s}
 
     def __enter__(self) -> Control:
         return self
@@ -108,32 +107,31 @@ class Control:
     def _unload(self, model: str, deadline_s: float) -> None:
         self._client.unload_model(model, headers=self._headers, client_timeout=deadline_s)
 
+    def _ask(self, doing: str, method: str, *model: str) -> Any:
+        with _translated(doing, self._timeout_s):
+            ask = getattr(self._client, method)
+            return ask(*model, headers=self._headers, client_timeout=self._timeout_s)
+
     def ready(self, model: str) -> bool:
-        with _translated(f"asking whether {model} is ready", self._timeout_s):
-            return bool(self._client.is_model_ready(model, **self._asked))
+        return bool(self._ask(f"asking whether {model} is ready", "is_model_ready", model))
 
     def state(self, model: str) -> ModelState:
         """The model's state; of several versions, the one closest to ready counts."""
-        with _translated("reading the repository index", self._timeout_s):
-            index = self._client.get_model_repository_index(**self._asked)
+        index = self._ask("reading the repository index", "get_model_repository_index")
         states = {ModelState(entry.state) for entry in index.models if entry.name == model}
         return next((state for state in ModelState if state in states), ModelState.NEVER_LOADED)
 
     def running_config(self, model: str) -> Any:
         """The ``ModelConfig`` message the server runs, completed by its backend."""
-        with _translated(f"reading the config of {model}", self._timeout_s):
-            response = self._client.get_model_config(model, **self._asked)
-        return response.config
+        return self._ask(f"reading the config of {model}", "get_model_config", model).config
 
     def statistics(self, model: str) -> StatisticsSnapshot:
-        with _translated(f"reading the statistics of {model}", self._timeout_s):
-            response = self._client.get_inference_statistics(model, **self._asked)
+        asking = f"reading the statistics of {model}"
+        response = self._ask(asking, "get_inference_statistics", model)
         return StatisticsSnapshot.from_response(response)
 
     def version(self) -> str:
-        with _translated("reading the server's metadata", self._timeout_s):
-            response = self._client.get_server_metadata(**self._asked)
-        return str(response.version)
+        return str(self._ask("reading the server's metadata", "get_server_metadata").version)
 
     def metrics(self) -> Metrics | None:
         """The metrics endpoint's values now; None when the server has none."""

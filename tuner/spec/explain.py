@@ -53,7 +53,7 @@ _SPACE_FORMS = "write {int: [1, 4]}, {choice: [8, 16]} or {subsets: [4, 8]}"
 def findings(error: ValidationError) -> Iterator[Finding]:
     """One finding for each error, placed in the long form of what was validated."""
     for detail in error.errors(include_url=False):
-        location, owners = _trace(detail["loc"])
+        location, owners, models = _trace(detail["loc"])
         if location[:2] == _SECRET:
             detail["input"] = HIDDEN
         kind, context = detail["type"], detail.get("ctx", {})
@@ -65,7 +65,7 @@ def findings(error: ValidationError) -> Iterator[Finding]:
             tag, tags = str(context["tag"]), context["expected_tags"]
             yield Finding((*location, "kind"), _not_one_of(tag, tags))
         elif kind == "union_tag_not_found" and location[-2:-1] != ("space",):
-            yield Finding(location, "'kind' is missing: one of " + ", ".join(_kinds(location)))
+            yield Finding(location, "'kind' is missing: one of " + ", ".join(map(_tag, models)))
         else:
             yield Finding(location, _message(detail))
 
@@ -128,8 +128,8 @@ def _known(model: type[BaseModel]) -> list[str]:
     return [name for name in (*_names(model), *short) if (model, name) != (ModelSpec, "name")]
 
 
-def _trace(loc: Location) -> tuple[Location, _Models]:
-    """``loc`` without pydantic's tags of unions, and the models that own its last key."""
+def _trace(loc: Location) -> tuple[Location, _Models, _Models]:
+    """``loc`` without pydantic's tags of unions; the models that own its last key; those there."""
     plain: list[str | int] = []
     models: _Models = (Spec,)
     owners, is_name = models, False
@@ -141,7 +141,7 @@ def _trace(loc: Location) -> tuple[Location, _Models]:
         plain.append(part)
         owners = models
         models, is_name = (models, False) if is_name else _below(models, part)
-    return tuple(plain), owners
+    return tuple(plain), owners, models
 
 
 def _below(models: _Models, part: str | int) -> tuple[_Models, bool]:
@@ -174,14 +174,6 @@ def _tag(model: type[BaseModel]) -> str:
     """What pydantic calls the model inside a union: its kind, or its name for parameters."""
     kind = _names(model).get("kind")
     return str(get_args(kind)[0]) if kind else model.__name__
-
-
-def _kinds(location: Location) -> list[str]:
-    models: _Models = (Spec,)
-    is_name = False
-    for part in location:
-        models, is_name = (models, False) if is_name else _below(models, part)
-    return [_tag(model) for model in models]
 
 
 @cache
