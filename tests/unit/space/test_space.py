@@ -274,7 +274,7 @@ def test_the_models_own_value_counts_where_the_parent_is_not_searched(
     assert [fields_of(c)[DEFAULT] for c in space.enumerate()] == [1, 2]
 
 
-DELAY = RangeParameter(Knob("m", "delay"), 50, 10_000, log=True, special=(0,))
+LOG_RANGE = RangeParameter(Knob("m", "delay"), 50, 10_000, log=True, special=(0,))
 
 
 def test_a_choice_tells_booleans_from_numbers() -> None:
@@ -295,8 +295,8 @@ def test_a_range_does_not_hold_true() -> None:
 
 def test_draws_from_a_log_range_are_even_by_ratio_and_reach_the_special_value() -> None:
     rng = random.Random(1)
-    drawn = [DELAY.draw(rng) for _ in range(4000)]
-    assert all(v in DELAY for v in drawn)
+    drawn = [LOG_RANGE.draw(rng) for _ in range(4000)]
+    assert all(v in LOG_RANGE for v in drawn)
     assert drawn.count(0) / len(drawn) == pytest.approx(0.5, abs=0.05)
     positive = [v for v in drawn if isinstance(v, int) and v > 0]
     middle = (50 * 10_000) ** 0.5
@@ -304,9 +304,9 @@ def test_draws_from_a_log_range_are_even_by_ratio_and_reach_the_special_value() 
 
 
 def test_a_coarse_log_range_is_evenly_spread_by_ratio_and_keeps_the_special_value() -> None:
-    coarse = DELAY.coarse(4)
+    coarse = LOG_RANGE.coarse(4)
     assert coarse.values == (0, 50, 292, 1710, 10_000)
-    assert all(v in DELAY for v in coarse.values)
+    assert all(v in LOG_RANGE for v in coarse.values)
 
 
 def test_a_coarse_range_stays_on_its_steps() -> None:
@@ -316,10 +316,4 @@ def test_a_coarse_range_stays_on_its_steps() -> None:
 
 def test_a_short_range_is_not_made_coarser() -> None:
     short = RangeParameter(Knob("m", "p"), 1, 4, special=(None,))
-    assert short.coarse(8).values == (
-        None,
-        1,
-        2,
-        3,
-        4,
-    )
+    assert short.coarse(8).values == (None, 1, 2, 3, 4)
