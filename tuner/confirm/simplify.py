@@ -127,11 +127,7 @@ class _Trials:
     """Simpler configs measured in the winner's rounds, and what came of each."""
 
     def __init__(
-        self,
-        bench: Bench,
-        winner: Confirmation,
-        rules: Rules,
-        allowed: Callable[[Candidate], bool],
+        self, bench: Bench, winner: Confirmation, rules: Rules, allowed: Callable[[Candidate], bool]
     ) -> None:
         self._rounds = Rounds(bench, rules.seed, rules.record)
         self._winner = winner

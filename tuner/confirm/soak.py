@@ -75,12 +75,7 @@ class SoakRules:
 
 
 def soak(
-    bench: Bench,
-    candidate: Candidate,
-    level: float,
-    rules: SoakRules,
-    *,
-    at_most: int = MOST,
+    bench: Bench, candidate: Candidate, level: float, rules: SoakRules, *, at_most: int = MOST
 ) -> Soak:
     """Tests for long the load a config is credited with, then lower loads until one holds.
 

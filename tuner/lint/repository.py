@@ -15,13 +15,7 @@ from tuner.lint.model_files import config_findings, layout_findings
 from tuner.lint.model_py import called_models, knows_sequences, python_findings
 from tuner.lint.rules import RULES, Finding, Severity, error_at, refuse_unknown, silenced_in
 from tuner.modelconfig import ensembles
-from tuner.modelconfig.files import (
-    ModelFiles,
-    model_directory,
-    model_names,
-    read_model,
-    versions,
-)
+from tuner.modelconfig.files import ModelFiles, model_directory, model_names, read_model, versions
 from tuner.modelconfig.message import Mistake as Unparsed
 from tuner.modelconfig.message import try_parse
 from tuner.modelconfig.schema import ModelConfig

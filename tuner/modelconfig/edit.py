@@ -166,12 +166,7 @@ def _add_map_value(
 
 
 def _add(
-    text: str,
-    root: Message,
-    parent: Message,
-    steps: Sequence[Step],
-    path: str,
-    value: FieldValue,
+    text: str, root: Message, parent: Message, steps: Sequence[Step], path: str, value: FieldValue
 ) -> str:
     """Adds what is missing from ``steps[0]`` down to ``parent``."""
     unit = layout.indent_unit(text, root)

@@ -131,8 +131,7 @@ def read_config(path: Path) -> bytes | None:
             raise _unreadable(path, error) from error
         what = str(error.strerror).lower()
     raise SpecError(
-        f"{path} is no config: {what}",
-        "put a file there; remove it if the model is to have none",
+        f"{path} is no config: {what}", "put a file there; remove it if the model is to have none"
     )
 
 

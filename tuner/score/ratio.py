@@ -20,9 +20,6 @@ class Ratio:
     low: float
     high: float
 
-    def to_json(self) -> dict[str, float]:
-        return {"estimate": self.estimate, "low": self.low, "high": self.high}
-
 
 def paired_ratio(better: Sequence[float], worse: Sequence[float], error: float = ERROR) -> Ratio:
     """Geometric mean of ``better[i] / worse[i]`` with Student's t interval of the logarithms.

@@ -49,8 +49,7 @@ MEANINGS = {
         r"make it find \1\2\3\4 (server.environment: {LD_LIBRARY_PATH: ...}), or use another image",
     ),
     "missing module": Known(
-        r"No module named '?([\w.]+)",
-        r"install \1 for the Python that runs the model",
+        r"No module named '?([\w.]+)", r"install \1 for the Python that runs the model"
     ),
     "built for another GPU or TensorRT": Known(
         "not compatible with this version of TensorRT|version tag does not match"

@@ -16,15 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from tuner.spec.fields import (
-    Count,
-    Natural,
-    PositiveNumber,
-    SpaceSpec,
-    SpecPath,
-    Strict,
-    WriteTo,
-)
+from tuner.spec.fields import Count, Natural, PositiveNumber, SpaceSpec, SpecPath, Strict, WriteTo
 from tuner.spec.forms import CARRIED, as_written, long_form
 from tuner.spec.metrics import Scope
 from tuner.spec.mistakes import dotted
@@ -178,8 +170,7 @@ class Spec(Strict):
     )
     workload: Workload = Field(default_factory=Workload, description="the load")
     slo: tuple[Slo, ...] = Field(
-        (),
-        description="limits to meet, e.g. p99_latency <= 60ms; each stream is judged by itself",
+        (), description="limits to meet, e.g. p99_latency <= 60ms; each stream is judged by itself"
     )
     objective: Objective = Field(
         default_factory=Objective.goodput,

@@ -21,16 +21,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.hiding import HIDDEN
-from tuner.spec.fields import (
-    Cpus,
-    Flag,
-    Natural,
-    Program,
-    SpaceSpec,
-    SpecFile,
-    Strict,
-    gpu_numbers,
-)
+from tuner.spec.fields import Cpus, Flag, Natural, Program, SpaceSpec, SpecFile, Strict, gpu_numbers
 from tuner.spec.units import Bytes, Seconds
 
 

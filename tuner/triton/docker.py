@@ -177,11 +177,7 @@ class DockerLauncher:
         return options
 
     def _command(
-        self,
-        network: Network,
-        ports: Sequence[int],
-        server_args: Sequence[str],
-        key: str | None,
+        self, network: Network, ports: Sequence[int], server_args: Sequence[str], key: str | None
     ) -> list[str]:
         address = ADDRESS if network is Network.HOST else "0.0.0.0"  # noqa: S104 - the container's
         return [

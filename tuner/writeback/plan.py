@@ -162,10 +162,7 @@ def file_plans(
 
 
 def _mistakes(
-    manifest: Manifest,
-    result: Mapping[str, Any],
-    texts: Mapping[str, str],
-    repository: Path | None,
+    manifest: Manifest, result: Mapping[str, Any], texts: Mapping[str, str], repository: Path | None
 ) -> Iterator[str]:
     """Contradictions in a run; somebody else may have made it, to have a file written."""
     if result.get("model", manifest.name) != manifest.name:

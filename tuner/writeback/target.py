@@ -9,13 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError
-from tuner.modelconfig.files import (
-    directory_of,
-    is_model_name,
-    model_names,
-    read_config,
-    versions,
-)
+from tuner.modelconfig.files import directory_of, is_model_name, model_names, read_config, versions
 from tuner.spec.paths import CONFIG_NAME
 from tuner.writeback.files import explained
 

@@ -26,13 +26,7 @@ from tuner.writeback.files import (
     sha256_or_none,
     stage_file,
 )
-from tuner.writeback.journal import (
-    Action,
-    Entry,
-    Journal,
-    Other,
-    locked_journal,
-)
+from tuner.writeback.journal import Action, Entry, Journal, Other, locked_journal
 from tuner.writeback.target import Target, WrittenFile, replaced, target_of
 
 
