@@ -207,10 +207,6 @@ def _mistake(text: str, encoding: str) -> str | None:
     return f"line {config.line}: {config.message}" if isinstance(config, Mistake) else None
 
 
-#: An empty config and none mean the same to Triton; older runs recorded one for the other.
-_SAYS_NOTHING = (None, sha256_of_bytes(b""))
-
-
 @dataclass(frozen=True)
 class Preview:
     """What carrying out a plan would do now to one file.
@@ -290,22 +286,15 @@ def _parts_of(plan: WritePlan, *, through_links: bool) -> list[tuple[FilePlan, T
 
 def _looked_at(plan: WritePlan, file: FilePlan, target: Target) -> Preview:
     content = target.read()
-    _check(plan, file, sha256_or_none(content))
+    found = sha256_or_none(content)
+    if found not in (file.sha256_before, file.sha256_after):
+        raise StalePlanError(
+            f"{file.path} changed since run {plan.run_id} read it "
+            f"(then {_short(file.sha256_before)}, now {_short(found)}); nothing was written",
+            "run `tune run` again on the new file, or put the old one back and apply again",
+        )
     diff = file.diff((content or b"").decode(file.encoding))
     return Preview(target, diff, file.changes)
-
-
-def _check(plan: WritePlan, file: FilePlan, found: str | None) -> None:
-    if found in (file.sha256_before, file.sha256_after):
-        return
-    if found in _SAYS_NOTHING and file.sha256_before in _SAYS_NOTHING:
-        return
-    expected = _short(file.sha256_before)
-    raise StalePlanError(
-        f"{file.path} changed since run {plan.run_id} read it "
-        f"(then {expected}, now {_short(found)}); nothing was written",
-        "run `tune run` again on the new file, or put the old one back and apply again",
-    )
 
 
 def _short(sha256: str | None) -> str:

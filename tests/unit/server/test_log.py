@@ -94,22 +94,22 @@ def test_failure_is_the_line_that_says_why(text: str, expected: str) -> None:
     assert failure(text) == expected
 
 
-def test_refusal_drops_tritons_wrapping() -> None:
-    message = (
-        "load failed for model 'm': version 1 is at UNAVAILABLE state: Invalid argument: "
-        "instance group m_0 of model m has kind KIND_GPU but no GPUs are available;\n"
-    )
-    assert refusal(message, "m", "") == (
-        "instance group m_0 of model m has kind KIND_GPU but no GPUs are available"
-    )
-
-
-def test_refusal_keeps_the_exception_and_drops_the_traceback() -> None:
-    message = (
-        "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: "
-        "ValueError: no such weights\n\nAt:\n  /models/m/1/model.py(9): initialize\n;\n"
-    )
-    assert refusal(message, "m", "") == "ValueError: no such weights"
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        (
+            "Invalid argument: m_0 of model m has kind KIND_GPU;\n",
+            "m_0 of model m has kind KIND_GPU",
+        ),
+        (
+            "Internal: ValueError: no weights\n\nAt:\n  /models/m/1/model.py(9): initialize\n;\n",
+            "ValueError: no weights",
+        ),
+    ],
+)
+def test_refusal_drops_tritons_wrapping_and_keeps_the_exception(reason: str, words: str) -> None:
+    message = f"load failed for model 'm': version 1 is at UNAVAILABLE state: {reason}"
+    assert refusal(message, "m", "") == words
 
 
 def test_a_refusal_says_out_of_memory_where_only_the_log_does() -> None:
@@ -171,15 +171,10 @@ def test_an_ensemble_that_does_not_load_is_refused_with_its_steps_words(
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [
-        ("CUDA out of memory. Tried to allocate 2.00 GiB", True),
         ("cudaMalloc failed: CUDA_ERROR_OUT_OF_MEMORY", True),
         ("std::bad_alloc", True),
-        ("unable to create TensorRT context", True),
         ("Error Code 2: OutOfMemory (Requested size was 4096 bytes.)", True),
-        ("Error Code 1: Cuda Runtime (out of memory)", True),
-        ("Failed to allocate memory for requested buffer of size 1073741824", True),
         ("memory limit set for GPU 0 has exceeded, model loading is rejected", True),
-        ("unable to resize shared memory: No space left on device", True),
         ("ValueError: no such weights", False),
         ("unexpected inference output 'memory'", False),
     ],

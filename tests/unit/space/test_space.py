@@ -277,9 +277,10 @@ def test_the_models_own_value_counts_where_the_parent_is_not_searched(
 LOG_RANGE = RangeParameter(Knob("m", "delay"), 50, 10_000, log=True, special=(0,))
 
 
-def test_a_choice_tells_booleans_from_numbers() -> None:
+def test_a_parameter_tells_booleans_from_numbers() -> None:
     assert True not in ChoiceParameter(Knob("m", "p"), (1, 8))
     assert 1 in ChoiceParameter(Knob("m", "p"), (1, 8))
+    assert True not in RangeParameter(Knob("m", "p"), 0, 4)
 
 
 def test_a_range_holds_its_bounds_its_steps_and_its_special_value() -> None:
@@ -287,10 +288,6 @@ def test_a_range_holds_its_bounds_its_steps_and_its_special_value() -> None:
     assert [v for v in range(12) if v in stepped] == [2, 6, 10]
     assert None in stepped
     assert stepped.count == len(list(stepped)) == 4
-
-
-def test_a_range_does_not_hold_true() -> None:
-    assert True not in RangeParameter(Knob("m", "p"), 0, 4)
 
 
 def test_draws_from_a_log_range_are_even_by_ratio_and_reach_the_special_value() -> None:
@@ -309,11 +306,8 @@ def test_a_coarse_log_range_is_evenly_spread_by_ratio_and_keeps_the_special_valu
     assert all(v in LOG_RANGE for v in coarse.values)
 
 
-def test_a_coarse_range_stays_on_its_steps() -> None:
+def test_a_coarse_range_stays_on_its_steps_and_a_short_one_is_not_made_coarser() -> None:
     stepped = RangeParameter(Knob("m", "p"), 1, 100, step=3)
     assert all(v in stepped for v in stepped.coarse(5).values)
-
-
-def test_a_short_range_is_not_made_coarser() -> None:
     short = RangeParameter(Knob("m", "p"), 1, 4, special=(None,))
     assert short.coarse(8).values == (None, 1, 2, 3, 4)
