@@ -125,15 +125,10 @@ def readings(contender: Contender, objective: Objective) -> list[float]:
     Raises:
         TrialError: The metric was not measured in every round.
     """
-    if objective.goal is Goal.MINIMIZE:
-        return _metric(contender.points, objective)
-    return contender.capacities()
-
-
-def _metric(points: Sequence[Point], objective: Objective) -> list[float]:
     metric = objective.metric
-    assert metric is not None
-    values = [value_of(metric, p.measurement) for p in points]
+    if metric is None:
+        return contender.capacities()
+    values = [value_of(metric, p.measurement) for p in contender.points]
     if any(v is None or v <= 0 for v in values):
         raise TrialError(f"{metric.name} was not measured in every round")
     return [v for v in values if v is not None]

@@ -1,10 +1,7 @@
 """One config in the confirmation: what it sustained in each round, on a fresh server each time.
 
-Where loads are searched, a round measures a config just below and just above the load it is
-expected to sustain. That gives two things: the level that *met every SLO* (the proof), and the
-round's capacity (the comparison). The capacity is far finer than the distance between the levels:
-how steeply utilisation rises with load tells, from each measurement near its bound, where the
-bound is.
+Where loads are searched, a round gives two things: the level that *met every SLO* (the proof), and
+the capacity (the comparison), which is far finer than the distance between the levels.
 """
 
 from __future__ import annotations

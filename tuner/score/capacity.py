@@ -80,23 +80,17 @@ class Bracket:
 
     @classmethod
     def of(cls, probes: Sequence[Probe]) -> Bracket:
-        bracket = cls()
-        for probe in probes:
-            bracket = bracket.with_probe(probe)
-        return bracket
-
-    def with_probe(self, probe: Probe) -> Bracket:
-        if probe.undecided:
-            return self
-        if not probe.passed:
-            lower = self.ceiling is None or probe.level < self.ceiling.level
-            return replace(self, ceiling=probe) if lower else self
-        floor = self.floor
-        if floor is None or probe.level > floor.level:
-            floor = probe
-        # A pass above an earlier failure means that failure was noise or a mode of the load.
-        overtaken = self.ceiling is not None and self.ceiling.level <= floor.level
-        return Bracket(floor, None if overtaken else self.ceiling)
+        floor: Probe | None = None
+        ceiling: Probe | None = None
+        for probe in (p for p in probes if not p.undecided):
+            if not probe.passed:
+                ceiling = probe if ceiling is None or probe.level < ceiling.level else ceiling
+                continue
+            floor = probe if floor is None or probe.level > floor.level else floor
+            # A pass above an earlier failure means that failure was noise or a mode of the load.
+            if ceiling is not None and ceiling.level <= floor.level:
+                ceiling = None
+        return cls(floor, ceiling)
 
     @property
     def top(self) -> float:

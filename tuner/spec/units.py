@@ -118,8 +118,7 @@ class Seconds(AsText, float):
     @classmethod
     def of(cls, value: object) -> Self:
         """From a number of seconds or text with its unit; raises ValueError."""
-        accepted = "a duration such as 500ms, 3s, 20m or 1h"
-        return cls(_read(value, _SECONDS, accepted))
+        return cls(_read(value, _SECONDS, "a duration such as 500ms, 3s, 20m or 1h"))
 
     def __str__(self) -> str:
         if not math.isfinite(self):
@@ -143,8 +142,7 @@ class Bytes(AsText, int):
     @classmethod
     def of(cls, value: object) -> Self:
         """From a whole number of bytes or text with its unit; raises ValueError."""
-        accepted = "a size such as 64MiB, 1GiB or 64MB"
-        size = _read(value, BYTE_UNITS, accepted)
+        size = _read(value, BYTE_UNITS, "a size such as 64MiB, 1GiB or 64MB")
         if size != int(size):
             raise ValueError(f"{_shown(value)} is not a whole number of bytes")
         return cls(int(size))
