@@ -85,7 +85,6 @@ def carried(profile: Profile, config: Any, directory: Path, slo: str) -> Given:
     workload["inputs"] = _inputs(profile, config, directory)
     return Given(
         command=f"tune init {profile.model} --from-model-analyzer {profile.path}",
-        server={"mode": "local"},
         slos=tuple(_slos(profile, goal, slo)),
         objective=goal,
         workload=workload,

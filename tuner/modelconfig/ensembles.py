@@ -26,7 +26,10 @@ def mistakes(config: ModelConfig) -> Iterator[Mistake]:
     if config.platform != PLATFORM or config.backend:
         text = f'an ensemble has platform "{PLATFORM}" and no backend'
         yield "platform", text, f'write platform: "{PLATFORM}"'
-    yield from _forbidden_fields(config)
+    set_ = {field.name for field, _ in config.ListFields()}
+    for name in ("instance_group", "optimization", "model_warmup"):
+        if name in set_:
+            yield name, f"an ensemble has no {name}", "set it on the models of its steps"
     steps = list(config.ensemble_scheduling.step)
     if not steps:
         yield "ensemble_scheduling", "the ensemble has no step", "add one step for each model"
@@ -113,13 +116,6 @@ def step_mistakes(
         for key in sorted(set(mapped) - set(known)) if known else ():
             text = f"{name} has no {side} {key!r}"
             yield f"{path}.{side}_map", text, f"it has {', '.join(known)}"
-
-
-def _forbidden_fields(config: ModelConfig) -> Iterator[Mistake]:
-    set_ = {field.name for field, _ in config.ListFields()}
-    for name in ("instance_group", "optimization", "model_warmup"):
-        if name in set_:
-            yield name, f"an ensemble has no {name}", "set it on the models of its steps"
 
 
 def _incomplete_steps(steps: list[Any]) -> Iterator[Mistake]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -154,17 +153,13 @@ def failure(text: str) -> str:
     lines = _telling(text)
     crash = [match for line in lines if (match := _CRASH_LINE.search(line))]
     # A server may also abort while it ends for another reason, which a signal does not tell.
-    told = "" if any(match["type"] or match["what"] for match in crash) else _told_reason(lines)
+    told = ""
+    if not any(match["type"] or match["what"] for match in crash):
+        patterns = (_FATAL_LINE, _USAGE_LINE, _ERROR_LINE, _STUB_LINE)
+        found = (p.search(line) for p in patterns for line in reversed(lines))
+        told = next((_first_line(match["message"]) for match in found if match), "")
     reasons = [told, *(match[match.lastgroup or 0] for match in crash)]
     return ": ".join(filter(None, dict.fromkeys(reasons))) or (lines[-1] if lines else "")
-
-
-def _told_reason(lines: Sequence[str]) -> str:
-    for pattern in (_FATAL_LINE, _USAGE_LINE, _ERROR_LINE, _STUB_LINE):
-        for line in reversed(lines):
-            if match := pattern.search(line):
-                return _first_line(match["message"])
-    return ""
 
 
 def refusal(message: str, model: str, log: str) -> str:

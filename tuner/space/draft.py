@@ -57,7 +57,6 @@ class Given:
     """
 
     command: str
-    server: Mapping[str, Any]
     slos: tuple[str, ...]
     objective: str
     workload: Mapping[str, Any]
@@ -188,7 +187,7 @@ def _given_head(model: str, repository: str, given: Given) -> list[str]:
         *(["# Not carried over:", *left] if left else []),
         f"model: {_flow(model)}",
         f"repository: {_flow(repository)}",
-        *_block("server", given.server),
+        *_block("server", _LOCAL),
         "slo:",
         *(f"  - {_flow(slo)}" for slo in given.slos),
         f"objective: {given.objective}",
