@@ -244,7 +244,7 @@ def _models(
 ) -> list[str]:
     """What is searched of each, where it is not ``known``; an ensemble has nothing of its own."""
     named = {n: p for n, p in models.items() if p.calls or not is_ensemble(p.config)}
-    shared = replace(slo, bound=slo.bound / len(named)) if slo.metric.is_latency else slo
+    shared = replace(slo, bound=slo.bound / len(named))
     lines = [
         "models:                              # searched together, under the load on the whole"
     ]
@@ -326,8 +326,6 @@ def _completed_batching(sizes: tuple[int, ...], slo: Slo) -> Iterator[str]:
 
 
 def _longest_delay(slo: Slo) -> int:
-    if not slo.metric.is_latency:
-        return MOST_DELAY_US
     return max(200, min(MOST_DELAY_US, round(slo.bound / 2)))
 
 
