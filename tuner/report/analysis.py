@@ -10,9 +10,8 @@ from tuner.report.side import judged_point
 from tuner.score.judge import SloResult
 from tuner.score.point import Point
 from tuner.score.trial import Trial
-from tuner.space.adapter import text
 from tuner.space.candidate import CACHE, FieldValue
-from tuner.space.parameters import Knob
+from tuner.space.parameters import Knob, text
 from tuner.space.words import bytes_text
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS

@@ -1,4 +1,11 @@
-"""Optuna, imported at its first use, and what it is told about a trial.
+"""Optuna, imported at its first use; candidates as its parameters, and what it is told of a trial.
+
+A parameter with listed values is a categorical of texts (`unset`, `off`, `8`, `4,8`); a range an
+integer. A range with a special value is two parameters: `PATH.choice`, the special value or
+`range`, and, only when that says `range`, `PATH` itself. What means nothing in a candidate is
+not suggested for it, so the study's trials have different parameters (a conditional space).
+
+What a trial is to Optuna:
 
 - measured: the score; the sum of relative SLO overshoots is the constraint.
 - pruned (lost to the incumbent at its load): a full trial with its bound made smaller by the
@@ -12,14 +19,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tuner.score.trial import Trial, TrialState
-from tuner.space.adapter import distributions, params
+from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.parameters import ChoiceParameter, Knob, Parameter, RangeParameter, text
 from tuner.space.space import Space
 from tuner.spec.slo import Goal
 
@@ -86,3 +94,84 @@ def frozen_trial(space: Space, goal: Goal, trial: Trial) -> optuna.trial.FrozenT
         distributions={name: known[name] for name in values},
         system_attrs={CONSTRAINTS: (seen.violation,)},
     )
+
+
+#: What Optuna holds for a parameter here: the text of a choice, or a number.
+OptunaValue = str | int
+
+#: The other choice beside a special value.
+IN_RANGE = "range"
+
+
+def distributions(space: Space) -> dict[str, optuna.distributions.BaseDistribution]:
+    """Optuna's distribution of every parameter, by Optuna's name."""
+    found: dict[str, optuna.distributions.BaseDistribution] = {}
+    categorical = optuna.distributions.CategoricalDistribution
+    for parameter in space.parameters:
+        if isinstance(parameter, ChoiceParameter):
+            found[str(parameter.knob)] = categorical([text(v) for v in parameter])
+            continue
+        if parameter.special:
+            texts = [text(parameter.special[0]), IN_RANGE]
+            found[_choice_name(parameter)] = categorical(texts)
+        found[str(parameter.knob)] = optuna.distributions.IntDistribution(
+            parameter.low, parameter.high, log=parameter.log, step=parameter.step
+        )
+    return found
+
+
+def suggest(space: Space, ask: Callable[[str], OptunaValue]) -> Candidate:
+    """The candidate made by asking ``ask`` for each parameter by name, parents first.
+
+    It may lie outside the space (no preferred size left below max_batch_size) or break one of
+    Triton's rules: the caller asks `Space.contains` and `Space.violations`.
+    """
+    values: dict[Knob, FieldValue] = {}
+    for parameter in space.parameters:
+        narrowed = space.narrow(parameter, values)
+        if narrowed is not None and narrowed.count == 1:
+            values[parameter.knob] = next(iter(narrowed))
+        elif narrowed is not None:
+            values[parameter.knob] = _ask_value(parameter, ask)
+    return space.candidate(values)
+
+
+def params(space: Space, candidate: Candidate) -> dict[str, OptunaValue]:
+    """Optuna's parameters of a candidate; empty when it lies outside the space.
+
+    All or nothing: a few parameters without the others would make the sampler believe that they
+    do not depend on each other.
+    """
+    candidate = space.canonical(candidate)
+    if not space.contains(candidate):
+        return {}
+    found: dict[str, OptunaValue] = {}
+    values = space.values(candidate)
+    for parameter in space.parameters:
+        if parameter.knob not in values:
+            continue
+        value = values[parameter.knob]
+        if isinstance(parameter, ChoiceParameter):
+            if value in parameter:
+                found[str(parameter.knob)] = text(value)
+            continue
+        special = value in parameter.special
+        if parameter.special:
+            found[_choice_name(parameter)] = text(value) if special else IN_RANGE
+        if not special:
+            assert isinstance(value, int)
+            found[str(parameter.knob)] = value
+    return found
+
+
+def _choice_name(parameter: RangeParameter) -> str:
+    return f"{parameter.knob}.choice"
+
+
+def _ask_value(parameter: Parameter, ask: Callable[[str], OptunaValue]) -> FieldValue:
+    if isinstance(parameter, ChoiceParameter):
+        chosen = ask(str(parameter.knob))
+        return next(v for v in parameter if text(v) == chosen)
+    if parameter.special and ask(_choice_name(parameter)) != IN_RANGE:
+        return parameter.special[0]
+    return ask(str(parameter.knob))

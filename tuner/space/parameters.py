@@ -129,3 +129,14 @@ Parameter = ChoiceParameter | RangeParameter
 def same(one: FieldValue, other: FieldValue) -> bool:
     """Equal and of one type: ``True`` is not 1."""
     return type(one) is type(other) and one == other
+
+
+def text(value: FieldValue) -> str:
+    """One text for each value of a parameter."""
+    if value is None:
+        return "unset"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value)

@@ -4,7 +4,6 @@ import importlib
 import sys
 
 MODULES = [
-    "tuner.space.adapter",
     "tuner.space.build",
     "tuner.space.draft",
     "tuner.search.budget",

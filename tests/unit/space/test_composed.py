@@ -20,7 +20,7 @@ from builders.spaces import (
 )
 
 from tuner.errors import NothingToSearchError, SpecError
-from tuner.space.adapter import distributions, params, suggest
+from tuner.search.optuna_trial import distributions, params, suggest
 from tuner.space.build import build_space
 from tuner.space.candidate import Candidate
 from tuner.space.parameters import SERVER, Knob

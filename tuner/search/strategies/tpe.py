@@ -10,10 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from tuner.score.trial import Trial
-from tuner.search.optuna_trial import CONSTRAINTS, frozen_trial, optuna, quiet_optuna
+from tuner.search.optuna_trial import (
+    CONSTRAINTS,
+    OptunaValue,
+    distributions,
+    frozen_trial,
+    optuna,
+    quiet_optuna,
+    suggest,
+)
 from tuner.search.strategies.unguided import draw_new
 from tuner.search.strategy import BATCH, Proposal, chance
-from tuner.space.adapter import OptunaValue, distributions, suggest
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec

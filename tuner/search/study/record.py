@@ -21,10 +21,16 @@ from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.run.reading import read_received
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState, Worker
-from tuner.search.optuna_trial import CONSTRAINTS, observe, optuna, quiet_optuna
+from tuner.search.optuna_trial import (
+    CONSTRAINTS,
+    distributions,
+    observe,
+    optuna,
+    params,
+    quiet_optuna,
+)
 from tuner.search.study.storage_url import hidden_reason, shown_url
 from tuner.search.study.uninterrupted import uninterrupted
-from tuner.space.adapter import distributions, params
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.slo import Goal, Objective

@@ -17,7 +17,7 @@ from builders.spaces import (
     space_of,
 )
 
-from tuner.space.adapter import OptunaValue, distributions, params, suggest
+from tuner.search.optuna_trial import OptunaValue, distributions, params, suggest
 
 #: What Optuna calls them.
 COUNT, AFTER, LISTED = f"m/{INSTANCES}", f"m/{DELAY}", f"m/{PREFERRED}"
