@@ -218,16 +218,5 @@ GPU_MEMORY = Metric(
     scope=Scope.SERVER,
 )
 
-METRICS = {
-    metric.name: metric
-    for metric in (
-        P50_LATENCY,
-        P90_LATENCY,
-        P95_LATENCY,
-        P99_LATENCY,
-        AVG_LATENCY,
-        ERROR_RATE,
-        THROUGHPUT,
-        GPU_MEMORY,
-    )
-}
+_LATENCIES = (P50_LATENCY, P90_LATENCY, P95_LATENCY, P99_LATENCY, AVG_LATENCY)
+METRICS = {m.name: m for m in (*_LATENCIES, ERROR_RATE, THROUGHPUT, GPU_MEMORY)}

@@ -50,23 +50,17 @@ def _variable(value: Any) -> ServerVariable:
     return ServerVariable(taken_from=name)
 
 
+_FROM = {
+    "type": "object",
+    "properties": {"from": {"type": "string"}},
+    "required": ["from"],
+    "additionalProperties": False,
+}
 EnvironmentValue = Annotated[
     ServerVariable,
     BeforeValidator(_variable),
     PlainSerializer(ServerVariable.shown),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string"},
-                {
-                    "type": "object",
-                    "properties": {"from": {"type": "string"}},
-                    "required": ["from"],
-                    "additionalProperties": False,
-                },
-            ]
-        }
-    ),
+    WithJsonSchema({"anyOf": [{"type": "string"}, _FROM]}),
 ]
 
 
