@@ -92,6 +92,19 @@ def test_what_sqlite_keeps_beside_a_damaged_study_goes_with_it(job: Job, tmp_pat
     assert study.stat().st_size > 0
 
 
+def test_a_value_that_was_torn_on_a_sound_page_is_damage(job: Job, tmp_path: Path) -> None:
+    store = RunStore.create(tmp_path, "a-run")
+    with study_of(job, store, None, lambda _: None):
+        pass
+    study = store.directory / STUDY
+    assert damage(study) == ""
+    with closing(sqlite3.connect(study)) as opened:
+        opened.execute("UPDATE study_user_attributes SET value_json = '{'")
+        opened.commit()
+        assert opened.total_changes > 0
+    assert "Expecting" in damage(study)
+
+
 def test_a_run_whose_study_is_elsewhere_leaves_its_own_file_alone(job: Job, tmp_path: Path) -> None:
     store = RunStore.create(tmp_path, "a-run")
     (store.directory / STUDY).write_bytes(b"garbage" * 500)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import stat
@@ -27,6 +28,12 @@ from tuner.steps.tools import Programs
 
 #: SQLite's own files beside a database: their content would be applied to the new one.
 _COMPANIONS = ("", "-journal", "-wal", "-shm")
+#: What Optuna reads as JSON.
+_VALUES = (
+    "SELECT value_json FROM study_user_attributes"
+    " UNION ALL SELECT value_json FROM trial_user_attributes"
+    " UNION ALL SELECT distribution_json FROM trial_params"
+)
 
 
 @dataclass(frozen=True)
@@ -171,9 +178,14 @@ def damage(path: Path) -> str:
             known = database.execute(
                 "SELECT count(*) FROM sqlite_master WHERE name = 'studies'"
             ).fetchone()
+            if known[0] and found == (
+                "ok",
+            ):  # pages may fit together though a value on them was torn
+                for (value,) in database.execute(_VALUES):
+                    json.loads(value)
     except sqlite3.OperationalError:
         return ""  # locked, or not ours to open: opening it says so
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, ValueError) as error:
         return str(error)
     if found is None or found[0] != "ok":
         return "its pages do not fit together"
