@@ -40,8 +40,7 @@ from tuner.confirm.soak import (
     remembered_s,
     soak,
 )
-from tuner.load.latency.timeline import measurement_of, observe_open
-from tuner.load.perf_analyzer.export import Requests
+from tuner.load.latency import Requests, measurement_of, observe_open
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window, lengthen, soak_for, window_for

@@ -49,7 +49,7 @@ from tuner.confirm.confirm import Confirmation, Outcome, Rules, confirm
 from tuner.confirm.rounds import Entrant, Row
 from tuner.confirm.soak import claim_window_s, most_claim_window_s
 from tuner.errors import TrialError
-from tuner.load.watch.disturbance import disturbances
+from tuner.load.watch.machine import disturbances
 from tuner.measurement.measurement import Measurement, Rejected
 from tuner.score.judge import slo_utilisation
 from tuner.space.candidate import Candidate

@@ -28,8 +28,7 @@ from claims import ALLOWED, TRUTHS, Server, long_run_late, true_capacity
 
 from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.timebook import TimeBook
-from tuner.load.latency.timeline import measurement_of, observe_open
-from tuner.load.perf_analyzer.export import Requests
+from tuner.load.latency import Requests, measurement_of, observe_open
 from tuner.load.probes.answers import Answer, Answers
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.load.watch.early_end import Hopeless, check_decided, truncate

@@ -28,8 +28,7 @@ from models import BERT, CNN, HEAVY, Device
 from tritonclient.grpc import model_config_pb2
 
 from tuner.errors import DeployRefusedError
-from tuner.load.generator import Demand
-from tuner.load.generators import choose
+from tuner.load.generators import Demand, choose
 from tuner.load.perf_analyzer import outputs
 from tuner.load.setup import Site
 from tuner.load.streams_load import Asked, streams_load

@@ -24,8 +24,7 @@ import recorded_table as tables
 from record import Grid, recorded
 from recorded_grid import in_order
 
-from tuner.load.latency.timeline import measurement_of, observe_open
-from tuner.load.perf_analyzer.export import Requests
+from tuner.load.latency import Requests, measurement_of, observe_open
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.measurement import Arrivals, LoadPoint, ServerStatistics
 from tuner.measurement.window import Window, window_for

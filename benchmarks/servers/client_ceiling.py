@@ -25,8 +25,7 @@ import numpy as np
 
 from tuner.load.client.calls import calls_over
 from tuner.load.client.process import OpenLoop, _precise_loop
-from tuner.load.generator import Target
-from tuner.load.setup import Site
+from tuner.load.setup import Site, Target
 from tuner.load.streams_load import Asked, streams_load
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.measurement.measurement import Arrivals, LoadPoint

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from tuner.errors import LoadFailedError, ServerGoneError
-from tuner.load.generator import LoadGenerator
+from tuner.load.generators import LoadGenerator
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 

@@ -13,8 +13,7 @@ import pytest
 from builders.load_repository import make_repository
 from contract.load_contract import LoadCase, LoadGeneratorContract
 
-from tuner.load.generator import LoadGenerator
-from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
+from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind, LoadGenerator
 from tuner.load.setup import Site
 from tuner.load.streams_load import Asked, streams_load
 from tuner.server.binaries import perf_analyzer, tritonserver

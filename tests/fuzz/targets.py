@@ -182,10 +182,10 @@ def _csv_run(text: bytes, directory: Path) -> None:
 
 
 def _export_run(text: bytes, directory: Path) -> None:
-    from tuner.load.perf_analyzer import export
+    from tuner.load.perf_analyzer import outputs
 
-    export.is_complete(directory / "input")
-    export.read(directory / "input")
+    outputs.is_complete(directory / "input")
+    outputs.read_export(directory / "input")
 
 
 def _numbers_run(text: bytes, directory: Path) -> None:

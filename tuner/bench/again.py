@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tuner.load.validity import client_kept_up
-from tuner.load.watch.disturbance import taken_percent
+from tuner.load.watch.machine import taken_percent
 from tuner.measurement.measurement import Measurement
 from tuner.score.judge import behind_share, judge_all, passes
 from tuner.score.point import Point
@@ -29,7 +29,7 @@ def missed_while_warming_up(slos: Sequence[Slo], point: Point) -> bool:
     """
     import numpy as np
 
-    from tuner.load.latency.timeline import latency_figures
+    from tuner.load.latency import latency_figures
 
     def settled(measurement: Measurement) -> Measurement:
         latencies_us = measurement.by_arrival_us

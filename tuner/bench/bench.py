@@ -31,7 +31,7 @@ from tuner.errors import (
 from tuner.load.probes.answers import Answers
 from tuner.load.probes.overload import Overload, overload_of, overload_window
 from tuner.load.validity import client_behind, client_kept_up
-from tuner.load.watch.disturbance import disturbances
+from tuner.load.watch.machine import disturbances
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Rejected, Stage
 from tuner.measurement.window import Window, lengthen
 from tuner.score.judge import undecided

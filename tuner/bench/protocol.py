@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from tuner.bench.stepping import Sendable
-from tuner.load.generator import LoadGenerator
+from tuner.load.generators import LoadGenerator
 from tuner.load.probes.answers import Answers
-from tuner.load.probes.cache_fill import Filling
 from tuner.load.probes.overload import Overload
+from tuner.load.probes.preparing import Filling
 from tuner.measurement.measurement import Stage
 from tuner.measurement.window import Window
 from tuner.score.point import Point

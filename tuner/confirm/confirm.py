@@ -35,7 +35,7 @@ from tuner.confirm.rounds import (
     search_round,
 )
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
-from tuner.load.watch.disturbance import OTHER_CPU_PERCENT
+from tuner.load.watch.machine import OTHER_CPU_PERCENT
 from tuner.run.confirmation import Role
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point

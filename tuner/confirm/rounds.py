@@ -15,7 +15,7 @@ from statistics import fmean, geometric_mean
 from tuner.bench.protocol import Bench
 from tuner.bench.stepping import FromAbove
 from tuner.errors import ClientLimitError, LoadFailedError
-from tuner.load.watch.disturbance import OTHER_CPU_PERCENT, taken_percent
+from tuner.load.watch.machine import OTHER_CPU_PERCENT, taken_percent
 from tuner.run.confirmation import Repeat, Role
 from tuner.score.capacity import (
     WIDE,

@@ -12,16 +12,51 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tuner.load.generator import Demand, LoadGenerator
+from tuner.measurement.measurement import LoadPoint, Measurement
+from tuner.measurement.window import Window
 from tuner.modelconfig.schema import enum_name
+
+if TYPE_CHECKING:
+    from tuner.load.setup import Setup
 
 #: Of one request in the export: 5,000/s for four seconds are 80 MB then.
 MAX_EXPORT_BYTES = 4096
 _NUMBER_BYTES = 20  # with its comma
 _STRING_BYTES = 100
 _VARIABLE = 128  # a dimension nobody gave
+
+
+class LoadGenerator(Protocol):
+    """Measures the model it was made for, on the server it was made for."""
+
+    def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        """Puts ``load`` on the model and reports what happened.
+
+        Args:
+            seed: Seed of arrivals and input order (closed loops: input order only).
+
+        Raises:
+            LoadFailedError: No usable result; the message carries the generator's own words.
+            UndecidedError: It ended early without need; it will not without ``window.ends_early``.
+            ServerGoneError: The server stopped answering meanwhile.
+        """
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a stream of a run asks of a load generator.
+
+    Attributes:
+        shapes: Of its inputs, for variable dimensions, without the batch.
+    """
+
+    config: Any
+    shapes: Mapping[str, Sequence[int]]
+    batch_size: int
+    may_refuse: bool
+    priority: int = 0
 
 
 def _why_not(demands: Sequence[Demand]) -> str:
@@ -54,10 +89,6 @@ def export_bytes(config: Any, shapes: Mapping[str, Sequence[int]]) -> int:
     return sum(map(size, (*config.input, *config.output)))
 
 
-if TYPE_CHECKING:
-    from tuner.load.setup import Setup
-
-
 @dataclass(frozen=True)
 class GeneratorKind:
     """A way to send requests and measure their latencies.
@@ -84,12 +115,7 @@ def _own_client(setup: Setup) -> LoadGenerator:
     return OpenClient(**vars(setup))
 
 
-PERF_ANALYZER = GeneratorKind(
-    "perf_analyzer",
-    "perf_analyzer",
-    _why_not,
-    _perf_analyzer,
-)
+PERF_ANALYZER = GeneratorKind("perf_analyzer", "perf_analyzer", _why_not, _perf_analyzer)
 OWN_CLIENT = GeneratorKind("tune", "tune's own client", lambda _: "", _own_client)
 #: The first that can measure a run does; the last one always can.
 GENERATORS = (PERF_ANALYZER, OWN_CLIENT)

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.load import seeds
-from tuner.load.generator import LoadGenerator
-from tuner.load.latency.timeline import latency_figures
+from tuner.load.generators import LoadGenerator
+from tuner.load.latency import latency_figures
 from tuner.load.validity import warnings_about
 from tuner.measurement.measurement import (
     HostUse,

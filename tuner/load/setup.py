@@ -1,22 +1,77 @@
-"""What every load generator is made with."""
+"""What every load generator is made with: streams of requests on one clock, and their server."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
+from tuner.load import seeds
 from tuner.load.perf_analyzer.process import PATIENCE_S
-from tuner.load.stream import Stream
-from tuner.load.traffic.arrivals import Shape
+from tuner.load.traffic.arrivals import SLACK_S, Shape, Times, arrivals_of
+from tuner.load.traffic.encoding import RequestForm
+from tuner.load.traffic.inputs import InputFiles
+from tuner.load.watch.machine import watch_stalls
 from tuner.load.watch.sampler import PERIOD_S, Sampler, becomes_idle
-from tuner.load.watch.stalls import watch_stalls
-from tuner.measurement.window import NO_BOUND, LatencyBound
+from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.measurement.window import NO_BOUND, LatencyBound, Window
 from tuner.server.binaries import Installation
 from tuner.server.control import Control, StatisticsSnapshot
 from tuner.server.server import Endpoints, Place
 from tuner.spec.fields import Gpus
+from tuner.spec.workload import Protocol
+
+#: Which stream each request of a run belongs to, as its place among the streams.
+Order = npt.NDArray[np.int64]
+
+_GOLDEN = (5.0**0.5 - 1.0) / 2.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """What load is put on."""
+
+    model: str
+    endpoints: Endpoints
+    protocol: Protocol = Protocol.GRPC
+    batch_size: int = 1
+
+    @property
+    def address(self) -> str:
+        """host:port requests go to."""
+        return self.endpoints.grpc if self.protocol is Protocol.GRPC else self.endpoints.http
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Requests to one model.
+
+    Attributes:
+        rate_per_s: Requests per second, whatever the level, of a background; None of a stream
+            that shares the level.
+    """
+
+    name: str
+    target: Target
+    form: RequestForm
+    inputs: InputFiles
+    share: float = 1.0
+    rate_per_s: float | None = None
+
+    @property
+    def background(self) -> bool:
+        return self.rate_per_s is not None
+
+    def load(self, load: LoadPoint) -> LoadPoint:
+        """Its part of a load on all streams."""
+        if self.rate_per_s is None:
+            return replace(load, level=self.share * load.level)
+        steady = load.arrivals is Arrivals.STEP  # an overload is one of the shared streams
+        return LoadPoint(Arrivals.POISSON if steady else load.arrivals, self.rate_per_s)
 
 
 @dataclass(frozen=True)
@@ -74,3 +129,49 @@ class Setup:
 
     def _snapshot(self) -> Mapping[str, StatisticsSnapshot]:
         return {name: self.site.control.statistics(name) for name in self.models}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The requests of an open loop on one clock."""
+
+    due_s: Times
+    order: Order
+
+    def of(self, number: int) -> Times:
+        """When the requests of one stream are due."""
+        due_s: Times = self.due_s[self.order == number]
+        return due_s
+
+
+def schedule(
+    streams: Sequence[Stream], load: LoadPoint, window: Window, seed: int, shape: Shape | None
+) -> Schedule:
+    """Independent arrivals of each stream, until the load ends.
+
+    Args:
+        load: Its level is that of the streams which share it, together.
+        seed: Same load and seed, same times; a stream's own do not hang on the others.
+    """
+    spans_s = (window.warmup_s, window.duration_s, window.tail_s + SLACK_S)
+    times = []
+    for stream in streams:
+        own = seeds.of_stream(seed, stream.name, streams)
+        due_s = arrivals_of(stream.load(load), spans_s, own, shape)
+        times.append(due_s[due_s < window.total_s])
+    due_s = np.concatenate(times)
+    order = np.repeat(np.arange(len(times)), [own.size for own in times])
+    by_time = np.argsort(due_s, kind="stable")
+    return Schedule(due_s[by_time], order[by_time])
+
+
+def in_turn(streams: Sequence[Stream], count: int) -> Order:
+    """Whose turn it is in a closed loop of about ``count`` requests: each stream by its share.
+
+    Evenly mixed, also for processes that take every n-th turn (multiples of the golden ratio, less
+    their whole parts, are spread evenly, and so are every n-th of them). A background, which has a
+    rate and no share, has no turn.
+    """
+    shares = [0.0 if stream.background else stream.share for stream in streams]
+    places = np.arange(max(count, 1)) * _GOLDEN % 1.0 * sum(shares)
+    return np.searchsorted(np.cumsum(shares), places, side="right")

@@ -6,18 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tuner.load.generator import Target
 from tuner.load.generators import GENERATORS, GeneratorKind
 from tuner.load.probes.answers import Answers, ask
-from tuner.load.probes.cache_fill import Filling, fill, together
-from tuner.load.probes.first_answers import await_first_answers, seconds_for
+from tuner.load.probes.preparing import Filling, await_first_answers, fill, seconds_for, together
 from tuner.load.restarts import Restarted
-from tuner.load.setup import Setup, Site
-from tuner.load.stream import Stream, in_turn
+from tuner.load.setup import Setup, Site, Stream, Target, in_turn
 from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
-from tuner.load.traffic.encoding import RequestForm
+from tuner.load.traffic.encoding import RequestForm, datatype_of, resolve
 from tuner.load.traffic.inputs import InputFiles
-from tuner.load.traffic.tensors import datatype_of, resolve
 from tuner.server.server import Endpoints
 from tuner.spec.model import Spec
 from tuner.spec.workload import (
@@ -34,7 +30,7 @@ from tuner.spec.workload import (
 
 @dataclass(frozen=True)
 class Asked:
-    """What a stream asks; see `tuner.load.stream.Stream`."""
+    """What a stream asks; see `tuner.load.setup.Stream`."""
 
     model: str
     inputs: Inputs = field(default_factory=lambda: RandomInputs(kind="random"))
@@ -71,12 +67,12 @@ class StreamsLoad(Restarted):
         return {s.name: ask(*_of(s), self._config(s)) for s in self.setup.streams}
 
     def await_first_answers(self, patience_s: float, note: Callable[[str], None]) -> None:
-        """See `tuner.load.probes.first_answers`."""
+        """See `tuner.load.probes.preparing`."""
         for stream in self.setup.streams:
             await_first_answers(*_of(stream), self._config(stream), patience_s, note)
 
     def seconds_for(self, count: int, patience_s: float) -> float | None:
-        """Sends requests at once, from each stream its share; see `probes.first_answers`."""
+        """Sends requests at once, from each stream its share; see `probes.preparing`."""
         turns = in_turn(self.setup.streams, count).tolist()
         asked = [(s.form, s.inputs, turns.count(k)) for k, s in enumerate(self.setup.streams)]
         return seconds_for(self.setup.site.endpoints, asked, patience_s)
@@ -93,7 +89,7 @@ class StreamsLoad(Restarted):
         return {**found, "": mean_s}
 
     def fill(self, seed: int, size: int | None) -> Filling:
-        """Fills an empty cache of this size in bytes; see `probes.cache_fill.fill`.
+        """Fills an empty cache of this size in bytes; see `probes.preparing.fill`.
 
         The stream with most requests comes last: an LRU cache drops its entries last.
         """

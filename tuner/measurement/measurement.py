@@ -114,7 +114,7 @@ class HostUse:
     cache_utilization: float | None = None  # nv_cache_util, 0..1, at the end
     cache_entries: int | None = None
     cache_evictions: int | None = None
-    #: Of the time of all cores, in stalls: `tuner.load.watch.stalls`.
+    #: Of the time of all cores, in stalls: `tuner.load.watch.machine`.
     stalled_percent: Annotated[float | None, Field(exclude_if=_unknown)] = None
 
 
@@ -142,7 +142,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Course:
-    """How latency went over the window; see `tuner.load.latency.timeline`.
+    """How latency went over the window; see `tuner.load.course`.
 
     Attributes:
         growth: From the first to the last moment on a line, as a share of the mean latency.

@@ -62,7 +62,7 @@ class Window:
         bounds: Latency SLOs; see `Measurement.within_bounds`.
         ends_early: Whether an open loop ends once it has certainly missed one of them.
         quiet_only: Stalls of the machine are left out (open loop only), see
-            `tuner.load.latency.quiet`.
+            `tuner.load.latency`.
     """
 
     duration_s: float

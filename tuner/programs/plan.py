@@ -13,12 +13,12 @@ from typing import Any
 
 from tuner.facts import Facts
 from tuner.lint.repository import errors_of
-from tuner.load.generator import Target
 from tuner.load.generators import PERF_ANALYZER
-from tuner.load.perf_analyzer.command import RunFiles, command_line
+from tuner.load.perf_analyzer.generator import RunFiles, command_line
+from tuner.load.setup import Target
+from tuner.load.traffic.encoding import TensorShape, content_bytes
 from tuner.load.traffic.inputs import DEFAULT_UNIQUE
 from tuner.load.traffic.repeats import ENTRY_OVERHEAD_BYTES, lru_hit_rate, popularity
-from tuner.load.traffic.tensors import TensorShape, content_bytes
 from tuner.machine.host import read_gpus
 from tuner.measurement.measurement import LoadPoint
 from tuner.modelconfig.path_steps import parse_steps

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.load.traffic.tensors import TensorShape, resolve
+from tuner.load.traffic.encoding import TensorShape, resolve
 from tuner.machine.host import has_gpu
 from tuner.modelconfig.encoding import UTF_8
 from tuner.modelconfig.files import ModelFiles

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tuner.load.generator import Demand
-from tuner.load.generators import OWN_CLIENT, Choice, choose, may_reject
-from tuner.load.traffic.tensors import content_bytes
+from tuner.load.generators import OWN_CLIENT, Choice, Demand, choose, may_reject
+from tuner.load.traffic.encoding import content_bytes
 from tuner.modelconfig.served import ServedModel
 from tuner.space.words import bytes_text
 from tuner.spec.labels import of_label

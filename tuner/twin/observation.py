@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tuner.load.seeds import of_stream
 from tuner.load.streams_load import shape_of
-from tuner.load.traffic.arrivals import Shape, arrivals_of
+from tuner.load.traffic.arrivals import SLACK_S, Shape, arrivals_of
 from tuner.load.traffic.inputs import DEFAULT_UNIQUE
 from tuner.measurement.measurement import (
     Arrivals,
@@ -30,8 +30,6 @@ from tuner.spec.workload import RandomInputs, StreamSpec, UniformRepeat, ZipfRep
 from tuner.twin.model import Plan, Unmodelled, network_of, plan_of
 from tuner.twin.system import Network, Traffic
 
-#: Arrivals are drawn for this long after the window, as `tuner.load.perf_analyzer.generator` does.
-_AFTER_S = 2.0
 #: Inputs asked for beforehand to fill a cache, for each that can be asked for.
 _WARM_ROUNDS = 10
 
@@ -136,7 +134,7 @@ class Setting:
         closed = not load.arrivals.open_loop
         due_s, count = None, 0
         if not closed:
-            spans_s = (self.warmup_s, duration_s, self.tail_s + _AFTER_S)
+            spans_s = (self.warmup_s, duration_s, self.tail_s + SLACK_S)
             due_s = arrivals_of(load, spans_s, seed, self.shape)
             due_s = due_s[due_s < end_s + self.tail_s]
             count = due_s.size

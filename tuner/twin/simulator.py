@@ -42,7 +42,7 @@ class NodeOutcome:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the window showed, counted as `tuner.load.latency.timeline` counts it.
+    """What the window showed, counted as `tuner.load.latency` counts it.
 
     Attributes:
         throughput_infer_per_s: Inferences answered inside the window, per second of it.

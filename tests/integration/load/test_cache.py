@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from builders.load_repository import make_repository
 
-from tuner.load.probes.cache_fill import MAX_FILLING_S
+from tuner.load.probes.preparing import MAX_FILLING_S
 from tuner.load.setup import Site
 from tuner.load.streams_load import Asked, StreamsLoad, streams_load
 from tuner.load.traffic.repeats import ENTRY_OVERHEAD_BYTES, lru_hit_rate, popularity

@@ -15,7 +15,7 @@ from builders.load_bench import Bench
 
 from tuner.load.setup import Site
 from tuner.load.streams_load import Asked, streams_load
-from tuner.load.watch.disturbance import disturbances
+from tuner.load.watch.machine import disturbances
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.server.server import Place

@@ -11,7 +11,7 @@ import time
 import psutil
 import pytest
 
-from tuner.load.watch.stalls import watch_stalls
+from tuner.load.watch.machine import watch_stalls
 from tuner.measurement.window import LatencyBound
 
 pytestmark = pytest.mark.integration
@@ -59,7 +59,7 @@ def test_a_machine_that_stands_still_is_seen_and_nothing_is_left_running() -> No
 def test_the_meter_does_not_outlive_a_tuner_that_is_killed() -> None:
     code = (
         "import sys, time\n"
-        "from tuner.load.watch.stalls import watch_stalls\n"
+        "from tuner.load.watch.machine import watch_stalls\n"
         "from tuner.measurement.window import NO_BOUND\n"
         "with watch_stalls(NO_BOUND):\n    time.sleep(60)"
     )

@@ -14,9 +14,9 @@ from tuner.bench.bench import QUICK_LOOK, BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, ResponseCache, no_caches
 from tuner.bench.timebook import TimeBook
 from tuner.errors import ClientLimitError, InterruptedRunError, LoadFailedError, ServerGoneError
-from tuner.load.latency.timeline import latency_figures
+from tuner.load.latency import latency_figures
 from tuner.load.probes.answers import Answers
-from tuner.load.probes.cache_fill import Filling
+from tuner.load.probes.preparing import Filling
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.score.judge import passes

@@ -24,7 +24,7 @@ from tuner.errors import (
     UndecidedError,
 )
 from tuner.load.probes.answers import Answers
-from tuner.load.probes.cache_fill import Filling
+from tuner.load.probes.preparing import Filling
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement, Rejected, Stage
 from tuner.measurement.window import LatencyBound, Window
 from tuner.programs.run.outcome import rejected_facts

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tuner.load.generator import Demand
 from tuner.load.generators import (
     GENERATORS,
     OWN_CLIENT,
     PERF_ANALYZER,
+    Demand,
     GeneratorKind,
     choose,
     export_bytes,

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuner.load.generator import Target
-from tuner.load.latency.timeline import within_bounds
-from tuner.load.perf_analyzer.command import RunFiles, command_line, interval_ms, load_s
+from tuner.load.latency import within_bounds
+from tuner.load.perf_analyzer.generator import RunFiles, command_line, interval_ms, load_s
+from tuner.load.setup import Target
 from tuner.load.validity import client_behind, client_kept_up, client_limit, warnings_about
 from tuner.measurement.measurement import (
     Arrivals,

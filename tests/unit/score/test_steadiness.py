@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pytest
 from builders.measurements import synthetic_measurement
 
-from tuner.load.latency.timeline import correlated_requests, course_of, measurement_of, observe_open
-from tuner.load.perf_analyzer.export import Requests
+from tuner.load.course import correlated_requests, course_of
+from tuner.load.latency import Requests, measurement_of, observe_open
 from tuner.load.traffic.arrivals import poisson
 from tuner.measurement.measurement import Arrivals, Course, LoadPoint, Measurement
 from tuner.measurement.window import Window, window_for

@@ -22,10 +22,9 @@ from tuner.bench.timebook import TimeBook
 from tuner.load.client.generator import OpenClient
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
 from tuner.load.perf_analyzer.generator import PerfAnalyzer
-from tuner.load.setup import Setup, Site
-from tuner.load.stream import Stream, Target
+from tuner.load.setup import Setup, Site, Stream, Target
 from tuner.load.streams_load import StreamsLoad
-from tuner.load.watch.stalls import NOT_WATCHED
+from tuner.load.watch.machine import NOT_WATCHED
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.modelconfig.message import parse

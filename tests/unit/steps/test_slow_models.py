@@ -15,8 +15,7 @@ from builders.emulated import a_session, saying
 from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.timebook import TimeBook
 from tuner.errors import LoadFailedError
-from tuner.load.latency.timeline import measurement_of, observe_closed, observe_open
-from tuner.load.perf_analyzer.export import Requests
+from tuner.load.latency import Requests, measurement_of, observe_closed, observe_open
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.measurement import LoadPoint, Measurement, Rejected, Stage
 from tuner.measurement.window import Window

@@ -12,18 +12,19 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.load import seeds
 from tuner.load.client.job import Answers, Outcome, select
-from tuner.load.latency.quiet import seconds_of, within
-from tuner.load.latency.timeline import (
+from tuner.load.latency import (
     LATE_US,
     Observed,
+    Requests,
     begun_ns,
     measurement_of,
     observe_closed,
     observe_open,
     percentile,
+    seconds_of,
+    within,
 )
-from tuner.load.perf_analyzer.export import Requests
-from tuner.load.stream import Order, Stream
+from tuner.load.setup import Order, Stream
 from tuner.load.traffic.arrivals import Times
 from tuner.load.validity import client_limit
 from tuner.measurement.measurement import LoadPoint, Measurement

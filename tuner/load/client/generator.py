@@ -37,8 +37,7 @@ from tuner.load.client.figures import Run, check_sent
 from tuner.load.client.job import HEADERS, Answers, Job, Outcome, Questions, merge
 from tuner.load.client.process import LEAD_NS
 from tuner.load.perf_analyzer.process import TOO_LATE, never
-from tuner.load.setup import Setup
-from tuner.load.stream import Order, Schedule, in_turn, schedule
+from tuner.load.setup import Order, Schedule, Setup, in_turn, schedule
 from tuner.load.traffic.arrivals import Times, expected_requests
 from tuner.load.traffic.inputs import InputFile
 from tuner.load.validity import (
@@ -66,7 +65,7 @@ _PROCESS_PER_S, _PROCESS_CLIENTS = 2500.0, 64
 
 
 class OpenClient(Setup):
-    """Measures streams on one server, on one clock; see `tuner.load.generator.LoadGenerator`."""
+    """Measures streams on one server, on one clock; see `tuner.load.generators`."""
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         begin = time.monotonic()

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from tuner.errors import LoadFailedError, ServerGoneError
-from tuner.load.latency.timeline import (
-    Observed,
-    begun_ns,
-    measurement_of,
-    observe_closed,
-    observe_open,
-)
-from tuner.load.perf_analyzer import export, outputs, process
-from tuner.load.perf_analyzer.command import RunFiles, command_line, interval_ms, load_s
+from tuner.load.latency import Observed, begun_ns, measurement_of, observe_closed, observe_open
+from tuner.load.perf_analyzer import outputs, process
 from tuner.load.perf_analyzer.outputs import model_words
-from tuner.load.setup import Setup
-from tuner.load.stream import Stream
+from tuner.load.setup import Setup, Stream, Target
 from tuner.load.traffic import arrivals
-from tuner.load.traffic.inputs import InputFile
+from tuner.load.traffic.inputs import MAX_THREADS, InputFile
 from tuner.load.validity import (
     client_busy,
     client_limit,
@@ -46,16 +38,32 @@ from tuner.measurement.window import Window
 from tuner.server import health
 from tuner.server.control import StatisticsSnapshot
 
-_SLACK_S = 2.0  # arrivals beyond the end of the run: perf_analyzer must not start over
 _RECEIVED_SHARE = 0.9  # what is being executed just then is not counted
+
+# perf_analyzer always measures three windows of 1.2 times its measurement interval.
+_WINDOWS = 3
+_WINDOW_FACTOR = 1.2
+_LEAD_S = 0.02  # its first window begins a little before the first request
+_TLS_FILES = ("root-certifications", "private-key", "certificate-chain")
+_ANY = "1000000000"  # percent
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """Files of one run of perf_analyzer."""
+
+    inputs: Path
+    intervals: Path
+    csv: Path
+    export: Path
 
 
 class PerfAnalyzer(Setup):
-    """Measures one stream on one server; see `tuner.load.generator.LoadGenerator`."""
+    """Measures one stream on one server; see `tuner.load.generators`."""
 
     @property
     def stream(self) -> Stream:
-        """The one that there is, see `tuner.load.generators`."""
+        """The one that there is."""
         (stream,) = self.streams
         return stream
 
@@ -70,7 +78,7 @@ class PerfAnalyzer(Setup):
                         self.site.program,
                         run.log,
                         alive=lambda: health.live(self.site.endpoints),
-                        complete=lambda: export.is_complete(run.files.export),  # written last
+                        complete=lambda: outputs.is_complete(run.files.export),  # written last
                         at_rest=self.at_rest,
                         deadline_s=window.deadline_s,
                         patience_s=self.site.patience_s,
@@ -87,14 +95,15 @@ class PerfAnalyzer(Setup):
     def _prepare(self, load: LoadPoint, window: Window, seed: int, private: Path) -> _Run:
         """Writes the inputs, and when requests are due."""
         target = self.stream.target
-        steps = _expected_requests(load, window) * target.batch_size
+        seconds = load_s(interval_ms(window.total_s))
+        steps = arrivals.expected_requests(load, seconds) * target.batch_size
         given = self.stream.inputs.file(seed, steps)
         files = RunFiles(
             given.path, private / "intervals", private / "report.csv", private / "export.json"
         )
         due_s = None
         if load.arrivals.open_loop:
-            spans_s = (window.warmup_s, window.duration_s, window.tail_s + _SLACK_S)
+            spans_s = (window.warmup_s, window.duration_s, window.tail_s + arrivals.SLACK_S)
             times = arrivals.arrivals_of(load, spans_s, seed, self.shape)
             due_s = arrivals.write_intervals(times, files.intervals)
         command = command_line(self.site.program.binary, target, load, window, files)
@@ -124,15 +133,22 @@ class _Run:
         result = measurement_of(
             observed, self.load, self.seed, stream.target.batch_size, bounds=window.bounds
         )
+        if ended.stopped_ns is None:  # else it wrote no report
+            report = outputs.read_report(self.files.csv)
+            result = replace(
+                result,
+                client_send_us=report.client_send_us,
+                client_recv_us=report.client_recv_us,
+                network_us=report.network_us,
+            )
         result = replace(
             result,
-            **(_client_times(self.files.csv) if ended.stopped_ns is None else {}),
+            command=tuple(self.command),
             backlog=not ended.at_rest,
             server=counted.get(stream.target.model),
             models=counted,
             host=host_use(samples, tool.models, watched.stalls),
         )
-        result = replace(result, command=tuple(self.command))
         warnings = (
             *ended_early(window, self.window),
             *client_busy(ended.busiest_thread_s / self._loaded_s(ended, observed)),
@@ -144,7 +160,7 @@ class _Run:
 
     def _observe(self, watched: Sampler, ended: process.Ended) -> tuple[Observed, Window]:
         """The window, and what is left of it where the run was ended early."""
-        requests, window, due_s = export.read(self.files.export), self.window, self.due_s
+        requests, window, due_s = outputs.read_export(self.files.export), self.window, self.due_s
         if due_s is None:
             return observe_closed(requests, window), window
         if ended.stopped_ns is not None:
@@ -210,17 +226,40 @@ class _Run:
             raise client_limit(self.load, received / due * self.load.level) from error
 
 
-def _expected_requests(load: LoadPoint, window: Window) -> int:
-    return arrivals.expected_requests(load, load_s(interval_ms(window.total_s)))
+def interval_ms(total_s: float) -> int:
+    """Measurement interval for which perf_analyzer keeps up load for ``total_s``."""
+    return math.ceil((total_s + _LEAD_S) * 1000.0 / (_WINDOWS * _WINDOW_FACTOR))
 
 
-def _client_times(csv: Path) -> dict[str, Any]:
-    report = outputs.read_report(csv)
-    return {
-        "client_send_us": report.client_send_us,
-        "client_recv_us": report.client_recv_us,
-        "network_us": report.network_us,
-    }
+def load_s(interval: int) -> float:
+    """How long perf_analyzer keeps up load with a measurement interval in milliseconds."""
+    return interval * _WINDOWS * _WINDOW_FACTOR / 1000.0
+
+
+def command_line(
+    binary: Path, target: Target, load: LoadPoint, window: Window, files: RunFiles
+) -> list[str]:
+    """Arguments of one run: fixed windows, asynchronous requests, our inputs and arrivals.
+
+    Any deviation counts as stable, so that the run always ends after exactly three windows.
+    Otherwise perf_analyzer repeats until its numbers agree, and gives no result when they never do
+    (three windows of a few Poisson arrivals differ by more than a factor of ten).
+    """
+    argv = [str(binary), "-m", target.model, "-u", target.address, "-i", target.protocol.value]
+    if (tls := target.endpoints.tls_of("grpc")) is not None:
+        given = zip(_TLS_FILES, tls.ca_key_and_cert, strict=True)
+        argv += ["--ssl-grpc-use-ssl", *(f"--ssl-grpc-{n}-file={f}" for n, f in given if f)]
+    argv += ["--async", "--max-threads", str(MAX_THREADS), "-b", str(target.batch_size)]
+    if load.arrivals.open_loop:
+        argv += ["--request-intervals", str(files.intervals)]
+    else:
+        argv += ["--concurrency-range", str(round(load.level))]
+    argv += ["--input-data", str(files.inputs)]
+    argv += ["--measurement-interval", str(interval_ms(window.total_s))]
+    argv += ["--stability-percentage", _ANY, "--max-trials", str(_WINDOWS)]
+    argv += ["-f", str(files.csv), "--verbose-csv"]
+    argv += ["--profile-export-file", str(files.export)]
+    return argv
 
 
 def warn_of_repeats(given: InputFile, result: Measurement, window: Window) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, SpecError
-from tuner.load.client.channel_options import asking, reply_to
+from tuner.load.client.calls import asking, reply_to
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
 from tuner.server.server import Endpoints

@@ -24,6 +24,9 @@ from tuner.regular import read_regular
 #: Rates before, during and after the measured window of arrivals that step, over the level.
 CALM, OVERLOAD = 0.8, 1.2
 STEPS = (CALM, OVERLOAD, CALM)
+#: Arrivals are drawn for this long after the load as well: perf_analyzer, which starts over when it
+#: has none left, must not; and the same times need the same draw.
+SLACK_S = 2.0
 
 #: Arrival times in seconds from the start of the load, ascending.
 Times = npt.NDArray[np.float64]

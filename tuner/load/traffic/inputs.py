@@ -24,10 +24,9 @@ import numpy as np
 
 from tuner.errors import SpecError
 from tuner.load import seeds
-from tuner.load.perf_analyzer.command import MAX_THREADS
 from tuner.load.traffic import repeats
+from tuner.load.traffic.encoding import TensorShape, content_bytes, random_contents
 from tuner.load.traffic.repeats import Order
-from tuner.load.traffic.tensors import TensorShape, content_bytes, random_contents
 from tuner.spec.workload import (
     DuplicatesRepeat,
     FileInputs,
@@ -43,6 +42,9 @@ from tuner.spec.workload import (
 #: takes it some 20 us a step.
 MAX_FILE_BYTES = 64 << 20
 MAX_STEPS = 1 << 15
+#: More threads of perf_analyzer gain nothing: all requests are asynchronous, and on a small machine
+#: sixteen threads cost a third more CPU than four.
+MAX_THREADS = 4
 #: Different inputs of a distribution when the spec names no number.
 DEFAULT_UNIQUE = 1000
 _DRAWS = 20  # rounds of replacing inputs that were drawn twice

@@ -22,8 +22,7 @@ from tuner.load.client.generator import processes_for, split_over
 from tuner.load.client.job import Answers, Job, Outcome, Questions, merge
 from tuner.load.client.process import ClosedLoop, OpenLoop, Send
 from tuner.load.generators import may_reject
-from tuner.load.latency.timeline import observe_open
-from tuner.load.perf_analyzer.export import Requests
+from tuner.load.latency import Requests, observe_open
 from tuner.load.traffic.arrivals import poisson
 from tuner.load.traffic.encoding import RequestForm
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement

@@ -15,8 +15,7 @@ from tuner.load.client.calls import Done
 from tuner.load.client.figures import Run
 from tuner.load.client.job import Answers, Outcome, merge
 from tuner.load.client.process import ClosedLoop, OpenLoop, in_order
-from tuner.load.generator import Target
-from tuner.load.stream import Order, Stream, in_turn, schedule
+from tuner.load.setup import Order, Stream, Target, in_turn, schedule
 from tuner.load.traffic.arrivals import Times
 from tuner.load.traffic.encoding import RequestForm
 from tuner.load.validity import warnings_about

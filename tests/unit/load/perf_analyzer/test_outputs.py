@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import LoadFailedError
-from tuner.load.perf_analyzer import export, outputs
+from tuner.load.perf_analyzer import outputs
 from tuner.load.perf_analyzer.outputs import model_words, useful_words
 
 HEADER = (
@@ -52,7 +52,7 @@ def exported(requests: list[tuple[int, list[int]]], inputs: object = None) -> st
 def test_requests_are_read_in_the_order_of_sending(tmp_path: Path) -> None:
     path = tmp_path / "export.json"
     path.write_text(exported([(300, [350]), (200, [210, 260]), (400, [410])]))
-    found = export.read(path)
+    found = outputs.read_export(path)
     assert found.sent_ns.tolist() == [200, 300, 400]
     assert found.answered_ns.tolist() == [260, 350, 410]
     assert found.end_ns == 900
@@ -65,25 +65,25 @@ def test_tensors_that_look_like_time_stamps_do_not_count(tmp_path: Path) -> None
         "s": '{"timestamp":1,"x":2},"response_timestamps":[3]',
     }
     path.write_text(exported([(200, [210])], lookalike))
-    assert export.read(path).sent_ns.tolist() == [200]
+    assert outputs.read_export(path).sent_ns.tolist() == [200]
 
 
 def test_an_export_is_complete_with_its_last_brace(tmp_path: Path) -> None:
     path = tmp_path / "export.json"
-    assert not export.is_complete(path)
+    assert not outputs.is_complete(path)
     text = exported([(200, [210])])
     for end in range(len(text)):
         path.write_text(text[:end])
-        assert not export.is_complete(path)
+        assert not outputs.is_complete(path)
     path.write_text(text)
-    assert export.is_complete(path)
+    assert outputs.is_complete(path)
 
 
 def test_an_export_without_requests_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "export.json"
     path.write_text(exported([]))
     with pytest.raises(LoadFailedError, match="0 requests"):
-        export.read(path)
+        outputs.read_export(path)
 
 
 def test_a_report_is_read(tmp_path: Path) -> None:
@@ -161,9 +161,9 @@ def test_time_stamps_that_are_none_are_an_error(tmp_path: Path, text: str) -> No
     path = tmp_path / "export.json"
     path.write_text(text)
     with pytest.raises(LoadFailedError, match="export cannot be read"):
-        export.read(path)
+        outputs.read_export(path)
 
 
 def test_an_export_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LoadFailedError, match="wrote no export"):
-        export.read(tmp_path / "none")
+        outputs.read_export(tmp_path / "none")

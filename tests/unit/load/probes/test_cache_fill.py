@@ -7,11 +7,10 @@ import grpc
 import pytest
 
 from tuner.errors import ServerGoneError
-from tuner.load.probes import cache_fill
-from tuner.load.probes.cache_fill import IN_FLIGHT, MARGIN, PROBES, Filling, ask_in_order, fill
-from tuner.load.traffic.encoding import RequestForm
+from tuner.load.probes import preparing
+from tuner.load.probes.preparing import IN_FLIGHT, MARGIN, PROBES, Filling, ask_in_order, fill
+from tuner.load.traffic.encoding import RequestForm, TensorShape
 from tuner.load.traffic.inputs import InputFiles
-from tuner.load.traffic.tensors import TensorShape
 from tuner.spec.workload import RandomInputs
 
 REQUESTS = [b"%d" % n for n in range(1000)]
@@ -80,7 +79,7 @@ def test_a_slow_model_is_asked_for_as_long_as_there_is_time(
 ) -> None:
     """The probes take 6.4 s, so that in ten a hundred can be asked."""
     moments = iter([0.0, 6.4, 20.0])
-    monkeypatch.setattr(cache_fill.time, "monotonic", lambda: next(moments))
+    monkeypatch.setattr(preparing.time, "monotonic", lambda: next(moments))
     model = FakeModel()
     found = ask_in_order(model, REQUESTS, size=None)
     assert found == Filling(asked=100, of=1000, seconds=20.0, short=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tuner.load.probes.first_answers import batch_sizes
+from tuner.load.probes.preparing import batch_sizes
 from tuner.modelconfig.schema import new_config
 
 

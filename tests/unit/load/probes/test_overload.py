@@ -10,8 +10,7 @@ import pytest
 from builders.measurements import P99_40MS, synthetic_measurement
 
 from tuner.errors import LoadFailedError
-from tuner.load.latency.timeline import observe_open, percentile
-from tuner.load.perf_analyzer.export import Requests
+from tuner.load.latency import Requests, observe_open, percentile
 from tuner.load.probes.overload import (
     SLICE_S,
     Overload,

@@ -13,9 +13,8 @@ from tritonclient.utils import deserialize_bytes_tensor
 
 from tuner.errors import LoadFailedError
 from tuner.load.traffic import encoding
-from tuner.load.traffic.encoding import RequestForm, build
+from tuner.load.traffic.encoding import RequestForm, TensorShape, build
 from tuner.load.traffic.inputs import InputFiles
-from tuner.load.traffic.tensors import TensorShape
 from tuner.spec.workload import Protocol, RandomInputs
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from tuner.errors import SpecError
 from tuner.load.traffic import inputs
+from tuner.load.traffic.encoding import TensorShape, content_bytes, random_contents, resolve
 from tuner.load.traffic.inputs import InputFiles, sampled_length
-from tuner.load.traffic.tensors import TensorShape, content_bytes, random_contents, resolve
 from tuner.modelconfig.message import parse
 from tuner.spec.workload import FileInputs, RandomInputs
 

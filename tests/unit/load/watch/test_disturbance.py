@@ -7,7 +7,7 @@ import pytest
 from builders.measurements import synthetic_measurement
 
 from tuner.load.validity import warnings_about
-from tuner.load.watch.disturbance import disturbances, taken_percent
+from tuner.load.watch.machine import disturbances, taken_percent
 from tuner.measurement.measurement import HostUse, Measurement
 from tuner.measurement.window import LatencyBound
 

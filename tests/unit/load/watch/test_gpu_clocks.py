@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tuner.load.watch.readings import GpuClocks, gpu_clocks
+from tuner.load.watch.machine import GpuClocks, gpu_clocks
 from tuner.spec.fields import Gpus
 
 IDLE, POWER_CAP, SLOWDOWN, HOT = 0x1, 0x4, 0x8, 0x20

@@ -6,7 +6,7 @@ import pytest
 
 from tuner.load.validity import received_count
 from tuner.load.watch import sampler as idle
-from tuner.load.watch.readings import MachineReading
+from tuner.load.watch.machine import MachineReading
 from tuner.load.watch.sampler import Sample, becomes_idle
 from tuner.server.control import Metrics, MetricSample, StatisticsSnapshot
 from tuner.server.server import Endpoints

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from tuner.load.watch.readings import (
+from tuner.load.watch.machine import (
     MachineReading,
     OwnProcesses,
     busy_percent,

@@ -11,9 +11,14 @@ from builders.waits import wait_until
 
 from tuner.errors import ServerGoneError, UndecidedError
 from tuner.load.watch import sampler as module
-from tuner.load.watch.readings import GpuClocks, MachineReading, statistics_between
-from tuner.load.watch.sampler import Sample, Sampler, host_use, server_statistics
-from tuner.load.watch.stalls import Stalls
+from tuner.load.watch.machine import GpuClocks, MachineReading, Stalls
+from tuner.load.watch.sampler import (
+    Sample,
+    Sampler,
+    host_use,
+    server_statistics,
+    statistics_between,
+)
 from tuner.measurement.window import Window
 from tuner.server.control import BatchStatistics, Metrics, MetricSample, StatisticsSnapshot
 from tuner.server.memory import gpu_use

@@ -8,9 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from tuner.errors import LoadFailedError
-from tuner.load.latency.quiet import seconds_of
-from tuner.load.latency.timeline import observe_closed, observe_open, percentile
-from tuner.load.perf_analyzer.export import Requests
+from tuner.load.latency import Requests, observe_closed, observe_open, percentile, seconds_of
 from tuner.load.traffic.arrivals import poisson
 from tuner.measurement.window import Window
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuner.load.latency.quiet import Span, on_one_clock, quiet_spans, seconds_of, within
+from tuner.load.latency import Span, on_one_clock, quiet_spans, seconds_of, within
 
 
 def queue(due_s: np.ndarray, service_s: float, stalls: list[Span]) -> np.ndarray:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuner.load.generator import Target
-from tuner.load.stream import Stream, in_turn, schedule
+from tuner.load.setup import Stream, Target, in_turn, schedule
 from tuner.load.traffic.arrivals import Times, arrivals_of
 from tuner.load.traffic.encoding import RequestForm
 from tuner.measurement.measurement import Arrivals, LoadPoint

@@ -3,6 +3,12 @@
 Open loop: a latency counts from the moment its request was *due*, whether or not the client
 sent it then, and requests that were never answered are not forgotten. Otherwise an overloaded
 server would look best when it is slowest (coordinated omission).
+
+Stalls of the machine say nothing about the config. A short window that meets some is measured
+again; on a shared host, a soak of minutes meets some every time. So a stall is left out, together
+with the requests it delayed: up to the first request answered as fast as half of all are. What
+follows begins in a usual state, as if the load had begun there. Users' requests are not spared the
+stalls: `LateShare` tells both.
 """
 
 from __future__ import annotations
@@ -16,22 +22,39 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError
-from tuner.load.latency.quiet import Span, on_one_clock, quiet_spans, seconds_of, within
-from tuner.load.perf_analyzer.export import Requests
+from tuner.load.course import course_of
 from tuner.measurement.measurement import Course, LatencySource, LoadPoint, Measurement, Slice
 from tuner.measurement.window import LatencyBound, Window
 
+#: From when to when, in seconds.
+Span = tuple[float, float]
 Values = npt.NDArray[np.float64]
 
-#: Batches of equal time whose means show a trend; fewer requests than `_LEAST` show none.
-BATCHES, _LEAST = 20, 60
-#: Sokal's factor: correlations are added up over this many correlation times.
-_SOKAL = 5.0
+_NONE: Values = np.array([])
 
 #: Percentiles of a measurement, as shares.
 SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 _ENOUGH_SENDS = 100
 LATE_US = 1000.0  # perf_analyzer calls a send late by the same measure
+#: At least this share of the window must be left, or the whole window is judged.
+QUIET_SHARE = 0.5
+#: Requests may be in flight when a stall begins: this many median latencies before it are left out.
+LEAD = 2.0
+_CLOCK_US = 1.0  # finer differences are those of the clock
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Every request that was answered during a run, in the order of sending.
+
+    Attributes:
+        answered_ns: When its last response came.
+        end_ns: End of the run: what was answered later is not known.
+    """
+
+    sent_ns: npt.NDArray[np.int64]
+    answered_ns: npt.NDArray[np.int64]
+    end_ns: int
 
 
 @dataclass(frozen=True)
@@ -44,7 +67,7 @@ class Observed:
 
     start_ns: int
     end_ns: int
-    latencies_us: npt.NDArray[np.float64]
+    latencies_us: Values
     answered_count: int
     unanswered_count: int
     sent_per_s: float
@@ -53,8 +76,8 @@ class Observed:
     send_lag_p99_us: float | None = None
     due_per_s: float | None = None
     slices: tuple[Slice, ...] = ()
-    by_arrival_us: npt.NDArray[np.float64] | None = None
-    all_by_arrival_us: npt.NDArray[np.float64] | None = None
+    by_arrival_us: Values | None = None
+    all_by_arrival_us: Values | None = None
     course: Course | None = None
     quiet: tuple[Span, ...] = ()
     left_out_s: float = 0.0
@@ -67,9 +90,9 @@ class Observed:
 
 def observe_open(
     requests: Requests,
-    due_s: npt.NDArray[np.float64],
+    due_s: Values,
     window: Window,
-    refused_s: npt.NDArray[np.float64] | None = None,
+    refused_s: Values = _NONE,
     spells_ns: Iterable[tuple[int, int]] = (),
     begin_ns: int | None = None,
 ) -> Observed:
@@ -82,7 +105,7 @@ def observe_open(
     Args:
         refused_s: When the refused requests were due, which are in neither of these.
         spells_ns: Stalls of the machine, on the wall clock: left out with the requests they
-            delayed, see `tuner.load.latency.quiet`.
+            delayed.
         begin_ns: The start of the load on the wall clock; None: as these requests tell it.
     """
     count = requests.sent_ns.size
@@ -104,6 +127,7 @@ def observe_open(
     told = inside[:count] if inside[:count].sum() >= _ENOUGH_SENDS else slice(None)
     counts = inside | ~within(due_s, (window.span_s,))
     ends_s = np.append(answered_s, np.full(due_s.size - count, np.inf))
+    by_due = np.flatnonzero(inside)[np.argsort(due_s[inside], kind="stable")]
     observed = _observed(
         begin_ns,
         answered_s[counts[:count]],
@@ -121,27 +145,16 @@ def observe_open(
         send_lag_p99_us=percentile(np.sort(lag_us[told]), 0.99) if count else None,
         by_arrival_us=by_arrival[1][within(by_arrival[0], quiet)],
         all_by_arrival_us=None if quiet == (window.span_s,) else by_arrival[1],
-        course=_course(due_s[inside], latency_us[inside], quiet),
-        slices=slices_of(due_s, answered_s, latency_us, window, refused_s),
+        course=course_of(latency_us[by_due], on_one_clock(due_s[by_due], quiet), seconds_of(quiet)),
+        slices=_slices(due_s, answered_s, latency_us, window, refused_s),
         left_out_s=max(window.duration_s - seconds_of(quiet), 0.0),
     )
 
 
-def _course(
-    due_s: npt.NDArray[np.float64], latency_us: npt.NDArray[np.float64], quiet: Sequence[Span]
-) -> Course | None:
-    order = np.argsort(due_s, kind="stable")
-    return course_of(latency_us[order], on_one_clock(due_s[order], quiet), seconds_of(quiet))
-
-
 def _by_arrival(
-    due_s: npt.NDArray[np.float64],
-    latency_us: npt.NDArray[np.float64],
-    refused_s: npt.NDArray[np.float64] | None,
-    window: Window,
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    due_s: Values, latency_us: Values, refused_s: Values, window: Window
+) -> tuple[Values, Values]:
     """The window's requests in the order they were due; refused ones have infinite latency."""
-    refused_s = np.array([]) if refused_s is None else refused_s
     latency_us = np.append(latency_us, np.full(refused_s.size, np.inf))
     due_s = np.append(due_s, refused_s)
     inside = within(due_s, (window.span_s,))
@@ -149,32 +162,27 @@ def _by_arrival(
     return due_s[inside][order], latency_us[inside][order]
 
 
-def begun_ns(requests: Requests, due_s: npt.NDArray[np.float64]) -> int:
+def begun_ns(requests: Requests, due_s: Values) -> int:
     """The start of the load on the wall clock: the latest at which nothing was sent too early."""
     return int(np.min(requests.sent_ns - due_s[: requests.sent_ns.size] * 1e9))
 
 
-def slices_of(
-    due_s: npt.NDArray[np.float64],
-    answered_s: npt.NDArray[np.float64],
-    latency_us: npt.NDArray[np.float64],
+def _slices(
+    due_s: Values,
+    answered_s: Values,
+    latency_us: Values,
     window: Window,
-    refused_s: npt.NDArray[np.float64] | None = None,
+    refused_s: Values,
 ) -> tuple[Slice, ...]:
-    """How a run went over time, in whole slices of ``window.slice_s`` from the start of the load.
+    """How a run went over time, in whole slices of ``window.slice_s``, if the window asks for any.
 
-    Empty where the window asks for no slices.
-
-    Args:
-        latency_us: Of each request of ``due_s``; what was not answered counts as slower than
-            all others.
+    ``latency_us`` is that of each request of ``due_s``, answered or not.
     """
     if window.slice_s is None:
         return ()
     # a sum of lengths may fall short of what it is a multiple of by the last bit
     count = int(window.total_s / window.slice_s + 1e-9)
     edges = window.slice_s * np.arange(count + 1)
-    refused_s = np.array([]) if refused_s is None else refused_s
     moments = (np.append(due_s, refused_s), answered_s, refused_s)
     due, answered, refused = (np.histogram(m, edges)[0] / window.slice_s for m in moments)
     slices = []
@@ -205,19 +213,15 @@ def observe_closed(requests: Requests, window: Window, begin_ns: int | None = No
     )
 
 
-def percentile(ascending: npt.NDArray[np.float64], share: float) -> float:
+def percentile(ascending: Values, share: float) -> float:
     """Nearest-rank percentile, as perf_analyzer computes it: an observed value, no blend."""
     return float(ascending[max(math.ceil(share * ascending.size) - 1, 0)])
 
 
 def within_bounds(
-    ascending: npt.NDArray[np.float64], lost_count: int, bounds: Sequence[LatencyBound]
+    ascending: Values, lost_count: int, bounds: Sequence[LatencyBound]
 ) -> bool | None:
-    """Whether every bound was met; None without one.
-
-    Args:
-        lost_count: Requests without a latency, since they were refused or failed: slower than all.
-    """
+    """Whether every bound was met, lost requests counted as late; None without a bound."""
     if not bounds:
         return None
     total = ascending.size + lost_count
@@ -265,21 +269,19 @@ def measurement_of(
     )
 
 
-def latency_figures(ascending: npt.NDArray[np.float64]) -> dict[str, Any]:
+def latency_figures(ascending: Values) -> dict[str, Any]:
     """Mean and percentiles, by their names in `Measurement`, with the latencies themselves."""
     percentiles = {f"{name}_latency_us": percentile(ascending, q) for name, q in SHARES.items()}
     return {"latencies_us": ascending, "avg_latency_us": float(ascending.mean()), **percentiles}
 
 
-def _go_round(due_s: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:
+def _go_round(due_s: Values, count: int) -> Values:
     """At least ``count`` due times: after the last gap perf_analyzer starts over."""
     rounds = math.ceil(count / due_s.size)
     return np.concatenate([due_s + i * due_s[-1] for i in range(max(rounds, 1))])
 
 
-def _overlap_s(
-    begins_s: npt.NDArray[np.float64], ends_s: npt.NDArray[np.float64], spans: Sequence[Span]
-) -> float:
+def _overlap_s(begins_s: Values, ends_s: Values, spans: Sequence[Span]) -> float:
     """Total time requests spent in flight inside the spans."""
     return sum(
         float(np.clip(np.minimum(ends_s, high) - np.maximum(begins_s, low), 0.0, None).sum())
@@ -289,9 +291,9 @@ def _overlap_s(
 
 def _observed(
     begin_ns: int,
-    answered_s: npt.NDArray[np.float64],
+    answered_s: Values,
     spans: tuple[Span, ...],
-    latencies_us: npt.NDArray[np.float64],
+    latencies_us: Values,
     *,
     unanswered: int,
     sent: int,
@@ -317,54 +319,50 @@ def _observed(
     )
 
 
-def course_of(latencies_us: Values, due_s: Values, duration_s: float) -> Course | None:
-    """How latency developed over a window; None where there are too few requests."""
-    if latencies_us.size < _LEAST:
-        return None
-    growth, error = _trend(latencies_us, due_s, duration_s)
-    requests = correlated_requests(latencies_us)
-    return Course(growth, error, 0.5 * requests * duration_s / latencies_us.size)
+def quiet_spans(
+    window: Span, due_s: Values, latency_us: Values, spells: Iterable[Span]
+) -> tuple[Span, ...]:
+    """What of the window counts; all of it where too little is quiet.
 
-
-def correlated_requests(values: Values) -> float:
-    """The correlation time: how many neighbours tell as much as one independent request.
-
-    At least 1.
-
-    The sum of all autocorrelations, 1 + 2 (r1 + r2 + ...), up to the first lag of at least five
-    such times. Source: Sokal, "Monte Carlo methods in statistical mechanics" (1997), section 3.
-    A window shorter than about ten correlation times gives too small a value.
+    Args:
+        latency_us: Of each; infinite where it was refused.
+        spells: Stalls of the machine, by their start, on the same clock.
     """
-    centred = values - values.mean()
-    size = 1 << (2 * values.size - 1).bit_length()
-    power = np.abs(np.fft.rfft(centred, size)) ** 2
-    covariance = np.fft.irfft(power, size)[: values.size]
-    if covariance[0] <= 0.0:
-        return 1.0
-    times = 2.0 * np.cumsum(covariance / covariance[0]) - 1.0
-    enough = np.nonzero(np.arange(values.size) >= _SOKAL * times)[0]
-    return max(float(times[enough[0] if enough.size else -1]), 1.0)
+    if not due_s.size:
+        return (window,)
+    usual_us = float(np.median(latency_us))
+    fast_s = due_s[latency_us <= usual_us + _CLOCK_US]
+    quiet, begin = [], window[0]
+    for start, end in spells:
+        if end <= begin:
+            continue
+        stop = start - LEAD * usual_us / 1e6
+        if stop > begin:
+            quiet.append((begin, min(stop, window[1])))
+        after = np.searchsorted(fast_s, max(end, begin))
+        begin = float(fast_s[after]) if after < fast_s.size else window[1]
+    if begin < window[1]:
+        quiet.append((begin, window[1]))
+    enough = seconds_of(quiet) >= QUIET_SHARE * (window[1] - window[0])
+    return tuple(quiet) if enough else (window,)
 
 
-def _trend(latencies_us: Values, due_s: Values, duration_s: float) -> tuple[float, float]:
-    """Growth over the window as a share of the mean latency, and its standard error.
+def seconds_of(spans: Iterable[Span]) -> float:
+    """How long they are in all."""
+    return sum(end - start for start, end in spans)
 
-    A line through the means of batches. Neighbouring batches are alike, which makes the error
-    larger by the correlation of neighbours, itself corrected for being estimated too small from so
-    few (Marriott and Pope 1954: by about (1 + 3 r) / n, here at its most for moderate r).
-    """
-    batch = np.minimum((due_s / duration_s * BATCHES).astype(int), BATCHES - 1)
-    counts = np.bincount(batch, minlength=BATCHES)
-    means = np.bincount(batch, latencies_us, minlength=BATCHES)[counts > 0] / counts[counts > 0]
-    x = np.arange(means.size) - (means.size - 1) / 2
-    spread = float(x @ x)
-    slope = float(x @ means) / spread
-    rest = means - means.mean() - slope * x
-    squares = float(rest @ rest)
-    if squares <= 0.0 or means.size < BATCHES // 2:
-        return 0.0, 0.0
-    alike = max(float(rest[1:] @ rest[:-1]) / squares, 0.0)
-    alike = min(alike + 3.0 / means.size, 0.95)
-    error = np.sqrt(squares / (means.size - 2) / spread * (1.0 + alike) / (1.0 - alike))
-    whole = means.size / float(latencies_us.mean())
-    return slope * whole, float(error) * whole
+
+def within(moments_s: Values, spans: Sequence[Span]) -> npt.NDArray[np.bool_]:
+    """Which moments are in one of the spans."""
+    found = np.zeros(moments_s.size, dtype=bool)
+    for start, end in spans:
+        found |= (moments_s >= start) & (moments_s < end)
+    return found
+
+
+def on_one_clock(moments_s: Values, spans: Sequence[Span]) -> Values:
+    """Moments within the spans, on a clock that runs in these only, from 0."""
+    starts, ends = np.array(spans).T
+    before = np.concatenate([[0.0], np.cumsum(ends - starts)[:-1]])
+    which = np.searchsorted(starts, moments_s, side="right") - 1
+    return np.asarray(moments_s - starts[which] + before[which])

@@ -1,30 +1,57 @@
-"""Readings of machine, GPUs and server, and what happened between two of them.
+"""What this machine did beside the server: CPU time, GPU clocks, stalls, and who disturbed it.
 
 CPU time is split into our own processes and all others. GPU clocks are read with
 `tuner.machine.nvml`.
+
+For stalls a thread on each core sleeps, and they show in how late it wakes, as in jHiccup. Whatever
+stops a core stops the thread too: a hypervisor, whether or not it reports steal time, the CPU quota
+of a control group, a process of higher priority. What it cannot tell:
+
+- what other processes take. One of the same priority takes half of a busy core, in slices of 3 to
+  4 ms, and who has slept is woken before it: `HostUse.other_cpu_percent` tells of that.
+- stalls below `LEAST_S`: those are slices of the server's own threads, too.
+- who used up a quota: it may have been the server itself.
+- anything of a server that is elsewhere.
+
+It costs 10 to 25 us for each time it wakes: 0.2 to 0.5 % of a core that the server keeps busy, and
+up to 1 % of one whose caches others fill.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import psutil
 
+from tuner.load.watch import stall_meter
 from tuner.machine.host import read_governor
 from tuner.machine.nvml import handles, open_nvml
 from tuner.machine.own_containers import is_inside
-from tuner.measurement.measurement import ServerStatistics
-from tuner.server.control import BatchStatistics, StatisticsSnapshot
+from tuner.measurement.measurement import Measurement
+from tuner.measurement.window import NO_BOUND, LatencyBound
 from tuner.spec.fields import Gpus
+from tuner.spec.units import digits
 
 #: Bits of NVML's clock event reasons (nvml.h). A card under full load lives at its power cap
 #: (0x4), which is no disturbance: it would be there again in the next measurement.
 _IDLE = 0x1
 _HELD_DOWN = 0x8 | 0x20 | 0x40 | 0x80  # slowdown, too hot (driver's or card's view), power brake
+#: Stalls longer than this part of the SLO are seen, but none shorter than a scheduler's slice.
+PART_OF_SLO, LEAST_S = 0.1, 0.005
+#: The thread sleeps for as long as the shortest stall, at most so long.
+_LONGEST_SLEEP_S = 0.02
+#: Stalls may cover this part of what the SLO lets be late; with more, the machine was disturbed.
+PART_OF_ALLOWANCE = 0.25
+#: Other processes' share of all cores, in percent. At capacity the server gets what others leave,
+#: so such a share moves the capacity by as much as the usual ``min_gain``. Stalls do not show it.
+OTHER_CPU_PERCENT = 5.0
 
 
 @dataclass(frozen=True)
@@ -181,52 +208,77 @@ def _clocks(nvml: Any, gpus: Gpus) -> GpuClocks | None:
     return GpuClocks(min(clocks), bool(reasons & _HELD_DOWN)) if clocks else None
 
 
-def statistics_between(
-    before: StatisticsSnapshot, after: StatisticsSnapshot
-) -> ServerStatistics | None:
-    """What the server counted between two snapshots; None when its counters were reset.
+@dataclass
+class Stalls:
+    """What was seen of the cores that were watched; complete when its context has ended."""
 
-    Queue time is per successful request, compute times per request that was computed (cache
-    hits are not), in microseconds.
+    cores: int = 0
+    spans_ns: Sequence[tuple[int, int]] = field(default_factory=list)
+
+    def percent(self, start_ns: int, end_ns: int) -> float | None:
+        """Percent of the time of all cores; None if none could be watched."""
+        if not self.cores or end_ns <= start_ns:
+            return None
+        inside = sum(max(min(b, end_ns) - max(a, start_ns), 0) for a, b in self.spans_ns)
+        return 100.0 * min(inside / (self.cores * (end_ns - start_ns)), 1.0)
+
+
+#: For who does not look at them.
+NOT_WATCHED = Stalls()
+
+
+def shortest_s(bound: LatencyBound) -> float:
+    """The shortest stall that counts."""
+    return max(PART_OF_SLO * bound.within_s, LEAST_S)
+
+
+def quiet_percent(bound: LatencyBound) -> float:
+    """The share of the time that stalls may cover on a quiet machine."""
+    return 100.0 * PART_OF_ALLOWANCE * (1.0 - bound.share)
+
+
+@contextmanager
+def watch_stalls(bound: LatencyBound) -> Iterator[Stalls]:
+    """Watches for as long as the context is open; ``bound``: the tightest latency SLO."""
+    least_s = shortest_s(bound)
+    times_ns = [str(round(1e9 * s)) for s in (min(least_s, _LONGEST_SLEEP_S), least_s)]
+    stalls = Stalls()
+    with tempfile.TemporaryFile() as seen:
+        with subprocess.Popen(
+            [sys.executable, "-I", "-S", stall_meter.__file__, *times_ns],
+            stdin=subprocess.PIPE,
+            stdout=seen,
+            stderr=subprocess.DEVNULL,
+            process_group=0,  # Ctrl-C is not for it
+        ):
+            yield stalls
+        seen.seek(0)
+        lines = [[int(word) for word in line.split()] for line in seen.read().splitlines()]
+    stalls.cores = next((line[0] for line in lines if len(line) == 1), 0)
+    stalls.spans_ns = sorted((line[0], line[1]) for line in lines if len(line) == 2)
+
+
+def disturbances(measurement: Measurement, bound: LatencyBound = NO_BOUND) -> tuple[str, ...]:
+    """One sentence for each thing beside the load that spoilt the measurement.
+
+    What could not be read (``None``) disturbs nothing. Steal time does where it shows as stalls.
     """
-    success = after.success_count - before.success_count
-    hits = after.cache_hit_count - before.cache_hit_count
-    executions = after.execution_count - before.execution_count
-    if min(success, hits, executions, after.inference_count - before.inference_count) < 0:
-        return None
-    computed = max(success - hits, 0)
-
-    def compute_us(name: str) -> float:
-        return _per_request_us(getattr(after, name) - getattr(before, name), computed)
-
-    return ServerStatistics(
-        success_count=success,
-        fail_count=after.fail_count - before.fail_count,
-        inference_count=after.inference_count - before.inference_count,
-        execution_count=executions,
-        queue_us=_per_request_us(after.queue_ns - before.queue_ns, success),
-        compute_input_us=compute_us("compute_input_ns"),
-        compute_infer_us=compute_us("compute_infer_ns"),
-        compute_output_us=compute_us("compute_output_ns"),
-        cache_hit_count=hits,
-        cache_miss_count=after.cache_miss_count - before.cache_miss_count,
-        batch_stats=_batches(before, after),
-    )
+    host, said = measurement.host, []
+    if (host.stalled_percent or 0.0) > quiet_percent(bound):
+        said.append(
+            f"The machine stood still for {digits(host.stalled_percent or 0.0, 2)}% of the time, "
+            f"{digits(1e3 * shortest_s(bound), 2)} ms and more at a time "
+            f"(up to {digits(quiet_percent(bound), 2)}% is quiet)."
+        )
+    if (host.other_cpu_percent or 0.0) > OTHER_CPU_PERCENT:
+        said.append(
+            f"Other processes took {digits(host.other_cpu_percent or 0.0, 2)}% of the machine's "
+            f"CPU meanwhile (up to {OTHER_CPU_PERCENT:.0f}% is quiet)."
+        )
+    return tuple(said)
 
 
-def _per_request_us(total_ns: int, count: int) -> float:
-    return total_ns / count / 1e3 if count else 0.0
-
-
-def _batches(
-    before: StatisticsSnapshot, after: StatisticsSnapshot
-) -> tuple[tuple[int, int, int], ...]:
-    none = BatchStatistics(0, 0)
-    rows = []
-    for size, now in sorted(after.batches.items()):
-        then = before.batches.get(size, none)
-        if now.count > then.count:
-            rows.append(
-                (size, now.count - then.count, now.compute_infer_ns - then.compute_infer_ns)
-            )
-    return tuple(rows)
+def taken_percent(measurement: Measurement) -> float:
+    """Percent of this machine that the server and its client could not have."""
+    host = measurement.host
+    return (host.stalled_percent or 0.0) + (host.other_cpu_percent or 0.0)

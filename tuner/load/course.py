@@ -1,0 +1,68 @@
+"""How latency went over a window: whether it grew, and for how long it remembers."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.measurement.measurement import Course
+
+Values = npt.NDArray[np.float64]
+
+#: Batches of equal time whose means show a trend; fewer requests than `_LEAST` show none.
+BATCHES, _LEAST = 20, 60
+#: Sokal's factor: correlations are added up over this many correlation times.
+_SOKAL = 5.0
+
+
+def course_of(latencies_us: Values, due_s: Values, duration_s: float) -> Course | None:
+    """How latency developed over a window; None where there are too few requests."""
+    if latencies_us.size < _LEAST:
+        return None
+    growth, error = _trend(latencies_us, due_s, duration_s)
+    requests = correlated_requests(latencies_us)
+    return Course(growth, error, 0.5 * requests * duration_s / latencies_us.size)
+
+
+def correlated_requests(values: Values) -> float:
+    """The correlation time: how many neighbours tell as much as one independent request.
+
+    At least 1.
+
+    The sum of all autocorrelations, 1 + 2 (r1 + r2 + ...), up to the first lag of at least five
+    such times. Source: Sokal, "Monte Carlo methods in statistical mechanics" (1997), section 3.
+    A window shorter than about ten correlation times gives too small a value.
+    """
+    centred = values - values.mean()
+    size = 1 << (2 * values.size - 1).bit_length()
+    power = np.abs(np.fft.rfft(centred, size)) ** 2
+    covariance = np.fft.irfft(power, size)[: values.size]
+    if covariance[0] <= 0.0:
+        return 1.0
+    times = 2.0 * np.cumsum(covariance / covariance[0]) - 1.0
+    enough = np.nonzero(np.arange(values.size) >= _SOKAL * times)[0]
+    return max(float(times[enough[0] if enough.size else -1]), 1.0)
+
+
+def _trend(latencies_us: Values, due_s: Values, duration_s: float) -> tuple[float, float]:
+    """Growth over the window as a share of the mean latency, and its standard error.
+
+    A line through the means of batches. Neighbouring batches are alike, which makes the error
+    larger by the correlation of neighbours, itself corrected for being estimated too small from so
+    few (Marriott and Pope 1954: by about (1 + 3 r) / n, here at its most for moderate r).
+    """
+    batch = np.minimum((due_s / duration_s * BATCHES).astype(int), BATCHES - 1)
+    counts = np.bincount(batch, minlength=BATCHES)
+    means = np.bincount(batch, latencies_us, minlength=BATCHES)[counts > 0] / counts[counts > 0]
+    x = np.arange(means.size) - (means.size - 1) / 2
+    spread = float(x @ x)
+    slope = float(x @ means) / spread
+    rest = means - means.mean() - slope * x
+    squares = float(rest @ rest)
+    if squares <= 0.0 or means.size < BATCHES // 2:
+        return 0.0, 0.0
+    alike = max(float(rest[1:] @ rest[:-1]) / squares, 0.0)
+    alike = min(alike + 3.0 / means.size, 0.95)
+    error = np.sqrt(squares / (means.size - 2) / spread * (1.0 + alike) / (1.0 - alike))
+    whole = means.size / float(latencies_us.mean())
+    return slope * whole, float(error) * whole
