@@ -1,7 +1,6 @@
-"""The seeds of all arrivals and inputs, one function for each purpose.
+"""The seeds of all arrivals and inputs, so far apart that no arrivals are drawn for two purposes.
 
-Those of a run follow from the seed of its search, a thousand for each, or from its id. They are far
-apart, so that a run does not draw the same arrivals for two purposes.
+Those of a run follow from the seed of its search, a thousand for each, or from its id.
 """
 
 from __future__ import annotations

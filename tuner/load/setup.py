@@ -11,14 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.load import seeds
+from tuner.load.latency import Observed
 from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.load.traffic.arrivals import SLACK_S, Shape, Times, arrivals_of
 from tuner.load.traffic.encoding import RequestForm
 from tuner.load.traffic.inputs import InputFiles
 from tuner.load.watch.machine import watch_stalls
-from tuner.load.watch.sampler import PERIOD_S, Sampler, becomes_idle
-from tuner.measurement.measurement import Arrivals, LoadPoint
-from tuner.measurement.window import NO_BOUND, LatencyBound, Window
+from tuner.load.watch.sampler import (
+    Sampler,
+    becomes_idle,
+    host_use,
+    server_statistics,
+)
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.window import Window
 from tuner.server.binaries import Installation
 from tuner.server.control import Control, StatisticsSnapshot
 from tuner.server.server import Endpoints, Place
@@ -108,27 +114,44 @@ class Setup:
     shape: Shape | None = None
 
     @contextmanager
-    def watched(
-        self, bound: LatencyBound = NO_BOUND, period_s: float = PERIOD_S
-    ) -> Iterator[Sampler]:
-        """Samples the server, and this machine's stalls, for as long as the context is open.
-
-        ``bound``: the tightest latency SLO.
-        """
+    def watched(self, window: Window) -> Iterator[Sampler]:
+        """Samples the server, and this machine's stalls, for as long as the context is open."""
         site = self.site
-        scrape = site.control.metrics
+
+        def snapshot() -> Mapping[str, StatisticsSnapshot]:
+            return {name: site.control.statistics(name) for name in self.models}
+
         with (
-            watch_stalls(bound) as stalls,
-            Sampler(self._snapshot, scrape, site.place, period_s, site.gpus, stalls) as sampler,
+            watch_stalls(window.tightest) as stalls,
+            Sampler(
+                snapshot, site.control.metrics, site.place, gpus=site.gpus, stalls=stalls
+            ) as sampler,
         ):
             yield sampler
 
-    def at_rest(self) -> bool:
-        """Whether the server has come to rest after a load that was cut off, see `watch.idle`."""
-        return becomes_idle(self.site.control.metrics, self.models, self.site.endpoints)
+    def with_readings(
+        self, result: Measurement, observed: Observed, watched: Sampler
+    ) -> Measurement:
+        """Adds what the server counted meanwhile, of each stream too, and what the machine did."""
+        samples = watched.between(observed.start_ns, observed.end_ns)
+        counted = server_statistics(samples, self.models)
+        asked = {stream.name: stream.target.model for stream in self.streams}
+        model, *others = {*asked.values()}
+        streams = {
+            name: replace(part, server=counted.get(asked[name]))
+            for name, part in result.streams.items()
+        }
+        return replace(
+            result,
+            server=None if others else counted.get(model),
+            models=counted,
+            streams=streams,
+            host=host_use(samples, self.models, watched.stalls),
+        )
 
-    def _snapshot(self) -> Mapping[str, StatisticsSnapshot]:
-        return {name: self.site.control.statistics(name) for name in self.models}
+    def at_rest(self) -> bool:
+        """Whether the server has come to rest after a load that was cut off."""
+        return becomes_idle(self.site.control.metrics, self.models, self.site.endpoints)
 
 
 @dataclass(frozen=True)

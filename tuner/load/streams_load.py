@@ -14,7 +14,6 @@ from tuner.load.setup import Setup, Site, Stream, Target, in_turn
 from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
 from tuner.load.traffic.encoding import RequestForm, datatype_of, resolve
 from tuner.load.traffic.inputs import InputFiles
-from tuner.server.server import Endpoints
 from tuner.spec.model import Spec
 from tuner.spec.workload import (
     ArrivalsSpec,
@@ -64,24 +63,24 @@ class StreamsLoad(Restarted):
 
     def answers(self) -> Mapping[str, Answers]:
         """What is answered to some of each stream's inputs; see `probes.answers.ask`."""
-        return {s.name: ask(*_of(s), self._config(s)) for s in self.setup.streams}
+        return {s.name: ask(s, self._config(s)) for s in self.setup.streams}
 
     def await_first_answers(self, patience_s: float, note: Callable[[str], None]) -> None:
         """See `tuner.load.probes.preparing`."""
         for stream in self.setup.streams:
-            await_first_answers(*_of(stream), self._config(stream), patience_s, note)
+            await_first_answers(stream, self._config(stream), patience_s, note)
 
     def seconds_for(self, count: int, patience_s: float) -> float | None:
         """Sends requests at once, from each stream its share; see `probes.preparing`."""
         turns = in_turn(self.setup.streams, count).tolist()
-        asked = [(s.form, s.inputs, turns.count(k)) for k, s in enumerate(self.setup.streams)]
-        return seconds_for(self.setup.site.endpoints, asked, patience_s)
+        asked = [(stream, turns.count(k)) for k, stream in enumerate(self.setup.streams)]
+        return seconds_for(asked, patience_s)
 
     def seconds_alone(self, patience_s: float) -> Mapping[str, float] | None:
         """One request of each stream by itself, and the mean of a mix as `""`."""
-        endpoints, found = self.setup.site.endpoints, dict[str, float]()
+        found: dict[str, float] = {}
         for stream in self.setup.streams:
-            took_s = seconds_for(endpoints, [(stream.form, stream.inputs, 1)], patience_s)
+            took_s = seconds_for([(stream, 1)], patience_s)
             if took_s is None:
                 return None
             found[stream.name] = took_s
@@ -95,14 +94,10 @@ class StreamsLoad(Restarted):
         """
         streams = [s for s in self.setup.streams if self._config(s).response_cache.enable]
         streams.sort(key=lambda s: 0.0 if s.background else s.share)
-        return together([fill(*_of(s), seed, size) for s in streams or self.setup.streams])
+        return together([fill(s, seed, size) for s in streams or self.setup.streams])
 
     def _config(self, stream: Stream) -> Any:
         return self.setup.site.control.running_config(stream.target.model)
-
-
-def _of(stream: Stream) -> tuple[Endpoints, RequestForm, InputFiles]:
-    return stream.target.endpoints, stream.form, stream.inputs
 
 
 def streams_load(
@@ -137,7 +132,15 @@ def _stream(name: str, asked: Asked, protocol: Protocol, site: Site) -> Stream:
         site.directory,
         cached=lambda: control.running_config(model).response_cache.enable,
     )
-    form = _request_form(target, config, asked.priority)
+    form = RequestForm(
+        model=model,
+        datatypes={t.name: datatype_of(t) for t in config.input},
+        shapes={t.name: tuple(t.dims) for t in config.input},
+        batched=config.max_batch_size > 0,
+        batch_size=asked.batch_size,
+        priority=asked.priority,
+        optional=tuple(t.name for t in config.input if t.optional),
+    )
     return Stream(name, target, form, inputs, asked.share, asked.rate_per_s)
 
 
@@ -149,15 +152,3 @@ def shape_of(arrivals: ArrivalsSpec) -> Shape | None:
         length_s = float(arrivals.burst_length)
         return BurstShape(arrivals.burst_ratio, float(arrivals.burst_share), length_s)
     return None
-
-
-def _request_form(target: Target, config: Any, priority: int) -> RequestForm:
-    return RequestForm(
-        model=target.model,
-        datatypes={t.name: datatype_of(t) for t in config.input},
-        shapes={t.name: tuple(t.dims) for t in config.input},
-        batched=config.max_batch_size > 0,
-        batch_size=target.batch_size,
-        priority=priority,
-        optional=tuple(t.name for t in config.input if t.optional),
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -41,10 +41,6 @@ class Part:
     answers: Answers
     due_s: Times | None
 
-    def only(self, which: npt.NDArray[np.bool_]) -> Part:
-        due_s = None if self.due_s is None else self.due_s[which]
-        return Part(select(self.answers, which), due_s)
-
     def any_in(self, window: Window, begin_ns: int) -> bool:
         """Whether a request was due in the window; in a closed loop whether one was answered."""
         moments_s = self.due_s
@@ -72,9 +68,10 @@ class Run:
     @cached_property
     def begun_ns(self) -> int:
         """The start of the load on the wall clock, the same for all streams."""
-        if self.due_s is None:
-            return int(_answers_of(self.answers, or_waiting=False)[0].sent_ns[0])
-        return begun_ns(*_answered(self.answers, self.due_s))
+        requests, told = _answered(self.answers, or_waiting=False)
+        return (
+            int(requests.sent_ns[0]) if self.due_s is None else begun_ns(requests, self.due_s[told])
+        )
 
     def due(self) -> Mapping[str, Times]:
         """When the requests of each stream were due, and all of them as ``""``."""
@@ -90,53 +87,48 @@ class Run:
         Raises:
             LoadFailedError: Nothing was answered.
         """
-        shared = self._part([k for k, s in enumerate(self.streams) if not s.background])
         streams = {}
         for k, stream in enumerate(self.streams):
             part = self._part([k])
             if len(self.streams) > 1 and part.any_in(window, self.begun_ns):
-                streams[stream.name] = self._stream(stream, part, window, spells_ns)
+                seed = seeds.of_stream(self.seed, stream.name, self.streams)
+                found = measurement(
+                    observe(part, window, spells_ns, self.begun_ns),
+                    part.answers,
+                    stream.load(self.load),
+                    seed,
+                    window.of(stream.name).bounds,
+                    stream.target.batch_size,
+                )
+                streams[stream.name] = replace(found, background=stream.background)
+        shared = self._part([k for k, s in enumerate(self.streams) if not s.background])
         observed = observe(shared, window, spells_ns, self.begun_ns)
         size = self.streams[0].target.batch_size
         bounds = window.of("").bounds
         whole = measurement(observed, shared.answers, self.load, self.seed, bounds, size)
-        return observed, _with_streams(whole, streams)
-
-    def _stream(self, stream: Stream, part: Part, window: Window, spells_ns: Spells) -> Measurement:
-        bounds, size = window.of(stream.name).bounds, stream.target.batch_size
-        observed = observe(part, window, spells_ns, self.begun_ns)
-        load, seed = stream.load(self.load), seeds.of_stream(self.seed, stream.name, self.streams)
-        found = measurement(observed, part.answers, load, seed, bounds, size)
-        return replace(found, background=stream.background)
+        return observed, _with_streams(whole, streams) if streams else whole
 
     def _part(self, streams: Sequence[int]) -> Part:
-        whose = self.order[self.answers.numbers % self.order.size]
-        return Part(self.answers, self.due_s).only(np.isin(whose, streams))
+        which = np.isin(self.order[self.answers.numbers % self.order.size], streams)
+        due_s = None if self.due_s is None else self.due_s[which]
+        return Part(select(self.answers, which), due_s)
 
 
 def _with_streams(whole: Measurement, streams: Mapping[str, Measurement]) -> Measurement:
     """Adds what cannot be derived from all requests together."""
     whole = replace(whole, streams=streams)
-    if not streams:
-        return whole
     shared = whole.shared.values()
     sizes = {stream.batch_size for stream in shared}
+    verdicts = [m.within_bounds for m in (whole, *streams.values()) if m.within_bounds is not None]
     return replace(
         whole,
         throughput_infer_per_s=sum(stream.throughput_infer_per_s for stream in shared),
         batch_size=sizes.pop() if len(sizes) == 1 else 1,
-        within_bounds=_all_known(
-            [whole.within_bounds, *(stream.within_bounds for stream in streams.values())]
-        ),
+        within_bounds=all(verdicts) if verdicts else None,
     )
 
 
-def _all_known(verdicts: Iterable[bool | None]) -> bool | None:
-    known = [verdict for verdict in verdicts if verdict is not None]
-    return all(known) if known else None
-
-
-def _answers_of(answers: Answers, *, or_waiting: bool) -> tuple[Requests, npt.NDArray[np.bool_]]:
+def _answered(answers: Answers, *, or_waiting: bool) -> tuple[Requests, npt.NDArray[np.bool_]]:
     """The requests that were answered, and which ones these are.
 
     ``or_waiting``: that there are none is a result where some are still waited for.
@@ -149,14 +141,6 @@ def _answers_of(answers: Answers, *, or_waiting: bool) -> tuple[Requests, npt.ND
     if not told.any() and not waiting:
         raise LoadFailedError("no request was answered before the run ended")
     return Requests(answers.sent_ns[told], answers.answered_ns[told], answers.end_ns), told
-
-
-def _answered(
-    answers: Answers, due_s: Times, *, or_waiting: bool = False
-) -> tuple[Requests, Times]:
-    """The requests that were answered, and when they were due."""
-    requests, told = _answers_of(answers, or_waiting=or_waiting)
-    return requests, due_s[told]
 
 
 def check_sent(answers: Answers, load: LoadPoint) -> None:
@@ -175,23 +159,18 @@ def observe(
 ) -> Observed:
     """The window as `observe_open` sees it, with the requests that were refused left out.
 
-    Without due times, as `observe_closed` does.
-
-    Requests the client had no time to send count as unanswered, as perf_analyzer's do.
-
-    Args:
-        begin_ns: The start of the load on the wall clock; None: by these requests. Where it is
-            known, that no request was answered is a result too.
+    Without due times, as `observe_closed` does. Requests the client had no time to send count as
+    unanswered, as perf_analyzer's do. ``begin_ns`` is the start of the load on the wall clock, None
+    where these requests tell it; where it is known, that none was answered is a result too.
 
     Raises:
         LoadFailedError: Nothing was answered.
     """
     answers, due_s = part.answers, part.due_s
     if due_s is None:
-        return observe_closed(_answers_of(answers, or_waiting=False)[0], window, begin_ns)
-    requests, answered_s = _answered(answers, due_s, or_waiting=begin_ns is not None)
-    open_ends = answers.outcomes <= Outcome.UNANSWERED
-    waited_for_s = np.append(answered_s, due_s[open_ends])
+        return observe_closed(_answered(answers, or_waiting=False)[0], window, begin_ns)
+    requests, told = _answered(answers, or_waiting=begin_ns is not None)
+    waited_for_s = np.append(due_s[told], due_s[answers.outcomes <= Outcome.UNANSWERED])
     refused_s = due_s[answers.outcomes >= Outcome.REJECTED]
     observed = observe_open(requests, waited_for_s, window, refused_s, spells_ns, begin_ns)
     # what each request was due for is known here, and so is what was sent and never answered

@@ -3,9 +3,9 @@
 perf_analyzer gives no result when a request fails, so it cannot measure a queue timeout or a
 full queue. Its export of every request's latency also holds every tensor, so it cannot measure
 large ones. This client sends each request once, without retries, as bytes made beforehand. It never
-looks into an answer, and counts what was answered, rejected and failed. Everything else means what
-it means in `perf_analyzer.generator`: the same arrivals for the same seed, the same inputs, latency
-from the moment a request was due (closed loop: sent). Rejected requests have no latency; they count
+looks into an answer, and counts what was answered, rejected and failed. All else is as with
+perf_analyzer: the same arrivals for the same seed, the same inputs, latency from the moment a
+request was due (closed loop: sent). Rejected requests have no latency; they count
 in `Measurement.error_rate`.
 
 Its cost beside perf_analyzer's: benchmarks/claims/README.md. `tuner.load.validity` reports when a
@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -52,9 +52,8 @@ from tuner.load.watch.early_end import (
     check_decided,
     truncate,
 )
-from tuner.load.watch.sampler import host_use, server_statistics
 from tuner.machine.process import child, tail
-from tuner.measurement.measurement import LoadPoint, Measurement, ServerStatistics
+from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.server import health
 
@@ -72,7 +71,7 @@ class OpenClient(Setup):
         due_s, order = self._turns(load, window, seed)
         with (
             tempfile.TemporaryDirectory(prefix="load-", dir=self.site.directory) as private,
-            self.watched(window.tightest) as watched,
+            self.watched(window) as watched,
         ):
             given = self._given(order, seed)
             job = self._job(load, window, given, order, Path(private))
@@ -89,19 +88,22 @@ class OpenClient(Setup):
             window = truncate(window, run.begun_ns, stopped_ns)
         check_sent(answers, load)
         observed, result = run.measured(window, spells_ns)
-        check_decided(_latencies(result), run.due(), window, planned)
-        samples = watched.between(observed.start_ns, observed.end_ns)
+        of_each = {"": result, **result.streams}.items()
+        latencies = {n: m.latencies_us for n, m in of_each if m.latencies_us is not None}
+        check_decided(latencies, run.due(), window, planned)
         result = replace(
-            self._with_counts(result, server_statistics(samples, self.models)),
-            host=host_use(samples, self.models, watched.stalls),
+            self.with_readings(result, observed, watched),
             backlog=not at_rest,
             wall_s=time.monotonic() - begin,
             command=command,
         )
         if client_kept_up(result):  # else it is the client's fault, and reported as such
             check_answered(observed.answered_count, window, planned)
-        told = [warning for file in given for warning in file.warnings]
-        warnings = (*told, *ended_early(window, planned), *_about_client(answers))
+        warnings = [warning for file in given for warning in file.warnings]
+        warnings += ended_early(window, planned)
+        if failed := int((answers.outcomes == Outcome.FAILED).sum()):
+            warnings.append(f"{failed} requests failed, the first of them: {answers.failure}")
+        warnings += client_busy(answers.busy)
         return replace(result, warnings=(*warnings, *warnings_about(result, window.bounds)))
 
     def _turns(self, load: LoadPoint, window: Window, seed: int) -> tuple[Times | None, Order]:
@@ -157,25 +159,14 @@ class OpenClient(Setup):
         ]
         return lambda: any(watch() for watch in watches)
 
-    def _with_counts(
-        self, result: Measurement, counted: Mapping[str, ServerStatistics]
-    ) -> Measurement:
-        asked = {stream.name: stream.target.model for stream in self.streams}
-        parts = {
-            name: replace(part, server=counted.get(asked[name]))
-            for name, part in result.streams.items()
-        }
-        model, *others = {*asked.values()}
-        server = None if others else counted.get(model)
-        return replace(result, server=server, models=counted, streams=parts)
-
     def _execute(
         self, job: Job, load: LoadPoint, window: Window, hopeless: Callable[[], bool]
     ) -> tuple[Answers, tuple[str, ...], int | None]:
         """What became of the requests, a command line, and when it was stopped early."""
         program = self.site.program
         most = len(program.cpus) or os.cpu_count() or 1
-        jobs = split_over(job, min(processes_for(load, self._background_per_s), most))
+        background_per_s = sum(stream.rate_per_s or 0.0 for stream in self.streams)
+        jobs = split_over(job, min(processes_for(load, background_per_s), most))
         private, endpoints = job.answers.parent, self.site.endpoints
         environment = {**program.environment, HEADERS: json.dumps(dict(endpoints.headers))}
         logs = [private / f"log-{part.first}" for part in jobs]
@@ -204,10 +195,6 @@ class OpenClient(Setup):
         if answers.lost:
             raise self._failure(answers.lost)
         return answers, commands[0], stopped_ns
-
-    @property
-    def _background_per_s(self) -> float:
-        return sum(stream.rate_per_s or 0.0 for stream in self.streams)
 
     def _failure(self, reason: str) -> TunerError:
         if not health.live(self.site.endpoints):
@@ -279,16 +266,3 @@ def _wait(
                 process.send_signal(signal.SIGINT)
         time.sleep(_POLL_S)
     return "", stopped_ns
-
-
-def _latencies(result: Measurement) -> dict[str, Times]:
-    """The latencies of each stream's requests, ascending."""
-    found = {name: own.latencies_us for name, own in {"": result, **result.streams}.items()}
-    return {name: latencies for name, latencies in found.items() if latencies is not None}
-
-
-def _about_client(answers: Answers) -> tuple[str, ...]:
-    warnings = []
-    if failed := int((answers.outcomes == Outcome.FAILED).sum()):
-        warnings.append(f"{failed} requests failed, the first of them: {answers.failure}")
-    return (*warnings, *client_busy(answers.busy))

@@ -117,27 +117,16 @@ class Answers:
     @classmethod
     def read(cls, path: Path) -> Answers:
         with np.load(path) as data:
-            return cls(
-                data["numbers"],
-                data["sent_ns"],
-                data["answered_ns"],
-                data["outcomes"],
-                int(data["end_ns"]),
-                float(data["busy"]),
-                str(data["failure"]),
-                str(data["lost"]),
-            )
+            return cls(**{k: value if value.ndim else value.item() for k, value in data.items()})
+
+
+#: What `Answers` has of each request.
+_COLUMNS = ("numbers", "sent_ns", "answered_ns", "outcomes")
 
 
 def select(answers: Answers, which: npt.NDArray[np.bool_]) -> Answers:
     """Only some of the requests."""
-    return replace(
-        answers,
-        numbers=answers.numbers[which],
-        sent_ns=answers.sent_ns[which],
-        answered_ns=answers.answered_ns[which],
-        outcomes=answers.outcomes[which],
-    )
+    return replace(answers, **{name: getattr(answers, name)[which] for name in _COLUMNS})
 
 
 def merge(parts: Sequence[Answers], open_loop: bool) -> Answers:
@@ -145,19 +134,14 @@ def merge(parts: Sequence[Answers], open_loop: bool) -> Answers:
 
     Args:
         parts: In the order of `Job.first`.
-        open_loop: Requests come in the order of their numbers; those of a closed loop have none but
-            that of sending.
+        open_loop: Requests come in the order of their numbers, else in that of sending.
     """
-    numbers = np.concatenate([part.numbers for part in parts])
-    place = numbers if open_loop else np.concatenate([part.sent_ns for part in parts])
-    order = np.argsort(place, kind="stable")
+    columns = {n: np.concatenate([getattr(part, n) for part in parts]) for n in _COLUMNS}
+    order = np.argsort(columns["numbers" if open_loop else "sent_ns"], kind="stable")
     return Answers(
-        numbers[order],
-        np.concatenate([part.sent_ns for part in parts])[order],
-        np.concatenate([part.answered_ns for part in parts])[order],
-        np.concatenate([part.outcomes for part in parts])[order],
-        min(part.end_ns for part in parts),
-        max(part.busy for part in parts),
-        next((part.failure for part in parts if part.failure), ""),
-        next((part.lost for part in parts if part.lost), ""),
+        **{name: column[order] for name, column in columns.items()},
+        end_ns=min(part.end_ns for part in parts),
+        busy=max(part.busy for part in parts),
+        failure=next((part.failure for part in parts if part.failure), ""),
+        lost=next((part.lost for part in parts if part.lost), ""),
     )

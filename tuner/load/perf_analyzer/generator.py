@@ -27,12 +27,11 @@ from tuner.load.validity import (
 )
 from tuner.load.watch.early_end import (
     Hopeless,
-    answered_count,
     check_answered,
     check_decided,
     truncate,
 )
-from tuner.load.watch.sampler import Sampler, host_use, server_statistics
+from tuner.load.watch.sampler import Sampler
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.server import health
@@ -71,7 +70,7 @@ class PerfAnalyzer(Setup):
         begin = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="load-", dir=self.site.directory) as private:
             run = self._prepare(load, window, seed, Path(private))
-            with self.watched(window.tightest) as watched:
+            with self.watched(window) as watched:
                 try:
                     ended = process.run(
                         run.command,
@@ -128,8 +127,6 @@ class _Run:
         """Figures from the time stamps of every request."""
         tool, stream = self.tool, self.tool.stream
         observed, window = self._observe(watched, ended)
-        samples = watched.between(observed.start_ns, observed.end_ns)
-        counted = server_statistics(samples, tool.models)
         result = measurement_of(
             observed, self.load, self.seed, stream.target.batch_size, bounds=window.bounds
         )
@@ -142,12 +139,9 @@ class _Run:
                 network_us=report.network_us,
             )
         result = replace(
-            result,
+            tool.with_readings(result, observed, watched),
             command=tuple(self.command),
             backlog=not ended.at_rest,
-            server=counted.get(stream.target.model),
-            models=counted,
-            host=host_use(samples, tool.models, watched.stalls),
         )
         warnings = (
             *ended_early(window, self.window),
@@ -180,7 +174,12 @@ class _Run:
     def hopeless(self) -> Callable[[], bool]:
         if self.due_s is None:
             return process.never
-        return Hopeless({"": self.due_s}, self.window, answered_count(self._statistics))
+
+        def answered() -> int:
+            counted = self._statistics()
+            return counted.success_count + counted.fail_count
+
+        return Hopeless({"": self.due_s}, self.window, answered)
 
     def _statistics(self) -> StatisticsSnapshot:
         return self.tool.site.control.statistics(self._model)
@@ -191,9 +190,6 @@ class _Run:
 
     def check_model(self, watched: Sampler, *, dropped: bool) -> None:
         """perf_analyzer may blame nobody, or leave failed requests out of its results.
-
-        Args:
-            dropped: It was killed; see `refuse_failures`.
 
         Raises:
             ModelFailsError: The model answered with errors.

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.errors import LoadFailedError, ServerGoneError, TunerError
+from tuner.errors import LoadFailedError, ServerGoneError
 from tuner.load.perf_analyzer.outputs import tells_of_error, useful_words
 from tuner.machine.process import child
 from tuner.server.binaries import Installation
@@ -92,54 +92,42 @@ def run(
         log.open("wb") as output,
         child(argv, env=program.environment, stdout=output, cpus=program.cpus) as process,
     ):
-        wait = _Wait(process, log, complete, hopeless)
-        if reason := wait.for_results(deadline):
-            raise _failure(reason, useful_words(_text(log)), alive())
-        busiest_s = _busiest_thread_s(process.pid)
-        by_itself = _ends_itself(process, min(patience_s, max(deadline - time.monotonic(), 0.0)))
-    return Ended(by_itself or at_rest(), not by_itself, wait.stopped_ns, busiest_s)
+        reason, stopped_ns = _wait(process, log, complete, hopeless, deadline)
+        if reason:
+            words = useful_words(log.read_text(errors="replace"))
+            if not alive():
+                raise ServerGoneError(f"the server stopped answering; perf_analyzer: {words}")
+            raise LoadFailedError(f"perf_analyzer failed ({reason}): {words}")
+        busiest_s, killed = _busiest_thread_s(process.pid), False
+        try:
+            process.wait(min(patience_s, max(deadline - time.monotonic(), 0.0)))
+        except subprocess.TimeoutExpired:
+            killed = True
+    return Ended(not killed or at_rest(), killed, stopped_ns, busiest_s)
 
 
-def _ends_itself(process: subprocess.Popen[bytes], patience_s: float) -> bool:
-    try:
-        process.wait(patience_s)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
-class _Wait:
-    """Waits for the results of a process, and stops it early when it is asked to."""
-
-    def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        log: Path,
-        complete: Callable[[], bool],
-        hopeless: Callable[[], bool],
-    ) -> None:
-        self._process = process
-        self._log = log
-        self._complete = complete
-        self._hopeless = hopeless
-        self.stopped_ns: int | None = None
-
-    def for_results(self, deadline: float) -> str:
-        """Empty once all results are there, or why there will be none."""
-        give_up, reason = deadline, TOO_LATE
-        while not self._complete():
-            code = self._process.poll()
-            if code is not None:
-                return "" if self._complete() else _MEANINGS.get(code, f"exit code {code}")
-            if time.monotonic() > give_up:
-                return reason
-            if reason is TOO_LATE and tells_of_error(_text(self._log)):
-                give_up, reason = min(deadline, time.monotonic() + _GRACE_AFTER_ERROR_S), _GAVE_UP
-            if self.stopped_ns is None and self._hopeless():
-                self.stopped_ns = time.time_ns()
-                self._process.send_signal(signal.SIGINT)
-            time.sleep(_POLL_S)
-        return ""
+def _wait(
+    process: subprocess.Popen[bytes],
+    log: Path,
+    complete: Callable[[], bool],
+    hopeless: Callable[[], bool],
+    deadline: float,
+) -> tuple[str, int | None]:
+    """Why there will be no results, empty once they are there; and when it was stopped early."""
+    give_up, reason, stopped_ns = deadline, TOO_LATE, None
+    while not complete():
+        code = process.poll()
+        if code is not None:
+            return "" if complete() else _MEANINGS.get(code, f"exit code {code}"), stopped_ns
+        if time.monotonic() > give_up:
+            return reason, stopped_ns
+        if reason is TOO_LATE and tells_of_error(log.read_text(errors="replace")):
+            give_up, reason = min(deadline, time.monotonic() + _GRACE_AFTER_ERROR_S), _GAVE_UP
+        if stopped_ns is None and hopeless():
+            stopped_ns = time.time_ns()
+            process.send_signal(signal.SIGINT)
+        time.sleep(_POLL_S)
+    return "", stopped_ns
 
 
 def _busiest_thread_s(pid: int) -> float:
@@ -150,13 +138,3 @@ def _busiest_thread_s(pid: int) -> float:
         threads = psutil.Process(pid).threads()
         return max((t.user_time + t.system_time for t in threads if t.id != pid), default=0.0)
     return 0.0
-
-
-def _failure(reason: str, words: str, alive: bool) -> TunerError:
-    if not alive:
-        return ServerGoneError(f"the server stopped answering; perf_analyzer: {words}")
-    return LoadFailedError(f"perf_analyzer failed ({reason}): {words}")
-
-
-def _text(log: Path) -> str:
-    return log.read_text(errors="replace")

@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, SpecError
 from tuner.load.client.calls import asking, reply_to
-from tuner.load.traffic.encoding import RequestForm, build
-from tuner.load.traffic.inputs import InputFiles
-from tuner.server.server import Endpoints
+from tuner.load.setup import Stream
+from tuner.load.traffic.encoding import build
 from tuner.spec.units import digits
 
+_QUESTIONS = 16
 _TIMES_TOGETHER = 4  # enough in flight that fast models get batches too
 _DEADLINE_S = 60.0
 
@@ -57,9 +57,7 @@ class Answers:
     none_because: str = ""
 
 
-def ask(
-    endpoints: Endpoints, form: RequestForm, inputs: InputFiles, config: Any, count: int = 16
-) -> Answers:
+def ask(stream: Stream, config: Any) -> Answers:
     """Asks the model that is loaded some of the workload's inputs.
 
     Together comes first: what is asked again may be answered from the response cache.
@@ -72,10 +70,11 @@ def ask(
     if config.HasField("sequence_batching"):
         return Answers(none_because="answers of a sequence depend on what was asked before")
     try:
-        questions = build(inputs.first(count * form.batch_size), form, count)
+        path = stream.inputs.first(_QUESTIONS * stream.form.batch_size)
+        questions = build(path, stream.form, _QUESTIONS)
     except (LoadFailedError, SpecError) as error:
         return Answers(none_because=error.message)
-    with asking(endpoints) as method:
+    with asking(stream.target.endpoints) as method:
         waiting = [method.future(q, timeout=_DEADLINE_S) for q in questions * _TIMES_TOGETHER]
         together = tuple(map(_answer, waiting))
         alone = tuple(_answer(method.future(q, timeout=_DEADLINE_S)) for q in questions)
@@ -92,12 +91,11 @@ def differences(one: Answers, other: Answers, tolerance: float) -> list[str]:
 
     Both were asked the same questions; a ``tolerance`` of 0 asks for equal floats.
     """
-    pairs = [
+    found = []
+    for how, expected, given in (
         ("alone", one.alone, other.alone),
         ("with others", one.together, other.together),
-    ]
-    found = []
-    for how, expected, given in pairs:
+    ):
         for number, (a, b) in enumerate(zip(expected, given, strict=True)):
             if not (a.rejected or b.rejected):
                 where = f"input {number % len(one.alone)} asked {how}"

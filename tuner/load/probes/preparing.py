@@ -29,9 +29,9 @@ import grpc  # type: ignore[import-untyped]
 from tuner.errors import LoadFailedError, ModelFailsError, SpecError
 from tuner.load.client.calls import asking, reply_to
 from tuner.load.perf_analyzer.outputs import bare_words
-from tuner.load.traffic.encoding import RequestForm, build
-from tuner.load.traffic.inputs import MAX_STEPS, InputFiles
-from tuner.server.server import Endpoints
+from tuner.load.setup import Stream
+from tuner.load.traffic.encoding import build
+from tuner.load.traffic.inputs import MAX_STEPS
 
 #: A wait longer than this is reported.
 QUIET_S = 2.0
@@ -40,9 +40,6 @@ MOST_AT_ONCE = 16
 #: Batch sizes that are not asked for after this long are left to the load, and so are requests
 #: that are together larger than this.
 MOST_S, MOST_BYTES = 5.0, 64 << 20
-
-#: Requests to a model, what they carry, and how many.
-Some = tuple[RequestForm, InputFiles, int]
 
 #: Asking takes no longer than this, give or take a few answers.
 MAX_FILLING_S = 10.0
@@ -57,12 +54,7 @@ _DEADLINE_S = 60.0
 
 
 def await_first_answers(
-    endpoints: Endpoints,
-    form: RequestForm,
-    inputs: InputFiles,
-    config: Any,
-    patience_s: float,
-    note: Callable[[str], None],
+    stream: Stream, config: Any, patience_s: float, note: Callable[[str], None]
 ) -> None:
     """Asks as many requests at once as there are instances, waits, then asks each batch size.
 
@@ -76,25 +68,25 @@ def await_first_answers(
     # Triton makes one instance where none is asked for.
     instances = sum(max(g.count, 1) * max(len(g.gpus), 1) for g in config.instance_group) or 1
     count = min(instances, MOST_AT_ONCE)
-    questions = _built([(form, inputs, count)])
+    questions, model = _built([(stream, count)]), stream.target.model
     if questions is None:
         return  # inputs that only perf_analyzer can send
     begin = time.monotonic()
-    with asking(endpoints) as method:
+    with asking(stream.target.endpoints) as method:
         calls = [method.future(question, timeout=patience_s) for question, _ in questions]
         if not _all_done(calls, begin + QUIET_S):
-            note(f"waiting for the first answer of {form.model}, up to {patience_s:g} s")
-        failures = [_failure(call, form.model, patience_s) for call in calls]
+            note(f"waiting for the first answer of {model}, up to {patience_s:g} s")
+        failures = [_failure(call, model, patience_s) for call in calls]
     took_s = time.monotonic() - begin
     if failures and all(failures):
         raise ModelFailsError(f"the model fails: {failures[0]}")
     if took_s > QUIET_S:
         note(f"its first answer took {took_s:.1f} s")
-    _warm_batches(endpoints, form, inputs, config, count)
+    _warm_batches(stream, config, count)
 
 
-def seconds_for(endpoints: Endpoints, asked: Sequence[Some], patience_s: float) -> float | None:
-    """How long requests, asked at once, take until the last is answered.
+def seconds_for(asked: Sequence[tuple[Stream, int]], patience_s: float) -> float | None:
+    """How long so many requests of each stream, sent at once, take until the last is answered.
 
     None for inputs that only perf_analyzer can send.
 
@@ -106,7 +98,7 @@ def seconds_for(endpoints: Endpoints, asked: Sequence[Some], patience_s: float) 
     questions = _built(asked)
     if questions is None:
         return None
-    with asking(endpoints, patience_s) as method:
+    with asking(asked[0][0].target.endpoints, patience_s) as method:
         begin = time.monotonic()
         calls = [(method.future(q, timeout=patience_s), model) for q, model in questions]
         errors = [call.exception() for call, _ in calls]
@@ -131,12 +123,15 @@ def batch_sizes(config: Any, least: int) -> list[int]:
     return [*sizes, most] if most > max([least, *sizes]) else sizes
 
 
-def _built(asked: Sequence[Some]) -> list[tuple[bytes, str]] | None:
+def _built(asked: Sequence[tuple[Stream, int]]) -> list[tuple[bytes, str]] | None:
+    """Requests, each with its model; None where only perf_analyzer can send them."""
     try:
         return [
-            (question, form.model)
-            for form, inputs, count in asked
-            for question in build(inputs.first(max(count, 1) * form.batch_size), form, count)
+            (question, stream.target.model)
+            for stream, count in asked
+            for question in build(
+                stream.inputs.first(max(count, 1) * stream.form.batch_size), stream.form, count
+            )
         ]
     except (LoadFailedError, SpecError):
         return None
@@ -158,15 +153,13 @@ def _failure(call: Any, model: str, patience_s: float) -> str:
     return "" if reply.refused else bare_words(reply.words)
 
 
-def _warm_batches(
-    endpoints: Endpoints, form: RequestForm, inputs: InputFiles, config: Any, instances: int
-) -> None:
+def _warm_batches(stream: Stream, config: Any, instances: int) -> None:
     """Asks each instance for a batch of each size, as one request; errors are left to the load."""
-    begin = time.monotonic()
-    with asking(endpoints) as method:
+    begin, form = time.monotonic(), stream.form
+    with asking(stream.target.endpoints) as method:
         for size in batch_sizes(config, form.batch_size):
             try:
-                (question,) = build(inputs.first(1), replace(form, batch_size=size), 1)
+                (question,) = build(stream.inputs.first(1), replace(form, batch_size=size), 1)
             except (LoadFailedError, SpecError):
                 return
             left_s = MOST_S - (time.monotonic() - begin)
@@ -207,20 +200,23 @@ def together(fillings: Sequence[Filling]) -> Filling:
     )
 
 
-def fill(
-    endpoints: Endpoints, form: RequestForm, inputs: InputFiles, seed: int, size: int | None
-) -> Filling:
+def fill(stream: Stream, seed: int, size: int | None) -> Filling:
     """Brings an empty cache to its steady state, or as near as `MAX_FILLING_S` allows.
 
+    Requests that hold several inputs are left out: that all of them come again is too rare.
     ``seed`` decides the order of inputs; ``size`` is the cache's in bytes, None when not known.
 
     Raises:
         ServerGoneError: No answer, or no server.
     """
-    requests = _requests(form, inputs, seed)
+    try:
+        path = stream.inputs.remembered(seed) if stream.form.batch_size == 1 else None
+        requests = [] if path is None else build(path, stream.form, MAX_STEPS)
+    except (LoadFailedError, SpecError):  # sequences of steps; their model cannot have a cache
+        requests = []
     if not requests:
         return Filling(0, 0, 0.0)
-    with asking(endpoints) as method:
+    with asking(stream.target.endpoints) as method:
         return ask_in_order(method, requests, size)
 
 
@@ -242,15 +238,6 @@ def ask_in_order(method: Any, requests: Sequence[bytes], size: int | None) -> Fi
     _asked(method, requests[-count:])
     short = count < min(len(requests), fitting)
     return Filling(count, len(requests), time.monotonic() - begin, short)
-
-
-def _requests(form: RequestForm, inputs: InputFiles, seed: int) -> Sequence[bytes]:
-    """None where requests hold several inputs: that all of them come again is too rare."""
-    try:
-        path = inputs.remembered(seed) if form.batch_size == 1 else None
-        return [] if path is None else build(path, form, MAX_STEPS)
-    except (LoadFailedError, SpecError):  # sequences of steps; their model cannot have a cache
-        return []
 
 
 def _asked(method: Any, requests: Sequence[bytes]) -> float:

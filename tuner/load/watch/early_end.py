@@ -21,7 +21,6 @@ import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, TunerError, UndecidedError
 from tuner.measurement.window import Window
-from tuner.server.control import StatisticsSnapshot
 
 Times = npt.NDArray[np.float64]
 
@@ -89,16 +88,6 @@ class Hopeless:
             return False
         before, due = np.searchsorted(self._due_s, (self._window.warmup_s, until_s))
         return bool(due - max(answered, before) > _MARGIN * self._allowed)
-
-
-def answered_count(snapshot: Callable[[], StatisticsSnapshot]) -> Answered:
-    """The counter `Hopeless` reads."""
-
-    def count() -> int:
-        statistics = snapshot()
-        return statistics.success_count + statistics.fail_count
-
-    return count
 
 
 def truncate(window: Window, begun_ns: int, stopped_ns: int) -> Window:

@@ -142,29 +142,24 @@ def read_machine(ours: OwnProcesses | None) -> MachineReading:
     )
 
 
-def busy_percent(before: MachineReading, after: MachineReading) -> float | None:
-    """Percent of all cores in use."""
-    return _percent(before, after, after.total_s - after.idle_s - before.total_s + before.idle_s)
-
-
-def other_percent(before: MachineReading, after: MachineReading) -> float | None:
-    """Share of all cores used by processes that are not ours; None if ours are not known."""
-    if before.ours_s is None or after.ours_s is None:
-        return None
-    ours_s = after.ours_s - before.ours_s
-    return _percent(before, after, after.processes_s - before.processes_s - ours_s)
-
-
-def stolen_percent(before: MachineReading, after: MachineReading) -> float | None:
-    """Percent of all cores taken by the hypervisor."""
-    return _percent(before, after, after.stolen_s - before.stolen_s)
-
-
-def _percent(before: MachineReading, after: MachineReading, spent_s: float) -> float | None:
+def cpu_use(before: MachineReading, after: MachineReading) -> dict[str, float | None]:
+    """Percent of all cores, by their names in `HostUse`; None where ours are not known."""
     total_s = after.total_s - before.total_s
-    if total_s <= 0.0:
-        return None
-    return 100.0 * min(max(spent_s / total_s, 0.0), 1.0)  # ticks of 10 ms can cross
+
+    def percent(spent_s: float) -> float | None:
+        if total_s <= 0.0:
+            return None
+        return 100.0 * min(max(spent_s / total_s, 0.0), 1.0)  # ticks of 10 ms can cross
+
+    others = None
+    if before.ours_s is not None and after.ours_s is not None:
+        ours_s = after.ours_s - before.ours_s
+        others = percent(after.processes_s - before.processes_s - ours_s)
+    return {
+        "cpu_percent": percent(total_s - (after.idle_s - before.idle_s)),
+        "other_cpu_percent": others,
+        "stolen_cpu_percent": percent(after.stolen_s - before.stolen_s),
+    }
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,10 @@ from tuner.load.watch.machine import (
     OwnProcesses,
     ReadClocks,
     Stalls,
-    busy_percent,
+    cpu_use,
     gpu_clocks,
-    other_percent,
     quiet_percent,
     read_machine,
-    stolen_percent,
 )
 from tuner.machine.host import has_gpu
 from tuner.machine.nvml import gpu_memory
@@ -44,6 +42,10 @@ REST_S = 1.0
 _POLL_S = 0.01
 
 PERIOD_S = 0.5
+_COUNTS = (
+    *("success_count", "fail_count", "inference_count", "execution_count"),
+    *("cache_hit_count", "cache_miss_count"),
+)
 
 #: By the name of the model.
 Snapshot = Callable[[], Mapping[str, StatisticsSnapshot]]
@@ -170,47 +172,29 @@ def statistics_between(
     Queue time is per successful request, compute times per request that was computed (cache
     hits are not), in microseconds.
     """
-    success = after.success_count - before.success_count
-    hits = after.cache_hit_count - before.cache_hit_count
-    executions = after.execution_count - before.execution_count
-    if min(success, hits, executions, after.inference_count - before.inference_count) < 0:
+    counts = {name: getattr(after, name) - getattr(before, name) for name in _COUNTS}
+    if min(counts.values()) < 0:
         return None
-    computed = max(success - hits, 0)
+    success = counts["success_count"]
+    computed = max(success - counts["cache_hit_count"], 0)
 
-    def compute_us(name: str) -> float:
-        return _per_request_us(getattr(after, name) - getattr(before, name), computed)
+    def mean_us(name: str, count: int) -> float:
+        return (getattr(after, name) - getattr(before, name)) / count / 1e3 if count else 0.0
 
-    return ServerStatistics(
-        success_count=success,
-        fail_count=after.fail_count - before.fail_count,
-        inference_count=after.inference_count - before.inference_count,
-        execution_count=executions,
-        queue_us=_per_request_us(after.queue_ns - before.queue_ns, success),
-        compute_input_us=compute_us("compute_input_ns"),
-        compute_infer_us=compute_us("compute_infer_ns"),
-        compute_output_us=compute_us("compute_output_ns"),
-        cache_hit_count=hits,
-        cache_miss_count=after.cache_miss_count - before.cache_miss_count,
-        batch_stats=_batches(before, after),
-    )
-
-
-def _per_request_us(total_ns: int, count: int) -> float:
-    return total_ns / count / 1e3 if count else 0.0
-
-
-def _batches(
-    before: StatisticsSnapshot, after: StatisticsSnapshot
-) -> tuple[tuple[int, int, int], ...]:
-    none = BatchStatistics(0, 0)
-    rows = []
+    batches = []
     for size, now in sorted(after.batches.items()):
-        then = before.batches.get(size, none)
+        then = before.batches.get(size, BatchStatistics(0, 0))
         if now.count > then.count:
-            rows.append(
-                (size, now.count - then.count, now.compute_infer_ns - then.compute_infer_ns)
-            )
-    return tuple(rows)
+            spent_ns = now.compute_infer_ns - then.compute_infer_ns
+            batches.append((size, now.count - then.count, spent_ns))
+    return ServerStatistics(
+        **counts,
+        queue_us=mean_us("queue_ns", success),
+        compute_input_us=mean_us("compute_input_ns", computed),
+        compute_infer_us=mean_us("compute_infer_ns", computed),
+        compute_output_us=mean_us("compute_output_ns", computed),
+        batch_stats=tuple(batches),
+    )
 
 
 def host_use(
@@ -228,9 +212,7 @@ def host_use(
     entries = _sums(readings, "nv_cache_num_entries")
     waiting = [found for m in readings if (found := pending_requests(m, models))]
     return HostUse(
-        cpu_percent=busy_percent(before, after),
-        other_cpu_percent=other_percent(before, after),
-        stolen_cpu_percent=stolen_percent(before, after),
+        **cpu_use(before, after),
         stalled_percent=stalls.percent(samples[0].time_ns, samples[-1].time_ns),
         cores=samples[-1].shared_cores,
         load_1m=after.load_1m,
@@ -271,15 +253,13 @@ def becomes_idle(scrape: Scrape, models: Collection[str], endpoints: Endpoints) 
     """
     give_up = time.monotonic() + REST_S
     try:
-        while (waiting := _waiting(scrape, models)) and any(waiting):
+        while (metrics := scrape()) is not None:
+            waiting = pending_requests(metrics, models)
+            if not any(waiting):
+                return bool(waiting) and health.live(endpoints)
             if time.monotonic() > give_up:
                 return False
             time.sleep(_POLL_S)
-        return bool(waiting) and health.live(endpoints)
     except TunerError:
-        return False
-
-
-def _waiting(scrape: Scrape, models: Collection[str]) -> list[float]:
-    metrics = scrape()
-    return [] if metrics is None else pending_requests(metrics, models)
+        pass
+    return False

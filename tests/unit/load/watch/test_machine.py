@@ -11,10 +11,8 @@ import pytest
 from tuner.load.watch.machine import (
     MachineReading,
     OwnProcesses,
-    busy_percent,
-    other_percent,
+    cpu_use,
     read_machine,
-    stolen_percent,
 )
 from tuner.machine import own_containers
 
@@ -154,15 +152,14 @@ def reading(total: float, processes: float, ours: float | None = 0.0) -> Machine
 
 
 def test_shares_are_of_all_cores() -> None:
-    before, after = reading(100.0, 10.0, 5.0), reading(120.0, 20.0, 11.0)
-    assert busy_percent(before, after) == pytest.approx(50.0)
-    assert other_percent(before, after) == pytest.approx(20.0)
-    assert stolen_percent(before, after) == 0.0
+    found = cpu_use(reading(100.0, 10.0, 5.0), reading(120.0, 20.0, 11.0))
+    assert list(found.values()) == pytest.approx([50.0, 20.0, 0.0])
 
 
 def test_ticks_that_cross_are_no_negative_share() -> None:
-    assert other_percent(reading(100.0, 10.0, 5.0), reading(101.0, 10.5, 5.6)) == 0.0
+    found = cpu_use(reading(100.0, 10.0, 5.0), reading(101.0, 10.5, 5.6))
+    assert found["other_cpu_percent"] == 0.0
 
 
 def test_no_time_passed_gives_nothing() -> None:
-    assert busy_percent(reading(100.0, 10.0), reading(100.0, 10.0)) is None
+    assert set(cpu_use(reading(100.0, 10.0), reading(100.0, 10.0)).values()) == {None}
