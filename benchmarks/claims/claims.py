@@ -29,8 +29,7 @@ from statistics import geometric_mean, median
 import numpy as np
 import numpy.typing as npt
 
-from tuner.bench.evaluate import evaluate
-from tuner.bench.stepping import Sendable
+from tuner.bench.evaluate import Sendable, evaluate
 from tuner.confirm.confirm import Confirmation, Entrant, Rules, confirm
 from tuner.confirm.soak import (
     MOST_WINDOWS,

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.bench.stepping import Sendable
+from tuner.bench.evaluate import Sendable
 from tuner.confirm.confirm import Confirmation, Outcome, Rules, confirm
 from tuner.confirm.rounds import Entrant
 from tuner.measurement.measurement import Arrivals, LatencySource, LoadPoint, Measurement

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from recorded_table import LONG, Recording, Table, luck_of
 
-from tuner.bench.stepping import Sendable
+from tuner.bench.evaluate import Sendable
 from tuner.errors import LoadFailedError
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window

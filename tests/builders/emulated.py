@@ -19,7 +19,7 @@ import numpy as np
 from builders.candidates import candidate_of
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
-from tuner.bench.stepping import Sendable
+from tuner.bench.evaluate import Sendable
 from tuner.bench.timebook import TimeBook
 from tuner.errors import ClientLimitError, DeployRefusedError
 from tuner.load.probes.answers import Answer, Answers

@@ -21,7 +21,7 @@ from builders.triton_repository import make_repository
 
 from tuner.errors import EnvironmentNotReadyError, ServerGoneError
 from tuner.load.watch.machine import OwnProcesses
-from tuner.machine.own_containers import is_inside
+from tuner.machine.process import is_inside
 from tuner.server.control import Control
 from tuner.triton.docker import DockerLauncher, DockerServer, Network
 

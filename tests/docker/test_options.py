@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.machine import host, own_containers
+from tuner.machine import host, process
 from tuner.triton import docker
 from tuner.triton.docker import DockerLauncher, Network
 
@@ -83,12 +83,12 @@ def test_a_mount_must_exist(launcher: DockerLauncher, tmp_path: Path) -> None:
 
 
 def test_an_owner_is_gone_when_its_process_is() -> None:
-    boot, namespace, pid, started = own_containers.current_owner().split()
+    boot, namespace, pid, started = process.current_owner().split()
     for ended in (True, False):
-        assert not own_containers.owner_gone(own_containers.current_owner(), ended=ended)
+        assert not process.owner_gone(process.current_owner(), ended=ended)
         used_again = f"{boot} {namespace} {pid} {int(started) + 1}"
-        assert own_containers.owner_gone(used_again, ended=ended)
-        assert own_containers.owner_gone(f"{boot} {namespace} {_free_pid()} {started}", ended=ended)
+        assert process.owner_gone(used_again, ended=ended)
+        assert process.owner_gone(f"{boot} {namespace} {_free_pid()} {started}", ended=ended)
 
 
 class FakeContainers:
@@ -143,9 +143,9 @@ def test_the_container_has_no_rights_that_serving_does_not_need(launcher: Docker
 
 
 def test_an_owner_that_cannot_be_judged_counts_as_living() -> None:
-    boot, _, pid, started = own_containers.current_owner().split()
+    boot, _, pid, started = process.current_owner().split()
     for owner in (f"{boot} pid:[1] {pid} {int(started) + 1}", "somebody else's label", ""):
-        assert not own_containers.owner_gone(owner, ended=True)
+        assert not process.owner_gone(owner, ended=True)
 
 
 def _free_pid() -> int:

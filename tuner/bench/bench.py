@@ -13,12 +13,11 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TypeVar
 
-from tuner.bench.again import PAUSE_S, WARMING_UP, better_of, why_again
+from tuner.bench.again import PAUSE_S, WARMING_UP, Rejects, better_of, doubt_about, why_again
 from tuner.bench.cache import CacheRules, no_caches
+from tuner.bench.evaluate import Sendable
 from tuner.bench.protocol import LoadClient
 from tuner.bench.rates import Rates
-from tuner.bench.rejects import Rejects, doubt_about
-from tuner.bench.stepping import Sendable
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
     ClientLimitError,

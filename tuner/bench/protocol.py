@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from tuner.bench.stepping import Sendable
+from tuner.bench.evaluate import Sendable
 from tuner.load.generators import LoadGenerator
 from tuner.load.probes.answers import Answers
 from tuner.load.probes.overload import Overload

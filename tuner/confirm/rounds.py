@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, geometric_mean
 
+from tuner.bench.evaluate import FromAbove
 from tuner.bench.protocol import Bench
-from tuner.bench.stepping import FromAbove
 from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.load.watch.machine import OTHER_CPU_PERCENT, taken_percent
 from tuner.run.confirmation import Repeat, Role

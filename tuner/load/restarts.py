@@ -9,12 +9,11 @@ total length is unchanged, but each start costs one more warm-up.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from statistics import fmean
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tuner.load import seeds
 from tuner.load.generators import LoadGenerator
@@ -32,6 +31,11 @@ from tuner.spec.units import digits
 
 #: No start's window is shorter than this.
 LEAST_S = 1.0
+_ADDED_UP = ("duration_s", "completed_count", "failed_count", "rejected_count", "wall_s")
+_AVERAGED = (
+    *("throughput_infer_per_s", "sent_per_s", "mean_in_flight"),
+    *("client_send_us", "client_recv_us", "network_us"),
+)
 #: Up to this ratio of the highest to the lowest throughput of a start, minus one, it is one mode.
 SPREAD = 0.05
 
@@ -64,37 +68,28 @@ def combine(starts: Sequence[Measurement], bounds: Sequence[LatencyBound] = ()) 
 
     Percentiles are over the requests of all starts. ``bounds``: what SLOs hold them to.
     """
-    first = starts[0]
+    latencies = [m.latencies_us for m in starts if m.latencies_us is not None]
+    assert len(latencies) == len(starts)  # no generator measures without them
     whole = replace(
-        first,
-        duration_s=sum(m.duration_s for m in starts),
-        completed_count=sum(m.completed_count for m in starts),
-        failed_count=sum(m.failed_count for m in starts),
-        rejected_count=sum(m.rejected_count for m in starts),
-        throughput_infer_per_s=fmean(m.throughput_infer_per_s for m in starts),
-        **latency_figures(np.sort(np.concatenate([_latencies(m) for m in starts]))),
-        sent_per_s=_known(fmean, [m.sent_per_s for m in starts]),
-        client_send_us=_known(fmean, [m.client_send_us for m in starts]),
-        client_recv_us=_known(fmean, [m.client_recv_us for m in starts]),
-        network_us=_known(fmean, [m.network_us for m in starts]),
-        mean_in_flight=_known(fmean, [m.mean_in_flight for m in starts]),
+        starts[0],
+        **{name: sum(getattr(m, name) for m in starts) for name in _ADDED_UP},
+        **{name: _known(fmean, [getattr(m, name) for m in starts]) for name in _AVERAGED},
+        **latency_figures(np.sort(np.concatenate(latencies))),
         server=_server([m.server for m in starts]),
-        models=_models(starts),
+        models={
+            name: own
+            for name in starts[0].models
+            if (own := _server([m.models.get(name) for m in starts]))
+        },
         streams=_streams(starts, bounds),
         host=_host([m.host for m in starts]),
         backlog=starts[-1].backlog,
-        wall_s=sum(m.wall_s for m in starts),
         restarts=tuple(Restart(m.throughput_infer_per_s, m.p99_latency_us) for m in starts),
         warnings=(),
     )
     said = [w for m in starts for w in m.warnings if w not in warnings_about(m, bounds)]
     told = (*dict.fromkeys(said), *_spread(whole), *warnings_about(whole, bounds))
     return replace(whole, warnings=told)
-
-
-def _latencies(start: Measurement) -> npt.NDArray[np.float64]:
-    assert start.latencies_us is not None  # no generator measures without them
-    return start.latencies_us
 
 
 def _spread(whole: Measurement) -> tuple[str, ...]:
@@ -118,18 +113,16 @@ def _streams(
     }
 
 
-def _models(starts: Sequence[Measurement]) -> dict[str, ServerStatistics]:
-    found = {label: _server([m.models.get(label) for m in starts]) for label in starts[0].models}
-    return {label: own for label, own in found.items() if own is not None}
-
-
 def _server(parts: Sequence[ServerStatistics | None]) -> ServerStatistics | None:
     """Counts added up, times weighted by the requests they are per."""
     found = [part for part in parts if part is not None]
     if len(found) < len(parts):
         return None
-    counts = ("success_count", "fail_count", "inference_count", "execution_count")
-    cached = ("cache_hit_count", "cache_miss_count")
+    counts = {
+        field.name: sum(getattr(part, field.name) for part in found)
+        for field in fields(ServerStatistics)
+        if field.name.endswith("_count")
+    }
     computed = [max(p.success_count - p.cache_hit_count, 0) for p in found]
 
     def compute_us(name: str) -> float:
@@ -140,7 +133,7 @@ def _server(parts: Sequence[ServerStatistics | None]) -> ServerStatistics | None
         before = batches.get(size, (0, 0))
         batches[size] = (before[0] + executions, before[1] + total_ns)
     return ServerStatistics(
-        **{name: sum(getattr(p, name) for p in found) for name in (*counts, *cached)},
+        **counts,
         queue_us=_weighted([p.queue_us for p in found], [p.success_count for p in found]),
         compute_input_us=compute_us("compute_input_us"),
         compute_infer_us=compute_us("compute_infer_us"),
@@ -163,11 +156,10 @@ _READINGS: dict[str, Callable[[list[Any]], Any]] = {
 
 
 def _host(parts: Sequence[HostUse]) -> HostUse:
-    names = vars(parts[0])
     return HostUse(
         **{
             name: _known(_READINGS.get(name, max), [getattr(part, name) for part in parts])
-            for name in names
+            for name in vars(parts[0])
         }
     )
 

@@ -1,4 +1,4 @@
-"""Child processes that are owned: they end with their context, and with this process.
+"""What this process owns and gives back: child processes, ports, private directories, containers.
 
 A child leads a process group of its own but stays in our session: a session of its own costs
 19 % of throughput on a saturated machine (the kernel shares the CPU between sessions first).
@@ -8,20 +8,34 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from tuner.errors import EnvironmentNotReadyError
+from tuner.locking import Lock, lock
 from tuner.machine import guarded_exec
 
 _GROUP_END_S = 2.0  # killed processes are gone within milliseconds
 _TAIL_BYTES = 256 * 1024
+ADDRESS = "127.0.0.1"
+#: How an address on this machine begins.
+LOOPBACK = ("127.", "localhost:", "[::1]")
+#: Only directories made here have it: whatever has it and is not locked may be removed.
+PREFIX = ".tune-private-"
+_YOUNG_S = 60.0  # its owner may not have locked it yet
+_PROC = Path("/proc")
+_running: list[str] = []
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_START_TIME = 19  # of the fields after the name in proc_pid_stat(5), in clock ticks since boot
 
 
 @contextmanager
@@ -119,3 +133,112 @@ def tail(path: Path, lines: int, start: int = 0) -> str:
     except OSError:
         return ""
     return "\n".join(text.splitlines()[-lines:])
+
+
+@contextmanager
+def free_ports(count: int) -> Iterator[tuple[int, ...]]:
+    """Different free ports that nobody else gets before the context is left.
+
+    Leave it just before the server is started. Another process may still take a port before the
+    server binds it: who starts a server tries again when its log says that an address is in use.
+    """
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for held in sockets:
+            held.bind((ADDRESS, 0))
+        yield tuple(int(held.getsockname()[1]) for held in sockets)
+
+
+@contextmanager
+def private_directory() -> Iterator[Path]:
+    """A new directory for as long as the context is open.
+
+    It is locked meanwhile; directories of ours that nobody holds are what a killed process left,
+    and are removed on the way.
+    """
+    _remove_abandoned(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
+        descriptor = os.open(name, os.O_RDONLY)
+        try:
+            lock(descriptor)
+            yield Path(name)
+        finally:
+            os.close(descriptor)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    for directory in parent.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # in use, somebody else's, or gone by now
+            if time.time() - directory.stat().st_mtime < _YOUNG_S:
+                continue
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                if lock(descriptor) is Lock.HELD:
+                    shutil.rmtree(directory)
+            finally:
+                os.close(descriptor)
+
+
+@contextmanager
+def known_as_own(container_id: str) -> Iterator[None]:
+    """While the context is open the container's processes count as ours."""
+    _running.append(container_id)
+    try:
+        yield
+    finally:
+        _running.remove(container_id)
+
+
+def is_inside(pid: int) -> bool:
+    """Whether a process runs in one of them.
+
+    Docker and Podman put a container's processes in a control group with the container's id in its
+    name (``docker-ID.scope``, ``libpod-ID.scope``, ``docker/ID``). False for all where the engine
+    is on another machine, in a virtual one, or where this process sees no others.
+    """
+    if not _running:
+        return False
+    with suppress(OSError):
+        groups = (_PROC / str(pid) / "cgroup").read_text()
+        return any(container_id in groups for container_id in _running)
+    return False
+
+
+def current_owner() -> str:
+    """Us: boot, PID namespace, process id, start time."""
+    pid = os.getpid()
+    return f"{_boot()} {_namespace()} {pid} {_started(pid)}"
+
+
+def owner_gone(owner: str, *, ended: bool) -> bool:
+    """Whether the process has ended for certain; False when that cannot be seen from here.
+
+    Args:
+        ended: Its container runs no more. One of another boot that runs is another machine's on
+            the same engine: after a reboot of this one, none would.
+    """
+    try:
+        boot, namespace, pid, started = owner.split()
+        number = int(pid)
+    except ValueError:
+        return False  # not written by `current_owner`
+    if boot != _boot():
+        return ended
+    return namespace == _namespace() and _started(number) != started
+
+
+def _boot() -> str:
+    return _BOOT_ID.read_text().strip()
+
+
+def _namespace() -> str:
+    return str(Path("/proc/self/ns/pid").readlink())
+
+
+def _started(pid: int) -> str:
+    """Start time of a process; empty when there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    return stat.rpartition(")")[2].split()[_START_TIME]

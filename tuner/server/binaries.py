@@ -22,7 +22,7 @@ from enum import Enum
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.machine.private import private_directory
+from tuner.machine.process import private_directory
 from tuner.server import log
 
 _PT_INTERP = 3

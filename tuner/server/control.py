@@ -11,7 +11,7 @@ from typing import Any
 
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, ServerGoneError
 from tuner.hiding import without_passwords
-from tuner.machine.ports import LOOPBACK
+from tuner.machine.process import LOOPBACK
 from tuner.server.server import Endpoints
 from tuner.server.transport import credentials, get, key_headers
 

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from tuner.errors import ServerGoneError
-from tuner.machine.ports import ADDRESS
+from tuner.machine.process import ADDRESS
 from tuner.server.log import failure, remedy
 from tuner.server.server import Endpoints, Server
 from tuner.server.transport import FLAGS, get, new_key

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 
 from tuner.errors import ServerGoneError
-from tuner.machine.nvml import gpu_memory
-from tuner.machine.own_containers import is_inside
+from tuner.machine.host import gpu_memory
+from tuner.machine.process import is_inside
 from tuner.server.control import Metrics
 from tuner.server.server import Place
 from tuner.spec.fields import Gpus

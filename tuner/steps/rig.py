@@ -13,7 +13,7 @@ from tuner.confirm.soak import LASTS_S, SETTLING_S
 from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.load.setup import Site
 from tuner.load.streams_load import asked_of, streams_load
-from tuner.machine.private import private_directory
+from tuner.machine.process import private_directory
 from tuner.measurement.measurement import LoadPoint, Rejected
 from tuner.measurement.window import LatencyBound, Window, soak_for, window_for
 from tuner.score.judge import tail_slo

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from tuner.bench.evaluate import Sendable
 from tuner.bench.protocol import Bench
-from tuner.bench.stepping import Sendable
 from tuner.bench.timebook import TimeBook
 from tuner.confirm.rounds import Row
 from tuner.load import seeds

@@ -11,8 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tuner import __version__
-from tuner.machine.cores import NOT_SPLIT, Cores
-from tuner.machine.host import Host, read_host
+from tuner.machine.host import NOT_SPLIT, Cores, Host, read_host
 from tuner.modelconfig.backends import is_ensemble
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin, numpy_of_models

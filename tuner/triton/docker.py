@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.machine import own_containers, process
+from tuner.machine import process
 from tuner.machine.host import has_gpu
-from tuner.machine.ports import ADDRESS, free_ports
+from tuner.machine.process import ADDRESS, free_ports
 from tuner.server.health import SERVICES, endpoints_at, ready_server
 from tuner.server.server import Endpoints, Place
 from tuner.server.transport import key_arguments
@@ -165,7 +165,7 @@ class DockerLauncher:
             "pids_limit": _MOST_PIDS,
             "device_requests": _device_requests(self.gpus),
             "network_mode": network.value,
-            "labels": {_LABEL: own_containers.current_owner()},
+            "labels": {_LABEL: process.current_owner()},
             "cap_drop": ["ALL"],
             "cap_add": list(_CAPABILITIES),
             "security_opt": ["no-new-privileges"],
@@ -207,7 +207,7 @@ class DockerLauncher:
         with ExitStack() as after_removal, _reaped(container, self.engine_environment):
             with _explained():
                 container.start()
-            after_removal.enter_context(own_containers.known_as_own(container.id))
+            after_removal.enter_context(process.known_as_own(container.id))
             follower.start()
             after_removal.callback(follower.join, _LOG_END_S)
             if network is Network.PUBLISHED:
@@ -348,7 +348,7 @@ def _remove_leftovers(client: Any) -> None:
 
     for container in client.api.containers(all=True, filters={"label": _LABEL}):
         ended = container["State"] in _ENDED
-        if own_containers.owner_gone(container["Labels"].get(_LABEL, ""), ended=ended):
+        if process.owner_gone(container["Labels"].get(_LABEL, ""), ended=ended):
             name = container["Id"]
             _logger.warning("removing container %s, left by a tune that was killed", name[:12])
             with suppress(APIError):  # another tune may be removing it

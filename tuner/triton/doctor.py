@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, TunerError
 from tuner.machine import host
-from tuner.machine.ports import free_ports
+from tuner.machine.process import free_ports
 from tuner.modelconfig.served import ServedModel
 from tuner.server import binaries
 from tuner.server.binaries import numpy_of_models

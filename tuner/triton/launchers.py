@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 from tuner.errors import SpecError
-from tuner.machine.cores import Cores, share_cores
+from tuner.machine.host import Cores, share_cores
 from tuner.server.binaries import tritonserver
 from tuner.server.server import ServerLauncher
 from tuner.spec.model import Spec

@@ -25,8 +25,7 @@ import psutil
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import process
-from tuner.machine.ports import ADDRESS, free_ports
-from tuner.machine.private import PREFIX, private_directory
+from tuner.machine.process import ADDRESS, PREFIX, free_ports, private_directory
 from tuner.modelconfig.files import ModelFiles
 from tuner.server.binaries import Installation
 from tuner.server.health import SERVICES, endpoints_at, ready_server

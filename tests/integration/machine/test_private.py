@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tuner.machine.private import private_directory
+from tuner.machine.process import private_directory
 
 pytestmark = pytest.mark.integration
 
 PROGRAM = """
 import time
-from tuner.machine.private import private_directory
+from tuner.machine.process import private_directory
 with private_directory() as directory:
     print(directory, flush=True)
     time.sleep(600)

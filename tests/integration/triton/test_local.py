@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from builders.triton_repository import CONFIG, MODEL
 
-from tuner.machine.ports import ADDRESS, free_ports
+from tuner.machine.process import ADDRESS, free_ports
 from tuner.server.control import Control
 from tuner.triton import local
 from tuner.triton.local import LocalLauncher

@@ -16,7 +16,7 @@ from contract.server_contract import eventually
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import process
-from tuner.machine.ports import ADDRESS, free_ports
+from tuner.machine.process import ADDRESS, free_ports
 from tuner.modelconfig.served import read_served
 from tuner.server import health
 from tuner.server.control import Control, ModelState

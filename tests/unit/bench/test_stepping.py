@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from builders.measurements import synthetic_measurement
 
-from tuner.bench.stepping import FromAbove, Sendable
+from tuner.bench.evaluate import FromAbove, Sendable
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.score.capacity import LevelRange, NoResult
 

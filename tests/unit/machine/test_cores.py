@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.machine import cores
-from tuner.machine.cores import Cores, share_cores
+from tuner.machine import host
+from tuner.machine.host import Cores, share_cores
 from tuner.spec.fields import Cpus, cpu_numbers
 
 
@@ -16,7 +16,7 @@ from tuner.spec.fields import Cpus, cpu_numbers
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight CPUs, of which n and n + 4 are threads of one core."""
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
-    monkeypatch.setattr(cores, "_SIBLINGS", str(tmp_path / "{}"))
+    monkeypatch.setattr(host, "_SIBLINGS", str(tmp_path / "{}"))
     for cpu in range(8):
         (tmp_path / str(cpu)).write_text(f"{cpu % 4},{cpu % 4 + 4}\n")
 

@@ -6,8 +6,7 @@ import dataclasses
 import json
 from pathlib import Path
 
-from tuner.machine.cores import Cores
-from tuner.machine.host import Gpu, Host, parse_gpus, read_host
+from tuner.machine.host import Cores, Gpu, Host, parse_gpus, read_host
 from tuner.machine.process import leave_out_the_middle
 
 HOST = Host(

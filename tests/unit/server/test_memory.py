@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tuner.errors import ServerGoneError
-from tuner.machine import nvml
+from tuner.machine import host
 from tuner.server import memory
 from tuner.server.control import Metrics
 from tuner.server.memory import MACHINE, SHM, Memory, gpu_use, read_memory, taken
@@ -111,7 +111,7 @@ def test_the_driver_knows_the_slices_that_metrics_lack(monkeypatch: pytest.Monke
     expected = {f"memory of {u}": Memory(m[0] * MIB, 0, m[1] * MIB) for u, m in slices.items()}
     assert of_gpus(metrics({GPUS[0]: (0, 0)})) == expected
     assert of_gpus(None) == expected
-    assert nvml.gpu_memory("none") == {}
+    assert host.gpu_memory("none") == {}
 
 
 @pytest.mark.parametrize("can_split", [True, False])
@@ -123,7 +123,7 @@ def test_only_gpus_that_the_server_sees_are_read(
     stale = metrics({GPUS[1]: (5, 80)})
     assert of_gpus(stale) == {f"memory of {GPUS[1]}": Memory(9 * MIB, 0, 80 * MIB)}
     assert len(of_gpus(None)) == 2
-    assert nvml.gpu_memory((0,)) == {GPUS[0]: (7 * MIB, 80 * MIB)}
+    assert host.gpu_memory((0,)) == {GPUS[0]: (7 * MIB, 80 * MIB)}
 
 
 def test_without_a_driver_the_first_metrics_are_waited_for(

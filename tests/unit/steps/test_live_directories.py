@@ -13,7 +13,7 @@ import pytest
 from builders.jobs import a_job
 
 from tuner.bench.timebook import TimeBook
-from tuner.machine.private import private_directory
+from tuner.machine.process import private_directory
 from tuner.programs.worker import worker as joining
 from tuner.steps.events import Silent
 from tuner.steps.job import Job

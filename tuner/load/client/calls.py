@@ -21,7 +21,7 @@ import grpc  # type: ignore[import-untyped]
 from tuner.errors import LoadFailedError, ServerGoneError
 from tuner.hiding import without_passwords
 from tuner.load.client.job import Outcome
-from tuner.machine.ports import LOOPBACK
+from tuner.machine.process import LOOPBACK
 from tuner.server.server import Endpoints
 from tuner.server.transport import credentials, ssl_context
 from tuner.spec.server import Tls
@@ -44,19 +44,17 @@ _FIRST_CONNECTIONS = 8
 _HEAD_END = b"\r\n\r\n"
 
 
-def channel_options(address: str) -> list[tuple[str, int]]:
-    """Each request is sent once, however large it is, and to this machine without a proxy."""
-    return [
+def channel_to(address: str, tls: Tls | None, kind: Any = grpc) -> Any:
+    """A channel; ``kind`` is gRPC's module, or that of its asynchronous channels.
+
+    Each request is sent once, however large it is, and to this machine without a proxy.
+    """
+    options = [
         ("grpc.enable_retries", 0),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_receive_message_length", -1),
         ("grpc.enable_http_proxy", 0 if address.startswith(LOOPBACK) else 1),
     ]
-
-
-def channel_to(address: str, tls: Tls | None, kind: Any = grpc) -> Any:
-    """A channel; ``kind`` is gRPC's module, or that of its asynchronous channels."""
-    options = channel_options(address)
     if tls is None:
         return kind.insecure_channel(address, options)
     return kind.secure_channel(address, credentials(tls), options)

@@ -107,9 +107,6 @@ def read_log(path: Path) -> Order:
 #: output of 32 bytes takes 96, two of 1024 each 2192 (names, shapes and the allocator's part).
 ENTRY_OVERHEAD_BYTES = 64
 
-_PRECISION = 1e-6
-_STEPS = 200
-
 
 def lru_hit_rate(probabilities: npt.NDArray[np.float64], capacity: float) -> float:
     """Share of the requests that hit an LRU cache in its steady state.
@@ -126,17 +123,13 @@ def lru_hit_rate(probabilities: npt.NDArray[np.float64], capacity: float) -> flo
 
 
 def _characteristic_time(probabilities: npt.NDArray[np.float64], capacity: float) -> float:
-    """In requests; by bisection of its logarithm, as the sum rises with it."""
+    """In requests."""
+    from scipy.optimize import brentq
 
-    def asked_for(time: float) -> float:
-        return float(-np.expm1(-probabilities * time).sum())
+    def room_left(time: float) -> float:
+        return float(capacity + np.expm1(-probabilities * time).sum())
 
     low, high = capacity, 2.0 * capacity  # in n requests there are at most n different inputs
-    while asked_for(high) < capacity:
+    while room_left(high) > 0.0:
         low, high = high, 2.0 * high
-    for _ in range(_STEPS):
-        middle = (low + high) / 2.0
-        if high - low < _PRECISION * low:
-            break
-        low, high = (middle, high) if asked_for(middle) < capacity else (low, middle)
-    return high
+    return float(brentq(room_left, low, high, rtol=1e-6))

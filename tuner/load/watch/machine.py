@@ -1,7 +1,7 @@
 """What this machine did beside the server: CPU time, GPU clocks, stalls, and who disturbed it.
 
 CPU time is split into our own processes and all others. GPU clocks are read with
-`tuner.machine.nvml`.
+`tuner.machine.host`.
 
 For stalls a thread on each core sleeps, and they show in how late it wakes, as in jHiccup. Whatever
 stops a core stops the thread too: a hypervisor, whether or not it reports steal time, the CPU quota
@@ -31,9 +31,8 @@ from typing import Any
 import psutil
 
 from tuner.load.watch import stall_meter
-from tuner.machine.host import read_governor
-from tuner.machine.nvml import handles, open_nvml
-from tuner.machine.own_containers import is_inside
+from tuner.machine.host import handles, open_nvml, read_governor
+from tuner.machine.process import is_inside
 from tuner.measurement.measurement import Measurement
 from tuner.measurement.window import NO_BOUND, LatencyBound
 from tuner.spec.fields import Gpus

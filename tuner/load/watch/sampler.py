@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import psutil
 
@@ -27,8 +27,7 @@ from tuner.load.watch.machine import (
     quiet_percent,
     read_machine,
 )
-from tuner.machine.host import has_gpu
-from tuner.machine.nvml import gpu_memory
+from tuner.machine.host import gpu_memory, has_gpu
 from tuner.measurement.measurement import HostUse, ServerStatistics
 from tuner.measurement.window import Window
 from tuner.server import health
@@ -42,10 +41,7 @@ REST_S = 1.0
 _POLL_S = 0.01
 
 PERIOD_S = 0.5
-_COUNTS = (
-    *("success_count", "fail_count", "inference_count", "execution_count"),
-    *("cache_hit_count", "cache_miss_count"),
-)
+_COUNTS = [f.name for f in fields(StatisticsSnapshot) if f.name.endswith("_count")]
 
 #: By the name of the model.
 Snapshot = Callable[[], Mapping[str, StatisticsSnapshot]]

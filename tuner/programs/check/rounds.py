@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import geometric_mean
 
-from tuner.bench.evaluate import evaluate, evaluate_listed
+from tuner.bench.evaluate import FromAbove, evaluate, evaluate_listed
 from tuner.bench.protocol import Bench
-from tuner.bench.stepping import FromAbove
 from tuner.confirm.regression import Change, Held, change_of, held, over_nights
 from tuner.confirm.rounds import (
     Contender,

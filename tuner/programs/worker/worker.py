@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from tuner.bench.timebook import TimeBook
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
 from tuner.machine.host import Host, read_host
-from tuner.machine.private import private_directory
+from tuner.machine.process import private_directory
 from tuner.programs.worker.trust import refuse_strange_programs, with_own_values
 from tuner.run.manifest import Identity, Manifest, machine_of, programs_of
 from tuner.score.trial import Trial, Worker

@@ -14,7 +14,7 @@ from tuner.load.watch.machine import (
     cpu_use,
     read_machine,
 )
-from tuner.machine import own_containers
+from tuner.machine import process
 
 Times = namedtuple("Times", "user system children_user children_system")
 
@@ -124,17 +124,17 @@ def test_the_processes_of_our_container_are_ours(
         (tmp_path / str(pid)).mkdir()
         mine = pid in (CONTAINER, WORKER)
         (tmp_path / str(pid) / "cgroup").write_text(group if mine else "0::/user.slice\n")
-    monkeypatch.setattr(own_containers, "_PROC", tmp_path)
+    monkeypatch.setattr(process, "_PROC", tmp_path)
     elsewhere = OwnProcesses(containers=True)
     assert elsewhere.cpu_s() is None  # none of ours: all others would seem to disturb
-    with own_containers.known_as_own(ID):
+    with process.known_as_own(ID):
         assert OwnProcesses(containers=True).cpu_s() == 52.0
         assert OwnProcesses().cpu_s() == 42.0
     assert OwnProcesses(containers=True).cpu_s() is None
 
 
 def test_an_engine_that_shows_no_processes_here_leaves_ours_unknown() -> None:
-    with own_containers.known_as_own(ID):
+    with process.known_as_own(ID):
         assert read_machine(OwnProcesses(containers=True)).ours_s is None
 
 
