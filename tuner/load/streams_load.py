@@ -1,20 +1,40 @@
-"""Load on the models of a server as a spec's streams say, and what is asked apart from it."""
+"""Load on the models of a server as a spec's streams say, and what is asked apart from it.
+
+A closed loop is bistable: 32 clients can settle into one batch of 32 or into two of 16, and stay
+there until the load ends. Only another start shows the other mode. So each measurement of a
+closed loop consists of several starts, each with an equal part of the window and other inputs. The
+total length is unchanged, but each start costs one more warm-up.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from statistics import fmean
 from typing import Any
 
-from tuner.load.generators import GENERATORS, GeneratorKind
+import numpy as np
+
+from tuner.load import seeds
+from tuner.load.generators import GENERATORS, GeneratorKind, LoadGenerator
+from tuner.load.latency import latency_figures
 from tuner.load.probes.answers import Answers, ask
 from tuner.load.probes.preparing import Filling, await_first_answers, fill, seconds_for, together
-from tuner.load.restarts import Restarted
 from tuner.load.setup import Setup, Site, Stream, Target, in_turn
 from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
 from tuner.load.traffic.encoding import RequestForm, datatype_of, resolve
 from tuner.load.traffic.inputs import InputFiles
+from tuner.load.validity import warnings_about
+from tuner.measurement.measurement import (
+    HostUse,
+    LoadPoint,
+    Measurement,
+    Restart,
+    ServerStatistics,
+)
+from tuner.measurement.window import LatencyBound, Window
 from tuner.spec.model import Spec
+from tuner.spec.units import digits
 from tuner.spec.workload import (
     ArrivalsSpec,
     BurstArrivals,
@@ -25,6 +45,16 @@ from tuner.spec.workload import (
     TraceArrivals,
     Workload,
 )
+
+#: No start's window is shorter than this.
+LEAST_S = 1.0
+_ADDED_UP = ("duration_s", "completed_count", "failed_count", "rejected_count", "wall_s")
+_AVERAGED = (
+    *("throughput_infer_per_s", "sent_per_s", "mean_in_flight"),
+    *("client_send_us", "client_recv_us", "network_us"),
+)
+#: Up to this ratio of the highest to the lowest throughput of a start, minus one, it is one mode.
+SPREAD = 0.05
 
 
 @dataclass(frozen=True)
@@ -56,10 +86,26 @@ def asked_of(spec: Spec) -> dict[str, Asked]:
 
 
 @dataclass(frozen=True)
-class StreamsLoad(Restarted):
-    """Load by the generator of the run, and what is asked of the models apart from that."""
+class StreamsLoad:
+    """Load by the generator of the run, and what is asked of the models apart from that.
 
+    Attributes:
+        starts: Of each closed loop; an open loop is started once.
+    """
+
+    generator: LoadGenerator
+    starts: int
     setup: Setup
+
+    def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        if load.arrivals.open_loop or self.starts == 1:
+            return self.generator.measure(load, window, seed)
+        part = replace(window, duration_s=part_s(window.duration_s, self.starts))
+        starts: list[Measurement] = []
+        while len(starts) < self.starts:
+            own = seeds.of_start(seed, len(starts))
+            starts.append(self.generator.measure(load, part, own))
+        return combine(starts, window.bounds)
 
     def answers(self) -> Mapping[str, Answers]:
         """What is answered to some of each stream's inputs; see `probes.answers.ask`."""
@@ -152,3 +198,119 @@ def shape_of(arrivals: ArrivalsSpec) -> Shape | None:
         length_s = float(arrivals.burst_length)
         return BurstShape(arrivals.burst_ratio, float(arrivals.burst_share), length_s)
     return None
+
+
+def part_s(duration_s: float, count: int) -> float:
+    """Each start's share of a window."""
+    return duration_s if count == 1 else max(duration_s / count, LEAST_S)
+
+
+def combine(starts: Sequence[Measurement], bounds: Sequence[LatencyBound] = ()) -> Measurement:
+    """One measurement of several starts of the same load, with windows of the same length.
+
+    Percentiles are over the requests of all starts. ``bounds``: what SLOs hold them to.
+    """
+    latencies = [m.latencies_us for m in starts if m.latencies_us is not None]
+    assert len(latencies) == len(starts)  # no generator measures without them
+    whole = replace(
+        starts[0],
+        **{name: sum(getattr(m, name) for m in starts) for name in _ADDED_UP},
+        **{name: _known(fmean, [getattr(m, name) for m in starts]) for name in _AVERAGED},
+        **latency_figures(np.sort(np.concatenate(latencies))),
+        server=_server([m.server for m in starts]),
+        models={
+            name: own
+            for name in starts[0].models
+            if (own := _server([m.models.get(name) for m in starts]))
+        },
+        streams=_each_stream(starts, bounds),
+        host=_host([m.host for m in starts]),
+        backlog=starts[-1].backlog,
+        restarts=tuple(Restart(m.throughput_infer_per_s, m.p99_latency_us) for m in starts),
+        warnings=(),
+    )
+    said = [w for m in starts for w in m.warnings if w not in warnings_about(m, bounds)]
+    told = (*dict.fromkeys(said), *_spread(whole), *warnings_about(whole, bounds))
+    return replace(whole, warnings=told)
+
+
+def _spread(whole: Measurement) -> tuple[str, ...]:
+    rates = [start.throughput_infer_per_s for start in whole.restarts]
+    low, high = min(rates), max(rates)
+    if high <= low * (1.0 + SPREAD):
+        return ()
+    span = f"{digits(low, 4)} to {digits(high, 4)} infer/s over {len(rates)} starts"
+    return (f"The closed loop settles in different modes: {span}.",)
+
+
+def _each_stream(
+    starts: Sequence[Measurement], bounds: Sequence[LatencyBound]
+) -> dict[str, Measurement]:
+    """The measurements of each stream that was there in every start."""
+    found = {name: [start.streams.get(name) for start in starts] for name in starts[0].streams}
+    return {
+        name: combine([m for m in own if m], [b for b in bounds if b.stream == name])
+        for name, own in found.items()
+        if None not in own
+    }
+
+
+def _server(parts: Sequence[ServerStatistics | None]) -> ServerStatistics | None:
+    """Counts added up, times weighted by the requests they are per."""
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts):
+        return None
+    counts = {
+        field.name: sum(getattr(part, field.name) for part in found)
+        for field in fields(ServerStatistics)
+        if field.name.endswith("_count")
+    }
+    computed = [max(p.success_count - p.cache_hit_count, 0) for p in found]
+
+    def compute_us(name: str) -> float:
+        return _weighted([getattr(part, name) for part in found], computed)
+
+    batches: dict[int, tuple[int, int]] = {}
+    for size, executions, total_ns in (row for part in found for row in part.batch_stats):
+        before = batches.get(size, (0, 0))
+        batches[size] = (before[0] + executions, before[1] + total_ns)
+    return ServerStatistics(
+        **counts,
+        queue_us=_weighted([p.queue_us for p in found], [p.success_count for p in found]),
+        compute_input_us=compute_us("compute_input_us"),
+        compute_infer_us=compute_us("compute_infer_us"),
+        compute_output_us=compute_us("compute_output_us"),
+        batch_stats=tuple((size, *batches[size]) for size in sorted(batches)),
+    )
+
+
+#: How readings of several starts are combined: the worst, unless listed here.
+_READINGS: dict[str, Callable[[list[Any]], Any]] = {
+    "cpu_percent": fmean,
+    "governor": lambda values: values[-1],
+    "gpu_utilization": fmean,
+    "gpu_power_w": fmean,
+    "gpu_clock_mhz": min,
+    "cache_utilization": lambda values: values[-1],
+    "cache_entries": lambda values: values[-1],
+    "cache_evictions": sum,
+}
+
+
+def _host(parts: Sequence[HostUse]) -> HostUse:
+    return HostUse(
+        **{
+            name: _known(_READINGS.get(name, max), [getattr(part, name) for part in parts])
+            for name in vars(parts[0])
+        }
+    )
+
+
+def _known(combine: Callable[[list[Any]], Any], values: Sequence[Any]) -> Any:
+    """Combined from those that are known; None when none is."""
+    known = [value for value in values if value is not None]
+    return combine(known) if known else None
+
+
+def _weighted(values: Sequence[float], weights: Sequence[int]) -> float:
+    return float(np.average(values, weights=weights)) if sum(weights) else 0.0

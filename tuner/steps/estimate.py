@@ -14,7 +14,7 @@ from tuner.confirm.gain import MOST
 from tuner.confirm.soak import LASTS_S, SHARES, claim_window_s, most_claim_window_s, remembered_s
 from tuner.errors import SpecError, TunerError
 from tuner.load.probes.overload import overload_window
-from tuner.load.restarts import part_s
+from tuner.load.streams_load import part_s
 from tuner.measurement.measurement import LoadPoint
 from tuner.measurement.window import lengthen
 from tuner.run.confirmation import Repeat, Role

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from builders.measurements import synthetic_measurement
 
-from tuner.load.restarts import Restarted, combine
+from tuner.load.streams_load import StreamsLoad, combine
 from tuner.measurement.measurement import (
     Arrivals,
     HostUse,
@@ -17,6 +18,7 @@ from tuner.measurement.measurement import (
 )
 from tuner.measurement.window import Window
 
+NO_SETUP: Any = None
 CLOSED = LoadPoint(Arrivals.CLOSED, 32)
 WINDOW = Window(duration_s=3.0, warmup_s=0.5, deadline_s=30.0)
 
@@ -38,7 +40,7 @@ class Bistable:
 
 def test_a_closed_loop_is_started_several_times_in_the_same_time() -> None:
     generator = Bistable(1667.0, 1480.0, 1500.0)
-    found = Restarted(generator, 3).measure(CLOSED, WINDOW, 7)
+    found = StreamsLoad(generator, 3, NO_SETUP).measure(CLOSED, WINDOW, 7)
     assert [window.duration_s for window, _ in generator.asked] == [1.0] * 3
     assert len({seed for _, seed in generator.asked}) == 3
     assert (found.seed, found.load, found.duration_s, found.wall_s) == (7, CLOSED, 3.0, 6.0)
@@ -62,13 +64,13 @@ def test_percentiles_are_over_all_requests() -> None:
 
 
 def test_equal_starts_are_no_modes() -> None:
-    found = Restarted(Bistable(1500.0, 1490.0, 1510.0), 3).measure(CLOSED, WINDOW, 1)
+    found = StreamsLoad(Bistable(1500.0, 1490.0, 1510.0), 3, NO_SETUP).measure(CLOSED, WINDOW, 1)
     assert not any("modes" in warning for warning in found.warnings)
 
 
 def test_no_start_is_shorter_than_a_second() -> None:
     generator = Bistable(1.0, 1.0, 1.0)
-    Restarted(generator, 3).measure(CLOSED, replace(WINDOW, duration_s=0.6), 1)
+    StreamsLoad(generator, 3, NO_SETUP).measure(CLOSED, replace(WINDOW, duration_s=0.6), 1)
     assert [window.duration_s for window, _ in generator.asked] == [1.0] * 3
 
 
@@ -77,7 +79,7 @@ def test_no_start_is_shorter_than_a_second() -> None:
 )
 def test_open_loops_and_single_starts_are_passed_on(load: LoadPoint, count: int) -> None:
     generator = Bistable(100.0)
-    found = Restarted(generator, count).measure(load, WINDOW, 1)
+    found = StreamsLoad(generator, count, NO_SETUP).measure(load, WINDOW, 1)
     assert generator.asked == [(WINDOW, 1)]
     assert found.restarts == ()
 
