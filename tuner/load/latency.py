@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,18 +61,18 @@ class Requests:
 class Observed:
     """The window's figures; see `tuner.measurement.measurement.Measurement` for what they mean.
 
-    ``start_ns`` and ``end_ns`` are the window's bounds on the wall clock, ``quiet`` is what of it
-    counts, in seconds from the start of the load, and ``left_out_s`` how long the rest is.
+    ``start_ns`` and ``end_ns`` are the window's bounds on the wall clock, and ``quiet`` is what of
+    it counts, in seconds from the start of the load.
     """
 
     start_ns: int
     end_ns: int
     latencies_us: Values
     answered_count: int
-    unanswered_count: int
     sent_per_s: float
-    late_sends: float | None
     mean_in_flight: float
+    unanswered_count: int = 0
+    late_sends: float | None = None
     send_lag_p99_us: float | None = None
     due_per_s: float | None = None
     slices: tuple[Slice, ...] = ()
@@ -128,19 +128,16 @@ def observe_open(
     counts = inside | ~within(due_s, (window.span_s,))
     ends_s = np.append(answered_s, np.full(due_s.size - count, np.inf))
     by_due = np.flatnonzero(inside)[np.argsort(due_s[inside], kind="stable")]
-    observed = _observed(
+    return _observed(
         begin_ns,
         answered_s[counts[:count]],
         quiet,
         latency_us[inside],
-        unanswered=unanswered,
         # what was never answered was sent all the same, at a moment that is not known
         sent=int(within(sent_s, quiet).sum()) + unanswered,
-        late_sends=float((lag_us[told] > LATE_US).mean()) if count else None,
         in_flight_s=_overlap_s(due_s[counts], ends_s[counts], quiet),
-    )
-    return replace(
-        observed,
+        unanswered_count=unanswered,
+        late_sends=float((lag_us[told] > LATE_US).mean()) if count else None,
         due_per_s=float(inside.sum()) / seconds_of(quiet),
         send_lag_p99_us=percentile(np.sort(lag_us[told]), 0.99) if count else None,
         by_arrival_us=by_arrival[1][within(by_arrival[0], quiet)],
@@ -206,9 +203,7 @@ def observe_closed(requests: Requests, window: Window, begin_ns: int | None = No
         answered_s,
         spans,
         1e6 * (answered_s - sent_s)[within(answered_s, spans)],
-        unanswered=0,
         sent=int(within(sent_s, spans).sum()),
-        late_sends=None,
         in_flight_s=_overlap_s(sent_s, answered_s, spans),
     )
 
@@ -295,10 +290,9 @@ def _observed(
     spans: tuple[Span, ...],
     latencies_us: Values,
     *,
-    unanswered: int,
     sent: int,
-    late_sends: float | None,
     in_flight_s: float,
+    **more: Any,
 ) -> Observed:
     if latencies_us.size == 0:
         raise LoadFailedError(
@@ -311,11 +305,10 @@ def _observed(
         end_ns=begin_ns + round(spans[-1][1] * 1e9),
         latencies_us=np.sort(latencies_us),
         answered_count=int(within(answered_s, spans).sum()),
-        unanswered_count=unanswered,
         sent_per_s=sent / seconds,
-        late_sends=late_sends,
         mean_in_flight=in_flight_s / seconds,
         quiet=spans,
+        **more,
     )
 
 

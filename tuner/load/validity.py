@@ -28,8 +28,7 @@ def warnings_about(
 ) -> tuple[str, ...]:
     """Sentences about the load, the client and the sample; empty when nothing is wrong.
 
-    Args:
-        bounds: SLOs on percentiles of the latency; without any the sample is held to a p99.
+    Without ``bounds``, SLOs on percentiles of the latency, the sample is held to a p99.
     """
     return (
         *_throttled(measurement.host),
@@ -53,18 +52,15 @@ def client_kept_up(measurement: Measurement) -> bool:
 
 
 def client_behind(measurement: Measurement) -> ClientLimitError:
-    """The error for a load generator that fell behind: it sent too little, or too late.
-
-    See `client_kept_up`.
-    """
+    """The error for a load generator that fell behind: it sent too little, or too late."""
     m = measurement
     little = [f"it sent {_sent(m)}/s"] if _sent_too_little(m) is not None else []
     return _client_error(m.load, m.sent_per_s if little else None, *little, *_sent_late(m))
 
 
-def client_limit(load: LoadPoint, sent_per_s: float | None) -> ClientLimitError:
+def client_limit(load: LoadPoint, sent_per_s: float) -> ClientLimitError:
     """The error for a load generator that cannot send the load, with the rate that it did send."""
-    if sent_per_s is None or sent_per_s >= _SENT_SHARE * load.level:
+    if sent_per_s >= _SENT_SHARE * load.level:
         return _client_error(load, None)
     return _client_error(load, sent_per_s, f"it sent {digits(sent_per_s, 4)}/s")
 

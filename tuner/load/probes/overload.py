@@ -148,13 +148,12 @@ def overload_of(measurement: Measurement, window: Window, slo: Slo) -> Overload:
 
 
 def recovered_after(slices: Sequence[Slice], overload_s: float, bound_us: float) -> float | None:
-    """Seconds from the end of the overload until the latency is in time again and stays so.
-
-    Args:
-        bound_us: What the p99 of a slice is held to; one without requests is neither.
-    """
+    """Seconds from the end of the overload until the p99 is within ``bound_us`` and stays so."""
     after = [s for s in slices if s.start_s >= overload_s and s.due_per_s > 0.0]
-    late = [_is_late(s, bound_us) for s in after]
+    late = [
+        s.refused_per_s > _ALLOWED * s.due_per_s or (s.p99_latency_us or 0.0) > bound_us
+        for s in after
+    ]
     for k, part in enumerate(after):
         steady = late[k:].count(False) >= _STEADY * len(late[k:])
         if steady and not late[k]:
@@ -174,9 +173,3 @@ def _judged(slices: Sequence[Slice], window: Window, bound_us: float) -> tuple[S
 
 def _percent(share: float) -> str:
     return f"{digits(100.0 * share)}%"
-
-
-def _is_late(part: Slice, bound_us: float) -> bool:
-    if part.refused_per_s > _ALLOWED * part.due_per_s:
-        return True
-    return part.p99_latency_us is not None and part.p99_latency_us > bound_us

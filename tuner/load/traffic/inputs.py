@@ -118,7 +118,11 @@ class InputFiles:
         if self._cached():
             self._orders[seed] += 1
             seed = seeds.of_order(seed, self._orders[seed] - 1)
-        path = self._written(f"{seed}-{length}", pool, self._returning(repeat, seed, length))
+        if isinstance(repeat, LogRepeat):
+            order = repeats.replay(self._log, length, seed)
+        else:
+            order = repeats.sample(self._popularity(repeat), length, seed)
+        path = self._written(f"{seed}-{length}", pool, order)
         return InputFile(path, length, pool.warnings)
 
     def first(self, count: int) -> Path:
@@ -168,12 +172,6 @@ class InputFiles:
             self._last_of_new.unlink(missing_ok=True)  # they would fill the disk
         self._last_of_new = path
         return InputFile(path, None if in_turn else len(order), pool.warnings)
-
-    def _returning(self, repeat: Repeat, seed: int, length: int) -> Order:
-        """An order of inputs that are the same in all measurements."""
-        if isinstance(repeat, LogRepeat):
-            return repeats.replay(self._log, length, seed)
-        return repeats.sample(self._popularity(repeat), length, seed)
 
     def _popularity(self, repeat: Repeat) -> Any:
         exponent = repeat.exponent if isinstance(repeat, ZipfRepeat) else 0.0
@@ -226,8 +224,8 @@ class InputFiles:
 def sampled_length(steps: int, at_most: int) -> int:
     """Length of a sampled list for ``steps`` inputs.
 
-    A power of two, so that loads share files,
-    less what it takes to be coprime with every number of threads perf_analyzer may use.
+    It is a power of two, so that loads share files, less what it takes to be coprime with every
+    number of threads perf_analyzer may use.
     """
     length = min(1 << max(steps - 1, 1).bit_length(), max(at_most, 1))
     threads = math.lcm(*range(1, MAX_THREADS + 1))

@@ -40,10 +40,8 @@ _LEAST_S, _LEAST_ANSWERED = 0.4, 20
 class Hopeless:
     """Asked again and again while a load runs; True once the window is certainly lost.
 
-    Args:
-        due: When the requests of each stream are due, from the start of the load. The counter is of
-            them all: more late ones than all bounds allow together are too many for one of them.
-        answered: Reads the server's counter; its errors count as nothing known.
+    ``due`` are the moments at which each stream's requests are due, from the start of the load. The
+    counter is of them all: more late ones than all bounds allow together are too many for one.
     """
 
     def __init__(
