@@ -114,14 +114,7 @@ def doubt_about(measurement: Measurement) -> str:
 
 
 class Rejects:
-    """Follows the measurements of one candidate after the other.
-
-    Args:
-        sink: Keeps what is rejected.
-
-    Attributes:
-        stage: What is being measured for.
-    """
+    """Follows the measurements of one candidate after the other; ``sink`` keeps the rejected."""
 
     def __init__(self, sink: Callable[[Rejected], None]) -> None:
         self._sink = sink
@@ -145,8 +138,7 @@ class Rejects:
         self, reason: str, level: float, wall_s: float, measurement: Measurement | None = None
     ) -> None:
         """Passes on a measurement that does not count."""
-        found = Rejected(reason, self._candidate_key, level, wall_s, self.stage, measurement)
-        self._sink(found)
+        self._sink(Rejected(reason, self._candidate_key, level, wall_s, self.stage, measurement))
 
     def trial_lost(self, reason: str) -> None:
         """Rejects all that a failed trial measured; a confirmation has stored its rows."""

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import TypeVar
 
 from tuner.bench.again import PAUSE_S, WARMING_UP, Rejects, better_of, doubt_about, why_again
-from tuner.bench.cache import CacheRules, no_caches
+from tuner.bench.cache import CacheRules
 from tuner.bench.evaluate import Sendable
 from tuner.bench.protocol import LoadClient
 from tuner.bench.rates import Rates
@@ -78,7 +78,7 @@ class BenchRules:
     window: Callable[[LoadPoint, float | None], Window]
     checkpoint: Callable[[], None]
     measured: Callable[[Point], None]
-    cache: CacheRules = field(default_factory=no_caches)
+    cache: CacheRules = field(default_factory=CacheRules)
     rejected: Callable[[Rejected], None] = lambda _: None
     note: Callable[[str], None] = lambda _: None
     first_answer_s: float = 120.0
@@ -87,14 +87,7 @@ class BenchRules:
 
 
 class TritonBench:
-    """Measures one deployed candidate at a time.
-
-    Args:
-        deployer: Owns the server.
-        generator: Makes the load generator for a server's endpoints.
-        rules: What to measure and how to judge it.
-        book: Records the seconds spent.
-    """
+    """Measures one deployed candidate at a time; ``generator`` is made for a server's endpoints."""
 
     def __init__(
         self,
@@ -165,13 +158,8 @@ class TritonBench:
         """Measures the deployed candidate at one level, for at least ``least_s``.
 
         One that cannot be believed is made once more, and one with too few answers for a verdict
-        with a longer window: see `tuner.bench.again`.
-
-        Args:
-            level: Of the load.
-            seed: Of the arrivals.
-            least_s: The measurement lasts at least this long.
-            window_at: Length by the requests per second to expect; None: as the rules say.
+        with a longer window: see `tuner.bench.again`. Without ``window_at``, the length by the
+        requests per second to expect, the rules say how long that is.
 
         Raises:
             ClientLimitError: The client could not keep up.
@@ -181,7 +169,11 @@ class TritonBench:
         load = LoadPoint(self._rules.arrivals, level)
         if window_at is None:
             brief = self._rules.brief if self._rejects.stage is Stage.SEARCH else None
-            window_at = _at_least(brief or self._rules.window, load, least_s)
+            window_of = brief or self._rules.window
+
+            def window_at(rate: float | None) -> Window:
+                return lengthen(window_of(load, rate), least_s)
+
         window = window_at(self._rates.expected(load))
         try:
             point = self._believed(load, window, seed)
@@ -336,10 +328,8 @@ class TritonBench:
     def overload(self, capacity: float, slo: Slo, seed: int) -> Overload:
         """What the deployed candidate does beyond its capacity, and afterwards.
 
-        Args:
-            capacity: Requests per second that it sustained.
-            slo: The latency SLO that it should meet again afterwards.
-            seed: Of the arrivals.
+        ``capacity`` is what it sustained, in requests per second, and ``slo`` the latency SLO that
+        it should meet again afterwards.
 
         Raises:
             LoadFailedError: No usable result.
@@ -391,9 +381,3 @@ class TritonBench:
                 window = replace(window, ends_early=False)
         self._backlog = measurement.backlog or self._must_be_empty
         return replace(measurement, disturbances=disturbances(measurement, window.tightest))
-
-
-def _at_least(
-    window: Callable[[LoadPoint, float | None], Window], load: LoadPoint, least_s: float
-) -> WindowAt:
-    return lambda rate: lengthen(window(load, rate), least_s)

@@ -27,7 +27,7 @@ class ResponseCache:
 
 @dataclass(frozen=True)
 class CacheRules:
-    """How a run treats caches.
+    """How a run treats caches; by default, no config has one.
 
     Attributes:
         state: What each measurement is to find.
@@ -35,19 +35,14 @@ class CacheRules:
         note: Gets a sentence about each filling.
     """
 
-    state: CacheState
-    of: Callable[[Candidate], ResponseCache | None]
-    note: Callable[[str], None]
+    state: CacheState = CacheState.WARM
+    of: Callable[[Candidate], ResponseCache | None] = lambda _: None
+    note: Callable[[str], None] = lambda _: None
 
     def fill(self, generator: LoadClient, cache: ResponseCache) -> None:
         """Brings the empty cache of a new server to the state a measurement is to find."""
         if self.state is CacheState.WARM:
             self.note(generator.fill(seeds.CACHE_FILL, cache.size).sentence)
-
-
-def no_caches() -> CacheRules:
-    """For runs in which no config has one."""
-    return CacheRules(CacheState.WARM, lambda _: None, lambda _: None)
 
 
 def cache_of(

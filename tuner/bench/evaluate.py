@@ -216,9 +216,6 @@ def evaluate(
     """Measures a deployed candidate to its capacity.
 
     Args:
-        measure: One level on the deployed candidate.
-        objective: What is scored.
-        plan: Levels to use.
         start: First level when nothing is ``known``; lowered until a result comes.
         at_most: Measurements, those known included.
         known: What a race that it did not lose has measured.

@@ -222,24 +222,20 @@ def _text(path: Path) -> str | None:
 @contextmanager
 def open_nvml() -> Iterator[Any | None]:
     """The module, initialised for as long as the context is open."""
-    nvml = _initialised()
-    try:
-        yield nvml
-    finally:
-        if nvml is not None:
-            nvml.nvmlShutdown()
-
-
-def _initialised() -> Any | None:
     try:
         nvml = importlib.import_module("pynvml")
     except ImportError:
-        return None
+        yield None
+        return
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:
-        return None
-    return nvml
+        yield None
+        return
+    try:
+        yield nvml
+    finally:
+        nvml.nvmlShutdown()
 
 
 def handles(nvml: Any, gpus: Gpus) -> Iterator[Any]:

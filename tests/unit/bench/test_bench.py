@@ -11,7 +11,7 @@ from builders.candidates import candidate_of, the_one
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.bench.bench import QUICK_LOOK, BenchRules, TritonBench
-from tuner.bench.cache import CacheRules, ResponseCache, no_caches
+from tuner.bench.cache import CacheRules, ResponseCache
 from tuner.bench.timebook import TimeBook
 from tuner.errors import ClientLimitError, InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.latency import latency_figures
@@ -101,7 +101,7 @@ def a_bench(
         window=lambda _, __: Window(1, 0, 10),
         checkpoint=checkpoint,
         measured=lambda _: None,
-        cache=cache or no_caches(),
+        cache=cache or CacheRules(),
     )
     return TritonBench(deployer, generator, rules, TimeBook()), made
 
