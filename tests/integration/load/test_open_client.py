@@ -12,7 +12,7 @@ import pytest
 from builders.load_repository import CAPACITY_PER_S, SERVICE_S
 from google.protobuf.json_format import MessageToJson
 
-from tuner.errors import ClientLimitError, LoadFailedError
+from tuner.errors import LoadFailedError
 from tuner.load.client.generator import OpenClient
 from tuner.load.generators import OWN_CLIENT
 from tuner.load.streams_load import StreamsLoad
@@ -157,13 +157,3 @@ def test_every_datatype_reaches_the_model_in_batches(bench: Bench) -> None:
     assert found.failed_count == 0
     assert found.server is not None
     assert found.server.batch_stats[0][0] == 2
-
-
-def test_a_client_that_is_behind_says_so(bench: Bench) -> None:
-    hasty = Window(duration_s=0.3, warmup_s=0.1, deadline_s=30.0, tail_s=0.1)
-    warnings: tuple[str, ...] = ()
-    try:
-        warnings = queue(bench, max_queue_size=8).measure(poisson(20_000.0), hasty, 1).warnings
-    except ClientLimitError as error:  # so far behind that nothing was answered
-        warnings = (error.message,)
-    assert any("could not keep up" in warning for warning in warnings)

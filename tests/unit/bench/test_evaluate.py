@@ -30,6 +30,29 @@ def emulated(capacity: float, asked: list[float]) -> Callable[[float], Point]:
     return measure
 
 
+def up_to(
+    most: float, capacity: float, error: Exception, asked: list[float] | None = None
+) -> Callable[[float], Point]:
+    """A server of this capacity, behind what fails above a level."""
+    served = emulated(capacity, [])
+
+    def measure(level: float) -> Point:
+        if asked is not None:
+            asked.append(level)
+        if level > most:
+            raise error
+        return served(level)
+
+    return measure
+
+
+def behind(sent_per_s: float | None = None) -> ClientLimitError:
+    return ClientLimitError("the load generator could not keep up", sent_per_s=sent_per_s)
+
+
+NO_RESULTS = LoadFailedError("no results by the deadline")
+
+
 def evaluate_racing(
     measure: Callable[[float], Point], objective: Objective, plan: LoadPlan, rules: Race
 ) -> Evaluation:
@@ -77,14 +100,8 @@ def test_a_telling_candidate_that_nearly_stood_the_load_is_measured_just_below_i
 
 
 def test_a_race_counts_without_the_measurement_after_it() -> None:
-    served = emulated(300, [])
-
-    def once(level: float) -> Point:
-        if level < 1000:
-            raise LoadFailedError("no results by the deadline")
-        return served(level)
-
-    found = evaluate_racing(once, GOODPUT, OPEN, Race(1000, informative=once))
+    fails = up_to(0, 0, NO_RESULTS)
+    found = evaluate_racing(emulated(300, []), GOODPUT, OPEN, Race(1000, informative=fails))
     assert (found.state, len(found.points)) == (TrialState.PRUNED, 1)
 
 
@@ -97,13 +114,7 @@ def test_a_server_that_answers_batches_is_read_in_requests() -> None:
 
 
 def test_a_client_at_its_limit_ends_the_search_at_what_it_can_send() -> None:
-    served = emulated(5000, [])
-
-    def limited(level: float) -> Point:
-        if level > 1500:
-            raise ClientLimitError("the load generator could not keep up", sent_per_s=1600)
-        return served(level)
-
+    limited = up_to(1500, 5000, behind(sent_per_s=1600))
     result = evaluate_racing(limited, GOODPUT, OPEN, Race(1000))
     assert result.state is TrialState.MEASURED
     assert [p.level for p in result.points] == [1000, 1440]
@@ -119,31 +130,15 @@ def test_a_client_at_its_limit_ends_the_search_at_what_it_can_send() -> None:
 
 
 def test_a_load_without_a_result_is_too_much_where_a_lower_one_passed() -> None:
-    served = emulated(1000, [])
-
-    def drowning(level: float) -> Point:
-        if level > 1200:
-            raise LoadFailedError("no results by the deadline")
-        return served(level)
-
-    result = evaluate(drowning, GOODPUT, OPEN, start=300)
-    assert result.state is TrialState.MEASURED
-    assert 900 <= result.score.value <= 1000
-    result = evaluate(drowning, GOODPUT, OPEN, start=9000)
-    assert 900 <= result.score.value <= 1000
+    for start in (300, 9000):
+        result = evaluate(up_to(1200, 1000, NO_RESULTS), GOODPUT, OPEN, start=start)
+        assert result.state is TrialState.MEASURED
+        assert 900 <= result.score.value <= 1000
 
 
 def test_after_a_load_without_a_result_the_search_goes_on_below_it() -> None:
-    served = emulated(1500, [])
     asked: list[float] = []
-
-    def drowning(level: float) -> Point:
-        asked.append(level)
-        if level > 2000:
-            raise LoadFailedError("no results by the deadline")
-        return served(level)
-
-    result = evaluate_racing(drowning, GOODPUT, OPEN, Race(1000))
+    result = evaluate_racing(up_to(2000, 1500, NO_RESULTS, asked), GOODPUT, OPEN, Race(1000))
     assert asked[:2] == [1000, 3000]  # where it raced, and far up since it was at ease
     assert all(1000 < level < 3000 for level in asked[2:])
     assert result.limit is None
@@ -169,15 +164,8 @@ def test_a_candidate_is_measured_five_times_at_the_most(to_beat: float | None) -
 
 
 def test_a_first_load_that_is_too_high_is_stepped_down() -> None:
-    served = emulated(5000, [])
     asked: list[float] = []
-
-    def limited(level: float) -> Point:
-        asked.append(level)
-        if level > 1500:
-            raise ClientLimitError("the load generator could not keep up", sent_per_s=1500)
-        return served(level)
-
+    limited = up_to(1500, 5000, behind(sent_per_s=1500), asked)
     result = evaluate(limited, GOODPUT, OPEN, start=7096)
     assert asked[:2] == [7096, 1350]
     assert (result.state, result.score.value) == (TrialState.MEASURED, 1350)
@@ -185,30 +173,16 @@ def test_a_first_load_that_is_too_high_is_stepped_down() -> None:
 
 
 def test_what_the_client_could_not_send_does_not_limit_a_config_that_stands_less() -> None:
-    served = emulated(1000, [])
-
-    def limited(level: float) -> Point:
-        if level > 1500:
-            raise ClientLimitError("the load generator could not keep up", sent_per_s=1500)
-        return served(level)
-
+    limited = up_to(1500, 1000, behind(sent_per_s=1500))
     result = evaluate(limited, GOODPUT, OPEN, start=7096)
     assert 970 <= result.score.value <= 1000
     assert result.limit is None
 
 
 def test_beyond_a_listed_load_that_the_client_cannot_send_none_is_tried() -> None:
-    served = emulated(5000, [])
     asked: list[float] = []
-
-    def limited(level: float) -> Point:
-        asked.append(level)
-        if level == 1500:
-            raise ClientLimitError("the load generator could not keep up")
-        return served(level)
-
     listed = (500.0, 1500.0, 2000.0)
-    result = evaluate_listed(limited, GOODPUT, listed)
+    result = evaluate_listed(up_to(1000, 5000, behind(), asked), GOODPUT, listed)
     assert asked == [500, 1500]
     assert (result.limit, result.score.value) == ("the load generator could not keep up", 500)
 
@@ -216,11 +190,7 @@ def test_beyond_a_listed_load_that_the_client_cannot_send_none_is_tried() -> Non
 def test_a_model_that_fails_is_not_asked_again_at_a_lower_load() -> None:
     """There it may answer, since no batches form."""
     asked: list[float] = []
-
-    def fails(level: float) -> Point:
-        asked.append(level)
-        raise ModelFailsError("the model failed 3 of 9 requests: AssertionError")
-
+    fails = up_to(0, 0, ModelFailsError("the model failed 3 of 9 requests"), asked)
     with pytest.raises(ModelFailsError):
         evaluate(fails, GOODPUT, OPEN, start=100)
     assert asked == [100]
@@ -255,7 +225,6 @@ def test_a_candidate_that_wins_the_race_is_measured_to_its_capacity() -> None:
     result = evaluate_racing(emulated(2500, []), GOODPUT, OPEN, Race(1000))
     assert result.score.feasible
     assert 2425 <= result.score.value <= 2500
-    assert len(result.points) <= 5
 
 
 def test_listed_levels_stop_at_the_first_that_fails() -> None:

@@ -96,9 +96,11 @@ def undecided(_: LoadPoint) -> Measurement:
 class Script:
     """A load generator that does one thing after the other."""
 
-    def __init__(self, *steps: Callable[[LoadPoint], Measurement]) -> None:
+    def __init__(
+        self, *steps: Callable[[LoadPoint], Measurement], windows: list[Window] | None = None
+    ) -> None:
         self.steps = list(steps)
-        self.windows: list[Window] = []
+        self.windows = [] if windows is None else windows
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         self.windows.append(window)
@@ -130,34 +132,24 @@ def a_bench(
     book: TimeBook | None = None,
     note: Callable[[str], None] = lambda _: None,
     checkpoint: Callable[[], None] = lambda: None,
+    deployer: Any = None,
+    windows: list[Window] | None = None,
 ) -> tuple[TritonBench, list[Rejected]]:
     rejected: list[Rejected] = []
+    script = Script(*steps, windows=windows)
     rules = BenchRules(
         slos=[P99_40MS, NO_ERRORS],
         arrivals=Arrivals.POISSON,
-        window=lambda _, __: Window(1, 0, 10),
+        window=lambda _, __: BOUNDED,
         checkpoint=checkpoint,
         note=note,
         measured=lambda _: None,
         rejected=rejected.append,
     )
-    bench = TritonBench(StandingDeployer(), lambda _: Script(*steps), rules, book or TimeBook())
+    deployer = deployer or StandingDeployer()
+    bench = TritonBench(deployer, lambda _: script, rules, book or TimeBook())
     bench.deploy(ONE)
     return bench, rejected
-
-
-def with_a_server(*steps: Callable[[LoadPoint], Measurement]) -> tuple[TritonBench, Script, Any]:
-    deployer, script = StandingDeployer(), Script(*steps)
-    rules = BenchRules(
-        slos=[P99_40MS, NO_ERRORS],
-        arrivals=Arrivals.POISSON,
-        window=lambda _, __: BOUNDED,
-        checkpoint=lambda: None,
-        measured=lambda _: None,
-    )
-    bench = TritonBench(deployer, lambda _: script, rules, TimeBook())
-    bench.deploy(ONE)
-    return bench, script, deployer
 
 
 @pytest.fixture
@@ -265,15 +257,17 @@ def test_a_client_that_fell_behind_scores_nothing_when_its_repeat_does_not_eithe
 
 
 def test_what_was_ended_early_without_need_is_repeated_in_full_on_a_fresh_server() -> None:
-    bench, script, deployer = with_a_server(undecided, quiet)
+    deployer, windows = StandingDeployer(), list[Window]()
+    bench, _ = a_bench(undecided, quiet, deployer=deployer, windows=windows)
     assert bench.measure(50, 1).measurement.completed_count > 0
-    assert script.windows == [BOUNDED, replace(BOUNDED, ends_early=False)]
+    assert windows == [BOUNDED, replace(BOUNDED, ends_early=False)]
     assert deployer.freshened == 1
 
 
 @pytest.mark.parametrize(("end", "fresh"), [(failing, 1), (gone, 0)])
 def test_a_server_that_a_load_failed_on_is_left_behind(end: Any, fresh: int) -> None:
-    bench, _, deployer = with_a_server(end, quiet)
+    deployer = StandingDeployer()
+    bench, _ = a_bench(end, quiet, deployer=deployer)
     with pytest.raises((LoadFailedError, ServerGoneError)):
         bench.measure(50, 1)
     bench.deploy(ONE)

@@ -10,7 +10,7 @@ import pytest
 from builders.measurements import synthetic_measurement
 
 from tuner.bench.evaluate import FromAbove, Sendable
-from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
+from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.score.capacity import LevelRange, NoResult
 
 LEVELS = LevelRange(0.1, 1e5)
@@ -73,20 +73,6 @@ def test_a_load_is_lowered_by_what_is_known_of_the_client() -> None:
     for sent_per_s, lower in ((500.0, 450.0), (None, 500.0)):
         error = ClientLimitError("behind", sent_per_s=sent_per_s)
         assert FromAbove(drowning(1.0, []), LEVELS).lower(error, 1000.0) == lower
-
-
-def test_a_model_that_fails_is_asked_once() -> None:
-    asked: list[float] = []
-
-    def fails(level: float) -> float:
-        asked.append(level)
-        raise ModelFailsError("the model failed 3 of 9 requests")
-
-    above = FromAbove(fails, LEVELS)
-    with pytest.raises(ModelFailsError):
-        above.result(100.0)
-    assert asked == [100.0]
-    assert above.drowned == []
 
 
 def test_a_resumed_run_knows_what_could_be_sent() -> None:

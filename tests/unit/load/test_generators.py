@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,6 @@ from tuner.load.generators import (
     OWN_CLIENT,
     PERF_ANALYZER,
     Demand,
-    GeneratorKind,
     choose,
     export_bytes,
     title_of,
@@ -43,36 +43,27 @@ def test_the_size_of_an_export_is_estimated_from_the_tensors(
     assert export_bytes(config(inputs, outputs), shapes) == expected
 
 
+ONE = Demand(config(SMALL, SMALL), {}, 1, may_refuse=False)
+
+
 @pytest.mark.parametrize(
-    ("inputs", "batch_size", "may_refuse", "kind", "why"),
+    ("demands", "why"),
     [
-        (SMALL, 1, False, PERF_ANALYZER, ""),
-        (SMALL, 1, True, OWN_CLIENT, "gives no result when a request is refused"),
-        (SMALL, 8, False, OWN_CLIENT, "about 20 kB each"),
-        (IMAGE, 1, False, OWN_CLIENT, "about 3.0 MB each"),
+        ([ONE], ""),
+        ([replace(ONE, may_refuse=True)], "gives no result when a request is refused"),
+        ([replace(ONE, batch_size=8)], "about 20 kB each"),
+        ([replace(ONE, config=config(IMAGE, SMALL))], "about 3.0 MB each"),
+        ([ONE, ONE], "perf_analyzer sends one stream of requests, to one model"),
+        ([replace(ONE, priority=1)], "perf_analyzer has no option for the priority of requests"),
     ],
 )
-def test_large_tensors_and_refusals_are_measured_with_tunes_own_client(
-    inputs: str, batch_size: int, may_refuse: bool, kind: GeneratorKind, why: str
+def test_what_perf_analyzer_cannot_measure_is_measured_with_tunes_own_client(
+    demands: list[Demand], why: str
 ) -> None:
-    found = choose([Demand(config(inputs, SMALL), {}, batch_size, may_refuse)])
-    assert found.kind is kind
+    found = choose(demands)
+    assert found.kind is (OWN_CLIENT if why else PERF_ANALYZER)
     assert why in found.why
     assert bool(found.why) == bool(why)
-
-
-def test_several_streams_are_measured_with_tunes_own_client() -> None:
-    one = Demand(config(SMALL, SMALL), {}, 1, may_refuse=False)
-    assert choose([one]).kind is PERF_ANALYZER
-    found = choose([one, one])
-    assert found.kind is OWN_CLIENT
-    assert found.why == "perf_analyzer sends one stream of requests, to one model"
-
-
-def test_requests_with_a_priority_are_measured_with_tunes_own_client() -> None:
-    found = choose([Demand(config(SMALL, SMALL), {}, 1, may_refuse=False, priority=1)])
-    assert found.kind is OWN_CLIENT
-    assert found.why == "perf_analyzer has no option for the priority of requests"
 
 
 def test_the_first_generator_of_the_table_that_can_measures() -> None:

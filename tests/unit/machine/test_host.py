@@ -1,4 +1,4 @@
-"""Facts of the machine."""
+"""Facts of the machine, and its CPUs for server and load generator."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import dataclasses
 import json
 from pathlib import Path
 
-from tuner.machine.host import Cores, Gpu, Host, parse_gpus, read_host
+import pytest
+
+from tuner.errors import EnvironmentNotReadyError
+from tuner.machine import host
+from tuner.machine.host import Cores, Gpu, Host, parse_gpus, read_host, share_cores
 from tuner.machine.process import leave_out_the_middle
+from tuner.spec.fields import Cpus, cpu_numbers
 
 HOST = Host(
     cpu="Xeon",
@@ -64,3 +69,73 @@ def test_of_a_long_log_the_beginning_and_the_end_are_kept(tmp_path: Path) -> Non
         leave_out_the_middle(log, 10)
         assert log.read_bytes() == (kept or b"begin\n[90 bytes are left out here]\n-end.")
     leave_out_the_middle(tmp_path / "nothing")
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight CPUs, of which n and n + 4 are threads of one core."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setattr(host, "_SIBLINGS", str(tmp_path / "{}"))
+    for cpu in range(8):
+        (tmp_path / str(cpu)).write_text(f"{cpu % 4},{cpu % 4 + 4}\n")
+
+
+@pytest.mark.parametrize(
+    ("server", "load", "expected"),
+    [
+        (None, None, Cores((0, 1, 2, 4, 5, 6), (3, 7))),
+        ((0, 1), None, Cores((0, 1), (2, 3, 4, 5, 6, 7))),
+        (None, (0,), Cores((1, 2, 3, 4, 5, 6, 7), (0,))),
+        ((0, 1), (1, 2), Cores((0, 1), (1, 2))),
+        ("all", None, Cores()),
+        ("all", (3,), Cores((), (3,))),
+        (None, "all", Cores()),
+    ],
+)
+def test_the_load_generator_has_what_the_server_has_not(
+    server: Cpus, load: Cpus, expected: Cores
+) -> None:
+    assert share_cores(server, load) == expected
+
+
+def test_they_are_apart_only_where_neither_can_take_the_others() -> None:
+    assert Cores((0, 1), (2,)).apart
+    assert not Cores((0, 1), (1, 2)).apart
+    assert not Cores((), (3,)).apart
+
+
+@pytest.mark.parametrize(
+    ("usable", "expected"),
+    [({5}, Cores()), ({0, 4}, Cores((0,), (4,))), ({1, 3}, Cores((1,), (3,)))],
+)
+def test_few_cpus_are_split_by_thread_and_one_is_shared(
+    usable: set[int], expected: Cores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: usable)
+    assert share_cores(None, None) == expected
+
+
+def test_cpus_that_tune_may_not_use_are_refused_by_name() -> None:
+    with pytest.raises(EnvironmentNotReadyError, match=r"^workload.cpus names CPUs 8-9") as caught:
+        share_cores(None, (7, 8, 9))
+    assert "CPUs 0-7" in (caught.value.hint or "")
+
+
+def test_the_split_is_told_in_ranges() -> None:
+    said = str(Cores((0, 1, 2, 4), (3,)))
+    assert said == "the server has CPUs 0-2,4 and the load generator CPU 3"
+    assert str(Cores()) == ""
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [("all", "all"), (None, None), (3, [3]), ("0-2, 8", [0, 1, 2, 8]), ([1, 0], [0, 1])],
+)
+def test_cpus_are_written_as_linux_writes_them(written: object, read: object) -> None:
+    assert cpu_numbers(written) == read
+
+
+@pytest.mark.parametrize("written", ["x", "", "3-", "5-3", [], True, "0-99999999999"])
+def test_what_is_no_set_of_cpus_is_refused_at_once(written: object) -> None:
+    with pytest.raises(ValueError, match="CPU"):
+        cpu_numbers(written)

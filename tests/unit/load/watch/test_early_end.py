@@ -73,17 +73,19 @@ def test_few_answers_are_waited_for_since_their_rate_counts_too() -> None:
     assert ends[1] == pytest.approx(WINDOW.warmup_s + 2.0 + BOUND.within_s, abs=0.2)
 
 
-@pytest.mark.parametrize("capacity", [RATE * 2, RATE * 0.99], ids=["in time", "a little late"])
-def test_what_may_still_pass_is_measured_to_the_end(capacity: float) -> None:
-    assert ends_at(capacity) is None
-
-
-def test_without_a_bound_nothing_is_given_up() -> None:
-    assert ends_at(RATE / 3, replace(WINDOW, bounds=())) is None
-
-
-def test_what_is_to_be_measured_in_full_is_not_given_up() -> None:
-    assert ends_at(RATE / 3, replace(WINDOW, ends_early=False)) is None
+@pytest.mark.parametrize(
+    ("capacity", "window"),
+    [
+        (RATE * 2, WINDOW),
+        (RATE * 0.99, WINDOW),  # a little late
+        (RATE / 3, replace(WINDOW, bounds=())),
+        (RATE / 3, replace(WINDOW, ends_early=False)),
+    ],
+)
+def test_what_may_still_pass_or_is_to_be_measured_in_full_is_not_given_up(
+    capacity: float, window: Window
+) -> None:
+    assert ends_at(capacity, window) is None
 
 
 def test_a_server_that_does_not_tell_is_no_reason_to_stop() -> None:

@@ -1,3 +1,5 @@
+"""What is read of server and machine beside a load, and whether the server is at rest."""
+
 from __future__ import annotations
 
 import threading
@@ -10,11 +12,13 @@ import pytest
 from builders.waits import wait_until
 
 from tuner.errors import ServerGoneError, UndecidedError
+from tuner.load.validity import received_count
 from tuner.load.watch import sampler as module
 from tuner.load.watch.machine import GpuClocks, MachineReading, Stalls
 from tuner.load.watch.sampler import (
     Sample,
     Sampler,
+    becomes_idle,
     host_use,
     server_statistics,
     statistics_between,
@@ -22,7 +26,7 @@ from tuner.load.watch.sampler import (
 from tuner.measurement.window import Window
 from tuner.server.control import BatchStatistics, Metrics, MetricSample, StatisticsSnapshot
 from tuner.server.memory import gpu_use
-from tuner.server.server import Place
+from tuner.server.server import Endpoints, Place
 
 BEFORE = StatisticsSnapshot(
     success_count=10,
@@ -240,3 +244,38 @@ def test_the_thread_ends_with_the_context() -> None:
     with pytest.raises(KeyError), Sampler(lambda: {"m": BEFORE}, lambda: None, Place.CONTAINER):
         raise KeyError
     assert not any(thread.name == "sampler" for thread in threading.enumerate())
+
+
+ENDPOINTS = Endpoints("h:1", "g:1", "m:1")
+
+
+def waiting(**counts: float) -> Metrics:
+    name = "nv_inference_pending_request_count"
+    return Metrics(tuple(MetricSample(name, {"model": m}, n) for m, n in counts.items()))
+
+
+@pytest.fixture(autouse=True)
+def _lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.health, "live", lambda _: True)
+    monkeypatch.setattr(module, "REST_S", 0.02)
+
+
+def test_an_ensemble_is_at_rest_when_its_steps_are() -> None:
+    def scrape() -> Metrics:
+        return waiting(nlp=0.0, tokenizer=0.0, bert=7.0)
+
+    assert becomes_idle(scrape, ["nlp", "tokenizer"], ENDPOINTS)
+    assert not becomes_idle(scrape, ["nlp", "tokenizer", "bert"], ENDPOINTS)
+    assert not becomes_idle(lambda: None, ["nlp"], ENDPOINTS)
+
+
+def test_requests_that_wait_in_an_ensembles_steps_have_reached_it() -> None:
+    machine = MachineReading(0.0, 0.0, 0.0, 0.0, None, 0.0, None)
+
+    def sample(answered: int, **counts: float) -> Sample:
+        counted = {"nlp": StatisticsSnapshot(success_count=answered)}
+        return Sample(0, counted, waiting(**counts), machine)
+
+    samples = [sample(100, nlp=0.0, bert=0.0), sample(140, nlp=0.0, bert=25.0)]
+    assert received_count(samples, "nlp", ["nlp", "bert"]) == 65
+    assert received_count(samples, "nlp", ["nlp"]) == 40
