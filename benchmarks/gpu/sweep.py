@@ -227,7 +227,7 @@ def _perf_analyzer(
     )
     if done.returncode != 0:
         return {"failed": done.stdout.strip().splitlines()[-1:]}
-    return asdict(outputs.read_report(report))
+    return outputs.read_report(report)
 
 
 WHAT: dict[str, Callable[[Bed, Sequence[int]], None]] = {

@@ -175,7 +175,7 @@ class OpenClient(Setup):
             processes = []
             for part, log in zip(jobs, logs, strict=True):
                 file = private / f"job-{part.first}"
-                part.write(file)
+                file.write_text(json.dumps(part.to_json()))
                 command = (sys.executable, "-P", "-m", "tuner.load.client.process", str(file))
                 output = stack.enter_context(log.open("wb"))
                 commands.append(command)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tuner.facts import Facts
 from tuner.load.traffic.encoding import RequestForm
 from tuner.spec.workload import Protocol
 
@@ -40,7 +40,7 @@ class Questions:
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(Facts):
     """What to send, and where results go.
 
     Attributes:
@@ -69,22 +69,6 @@ class Job:
     first: int = 0
     step: int = 1
     tls: Mapping[str, Any] | None = None
-
-    def write(self, path: Path) -> None:
-        data = {**asdict(self), "protocol": self.protocol.value}
-        path.write_text(json.dumps(data, default=str))
-
-    @classmethod
-    def read(cls, path: Path) -> Job:
-        data = json.loads(path.read_text())
-        data["questions"] = tuple(
-            Questions(RequestForm(**asked["form"]), Path(asked["inputs"]), asked["most"])
-            for asked in data["questions"]
-        )
-        data["protocol"] = Protocol(data["protocol"])
-        data["due"] = data["due"] and Path(data["due"])
-        paths = {name: Path(data[name]) for name in ("order", "answers", "ready", "begin")}
-        return cls(**{**data, **paths})
 
 
 @dataclass(frozen=True)

@@ -239,7 +239,7 @@ def _precise_loop() -> asyncio.SelectorEventLoop:
 
 
 def main(path: Path, headers: Mapping[str, str]) -> None:
-    job = Job.read(path)
+    job = Job.from_json(json.loads(path.read_text()))
     keep_secret(*headers.values())
     head = [f"Host: {job.address}", *(f"{name}: {value}" for name, value in headers.items())]
     built = [

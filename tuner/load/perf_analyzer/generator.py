@@ -132,20 +132,19 @@ class _Run:
         )
         if ended.stopped_ns is None:  # else it wrote no report
             report = outputs.read_report(self.files.csv)
-            result = replace(
-                result,
-                client_send_us=report.client_send_us,
-                client_recv_us=report.client_recv_us,
-                network_us=report.network_us,
-            )
+            theirs = ("client_send_us", "client_recv_us", "network_us")
+            result = replace(result, **{name: report[name] for name in theirs})
         result = replace(
             tool.with_readings(result, observed, watched),
             command=tuple(self.command),
             backlog=not ended.at_rest,
         )
+        loaded_s = self.window.total_s
+        if ended.stopped_ns is not None:
+            loaded_s = (ended.stopped_ns - observed.begin_ns) / 1e9
         warnings = (
             *ended_early(window, self.window),
-            *client_busy(ended.busiest_thread_s / self._loaded_s(ended, observed)),
+            *client_busy(ended.busiest_thread_s / loaded_s),
             *self.given.warnings,
             *warn_of_repeats(self.given, result, self.window),
             *warnings_about(result, self.window.bounds),
@@ -164,12 +163,6 @@ class _Run:
         check_answered(observed.answered_count, window, self.window)
         check_decided({"": observed.latencies_us}, {"": due_s}, window, self.window)
         return observed, window
-
-    def _loaded_s(self, ended: process.Ended, observed: Observed) -> float:
-        """How long load was on the model."""
-        if ended.stopped_ns is None:
-            return self.window.total_s
-        return (ended.stopped_ns - observed.start_ns) / 1e9 + self.window.warmup_s
 
     def hopeless(self) -> Callable[[], bool]:
         if self.due_s is None:

@@ -14,7 +14,6 @@ import math
 import mmap
 import os
 import re
-from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -41,29 +40,15 @@ _PREAMBLE = re.compile(
     r"Latency limit|Sending |Inferences)"
 )
 
-_COLUMNS = (
-    "Inferences/Second",
-    "Avg latency",
-    *(f"p{percent} latency" for percent in (50, 90, 95, 99)),
-    "Client Send",
-    "Client Recv",
-    "Network+Server Send/Recv",
-)
-
-
-@dataclass(frozen=True)
-class WindowReport:
-    """perf_analyzer's own figures, over its three windows together; in the order of `_COLUMNS`."""
-
-    throughput_infer_per_s: float
-    avg_latency_us: float
-    p50_latency_us: float
-    p90_latency_us: float
-    p95_latency_us: float
-    p99_latency_us: float
-    client_send_us: float
-    client_recv_us: float
-    network_us: float
+#: The report's columns by the names in `Measurement`; times are in microseconds.
+_COLUMNS = {
+    "throughput_infer_per_s": "Inferences/Second",
+    "avg_latency_us": "Avg latency",
+    **{f"p{percent}_latency_us": f"p{percent} latency" for percent in (50, 90, 95, 99)},
+    "client_send_us": "Client Send",
+    "client_recv_us": "Client Recv",
+    "network_us": "Network+Server Send/Recv",
+}
 
 
 def is_complete(path: Path) -> bool:
@@ -104,8 +89,8 @@ def read_export(path: Path) -> Requests:
     return Requests(sent[order], answered[order], max(boundaries))
 
 
-def read_report(path: Path) -> WindowReport:
-    """Reads the report.
+def read_report(path: Path) -> dict[str, float]:
+    """perf_analyzer's own figures, over its three windows together.
 
     Raises:
         LoadFailedError: It is missing, empty, or a column is (another version's layout).
@@ -113,8 +98,8 @@ def read_report(path: Path) -> WindowReport:
     try:
         with path.open(newline="") as file:
             row = next(csv.DictReader(file))
-        report = WindowReport(*(float(row[column]) for column in _COLUMNS))
-        if not all(math.isfinite(value) for value in astuple(report)):
+        report = {name: float(row[column]) for name, column in _COLUMNS.items()}
+        if not all(map(math.isfinite, report.values())):
             raise ValueError("a figure is no finite number")
         return report
     except (OSError, StopIteration) as error:
