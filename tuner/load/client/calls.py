@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 
@@ -25,7 +25,7 @@ from tuner.machine.process import LOOPBACK
 from tuner.server.server import Endpoints
 from tuner.server.transport import credentials, ssl_context
 from tuner.spec.server import Tls
-from tuner.spec.workload import Protocol as Spoken
+from tuner.spec.workload import Protocol
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 
@@ -110,21 +110,8 @@ def is_refusal(words: str) -> bool:
     return any(refusal in words for refusal in _REFUSALS)
 
 
-class Calls(Protocol):
-    """Connections to one server."""
-
-    async def connect(self) -> None:
-        """Connects; raises `LoadFailedError` where no server answers."""
-
-    def send(self, request: bytes, done: Done) -> None:
-        """Sends it now; ``done`` is called later, or never if `close` comes first."""
-
-    async def close(self) -> None:
-        """Gives up what is under way."""
-
-
 class GrpcCalls:
-    """Over one channel. Without serialisers bytes are sent, and answers stay unread."""
+    """Calls over one channel. Without serialisers bytes are sent, and answers stay unread."""
 
     def __init__(self, address: str, tls: Tls | None, headers: Mapping[str, str]) -> None:
         self._address = address
@@ -134,6 +121,7 @@ class GrpcCalls:
         self._under_way: set[Any] = set()
 
     async def connect(self) -> None:
+        """Connects; raises `LoadFailedError` where no server answers."""
         try:
             async with asyncio.timeout(_CONNECT_S):
                 await self._channel.channel_ready()
@@ -141,6 +129,7 @@ class GrpcCalls:
             raise _nobody(self._address) from error
 
     def send(self, request: bytes, done: Done) -> None:
+        """Sends it now; ``done`` is called later, or never if `close` comes first."""
         call = self._call(request, metadata=self._metadata)
         self._under_way.add(call)  # nobody else holds it
         call.add_done_callback(partial(self.ended, self._under_way, done))
@@ -166,7 +155,7 @@ class GrpcCalls:
 
 
 class HttpCalls:
-    """Over as many connections as there are requests under way; each is used again."""
+    """Calls over as many connections as there are requests under way; each is used again."""
 
     def __init__(self, address: str, tls: Tls | None) -> None:
         self._address = address
@@ -204,8 +193,8 @@ class HttpCalls:
         except OSError as error:
             if self._waiting:
                 self._waiting.popleft()[1](Outcome.LOST, str(error))
-            return
-        self._rest(connection)
+        else:
+            self._rest(connection)
 
     async def _opened(self) -> Connection:
         loop = asyncio.get_running_loop()
@@ -285,9 +274,9 @@ class Connection(asyncio.Protocol):
 
 
 def calls_over(
-    protocol: Spoken, address: str, tls: Tls | None, headers: Mapping[str, str]
-) -> Calls:
-    over_grpc = protocol is Spoken.GRPC  # over HTTP a request's bytes have its headers
+    protocol: Protocol, address: str, tls: Tls | None, headers: Mapping[str, str]
+) -> GrpcCalls | HttpCalls:
+    over_grpc = protocol is Protocol.GRPC  # over HTTP a request's bytes have its headers
     return GrpcCalls(address, tls, headers) if over_grpc else HttpCalls(address, tls)
 
 

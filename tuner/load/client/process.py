@@ -204,18 +204,17 @@ def in_order(built: Sequence[Sequence[bytes]], order: npt.NDArray[np.int64]) -> 
     return [next(streams[number]) for number in order.tolist()]
 
 
-def _loop(job: Job, send: Send, requests: Sequence[bytes]) -> Loop:
-    rest = (job.total_s, job.first, job.step)
-    if job.due is None:
-        return ClosedLoop(send, requests, job.clients, *rest)
-    return OpenLoop(send, requests, np.load(job.due)[job.first :: job.step], *rest)
-
-
 async def _carry_out(job: Job, requests: Sequence[bytes], headers: Mapping[str, str]) -> Answers:
     tls = None if job.tls is None else Tls(**job.tls)
     calls = calls_over(job.protocol, job.address, tls, headers)
     await calls.connect()
-    load = _loop(job, calls.send, requests)
+    rest = (job.total_s, job.first, job.step)
+    load: Loop
+    if job.due is None:
+        load = ClosedLoop(calls.send, requests, job.clients, *rest)
+    else:
+        due_s = np.load(job.due)[job.first :: job.step]
+        load = OpenLoop(calls.send, requests, due_s, *rest)
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, load.stop)
     answers = await load.run(await _beginning(job))
     await calls.close()
