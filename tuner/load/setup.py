@@ -14,7 +14,7 @@ from tuner.load import seeds
 from tuner.load.latency import Observed
 from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.load.traffic.arrivals import SLACK_S, Shape, Times, arrivals_of
-from tuner.load.traffic.encoding import RequestForm
+from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
 from tuner.load.watch.machine import watch_stalls
 from tuner.load.watch.sampler import (
@@ -71,6 +71,15 @@ class Stream:
     @property
     def background(self) -> bool:
         return self.rate_per_s is not None
+
+    def questions(self, count: int) -> list[bytes]:
+        """Requests with the first of its inputs.
+
+        Raises:
+            LoadFailedError: Only perf_analyzer can send them.
+            SpecError: The user's file holds sequences, or cannot be read.
+        """
+        return build(self.inputs.first(max(count, 1) * self.form.batch_size), self.form, count)
 
     def load(self, load: LoadPoint) -> LoadPoint:
         """Its part of a load on all streams."""

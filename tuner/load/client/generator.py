@@ -1,12 +1,9 @@
-"""A load generator of our own, for what perf_analyzer cannot measure.
+"""A load generator of our own, for what perf_analyzer cannot measure: see `tuner.load.generators`.
 
-perf_analyzer gives no result when a request fails, so it cannot measure a queue timeout or a
-full queue. Its export of every request's latency also holds every tensor, so it cannot measure
-large ones. This client sends each request once, without retries, as bytes made beforehand. It never
-looks into an answer, and counts what was answered, rejected and failed. All else is as with
-perf_analyzer: the same arrivals for the same seed, the same inputs, latency from the moment a
-request was due (closed loop: sent). Rejected requests have no latency; they count
-in `Measurement.error_rate`.
+It sends each request once, without retries, as bytes made beforehand. It never looks into an
+answer, and counts what was answered, rejected and failed. All else is as with perf_analyzer: the
+same arrivals for the same seed, the same inputs, latency from the moment a request was due (closed
+loop: sent). Rejected requests have no latency; they count in `Measurement.error_rate`.
 
 Its cost beside perf_analyzer's: benchmarks/claims/README.md. `tuner.load.validity` reports when a
 load is more than it can send.

@@ -17,7 +17,6 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError, SpecError
 from tuner.load.client.calls import asking, reply_to
 from tuner.load.setup import Stream
-from tuner.load.traffic.encoding import build
 from tuner.spec.units import digits
 
 _QUESTIONS = 16
@@ -70,8 +69,7 @@ def ask(stream: Stream, config: Any) -> Answers:
     if config.HasField("sequence_batching"):
         return Answers(none_because="answers of a sequence depend on what was asked before")
     try:
-        path = stream.inputs.first(_QUESTIONS * stream.form.batch_size)
-        questions = build(path, stream.form, _QUESTIONS)
+        questions = stream.questions(_QUESTIONS)
     except (LoadFailedError, SpecError) as error:
         return Answers(none_because=error.message)
     with asking(stream.target.endpoints) as method:

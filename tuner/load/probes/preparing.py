@@ -129,9 +129,7 @@ def _built(asked: Sequence[tuple[Stream, int]]) -> list[tuple[bytes, str]] | Non
         return [
             (question, stream.target.model)
             for stream, count in asked
-            for question in build(
-                stream.inputs.first(max(count, 1) * stream.form.batch_size), stream.form, count
-            )
+            for question in stream.questions(count)
         ]
     except (LoadFailedError, SpecError):
         return None
