@@ -63,6 +63,8 @@ def test_a_measurement_survives_json() -> None:
         server=server,
         host=HostUse(cpu_percent=10.0, cache_entries=3),
         unanswered_count=2,
+        failed_count=3,
+        rejected_count=3,
         batch_size=4,
         warnings=("One.",),
         command=("perf_analyzer", "-m", "m"),

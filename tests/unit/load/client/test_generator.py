@@ -102,13 +102,8 @@ class TestFigures:
         )
         total = found.completed_count + found.failed_count + found.unanswered_count
         assert total == 200
+        assert found.p99_latency_us > 500_000.0  # unanswered ones are the slowest
         assert found.sent_per_s == 100.0
-
-    def test_unanswered_requests_count_as_the_slowest(self) -> None:
-        found = measured(answers(outcomes({Outcome.UNANSWERED: EVERY_FIFTH})))
-        assert found.unanswered_count == pytest.approx(40, abs=1)
-        assert found.p50_latency_us == pytest.approx(10_000.0, abs=1.0)
-        assert found.p99_latency_us > 500_000.0
 
     def test_requests_never_sent_show_that_the_client_is_behind(self) -> None:
         found = measured(answers(outcomes({Outcome.UNSENT: DUE > 1.5})))
@@ -143,12 +138,6 @@ class TestFigures:
             check_sent(behind, LOAD)
         check_sent(answers(outcomes({Outcome.UNANSWERED: DUE >= 0.0})), LOAD)  # the server's
         check_sent(answers(outcomes({Outcome.UNSENT: DUE > 1.5})), LOAD)  # the figures tell
-
-    def test_a_measurement_with_rejections_survives_json(self) -> None:
-        found = measured(answers(outcomes({Outcome.REJECTED: EVERY_FIFTH})))
-        again = Measurement.from_json(found.to_json())
-        assert again == found
-        assert again.rejected_count > 0
 
 
 Reply = tuple[Outcome, str]
