@@ -24,7 +24,7 @@ import click
 import numpy as np
 
 from tuner.load.client.calls import calls_over
-from tuner.load.client.process import OpenLoop, _precise_loop
+from tuner.load.client.process import Loop, _precise_loop
 from tuner.load.setup import Site, Target
 from tuner.load.streams_load import Asked, streams_load
 from tuner.load.traffic.encoding import RequestForm, build
@@ -87,9 +87,9 @@ def ours(target: Target, shape: str, rate: float, directory: Path) -> str:
     due = np.cumsum(np.random.default_rng(1).exponential(1.0 / rate, int(rate * LONG_S)))
 
     async def run() -> str:
-        calls = calls_over(target.protocol, target.address)
+        calls = calls_over(target.protocol, target.address, None, {})
         await calls.connect()
-        load = OpenLoop(calls.send, requests, due, float(due[-1]) + 0.5)
+        load = Loop(calls.send, requests, float(due[-1]) + 0.5, due_s=due)
         before_s = time.process_time()
         answers = await load.run()
         spent_s = time.process_time() - before_s

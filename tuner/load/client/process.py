@@ -15,7 +15,6 @@ import selectors
 import signal
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -42,11 +41,13 @@ _AT_ONCE = 8
 Send = Callable[[bytes, Done], None]
 
 
-class Loop(ABC):
-    """Sends requests and keeps the record; `OpenLoop` and `ClosedLoop` say when.
+class Loop:
+    """Sends requests and keeps the record.
 
     Args:
         requests: Used again and again, those of all streams in turn.
+        due_s: When each is sent, whether or not others are answered (open loop).
+        clients: How many are outstanding at all times (closed loop).
     """
 
     def __init__(
@@ -54,12 +55,17 @@ class Loop(ABC):
         send: Send,
         requests: Sequence[bytes],
         total_s: float,
+        *,
+        due_s: npt.NDArray[np.float64] | None = None,
+        clients: int = 0,
         first: int = 0,
         step: int = 1,
     ) -> None:
         self._send = send
         self._requests = requests
         self._total_ns = round(total_s * 1e9)
+        self._due_ns = [] if due_s is None else np.rint(due_s * 1e9).astype(np.int64).tolist()
+        self._clients = clients
         self._first, self._step = first, step
         self._sent_ns: list[int] = []
         self._answered_ns: list[int] = []
@@ -67,6 +73,7 @@ class Loop(ABC):
         self._failure = ""
         self._lost = ""
         self._ended = asyncio.Event()
+        self._room(len(self._due_ns))
 
     async def run(self, begin_ns: int | None = None) -> Answers:
         """Until the end of the run, or until it is stopped or the connection lost.
@@ -104,13 +111,20 @@ class Loop(ABC):
         """Ends the run now, with what there is."""
         self._ended.set()
 
-    @abstractmethod
     async def _send_all(self, begin_ns: int) -> None:
-        """All of the run's requests, each when it is its turn."""
+        for k, due_ns in enumerate(self._due_ns):
+            wait_ns = begin_ns + due_ns - time.monotonic_ns()
+            if wait_ns > 0 or k % _AT_ONCE == 0:
+                await asyncio.sleep(max(wait_ns, 0) / 1e9)
+            self._one(k)
+        if self._clients:
+            await asyncio.sleep(max(begin_ns - time.monotonic_ns(), 0) / 1e9)
+        for _ in range(self._clients):
+            self._another()
 
-    @abstractmethod
-    def _after(self) -> None:
-        """A request has come to its end."""
+    def _another(self) -> None:
+        self._room(1)
+        self._one(len(self._sent_ns) - 1)
 
     def _one(self, k: int) -> None:
         self._sent_ns[k] = time.monotonic_ns()
@@ -128,8 +142,8 @@ class Loop(ABC):
         if outcome is Outcome.LOST:
             self._lost = self._lost or words
             self._ended.set()
-            return
-        self._after()
+        elif self._clients:
+            self._another()
 
     def _room(self, count: int) -> None:
         self._sent_ns += [0] * count
@@ -139,58 +153,6 @@ class Loop(ABC):
     def _check(self, sender: asyncio.Task[None]) -> None:
         if not sender.cancelled() and sender.exception() is not None:
             self._ended.set()
-
-
-class OpenLoop(Loop):
-    """Each request at its time, whether or not others are answered."""
-
-    def __init__(
-        self,
-        send: Send,
-        requests: Sequence[bytes],
-        due_s: npt.NDArray[np.float64],
-        total_s: float,
-        first: int = 0,
-        step: int = 1,
-    ) -> None:
-        super().__init__(send, requests, total_s, first, step)
-        self._due_ns = np.rint(due_s * 1e9).astype(np.int64).tolist()
-        self._room(len(self._due_ns))
-
-    async def _send_all(self, begin_ns: int) -> None:
-        for k, due_ns in enumerate(self._due_ns):
-            wait_ns = begin_ns + due_ns - time.monotonic_ns()
-            if wait_ns > 0 or k % _AT_ONCE == 0:
-                await asyncio.sleep(max(wait_ns, 0) / 1e9)
-            self._one(k)
-
-    def _after(self) -> None:
-        """Does nothing: when requests are due does not depend on answers."""
-
-
-class ClosedLoop(Loop):
-    """A constant number of requests outstanding at all times."""
-
-    def __init__(
-        self,
-        send: Send,
-        requests: Sequence[bytes],
-        clients: int,
-        total_s: float,
-        first: int = 0,
-        step: int = 1,
-    ) -> None:
-        super().__init__(send, requests, total_s, first, step)
-        self._clients = clients
-
-    async def _send_all(self, begin_ns: int) -> None:
-        await asyncio.sleep(max(begin_ns - time.monotonic_ns(), 0) / 1e9)
-        for _ in range(self._clients):
-            self._after()
-
-    def _after(self) -> None:
-        self._room(1)
-        self._one(len(self._sent_ns) - 1)
 
 
 def _wall(monotonic_ns: Sequence[int], offset_ns: int) -> npt.NDArray[np.int64]:
@@ -208,13 +170,15 @@ async def _carry_out(job: Job, requests: Sequence[bytes], headers: Mapping[str, 
     tls = None if job.tls is None else Tls(**job.tls)
     calls = calls_over(job.protocol, job.address, tls, headers)
     await calls.connect()
-    rest = (job.total_s, job.first, job.step)
-    load: Loop
-    if job.due is None:
-        load = ClosedLoop(calls.send, requests, job.clients, *rest)
-    else:
-        due_s = np.load(job.due)[job.first :: job.step]
-        load = OpenLoop(calls.send, requests, due_s, *rest)
+    load = Loop(
+        calls.send,
+        requests,
+        job.total_s,
+        due_s=None if job.due is None else np.load(job.due)[job.first :: job.step],
+        clients=job.clients,
+        first=job.first,
+        step=job.step,
+    )
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, load.stop)
     answers = await load.run(await _beginning(job))
     await calls.close()

@@ -21,7 +21,7 @@ from tuner.load.client.calls import Done
 from tuner.load.client.figures import Part, check_sent, measurement, observe
 from tuner.load.client.generator import processes_for, split_over
 from tuner.load.client.job import Answers, Job, Outcome, Questions, merge
-from tuner.load.client.process import ClosedLoop, OpenLoop, Send
+from tuner.load.client.process import Loop, Send
 from tuner.load.generators import may_reject
 from tuner.load.latency import Requests, observe_open
 from tuner.load.traffic.arrivals import poisson
@@ -173,7 +173,7 @@ def sent(
 
     async def run() -> Answers:
         due = np.arange(len(replies)) * 0.010
-        return await OpenLoop(replying(iter(replies), seen), [b"a", b"b"], due, total_s).run()
+        return await Loop(replying(iter(replies), seen), [b"a", b"b"], total_s, due_s=due).run()
 
     return play(run()), seen
 
@@ -215,7 +215,7 @@ class TestOpenLoop:
                 if len(seen) == 5:
                     load.stop()
 
-            load = OpenLoop(stopping, [b"a"], np.arange(1000) * 0.010, 30.0)
+            load = Loop(stopping, [b"a"], 30.0, due_s=np.arange(1000) * 0.010)
             return await load.run()
 
         found = play(run())
@@ -227,7 +227,7 @@ class TestOpenLoop:
     def test_at_the_end_what_is_in_flight_is_unanswered_the_rest_unsent(self, play: Play) -> None:
         async def run() -> Answers:
             send = replying(repeat(None), [])
-            return await OpenLoop(send, [b"a"], np.array([0.0, 0.01, 60.0]), 0.1).run()
+            return await Loop(send, [b"a"], 0.1, due_s=np.array([0.0, 0.01, 60.0])).run()
 
         found = play(run())
         assert found.outcomes.tolist() == [
@@ -242,7 +242,7 @@ class TestOpenLoop:
             raise ZeroDivisionError
 
         async def run() -> Answers:
-            return await OpenLoop(broken, [b"a"], np.array([0.0]), 30.0).run()
+            return await Loop(broken, [b"a"], 30.0, due_s=np.array([0.0])).run()
 
         with pytest.raises(ZeroDivisionError):
             play(run())
@@ -253,7 +253,7 @@ class TestOpenLoop:
 
         async def run(first: int, own: list[bytes]) -> Answers:
             send = replying(repeat(FINE), own)
-            return await OpenLoop(send, requests, due[first::2], 0.1, first, 2).run()
+            return await Loop(send, requests, 0.1, due_s=due[first::2], first=first, step=2).run()
 
         for first in range(2):
             own: list[bytes] = []
@@ -283,7 +283,7 @@ class TestClosedLoop:
                 outstanding -= 1
                 done(*FINE)
 
-            return await ClosedLoop(send, [b"a", b"b"], 3, 0.2).run()
+            return await Loop(send, [b"a", b"b"], 0.2, clients=3).run()
 
         found = play(run())
         assert most == 3
@@ -298,7 +298,7 @@ class TestClosedLoop:
 
         async def run() -> Answers:
             send = replying(chain([FULL, BROKEN], repeat(FINE)), seen)
-            return await ClosedLoop(send, [b"a"], 1, 0.1).run()
+            return await Loop(send, [b"a"], 0.1, clients=1).run()
 
         found = play(run())
         assert found.outcomes[:3].tolist() == [Outcome.REJECTED, Outcome.FAILED, Outcome.ANSWERED]

@@ -14,7 +14,7 @@ from tuner.load.client import process
 from tuner.load.client.calls import Done
 from tuner.load.client.figures import Run
 from tuner.load.client.job import Answers, Outcome, merge
-from tuner.load.client.process import ClosedLoop, OpenLoop, in_order
+from tuner.load.client.process import Loop, in_order
 from tuner.load.setup import Order, Stream, Target, in_turn, schedule
 from tuner.load.traffic.arrivals import Times
 from tuner.load.traffic.encoding import RequestForm
@@ -72,8 +72,8 @@ def answered(
     def part(first: int) -> Answers:
         async def run() -> Answers:
             every = requests(MIX, order)
-            own = due_s[first::processes]
-            return await OpenLoop(server.send, every, own, WINDOW.total_s, first, processes).run()
+            own, share = due_s[first::processes], {"first": first, "step": processes}
+            return await Loop(server.send, every, WINDOW.total_s, due_s=own, **share).run()
 
         return run_in_virtual_time(monkeypatch, process, run())
 
@@ -185,8 +185,8 @@ def test_a_closed_loop_tells_the_streams_apart(monkeypatch: pytest.MonkeyPatch) 
 
     def part(first: int) -> Answers:
         async def run() -> Answers:
-            load = ClosedLoop(Server().send, requests(MIX, order), 1, 5.0, first, 2)
-            return await load.run()
+            every, share = requests(MIX, order), {"first": first, "step": 2}
+            return await Loop(Server().send, every, 5.0, clients=1, **share).run()
 
         return run_in_virtual_time(monkeypatch, process, run())
 
