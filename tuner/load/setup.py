@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tuner.load import seeds
 from tuner.load.latency import Observed
 from tuner.load.perf_analyzer.process import PATIENCE_S
-from tuner.load.traffic.arrivals import SLACK_S, Shape, Times, arrivals_of
+from tuner.load.traffic.arrivals import SLACK_S, Shape, Times, arrivals_of, expected_requests
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
 from tuner.load.watch.machine import watch_stalls
@@ -165,26 +165,27 @@ class Setup:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The requests of an open loop on one clock."""
+    """The requests of all streams on one clock; ``due_s`` is None of a closed loop."""
 
-    due_s: Times
+    due_s: Times | None
     order: Order
 
     def of(self, number: int) -> Times:
-        """When the requests of one stream are due."""
-        due_s: Times = self.due_s[self.order == number]
-        return due_s
+        """When the requests of one stream are due; none of a closed loop."""
+        return np.array([]) if self.due_s is None else self.due_s[self.order == number]
 
 
 def schedule(
     streams: Sequence[Stream], load: LoadPoint, window: Window, seed: int, shape: Shape | None
 ) -> Schedule:
-    """Independent arrivals of each stream, until the load ends.
+    """Independent arrivals of each stream, until the load ends; of a closed loop their turns.
 
     Args:
         load: Its level is that of the streams which share it, together.
         seed: Same load and seed, same times; a stream's own do not hang on the others.
     """
+    if not load.arrivals.open_loop:
+        return Schedule(None, in_turn(streams, expected_requests(load, window.total_s)))
     spans_s = (window.warmup_s, window.duration_s, window.tail_s + SLACK_S)
     times = []
     for stream in streams:

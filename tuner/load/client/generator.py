@@ -34,9 +34,8 @@ from tuner.load.client.figures import Run, check_sent
 from tuner.load.client.job import HEADERS, Answers, Job, Outcome, Questions, merge
 from tuner.load.client.process import LEAD_NS
 from tuner.load.perf_analyzer.process import TOO_LATE, never
-from tuner.load.setup import Order, Schedule, Setup, in_turn, schedule
-from tuner.load.traffic.arrivals import Times, expected_requests
-from tuner.load.traffic.inputs import InputFile
+from tuner.load.setup import Schedule, Setup, schedule
+from tuner.load.traffic.arrivals import Times
 from tuner.load.validity import (
     client_busy,
     client_kept_up,
@@ -65,22 +64,18 @@ class OpenClient(Setup):
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         begin = time.monotonic()
-        due_s, order = self._turns(load, window, seed)
+        plan = schedule(self.streams, load, window, seed, self.shape)
         with (
             tempfile.TemporaryDirectory(prefix="load-", dir=self.site.directory) as private,
             self.watched(window) as watched,
         ):
-            given = self._given(order, seed)
-            job = self._job(load, window, given, order, Path(private))
-            np.save(job.order, order)
-            if job.due is not None and due_s is not None:
-                np.save(job.due, due_s)
-            hopeless = never if due_s is None else self._hopeless(Schedule(due_s, order), window)
+            job, warnings = self._job(plan, load, window, seed, Path(private))
+            hopeless = never if plan.due_s is None else self._hopeless(plan, window)
             answers, command, stopped_ns = self._execute(job, load, window, hopeless)
         spells_ns = watched.spells(window, stopped_ns)
         unanswered = (answers.outcomes == Outcome.UNANSWERED).any()
         at_rest = not unanswered or self.at_rest()
-        run, planned = Run(self.streams, answers, order, due_s, load, seed), window
+        run, planned = Run(self.streams, answers, plan.order, plan.due_s, load, seed), window
         if stopped_ns is not None:
             window = truncate(window, run.begun_ns, stopped_ns)
         check_sent(answers, load)
@@ -96,55 +91,42 @@ class OpenClient(Setup):
         )
         if client_kept_up(result):  # else it is the client's fault, and reported as such
             check_answered(observed.answered_count, window, planned)
-        warnings = [warning for file in given for warning in file.warnings]
         warnings += ended_early(window, planned)
         if failed := int((answers.outcomes == Outcome.FAILED).sum()):
             warnings.append(f"{failed} requests failed, the first of them: {answers.failure}")
         warnings += client_busy(answers.busy)
         return replace(result, warnings=(*warnings, *warnings_about(result, window.bounds)))
 
-    def _turns(self, load: LoadPoint, window: Window, seed: int) -> tuple[Times | None, Order]:
-        """When requests are due, None for a closed loop, and whose each is."""
-        if not load.arrivals.open_loop:
-            return None, in_turn(self.streams, expected_requests(load, window.total_s))
-        plan = schedule(self.streams, load, window, seed, self.shape)
-        return plan.due_s, plan.order
-
-    def _given(self, order: Order, seed: int) -> list[InputFile]:
-        """Inputs for each stream."""
-        files = []
-        for number, stream in enumerate(self.streams):
-            steps = int((order == number).sum()) * stream.target.batch_size
-            own = seeds.of_stream(seed, stream.name, self.streams)
-            files.append(stream.inputs.file(own, steps))
-        return files
-
     def _job(
-        self,
-        load: LoadPoint,
-        window: Window,
-        given: Sequence[InputFile],
-        order: Order,
-        private: Path,
-    ) -> Job:
-        closed = not load.arrivals.open_loop
+        self, plan: Schedule, load: LoadPoint, window: Window, seed: int, private: Path
+    ) -> tuple[Job, list[str]]:
+        """Writes what is to be sent; with what of the inputs does not match the spec."""
+        counts = np.bincount(plan.order, minlength=len(self.streams)).tolist()
+        questions, warnings = [], list[str]()
+        for stream, count in zip(self.streams, counts, strict=True):
+            own = seeds.of_stream(seed, stream.name, self.streams)
+            given = stream.inputs.file(own, count * stream.target.batch_size)
+            questions.append(Questions(stream.form, given.path, count))
+            warnings += given.warnings
         target = self.streams[0].target
         tls = self.site.endpoints.tls_of(target.protocol.value)
-        counts = np.bincount(order, minlength=len(self.streams)).tolist()
-        asked = zip(self.streams, given, counts, strict=True)
-        return Job(
+        job = Job(
             target.address,
-            tuple(Questions(stream.form, file.path, count) for stream, file, count in asked),
+            tuple(questions),
             private / "order.npy",
-            None if closed else private / "due.npy",
+            None if plan.due_s is None else private / "due.npy",
             window.total_s,
             private / "answers.npz",
             private / "ready",
             private / "begin",
             target.protocol,
-            clients=round(load.level) if closed else 0,
+            clients=0 if load.arrivals.open_loop else round(load.level),
             tls=None if tls is None else tls.model_dump(),
         )
+        np.save(job.order, plan.order)
+        if job.due is not None and plan.due_s is not None:
+            np.save(job.due, plan.due_s)
+        return job, warnings
 
     def _hopeless(self, plan: Schedule, window: Window) -> Callable[[], bool]:
         """Whether a stream has certainly missed an SLO; those of one model are counted together."""
