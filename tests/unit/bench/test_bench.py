@@ -106,6 +106,12 @@ def a_bench(
     return TritonBench(deployer, generator, rules, TimeBook()), made
 
 
+def deployed(load: Any) -> TritonBench:
+    bench, _ = a_bench(CountingDeployer(), load=load)
+    bench.deploy(ONE)
+    return bench
+
+
 def test_nothing_is_measured_before_something_is_deployed() -> None:
     bench, _ = a_bench(CountingDeployer())
     with pytest.raises(ServerGoneError, match="no candidate"):
@@ -171,8 +177,7 @@ def test_a_look_counts_requests_whatever_their_batch() -> None:
             assert window == QUICK_LOOK
             return dataclasses.replace(synthetic_server(60, 100.0), batch_size=2)
 
-    bench, _ = a_bench(CountingDeployer(), load=Batched())
-    bench.deploy(ONE)
+    bench = deployed(Batched())
     assert bench.many_at_once(40, 3) == pytest.approx(30.0)
 
 
@@ -183,8 +188,7 @@ def test_one_request_at_a_time_is_told_in_seconds() -> None:
             assert window == QUICK_LOOK
             return dataclasses.replace(synthetic_server(60, 100.0), avg_latency_us=12_000.0)
 
-    bench, _ = a_bench(CountingDeployer(), load=Alone())
-    bench.deploy(ONE)
+    bench = deployed(Alone())
     assert bench.one_at_a_time(3) == {"": pytest.approx(0.012)}
 
 
@@ -284,8 +288,7 @@ class Watched(EmulatedLoad):
 
 def test_a_look_is_over_within_a_second() -> None:
     load = Watched()
-    bench, _ = a_bench(CountingDeployer(), load=load)
-    bench.deploy(ONE)
+    bench = deployed(load)
     bench.one_at_a_time(1)
     bench.many_at_once(8, 2)
     assert len(load.windows) == 2
@@ -295,8 +298,7 @@ def test_a_look_is_over_within_a_second() -> None:
 
 def test_a_measurement_lasts_at_least_as_long_as_it_is_asked_to() -> None:
     load = Watched()
-    bench, _ = a_bench(CountingDeployer(), load=load)
-    bench.deploy(Candidate())
+    bench = deployed(load)
     for least_s in (0.0, 0.1, 30.0):
         bench.measure(50.0, 1, least_s)
     lengths = [w.duration_s for w in load.windows]
@@ -314,8 +316,7 @@ def test_a_load_that_decides_nothing_is_put_on_once_as_asked_for() -> None:
             starved = dataclasses.replace(found, sent_per_s=0.5 * load.level)
             return starved if load.level > 60 else found
 
-    bench, _ = a_bench(CountingDeployer(), load=Watched())
-    bench.deploy(ONE)
+    bench = deployed(Watched())
     point = bench.once(50.0, 1, Window(5.0, 0.5, 30.0))
     assert not point.passed
     with pytest.raises(ClientLimitError):
@@ -365,16 +366,14 @@ class Warming(EmulatedLoad):
 def test_a_model_that_is_slow_only_at_first_is_measured_again(late: int, asked: int) -> None:
     """Unless its start changes nothing, or all but the end of it was slow."""
     warming = Warming(late)
-    bench, _ = a_bench(CountingDeployer(), load=warming)
-    bench.deploy(Candidate())
+    bench = deployed(warming)
     assert passes(bench.measure(50.0, 1).slo) is (late < 900)
     assert warming.asked == asked
 
 
 def test_only_the_first_measurement_of_a_loaded_model_may_be_a_cold_start() -> None:
     warming = Warming(0)
-    bench, _ = a_bench(CountingDeployer(), load=warming)
-    bench.deploy(Candidate())
+    bench = deployed(warming)
     bench.measure(50.0, 1)
     warming.late = [100]
     assert not passes(bench.measure(50.0, 1).slo)
@@ -400,8 +399,7 @@ def test_one_request_at_a_time_is_told_of_each_stream_and_a_slow_one_is_asked_fo
             return 2.0 * self.slow_s
 
     load = Mix()
-    bench, _ = a_bench(CountingDeployer(), load=load)
-    bench.deploy(ONE)
+    bench = deployed(load)
     seen = bench.one_at_a_time(3)
     assert seen == {"a": pytest.approx(0.004), "b": pytest.approx(0.05), "": pytest.approx(0.012)}
     load.slow_s = 0.4
