@@ -132,8 +132,12 @@ class _Run:
         )
         if ended.stopped_ns is None:  # else it wrote no report
             report = outputs.read_report(self.files.csv)
-            theirs = ("client_send_us", "client_recv_us", "network_us")
-            result = replace(result, **{name: report[name] for name in theirs})
+            result = replace(
+                result,
+                client_send_us=report["client_send_us"],
+                client_recv_us=report["client_recv_us"],
+                network_us=report["network_us"],
+            )
         result = replace(
             tool.with_readings(result, observed, watched),
             command=tuple(self.command),
