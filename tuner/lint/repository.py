@@ -10,7 +10,7 @@ from functools import partial
 from os.path import lexists
 from pathlib import Path
 
-from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError
+from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.lint.model_files import config_findings, layout_findings
 from tuner.lint.model_py import called_models, knows_sequences, python_findings
 from tuner.lint.rules import RULES, Finding, Severity, error_at, refuse_unknown, silenced_in
@@ -85,20 +85,20 @@ def errors_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> list
     waiting, findings = [model_directory(repository, model).name], []
     for name in waiting:  # grows
         findings += _lint_model(repository, name, names, write_to)
-        called = _called(repository, name, write_to)
-        waiting += [n for n in called if n in names and n not in waiting]
+        if (found := _readable(repository, name, write_to)) is not None:
+            steps = (step.model_name for step in found[1].ensemble_scheduling.step)
+            called = dict.fromkeys([*steps, *called_models(*found)])
+            waiting += [n for n in called if n in names and n not in waiting]
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
-def _called(repository: Path, name: str, write_to: str) -> list[str]:
-    """Models in the steps of an ensemble, and those named in a model.py."""
+def _readable(repository: Path, name: str, write_to: str) -> tuple[ModelFiles, ModelConfig] | None:
+    """The model's files and config; None when they cannot be read, which is its own finding."""
     try:
         files, _ = known_part(read_model(repository, name, write_to))
-        config = files.config()
-    except TunerError:  # a finding of its own
-        return []
-    steps = [step.model_name for step in config.ensemble_scheduling.step]
-    return list(dict.fromkeys([*steps, *called_models(files, config)]))
+        return files, files.config()
+    except (SpecError, EnvironmentNotReadyError):
+        return None
 
 
 def _lint_model(repository: Path, name: str, names: list[str], write_to: str) -> list[Finding]:
@@ -181,25 +181,16 @@ def _reached_configs(
     configs: dict[str, ModelConfig] = {}
     waiting = [step.model_name for step in config.ensemble_scheduling.step]
     for name in waiting:  # grows
-        inner = _complete_config(repository, name, write_to) if name in names else None
-        if inner is not None:
-            configs[name] = inner
-            waiting += {s.model_name for s in inner.ensemble_scheduling.step} - {*waiting}
+        if name not in names or (found := _readable(repository, name, write_to)) is None:
+            continue
+        files, inner = found
+        in_code = files.backend(inner) == "python" and files.completes(inner)
+        if in_code and not inner.max_batch_size:
+            for tensor in (*inner.input, *inner.output):  # the batch may be in front of the dims
+                tensor.ClearField("dims")
+        configs[name] = inner
+        waiting += {s.model_name for s in inner.ensemble_scheduling.step} - {*waiting}
     return configs
-
-
-def _complete_config(repository: Path, name: str, write_to: str) -> ModelConfig | None:
-    """The model's config; None when it cannot be read, which is its own finding."""
-    try:
-        files, _ = known_part(read_model(repository, name, write_to))
-        config = files.config()
-    except (SpecError, EnvironmentNotReadyError):
-        return None
-    in_code = files.backend(config) == "python" and files.completes(config)
-    if in_code and not config.max_batch_size:
-        for tensor in (*config.input, *config.output):  # the batch may be in front of the dims
-            tensor.ClearField("dims")
-    return config
 
 
 def known_part(files: ModelFiles) -> tuple[ModelFiles, list[Finding]]:
