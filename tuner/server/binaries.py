@@ -188,8 +188,10 @@ def _wheel_surroundings(
     libraries.mkdir()
     for file in [stub, *(f for f in (root / "backends" / "python").iterdir() if f.is_file())]:
         shutil.copy(file, backend)
-    if libpython := _libpython():
-        (libraries / libpython.name).symlink_to(libpython)
+    places = (sysconfig.get_config_var("LIBDIR") or "", f"{sys.base_prefix}/lib")
+    found = [file for p in places if (file := Path(p) / f"libpython{ours}.so.1.0").exists()]
+    if found:  # else it is built without, or not installed
+        (libraries / found[0].name).symlink_to(found[0])
     for other in (root / "backends").iterdir():
         if other.name != backend.name:
             (backend.parent / other.name).symlink_to(other)
@@ -199,13 +201,6 @@ def _wheel_surroundings(
     variables["LD_LIBRARY_PATH"] = _joined([libraries, bundled], environment.get("LD_LIBRARY_PATH"))
     _check_libraries(stub, variables)
     return variables, backend.parent
-
-
-def _libpython() -> Path | None:
-    """The running Python's shared library; None when it is built without, or not installed."""
-    name = f"libpython{sys.version_info.major}.{sys.version_info.minor}.so.1.0"
-    places = (sysconfig.get_config_var("LIBDIR") or "", f"{sys.base_prefix}/lib")
-    return next((Path(p) / name for p in places if (Path(p) / name).exists()), None)
 
 
 def _missing_libraries(binary: Path, environment: Mapping[str, str]) -> list[str]:

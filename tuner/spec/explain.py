@@ -111,7 +111,9 @@ def _unknown_key(location: Location, owners: _Models) -> str:
     key = str(location[-1])
     if location[0] == "streams" and len(location) == 3 and key in _EXCHANGES:
         return f"unknown key '{key}': {_SINGLE_REQUESTS}"
-    known = sorted({name for owner in owners for name in _known(owner)})
+    short = {Spec: SHORT_KEYS, Workload: CARRIED}  # what may be written there, in either form
+    allowed = {(o, name) for o in owners for name in (*_names(o), *short.get(o, ()))}
+    known = sorted({name for _, name in allowed - {(ModelSpec, "name")}})
     guess = in_brackets(key, known)
     if guess:
         return f"unknown key {shorten(key)}{guess}"
@@ -120,12 +122,6 @@ def _unknown_key(location: Location, owners: _Models) -> str:
         home = min(homes, key=lambda h: h[:1] != location[:1])
         return f"'{key}' belongs under {dotted(home[:-1]) or 'the top'}, not here"
     return f"unknown key {shorten(key)}; known here: {', '.join(known)}"
-
-
-def _known(model: type[BaseModel]) -> list[str]:
-    """What may be written there, in either form."""
-    short = {Spec: SHORT_KEYS, Workload: CARRIED}.get(model, ())
-    return [name for name in (*_names(model), *short) if (model, name) != (ModelSpec, "name")]
 
 
 def _trace(loc: Location) -> tuple[Location, _Models, _Models]:
