@@ -27,9 +27,7 @@ def find_capacity(
 
 
 def next_level(probes: Sequence[Probe], tolerance: float = TOLERANCE) -> float:
-    level = next_load(probes, OPEN, Steps(tolerance=tolerance))
-    assert level is not None
-    return level
+    return next_load(probes, OPEN, Steps(tolerance=tolerance))
 
 
 def emulated(
@@ -72,9 +70,7 @@ def test_from_a_rough_start_five_probes_come_within_three_percent(
     asked: list[float] = []
     bracket = find_capacity(emulated(1000.0, asked, steepness, base), 1000 * start, OPEN)
     assert len(asked) <= 5
-    found = bracket.capacity()
-    assert found is not None
-    assert found == pytest.approx(1000.0, rel=TOLERANCE)
+    assert bracket.capacity() == pytest.approx(1000.0, rel=TOLERANCE)
 
 
 @pytest.mark.parametrize("base", [0.1, 0.4, 0.6])
@@ -100,18 +96,23 @@ def test_what_an_overloaded_server_answers_bounds_the_next_level() -> None:
     assert asked[1] < 110.0
 
 
-def test_no_level_is_asked_twice() -> None:
+@pytest.mark.parametrize(
+    ("capacity", "levels", "floor", "ceiling"),
+    [
+        (7.0, LevelRange(1, 256, whole=True), 7.0, 8.0),  # whole numbers, to their neighbours
+        (1e9, LevelRange(1, 1000), 1000.0, None),  # the highest level ends the search
+        (0.0, LevelRange(10, 1000), None, 10.0),  # and so does the lowest
+    ],
+)
+def test_a_search_ends_at_its_levels_and_asks_for_none_twice(
+    capacity: float, levels: LevelRange, floor: float | None, ceiling: float | None
+) -> None:
     asked: list[float] = []
-    levels = LevelRange(1, 256, whole=True)
-    find_capacity(without_readings(7.0, asked), 1, levels, 0.01, at_most=30)
+    bracket = find_capacity(without_readings(capacity, asked), 100, levels, 0.01, at_most=30)
+    passed, failed = floor and Probe(floor, True), ceiling and Probe(ceiling, False)
+    assert bracket == Bracket(passed, failed)
     assert len(asked) == len(set(asked))
     assert all(level == int(level) for level in asked)
-
-
-def test_whole_numbers_are_bracketed_to_their_neighbours() -> None:
-    levels = LevelRange(1, 256, whole=True)
-    bracket = find_capacity(without_readings(7.0, []), 1, levels, 0.01, at_most=30)
-    assert bracket == Bracket(Probe(7.0, True), Probe(8.0, False))
 
 
 @pytest.mark.parametrize("capacity", [3.0, 20.0, 90.0])
@@ -128,19 +129,10 @@ def test_a_closed_loop_that_fails_far_above_tells_where_it_stands(capacity: floa
     assert asked[:2] == [200, capacity]
 
 
-def test_the_highest_level_ends_the_search() -> None:
-    bracket = find_capacity(without_readings(1e9, []), 100, LevelRange(1, 1000), at_most=20)
-    assert bracket == Bracket(Probe(1000.0, True), None)
-
-
-def test_the_lowest_level_ends_the_search() -> None:
-    bracket = find_capacity(without_readings(0.0, []), 100, LevelRange(10, 1000), at_most=20)
-    assert bracket == Bracket(None, Probe(10.0, False))
-
-
-def test_a_pass_above_a_failure_takes_the_failure_back() -> None:
-    bracket = Bracket.of([Probe(50, True), Probe(80, False), Probe(90, True)])
-    assert bracket == Bracket(Probe(90, True), None)
+@pytest.mark.parametrize("level", [80, 90])
+def test_a_pass_at_or_above_a_failure_takes_the_failure_back(level: float) -> None:
+    bracket = Bracket.of([Probe(50, True), Probe(80, False), Probe(level, True)])
+    assert bracket == Bracket(Probe(level, True), None)
 
 
 def test_the_crossing_is_where_the_stress_is_one() -> None:
@@ -183,9 +175,7 @@ def test_no_load_is_tried_above_a_saturation_that_was_seen(start: float) -> None
     bracket = find_capacity(kinked(1000.0, asked), 1000 * start, OPEN)
     seen = next(n for n, level in enumerate(asked) if level > 1031)  # served below 97 % of it
     assert all(level <= 1000.0 for level in asked[seen + 1 :])
-    capacity = bracket.capacity()
-    assert capacity is not None
-    assert 0.93 * 1000 <= capacity <= 1000.0
+    assert 0.93 * 1000 <= bracket.capacity() <= 1000.0
 
 
 def test_a_capacity_is_not_above_what_a_saturated_server_answered() -> None:
@@ -219,10 +209,6 @@ def test_a_server_that_answers_97_percent_of_what_is_sent_is_not_saturated() -> 
     assert not saturated(Probe(100, False, 97.0))
     assert saturated(Probe(100, False, 96.9))
     assert not saturated(Probe(100, False))
-
-
-def test_a_pass_at_the_level_of_a_failure_takes_it_back() -> None:
-    assert Bracket.of([Probe(80, False), Probe(80, True)]) == Bracket(Probe(80, True), None)
 
 
 @pytest.mark.parametrize(("crosses", "closed"), [(1.012, True), (1.0148, True), (1.016, False)])
@@ -318,12 +304,9 @@ def test_what_is_known_already_is_not_measured_and_not_counted() -> None:
     find_capacity(emulated(1e5, asked), 1.0, OPEN, at_most=1, known=at_ease)
     assert asked == [300.0, 900.0, 2700.0]  # the first two doubled the load and passed
     assert find_capacity(emulated(1e5, asked), 1.0, OPEN, at_most=0) == Bracket()
-
-
-def test_a_load_that_is_exactly_doubled_and_passes_does_not_count() -> None:
-    asked: list[float] = []
+    asked.clear()
     find_capacity(without_readings(1e5, asked), 1.0, OPEN, at_most=1, known=[Probe(100.0, True)])
-    assert asked == [200.0, 400.0, 800.0]
+    assert asked == [200.0, 400.0, 800.0]  # so did these, which doubled it exactly
 
 
 class TestTooFewAnswers:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders.candidates import fields_of
@@ -41,21 +42,29 @@ def test_every_mistake_is_reported_with_its_place() -> None:
     assert lines[1].startswith(f"space.{DELAY}: ")
 
 
-def test_two_words_for_one_config_are_refused() -> None:
-    with pytest.raises(SpecError, match="unset and 0 are the same to Triton"):
-        space_of({DELAY: {"choice": ["unset", 0, 100]}})
+TWICE = {"parameters.a": {"choice": [1, 2]}, 'parameters["a"]': {"choice": [1, 2]}}
 
 
-def test_one_field_under_two_names_is_refused() -> None:
-    with pytest.raises(SpecError, match="the same field as"):
-        space_of(
-            {"parameters.a": {"choice": [1, 2]}, 'parameters["a"]': {"choice": [1, 2]}},
-        )
-
-
-def test_a_model_with_another_scheduler_gets_no_dynamic_batcher() -> None:
-    with pytest.raises(SpecError, match="sequence_batching"):
-        space_of({DELAY: {"int": [1, 5]}}, BATCHING + "sequence_batching { }")
+@pytest.mark.parametrize(
+    ("space", "config", "args", "what"),
+    [
+        ({DELAY: {"choice": ["unset", 0, 100]}}, BATCHING, (), "unset and 0 are the same"),
+        (TWICE, BATCHING, (), "the same field as"),
+        ({DELAY: {"int": [1, 5]}}, BATCHING + "sequence_batching { }", (), "sequence_batching"),
+        ({DELAY: {"int": [1, 5]}}, 'name: "m"', (), "max_batch_size is 0"),
+        (
+            {CACHE: {"choice": [False, "1MiB"]}},
+            BATCHING,
+            ("--cache-config=redis,host=h",),
+            "not a local cache",
+        ),
+    ],
+)
+def test_what_this_model_cannot_be_given_is_refused(
+    space: dict[str, dict[str, Any]], config: str, args: tuple[str, ...], what: str
+) -> None:
+    with pytest.raises(SpecError, match=what):
+        space_of(space, config, server={"args": list(args)})
 
 
 @pytest.mark.parametrize(
@@ -74,19 +83,6 @@ def test_a_space_cannot_make_the_model_one_that_no_search_is_for(
         space_of({path: given}, BATCHING)
     assert caught.value.message.startswith(f"space.{path}: cannot be searched")
     assert "take it out of the space" in caught.value.message
-
-
-def test_a_model_that_does_not_batch_has_nothing_to_delay() -> None:
-    with pytest.raises(SpecError, match="max_batch_size is 0"):
-        space_of({DELAY: {"int": [1, 5]}}, 'name: "m"')
-
-
-def test_a_cache_of_another_kind_has_no_size_to_search() -> None:
-    with pytest.raises(SpecError, match="not a local cache"):
-        space_of(
-            {CACHE: {"choice": [False, "1MiB"]}},
-            server={"args": ["--cache-config=redis,host=h"]},
-        )
 
 
 def test_a_space_of_only_the_current_config_is_nothing_to_search() -> None:

@@ -79,13 +79,10 @@ def test_every_way_to_write_the_size_is_read(args: tuple[str, ...]) -> None:
     )
 
 
-def test_no_cache_has_no_argument() -> None:
-    assert server_args(None) == ()
-    assert split_args(()) == ((), None)
-
-
-def test_a_size_reads_back_as_it_was_written() -> None:
-    assert split_args(server_args(4096)) == ((), 4096)
+@pytest.mark.parametrize("size", [None, 4096])
+def test_a_size_or_no_cache_reads_back_as_it_was_written(size: int | None) -> None:
+    assert split_args(server_args(size)) == ((), size)
+    assert bool(server_args(size)) == bool(size)
 
 
 @pytest.mark.parametrize("setting", ["redis,host=cache", "local,size=1GB"])
