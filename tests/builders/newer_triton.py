@@ -25,7 +25,7 @@ import numpy as np
 from google.protobuf import json_format, text_format
 from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
-from tuner.server.transport import FLAGS
+from tuner.server.server import FLAGS
 
 CERTIFICATES = Path(__file__).parents[1] / "certificates"
 VERSION = "2.73.0"

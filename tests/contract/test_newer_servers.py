@@ -15,8 +15,7 @@ from contract.server_contract import ServerCase, ServerContract, answer, eventua
 from tuner.load.watch.sampler import pending_requests
 from tuner.modelconfig.served import read_served
 from tuner.server.control import BatchStatistics, Control, ModelState
-from tuner.server.server import Endpoints, Server
-from tuner.server.transport import key_arguments, new_key
+from tuner.server.server import Endpoints, Server, key_arguments, new_key
 from tuner.triton.deploy import Deployer, DeploymentKind
 from tuner.triton.docker import DockerLauncher, Network
 from tuner.triton.doctor import run_checks

@@ -12,8 +12,7 @@ from typing import Any
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, ServerGoneError
 from tuner.hiding import without_passwords
 from tuner.machine.process import LOOPBACK
-from tuner.server.server import Endpoints
-from tuner.server.transport import credentials, get, key_headers
+from tuner.server.server import Endpoints, credentials, get, key_headers
 
 _POLL_S = 0.01
 _GONE = ("StatusCode.UNAVAILABLE", "StatusCode.CANCELLED", "StatusCode.DEADLINE_EXCEEDED")

@@ -15,8 +15,7 @@ from typing import TypeVar
 from tuner.errors import ServerGoneError
 from tuner.machine.process import ADDRESS
 from tuner.server.log import failure, remedy
-from tuner.server.server import Endpoints, Server
-from tuner.server.transport import FLAGS, get, new_key
+from tuner.server.server import FLAGS, Endpoints, Server, get, new_key
 
 SERVICES = ("http", "grpc", "metrics")
 _POLL_S = 0.01
@@ -91,7 +90,7 @@ def ready_server(
 ) -> Iterator[AnyServer]:
     """A ready server; started again when somebody took one of its ports.
 
-    Its control is closed to others (`tuner.server.transport`), unless it is too old for that.
+    Its control is closed to others (`tuner.server.server`), unless it is too old for that.
 
     Args:
         start: Starts one, with the key to its control or without one.

@@ -1,13 +1,26 @@
-"""A running tritonserver, however it is run: one interface for local, docker and remote modes."""
+"""A running tritonserver, however it is run, and how requests reach it: plain or over TLS.
+
+Whoever reaches a Triton in explicit model control can make it load a model whose files come with
+the request, and so run code as the server's user. Loopback keeps out other machines, not other
+users. So each server is started with its own key, and accepts requests that change it only with
+that key in a header. Requests that measure need no key.
+
+The key is in the server's argument list, the only place where Triton takes it. Whoever may read
+that (`ps`, unless ``/proc`` is mounted with ``hidepid``) has the key: a hurdle, not a wall.
+"""
 
 from __future__ import annotations
 
+import secrets
+import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from tuner.spec.server import Tls
 
@@ -17,7 +30,7 @@ class Endpoints:
     """Addresses of a server.
 
     Attributes:
-        key: Of a server whose control is closed to others; see `tuner.server.transport`.
+        key: Of a server whose control is closed to others.
         headers: What each request carries, names in lower case; values may be secrets.
     """
 
@@ -89,3 +102,67 @@ class ServerLauncher(Protocol):
             EnvironmentNotReadyError: It cannot start at all, or is in the wrong control mode.
             ServerGoneError: It started and died before it was ready.
         """
+
+
+def ssl_context(tls: Tls | None) -> ssl.SSLContext | None:
+    """TLS for HTTP, None for none; raises `OSError` where a file is no certificate or key."""
+    if tls is None:
+        return None
+    context = ssl.create_default_context(cafile=tls.ca_file)
+    if tls.cert_file is not None:
+        context.load_cert_chain(tls.cert_file, tls.key_file)
+    return context
+
+
+def credentials(tls: Tls | None) -> Any:
+    """TLS for a channel of gRPC; None for a plain one."""
+    import grpc  # type: ignore[import-untyped]
+
+    if tls is None:
+        return None
+    files = (file and file.read_bytes() for file in tls.ca_key_and_cert)
+    return grpc.ssl_channel_credentials(*files)
+
+
+def get(endpoints: Endpoints, service: str, path: str, timeout_s: float) -> bytes:
+    """Asks a server over HTTP, and returns its answer.
+
+    Raises:
+        OSError: It does not answer, or not with status 200.
+    """
+    address, tls = getattr(endpoints, service), ssl_context(endpoints.tls_of(service))
+    connection = HTTPConnection(address, timeout=timeout_s)
+    if tls is not None:
+        connection = HTTPSConnection(address, timeout=timeout_s, context=tls)
+    try:
+        connection.request("GET", path, headers=dict(endpoints.headers))
+        answer = connection.getresponse()
+        if answer.status != HTTPStatus.OK:
+            raise OSError(f"HTTP status {answer.status}")
+        return answer.read(64 << 20)  # metrics of a thousand models are 5 MB
+    except HTTPException as error:
+        raise OSError(f"no HTTP: {error}") from error
+    finally:
+        connection.close()
+
+
+#: What changes the server, by Triton's names. perf_analyzer needs none of it without shared memory.
+PROTOCOLS = ("model-repository", "shared-memory", "trace", "logging")
+#: tritonserver's arguments; versions from before 2024 may lack them.
+FLAGS = ("--grpc-restricted-protocol", "--http-restricted-api")
+_HEADER = "tune-key"
+
+
+def new_key() -> str:
+    return secrets.token_hex(16)
+
+
+def key_arguments(key: str | None, protocols: Sequence[str] = PROTOCOLS) -> list[str]:
+    """Tritonserver's arguments that close ``protocols``; none without a key."""
+    if key is None or not protocols:
+        return []
+    return [f"{flag}={','.join(protocols)}:{_HEADER}={key}" for flag in FLAGS]
+
+
+def key_headers(key: str | None) -> Mapping[str, str]:
+    return {} if key is None else {f"triton-grpc-protocol-{_HEADER}": key}

@@ -29,8 +29,7 @@ from tuner.machine import process
 from tuner.machine.host import has_gpu
 from tuner.machine.process import ADDRESS, free_ports
 from tuner.server.health import SERVICES, endpoints_at, ready_server
-from tuner.server.server import Endpoints, Place
-from tuner.server.transport import key_arguments
+from tuner.server.server import Endpoints, Place, key_arguments
 from tuner.spec.fields import Gpus
 
 _INSIDE_PORTS = (8000, 8001, 8002)  # in a network of its own nothing else has them

@@ -31,8 +31,7 @@ from tuner.server.binaries import Installation
 from tuner.server.health import SERVICES, endpoints_at, ready_server
 from tuner.server.log import OTHER_BACKENDS
 from tuner.server.memory import SHM
-from tuner.server.server import Endpoints, Place
-from tuner.server.transport import PROTOCOLS, key_arguments
+from tuner.server.server import PROTOCOLS, Endpoints, Place, key_arguments
 from tuner.spec.fields import Gpus
 
 _TMP = Path("/tmp")  # noqa: S108 - where Triton's Python backend works, whatever $TMPDIR is

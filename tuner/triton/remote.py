@@ -13,8 +13,7 @@ from tuner.hiding import keep_secret
 from tuner.modelconfig.message import to_load_json
 from tuner.server import health
 from tuner.server.control import Control, ModelState
-from tuner.server.server import Endpoints, Place
-from tuner.server.transport import get
+from tuner.server.server import Endpoints, Place, get
 from tuner.spec.server import Server
 
 _TIMEOUT_S = 5.0

@@ -22,8 +22,7 @@ from tuner.errors import LoadFailedError, ServerGoneError
 from tuner.hiding import without_passwords
 from tuner.load.client.job import Outcome
 from tuner.machine.process import LOOPBACK
-from tuner.server.server import Endpoints
-from tuner.server.transport import credentials, ssl_context
+from tuner.server.server import Endpoints, credentials, ssl_context
 from tuner.spec.server import Tls
 from tuner.spec.workload import Protocol
 
