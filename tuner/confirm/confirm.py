@@ -14,12 +14,12 @@ from statistics import geometric_mean
 
 from tuner.bench.protocol import Bench
 from tuner.confirm.gain import (
+    LONG_S,
     MOST,
     OUTCLASSED,
     Gain,
     InterimAnalyses,
     gain,
-    one_is_enough,
     search_far_behind,
     uneven_text,
 )
@@ -133,9 +133,10 @@ def confirm(
     Raises:
         TrialError: The current config, which was measured in the search, cannot be now.
     """
-    known = [f.level or 0.0 for f in finalists]
+    level, least = current.level or 0.0, min((f.level or 0.0 for f in finalists), default=0.0)
     searched = rules.soaked and rules.levels is not None and len(finalists) > 1
-    if searched and current.level and one_is_enough(current.level, known, rules.length_s):
+    far = searched and level > 0.0 and least > OUTCLASSED * level
+    if far and rules.length_s(level) > LONG_S:  # to choose between them costs minutes a round
         first = confirm(bench, current, finalists[:1], rules)
         held = first[0].outcome is Outcome.CONFIRMED
         return first if held else [*first, *confirm(bench, current, finalists[1:], rules)]

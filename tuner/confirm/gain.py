@@ -175,13 +175,6 @@ ABOVE = 1.5
 LONG_S = 60.0
 
 
-def one_is_enough(
-    current: float, others: Sequence[float], length_s: Callable[[float], float]
-) -> bool:
-    """Whether only the best of ``others`` is to be confirmed: a choice costs minutes a round."""
-    return length_s(current) > LONG_S and min(others) > OUTCLASSED * current
-
-
 def search_far_behind(
     measure: Callable[[float], Point],
     expected: float,

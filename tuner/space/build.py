@@ -230,17 +230,15 @@ def _current_value(parameter: Parameter, message: Any) -> FieldValue:
 
 
 def _refuse_empty(space: Space) -> None:
-    left = _some(space)
+    left, text = _some(space), ""
     if not left:
         refused = next((space.violations(c) for c in space.combinations()), [])
         why = f": {refused[0].message}" if refused else ""
-        raise NothingToSearchError(
-            f"Triton would refuse every config of the space{why}", "widen the space of the spec"
-        )
-    if left == [space.canonical(space.current)]:
-        raise NothingToSearchError(
-            "the space holds nothing but the current config", "widen the space of the spec"
-        )
+        text = f"Triton would refuse every config of the space{why}"
+    elif left == [space.canonical(space.current)]:
+        text = "the space holds nothing but the current config"
+    if text:
+        raise NothingToSearchError(text, "widen the space of the spec")
 
 
 def _some(space: Space) -> list[Candidate]:
