@@ -17,7 +17,7 @@ from tuner.errors import SpecError
 from tuner.model_analyzer.generators import Generators, Offer, Told
 from tuner.modelconfig.path import get
 from tuner.space.candidate import Candidate, FieldValue
-from tuner.space.parameters import Knob, Parameter, RangeParameter
+from tuner.space.parameters import Knob, Parameter, RangeParameter, sizes_in
 from tuner.space.space import Space
 from tuner.spec.model import ModelAnalyzerMode
 from tuner.spec.paths import DELAY, MAX_BATCH_SIZE, PREFERRED
@@ -136,7 +136,7 @@ def offered(space: Space) -> Offer:
         instances=(fixed,) if instances is None else _numbers(instances),
         max_batch_sizes=_numbers(named[MAX_BATCH_SIZE]) if MAX_BATCH_SIZE in named else (),
         delays_us=_numbers(named[DELAY]) if DELAY in named else (),
-        preferred=tuple(_sizes(named[PREFERRED])) if PREFERRED in named else (),
+        preferred=tuple(map(sizes_in, named[PREFERRED])) if PREFERRED in named else (),
     )
 
 
@@ -179,18 +179,13 @@ def _numbers(parameter: Parameter) -> tuple[int, ...]:
     return tuple(sorted({number for v in parameter if (number := _number(v)) is not None}))
 
 
-def _sizes(parameter: Parameter) -> Iterator[tuple[int, ...]]:
-    for value in parameter:
-        yield tuple(v for v in value if isinstance(v, int)) if isinstance(value, tuple) else ()
-
-
 def _closest(parameter: Parameter, wanted: FieldValue) -> FieldValue:
     if wanted in parameter:
         return wanted
     number = _number(wanted)
     options = list(_options(parameter, number))
     if isinstance(wanted, tuple) or any(isinstance(o, tuple) for o in options):
-        return min(options, key=lambda o: len(set(_members(o)) ^ set(_members(wanted))))
+        return min(options, key=lambda o: len(set(sizes_in(o)) ^ set(sizes_in(wanted))))
     numeric = [(o, n) for o in options if (n := _number(o)) is not None]
     if number is None or not numeric:
         return options[0]
@@ -212,7 +207,3 @@ def _number(value: FieldValue) -> int | None:
     if value is None:
         return 0
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _members(value: FieldValue) -> tuple[object, ...]:
-    return value if isinstance(value, tuple) else ()

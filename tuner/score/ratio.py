@@ -28,8 +28,6 @@ def paired_ratio(better: Sequence[float], worse: Sequence[float], error: float =
     Source: any text on paired comparisons; the logarithm makes ratios symmetric.
 
     Args:
-        better: One value a round.
-        worse: As many.
         error: Share of intervals that may miss, both sides together: a part of `ERROR` where
             several looks or several candidates share it (`tuner.confirm.gain`).
 
@@ -64,9 +62,6 @@ def two_sample_ratio(now: Sequence[float], before: Sequence[float], error: float
     many rounds each the interval is little hurt where it is not. Source: Box, Hunter and Hunter,
     Statistics for Experimenters, comparison of two means from unpaired samples.
 
-    Args:
-        now: One value a round, three or more.
-
     Raises:
         ValueError: One is empty, or both together have fewer than three values.
     """
@@ -90,8 +85,6 @@ def unequal_ratio(
     so few values may agree by chance. Where they vary more than that it is `two_sample_ratio`'s.
 
     Args:
-        more: One value a round.
-        fewer: Likewise; one is enough.
         deviation: Standard deviation of the logarithms, an upper bound.
 
     Raises:

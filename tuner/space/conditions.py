@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from tuner.modelconfig.values import FieldValue
-from tuner.space.parameters import ChoiceParameter, Parameter
+from tuner.space.parameters import ChoiceParameter, Parameter, sizes_in
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, is_inside
 
 
@@ -54,13 +54,13 @@ class PreferredSizes(Condition):
 
     def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter:
         batch = _whole(beside)
-        sizes = dict.fromkeys(v for v in parameter if max(_sizes(v), default=0) <= batch)
+        sizes = dict.fromkeys(v for v in parameter if max(sizes_in(v), default=0) <= batch)
         if None in sizes:
             sizes.pop((batch,), None)
         return ChoiceParameter(parameter.knob, tuple(sizes))
 
     def fit(self, value: FieldValue, left: Parameter, beside: FieldValue) -> FieldValue:
-        kept = tuple(size for size in _sizes(value) if size <= _whole(beside))
+        kept = tuple(size for size in sizes_in(value) if size <= _whole(beside))
         return None if not kept or (kept == (beside,) and None in left) else kept
 
 
@@ -83,7 +83,3 @@ def conditions_of(path: str, searched: Collection[str]) -> tuple[Condition, ...]
 
 def _whole(value: FieldValue) -> int:
     return value if isinstance(value, int) else 0
-
-
-def _sizes(value: FieldValue) -> tuple[int, ...]:
-    return tuple(v for v in value if isinstance(v, int)) if isinstance(value, tuple) else ()

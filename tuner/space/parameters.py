@@ -140,3 +140,8 @@ def text(value: FieldValue) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return str(value)
+
+
+def sizes_in(value: FieldValue) -> tuple[int, ...]:
+    """The numbers of a list, such as preferred batch sizes; none for any other value."""
+    return tuple(v for v in value if isinstance(v, int)) if isinstance(value, tuple) else ()
