@@ -2,11 +2,8 @@
 
 Whoever reaches a Triton in explicit model control can make it load a model whose files come with
 the request, and so run code as the server's user. Loopback keeps out other machines, not other
-users. So each server is started with its own key, and accepts requests that change it only with
-that key in a header. Requests that measure need no key.
-
-The key is in the server's argument list, the only place where Triton takes it. Whoever may read
-that (`ps`, unless ``/proc`` is mounted with ``hidepid``) has the key: a hurdle, not a wall.
+users: they need the key that each server is started with (docs/security.md). Requests that measure
+need none.
 """
 
 from __future__ import annotations

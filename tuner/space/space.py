@@ -3,11 +3,8 @@
 The space of a run is the product of those of its models and of its server: a field depends on
 fields of its own model only. One rule goes across: where the size of the server's cache is
 searched, the models that receive requests directly use the cache. What Triton would refuse, in a
-model or between models, is a candidate of the space but is never tried.
-
-Two candidates that Triton cannot tell apart have one key, so that nothing is measured twice:
-without dynamic batching there are no delay and no preferred sizes; a batch of at most one needs
-no batcher; preferring just `max_batch_size` is Triton's own default (its core fills that in).
+model or between models, is a candidate of the space but is never tried. Two candidates that Triton
+cannot tell apart (`tuner.space.conditions`) have one key, so that nothing is measured twice.
 """
 
 from __future__ import annotations

@@ -3,11 +3,7 @@
 The docker SDK (a dependency of Model Analyzer) is used directly rather than Model Analyzer's
 ``TritonServerDocker``: that class publishes its ports on every interface, makes a shell command of
 its arguments, downloads images of many gigabytes without asking, and leaves its container behind
-when it is killed.
-
-A container belongs to the engine and does not die with us. Two things remove it: the reaper
-(`tuner.triton.container_reaper`), a process that waits for our end, and, if that was killed
-too, the next launch, which recognises containers of dead owners by their label.
+when it is killed. What removes a container here, whoever is killed, is in docs/docker.md.
 """
 
 from __future__ import annotations
