@@ -75,7 +75,10 @@ def gain(own: Contender, other: Contender, objective: Objective, error: float) -
     if objective.goal is Goal.MINIMIZE and not any(p.passed for p in other.points[:rounds]):
         return None
     if other.outclassed:
-        return _over_outclassed(own, other, error)
+        one, two = own.capacities(), other.capacities()
+        ratio = unequal_ratio(one, two, ROUND_DEVIATION, error)
+        told = (geometric_mean(one), geometric_mean(two)) if other.at_most else None
+        return Gain(ratio, told, (len(one), len(two)), at_least=True)
     pairs = [*zip(own.rounds[:rounds], other.rounds, strict=False)]
     counted = _counted(pairs)
     one, two = ([readings(s, objective)[i] for i in counted] for s in (own, other))
@@ -110,13 +113,6 @@ def _counted(pairs: Sequence[tuple[Round, Round]]) -> list[int]:
     """The rounds that were disturbed alike, or all of them where these are too few."""
     alike = [i for i, pair in enumerate(pairs) if disturbed_alike(*pair)]
     return alike if len(alike) >= min(len(pairs), FEW) else [*range(len(pairs))]
-
-
-def _over_outclassed(own: Contender, other: Contender, error: float) -> Gain:
-    one, two = own.capacities(), other.capacities()
-    ratio = unequal_ratio(one, two, ROUND_DEVIATION, error)
-    means = (geometric_mean(one), geometric_mean(two)) if other.at_most else None
-    return Gain(ratio, means, (len(one), len(two)), at_least=True)
 
 
 def readings(contender: Contender, objective: Objective) -> list[float]:

@@ -96,11 +96,18 @@ def soak(
         if isinstance(found, Soaked) and found.held:
             break
         failed.append(found.point if isinstance(found, Soaked) else found)
-        lower = _lower(failed, rules.plan)
+        if rules.plan.listed is None:
+            lower = next_load(failed, rules.plan.levels, LOWER)
+        else:
+            last = failed[-1].level
+            lower = max((listed for listed in rules.plan.listed if listed < last), default=None)
     tried = tuple(soaks.tried)
     unclear = bool(tried) and tried[-1].excuse and not soaks.limited
     reason = f"it missed an SLO on a disturbed machine: {tried[-1].excuse}" if unclear else ""
-    headroom = min(rules.headroom * soaks.uncertainty, MOST_HEADROOM)
+    # The error falls with the square root of the length, and a slow model's soak may be cut short.
+    lasted_s = tried[-1].measurement.duration_s if tried else math.inf
+    uncertainty = math.sqrt(max(RELAXATIONS * soaks.remembers_s / lasted_s, 1.0))
+    headroom = min(rules.headroom * uncertainty, MOST_HEADROOM)
     return Soak(tried, reason, tuple(soaks.limited), headroom)
 
 
@@ -151,15 +158,6 @@ class _Soaks:
     remembers_s: float  # the longest relaxation time seen
     tried: list[Soaked] = field(default_factory=list)
     limited: list[str] = field(default_factory=list)
-
-    @property
-    def uncertainty(self) -> float:
-        """The error of the last soak over that of one of `RELAXATIONS`, at least 1.
-
-        It falls with the square root of the length, and a slow model's soak may be cut short.
-        """
-        lasted_s = self.tried[-1].measurement.duration_s if self.tried else math.inf
-        return math.sqrt(max(RELAXATIONS * self.remembers_s / lasted_s, 1.0))
 
     def put(self, level: float) -> Soaked | NoResult:
         """One that held, but remembers for longer than it lasted, is repeated for longer.
@@ -216,13 +214,6 @@ class _Soaks:
         except LoadFailedError:
             self.bench.deploy(self.candidate, fresh=True)
             return self.bench.soak(level, seed, self.least_s)
-
-
-def _lower(failed: Sequence[Probe], plan: LoadPlan) -> float | None:
-    """The load to try after those that did not hold; None where none is left."""
-    if plan.listed is not None:
-        return max((listed for listed in plan.listed if listed < failed[-1].level), default=None)
-    return next_load(failed, plan.levels, LOWER)
 
 
 #: Of the credited load, ascending: what an overload leaves behind must not be in the next one.
