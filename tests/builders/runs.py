@@ -390,7 +390,7 @@ def write_result(
         "server_args": [] if winner is None else list(winner.candidate.server_args),
         "simplification": None,
         "overload": overloads(trials[0], winner) if status not in UNFINISHED else None,
-        "diff": plan.diff(plan.text_before or "") if winner else None,
+        "diff": plan.diff() if winner else None,
         "models": {toy.model: {"config_before": CONFIG, "config_after": after}} if after else {},
     }
     if winner is not None:

@@ -55,7 +55,8 @@ class FilePlan:
     def changes(self) -> bool:
         return self.sha256_before != self.sha256_after
 
-    def diff(self, before: str) -> str:
+    def diff(self, found: str | None = None) -> str:
+        before = (self.text_before or "") if found is None else found
         name = self.path.relative_to(directory_of(self.path))
         return unified_diff(before, self.text_after, f"{self.model}/{name}")
 
