@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -110,11 +109,12 @@ def python_findings(
     """Findings in the model file of every version; none for other backends."""
     for path, source in _sources(files, config):
         silent = silenced_in(source)
-        findings = (
-            *lint_source(path, source, config),
-            *(_not_there(call, names) for call in _model_calls(path, source)),
-        )
-        yield from (f for f in findings if f is not None and f.rule not in silent)
+        findings = [*lint_source(path, source, config)]
+        for model, place in (call for call in _model_calls(source) if call[0] not in names):
+            text = f"this calls model {model!r}, which is not in the repository"
+            hint = did_you_mean(model, names) or f"it has {', '.join(names)}"
+            findings.append(_at(path, place, Severity.WARNING, "called-model", text, hint))
+        yield from (f for f in findings if f.rule not in silent)
 
 
 def knows_sequences(files: ModelFiles, config: ModelConfig) -> bool:
@@ -125,36 +125,19 @@ def knows_sequences(files: ModelFiles, config: ModelConfig) -> bool:
 
 def called_models(files: ModelFiles, config: ModelConfig) -> list[str]:
     """Models that a model.py names in its requests to others (business logic scripting)."""
-    calls = (c for path, source in _sources(files, config) for c in _model_calls(path, source))
-    return list(dict.fromkeys(call.model for call in calls))
+    calls = (call for _, source in _sources(files, config) for call in _model_calls(source))
+    return list(dict.fromkeys(model for model, _ in calls))
 
 
-@dataclass(frozen=True)
-class _ModelCall:
-    """A call of another model in a model.py."""
-
-    model: str
-    path: Path
-    name: ast.Constant
-
-
-def _model_calls(path: Path, source: str) -> Iterator[_ModelCall]:
-    """Requests to models that are named in the source; others are known when it runs."""
+def _model_calls(source: str) -> Iterator[tuple[str, ast.Constant]]:
+    """Models that the source names in its requests, with the places; others are known at run."""
     module = _parsed(source)
     for call in _calls(module) if isinstance(module, ast.Module) else ():
         if _dotted(call.func).rpartition(".")[2] != "InferenceRequest":
             continue
         for value in (keyword.value for keyword in call.keywords if keyword.arg == "model_name"):
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                yield _ModelCall(value.value, path, value)
-
-
-def _not_there(call: _ModelCall, names: Sequence[str]) -> Finding | None:
-    if call.model in names:
-        return None
-    text = f"this calls model {call.model!r}, which is not in the repository"
-    hint = did_you_mean(call.model, names) or f"it has {', '.join(names)}"
-    return _at(call.path, call.name, Severity.WARNING, "called-model", text, hint)
+                yield value.value, value
 
 
 def _sources(files: ModelFiles, config: ModelConfig) -> Iterator[tuple[Path, str]]:

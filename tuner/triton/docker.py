@@ -206,7 +206,9 @@ class DockerLauncher:
             follower.start()
             after_removal.callback(follower.join, _LOG_END_S)
             if network is Network.PUBLISHED:
-                ports = _published(container, ports)
+                container.reload()
+                bindings = [container.ports.get(f"{port}/tcp") for port in ports]
+                ports = [int(b[0]["HostPort"]) if b else 0 for b in bindings]  # 0: it has ended
             endpoints = endpoints_at(ports, key)
             yield DockerServer(endpoints, container.id, container, follower, log, log_start)
 
@@ -301,13 +303,6 @@ def _running(container: Any) -> bool:
     except (DockerException, RequestException):
         return False
     return bool(container.status == "running")
-
-
-def _published(container: Any, ports: Sequence[int]) -> list[int]:
-    """The ports of 127.0.0.1 the engine chose for the container's own; 0 where it has ended."""
-    container.reload()
-    bindings = [container.ports.get(f"{port}/tcp") for port in ports]
-    return [int(b[0]["HostPort"]) if b else 0 for b in bindings]
 
 
 def _existing(path: str) -> str:
