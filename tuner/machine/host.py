@@ -109,8 +109,6 @@ def _named(cpus: Collection[int]) -> str:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU."""
-
     index: int
     name: str
     uuid: str

@@ -24,7 +24,7 @@ from tuner.load.latency import (
     seconds_of,
     within,
 )
-from tuner.load.setup import Order, Stream
+from tuner.load.setup import Schedule, Stream
 from tuner.load.traffic.arrivals import Times
 from tuner.load.validity import client_limit
 from tuner.measurement.measurement import LoadPoint, Measurement
@@ -51,27 +51,19 @@ class Part:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of the client, when it is known what became of each request.
-
-    Attributes:
-        order: Whose turn it was, as in `tuner.load.client.job.Job.order`.
-        due_s: When each request was due; None of a closed loop.
-    """
+    """A run of the client, when it is known what became of each request."""
 
     streams: Sequence[Stream]
     answers: Answers
-    order: Order
-    due_s: Times | None
+    plan: Schedule
     load: LoadPoint
     seed: int
 
     @cached_property
     def begun_ns(self) -> int:
         """The start of the load on the wall clock, the same for all streams."""
-        requests, told = _answered(self.answers, or_waiting=False)
-        return (
-            int(requests.sent_ns[0]) if self.due_s is None else begun_ns(requests, self.due_s[told])
-        )
+        (requests, told), due_s = _answered(self.answers, or_waiting=False), self.plan.due_s
+        return int(requests.sent_ns[0]) if due_s is None else begun_ns(requests, due_s[told])
 
     def due(self) -> Mapping[str, Times]:
         """When the requests of each stream were due, and all of them as ``""``."""
@@ -109,9 +101,9 @@ class Run:
         return observed, _with_streams(whole, streams) if streams else whole
 
     def _part(self, streams: Sequence[int]) -> Part:
-        which = np.isin(self.order[self.answers.numbers % self.order.size], streams)
-        due_s = None if self.due_s is None else self.due_s[which]
-        return Part(select(self.answers, which), due_s)
+        order, due_s = self.plan.order, self.plan.due_s
+        which = np.isin(order[self.answers.numbers % order.size], streams)
+        return Part(select(self.answers, which), None if due_s is None else due_s[which])
 
 
 def _with_streams(whole: Measurement, streams: Mapping[str, Measurement]) -> Measurement:

@@ -75,7 +75,7 @@ class OpenClient(Setup):
         spells_ns = watched.spells(window, stopped_ns)
         unanswered = (answers.outcomes == Outcome.UNANSWERED).any()
         at_rest = not unanswered or self.at_rest()
-        run, planned = Run(self.streams, answers, plan.order, plan.due_s, load, seed), window
+        run, planned = Run(self.streams, answers, plan, load, seed), window
         if stopped_ns is not None:
             window = truncate(window, run.begun_ns, stopped_ns)
         check_sent(answers, load)

@@ -15,7 +15,7 @@ from tuner.load.client.calls import Done
 from tuner.load.client.figures import Run
 from tuner.load.client.job import Answers, Outcome, merge
 from tuner.load.client.process import Loop, in_order
-from tuner.load.setup import Order, Stream, Target, in_turn, schedule
+from tuner.load.setup import Order, Schedule, Stream, Target, in_turn, schedule
 from tuner.load.traffic.arrivals import Times
 from tuner.load.traffic.encoding import RequestForm
 from tuner.load.validity import warnings_about
@@ -83,7 +83,7 @@ def answered(
 def measured(monkeypatch: pytest.MonkeyPatch, server: Server, processes: int = 1) -> Measurement:
     plan = schedule(MIX, LOAD, WINDOW, 1, None)
     answers = answered(monkeypatch, server, plan.due_s, plan.order, processes)
-    return Run(MIX, answers, plan.order, plan.due_s, LOAD, 1).measured(WINDOW)[1]
+    return Run(MIX, answers, plan, LOAD, 1).measured(WINDOW)[1]
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -174,7 +174,7 @@ def test_a_stream_that_had_no_turn_in_a_short_window_is_left_out(
     answers = answered(monkeypatch, Server(), plan.due_s, plan.order)
     first_s = float(plan.of(2)[plan.of(2) >= 0.5][0])  # of the background
     short = replace(WINDOW, duration_s=first_s - 0.5)
-    mix = Run(MIX, answers, plan.order, plan.due_s, LOAD, 1).measured(short)[1]
+    mix = Run(MIX, answers, plan, LOAD, 1).measured(short)[1]
     assert mix.of("beside") is None
     assert mix.of("fast") is not None
 
@@ -193,7 +193,7 @@ def test_a_closed_loop_tells_the_streams_apart(monkeypatch: pytest.MonkeyPatch) 
     answers = merge([part(0), part(1)], open_loop=False)
     window = replace(WINDOW, duration_s=4.0, bounds=())
     load = LoadPoint(Arrivals.CLOSED, 2.0)
-    mix = Run(MIX, answers, order, None, load, 1).measured(window)[1]
+    mix = Run(MIX, answers, Schedule(None, order), load, 1).measured(window)[1]
     fast, slow = mix.streams["fast"], mix.streams["slow"]
     assert fast.completed_count == pytest.approx(3 * slow.completed_count, abs=6)
     assert fast.avg_latency_us == pytest.approx(4000.0, rel=0.05)
