@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from tuner.load import seeds
 from tuner.load.latency import Observed
-from tuner.load.perf_analyzer.process import PATIENCE_S
 from tuner.load.traffic.arrivals import SLACK_S, Shape, Times, arrivals_of, expected_requests
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
@@ -34,6 +33,10 @@ from tuner.spec.workload import Protocol
 #: Which stream each request of a run belongs to, as its place among the streams.
 Order = npt.NDArray[np.int64]
 
+#: perf_analyzer may take this long to end by itself once its results are there.
+PATIENCE_S = 0.5
+#: Why there are no results when the time of a load generator is over.
+TOO_LATE = "no results by the deadline"
 _GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
@@ -95,7 +98,7 @@ class Site:
 
     Attributes:
         place: Where the server runs; ELSEWHERE assumes nothing about this machine.
-        patience_s: See `perf_analyzer.process.run`; long for servers that are not ours to restart.
+        patience_s: See `PATIENCE_S`; long for servers that are not ours to restart.
         server_words: The last error in the server's log; empty when it cannot be read.
     """
 

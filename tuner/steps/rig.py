@@ -10,8 +10,7 @@ from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, cache_of
 from tuner.bench.timebook import TimeBook
 from tuner.confirm.soak import LASTS_S, SETTLING_S
-from tuner.load.perf_analyzer.process import PATIENCE_S
-from tuner.load.setup import Site
+from tuner.load.setup import PATIENCE_S, Site
 from tuner.load.streams_load import asked_of, streams_load
 from tuner.machine.process import private_directory
 from tuner.measurement.measurement import LoadPoint, Rejected

@@ -14,7 +14,7 @@ from builders.candidates import candidate_of, the_one
 
 from tuner.bench.cache import ResponseCache
 from tuner.bench.timebook import TimeBook
-from tuner.load.perf_analyzer.process import PATIENCE_S
+from tuner.load.setup import PATIENCE_S
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import LatencyBound
 from tuner.score.next_load import load_plan

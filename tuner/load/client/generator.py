@@ -33,8 +33,7 @@ from tuner.load import seeds
 from tuner.load.client.figures import Run, check_sent
 from tuner.load.client.job import HEADERS, Answers, Job, Outcome, Questions, merge
 from tuner.load.client.process import LEAD_NS
-from tuner.load.perf_analyzer.process import TOO_LATE, never
-from tuner.load.setup import Schedule, Setup, schedule
+from tuner.load.setup import TOO_LATE, Schedule, Setup, schedule
 from tuner.load.traffic.arrivals import Times
 from tuner.load.validity import (
     client_busy,
@@ -46,6 +45,7 @@ from tuner.load.watch.early_end import (
     Hopeless,
     check_answered,
     check_decided,
+    never,
     truncate,
 )
 from tuner.machine.process import child, tail

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -12,9 +14,8 @@ from pathlib import Path
 
 from tuner.errors import LoadFailedError, ServerGoneError
 from tuner.load.latency import Observed, begun_ns, measurement_of, observe_closed, observe_open
-from tuner.load.perf_analyzer import outputs, process
-from tuner.load.perf_analyzer.outputs import model_words
-from tuner.load.setup import Setup, Stream, Target
+from tuner.load.perf_analyzer import outputs
+from tuner.load.setup import TOO_LATE, Setup, Stream, Target
 from tuner.load.traffic import arrivals
 from tuner.load.traffic.inputs import MAX_THREADS, InputFile
 from tuner.load.validity import (
@@ -29,9 +30,11 @@ from tuner.load.watch.early_end import (
     Hopeless,
     check_answered,
     check_decided,
+    never,
     truncate,
 )
 from tuner.load.watch.sampler import Sampler
+from tuner.machine.process import child
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.server import health
@@ -45,6 +48,16 @@ _WINDOW_FACTOR = 1.2
 _LEAD_S = 0.02  # its first window begins a little before the first request
 _TLS_FILES = ("root-certifications", "private-key", "certificate-chain")
 _ANY = "1000000000"  # percent
+
+_POLL_S = 0.01
+# After an error perf_analyzer may wait for ever for answers that do not come.
+_GRACE_AFTER_ERROR_S = 1.0
+_GAVE_UP = "it gave up"
+_MEANINGS = {
+    2: "its windows were not stable",
+    3: "a whole window passed without an answer",
+    99: _GAVE_UP,
+}
 
 
 @dataclass(frozen=True)
@@ -72,19 +85,9 @@ class PerfAnalyzer(Setup):
             run = self._prepare(load, window, seed, Path(private))
             with self.watched(window) as watched:
                 try:
-                    ended = process.run(
-                        run.command,
-                        self.site.program,
-                        run.log,
-                        alive=lambda: health.live(self.site.endpoints),
-                        complete=lambda: outputs.is_complete(run.files.export),  # written last
-                        at_rest=self.at_rest,
-                        deadline_s=window.deadline_s,
-                        patience_s=self.site.patience_s,
-                        hopeless=run.hopeless(),
-                    )
+                    ended = run.execute()
                 except LoadFailedError as error:
-                    run.check_model(watched, dropped=process.TOO_LATE in error.message)
+                    run.check_model(watched, dropped=TOO_LATE in error.message)
                     run.check_sent(watched, error)
                     raise
                 run.check_model(watched, dropped=ended.killed)
@@ -110,6 +113,24 @@ class PerfAnalyzer(Setup):
 
 
 @dataclass(frozen=True)
+class _Ended:
+    """How a run with results ended.
+
+    Attributes:
+        at_rest: The server is alive and nothing waits in it; False means that it is busy or gone,
+            and is better restarted.
+        killed: It was still waiting for answers; Triton may have dropped those requests.
+        stopped_ns: When it was stopped early, on the wall clock; None when it was not.
+        busiest_thread_s: CPU time of perf_analyzer's thread that used most.
+    """
+
+    at_rest: bool
+    killed: bool
+    stopped_ns: int | None
+    busiest_thread_s: float
+
+
+@dataclass(frozen=True)
 class _Run:
     """One run of perf_analyzer: what it was given, and what its results mean."""
 
@@ -123,7 +144,65 @@ class _Run:
     due_s: arrivals.Times | None
     log: Path
 
-    def measured(self, watched: Sampler, ended: process.Ended) -> Measurement:
+    def execute(self) -> _Ended:
+        """Runs perf_analyzer until its results are there.
+
+        Interrupted, it stops sending at once, waits for answers until the end of its current window
+        (a third of the run) and writes its export, but no report.
+
+        When its results are written, perf_analyzer waits for every answer that is still to come,
+        which takes seconds after an overload. So it is killed after a while: Triton then drops
+        what it has not begun (gRPC, where there is a batcher) or works it off, and sometimes it
+        crashes (tritonserver 2.51, an assertion in gRPC's handling of cancelled requests).
+
+        Raises:
+            LoadFailedError: No results; with its own words.
+            ServerGoneError: No results, and the server does not answer.
+        """
+        site, deadline = self.tool.site, time.monotonic() + self.window.deadline_s
+        env, cpus = site.program.environment, site.program.cpus
+        with (
+            self.log.open("wb") as output,
+            child(self.command, env=env, stdout=output, cpus=cpus) as process,
+        ):
+            reason, stopped_ns = self._wait(process, deadline)
+            if reason:
+                words = outputs.useful_words(self._said)
+                if not health.live(site.endpoints):
+                    raise ServerGoneError(f"the server stopped answering; perf_analyzer: {words}")
+                raise LoadFailedError(f"perf_analyzer failed ({reason}): {words}")
+            busiest_s, killed = _busiest_thread_s(process.pid), False
+            left_s = max(deadline - time.monotonic(), 0.0)
+            try:
+                process.wait(min(site.patience_s, left_s))
+            except subprocess.TimeoutExpired:
+                killed = True
+        return _Ended(not killed or self.tool.at_rest(), killed, stopped_ns, busiest_s)
+
+    def _wait(self, process: subprocess.Popen[bytes], deadline: float) -> tuple[str, int | None]:
+        """Why there will be no results, empty once there are; and when it was stopped early."""
+        give_up, reason, stopped_ns = deadline, TOO_LATE, None
+        hopeless = self._hopeless()
+        while not outputs.is_complete(self.files.export):  # which is written last
+            code = process.poll()
+            if code is not None:
+                complete = outputs.is_complete(self.files.export)
+                return "" if complete else _MEANINGS.get(code, f"exit code {code}"), stopped_ns
+            if time.monotonic() > give_up:
+                return reason, stopped_ns
+            if reason is TOO_LATE and outputs.tells_of_error(self._said):
+                give_up, reason = min(deadline, time.monotonic() + _GRACE_AFTER_ERROR_S), _GAVE_UP
+            if stopped_ns is None and hopeless():
+                stopped_ns = time.time_ns()
+                process.send_signal(signal.SIGINT)
+            time.sleep(_POLL_S)
+        return "", stopped_ns
+
+    @property
+    def _said(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def measured(self, watched: Sampler, ended: _Ended) -> Measurement:
         """Figures from the time stamps of every request."""
         tool, stream = self.tool, self.tool.stream
         observed, window = self._observe(watched, ended)
@@ -155,7 +234,7 @@ class _Run:
         )
         return replace(result, warnings=warnings)
 
-    def _observe(self, watched: Sampler, ended: process.Ended) -> tuple[Observed, Window]:
+    def _observe(self, watched: Sampler, ended: _Ended) -> tuple[Observed, Window]:
         """The window, and what is left of it where the run was ended early."""
         requests, window, due_s = outputs.read_export(self.files.export), self.window, self.due_s
         if due_s is None:
@@ -168,9 +247,9 @@ class _Run:
         check_decided({"": observed.latencies_us}, {"": due_s}, window, self.window)
         return observed, window
 
-    def hopeless(self) -> Callable[[], bool]:
+    def _hopeless(self) -> Callable[[], bool]:
         if self.due_s is None:
-            return process.never
+            return never
 
         def answered() -> int:
             counted = self._statistics()
@@ -193,8 +272,7 @@ class _Run:
         """
 
         def words() -> str:
-            said = self.log.read_text(errors="replace") if self.log.exists() else ""
-            return model_words(said) or self.tool.site.server_words()
+            return outputs.model_words(self._said) or self.tool.site.server_words()
 
         with suppress(ServerGoneError):  # what happened is known already
             after = self._statistics()
@@ -210,13 +288,23 @@ class _Run:
         """
         window, due_s = self.window, self.due_s
         all_due = window.deadline_s > window.total_s
-        if due_s is None or not all_due or process.TOO_LATE not in error.message:
+        if due_s is None or not all_due or TOO_LATE not in error.message:
             return
         due = int((due_s < window.total_s).sum())
         samples = watched.between(0, time.time_ns())
         received = received_count(samples, self._model, self.tool.models)
         if received is not None and received < _RECEIVED_SHARE * due:
             raise client_limit(self.load, received / due * self.load.level) from error
+
+
+def _busiest_thread_s(pid: int) -> float:
+    """CPU time of the busiest thread that sends; the main thread only writes the results."""
+    import psutil
+
+    with suppress(psutil.Error):
+        threads = psutil.Process(pid).threads()
+        return max((t.user_time + t.system_time for t in threads if t.id != pid), default=0.0)
+    return 0.0
 
 
 def interval_ms(total_s: float) -> int:

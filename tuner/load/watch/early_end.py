@@ -88,6 +88,11 @@ class Hopeless:
         return bool(due - max(answered, before) > _MARGIN * self._allowed)
 
 
+def never() -> bool:
+    """The answer of a load that is not to end early."""
+    return False
+
+
 def truncate(window: Window, begun_ns: int, stopped_ns: int) -> Window:
     """What is left of the window of a load that began and was stopped at these moments.
 
