@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -199,18 +199,11 @@ def test_gpus_are_as_bad_as_the_worst_moment() -> None:
 )
 def test_only_a_local_servers_processes_are_ours(place: Place, known: bool) -> None:
     with Sampler(lambda: {"m": BEFORE}, lambda: None, place, period_s=0.001) as sampler:
-        eventually(lambda: bool(sampler.between(0, time.time_ns())))
+        wait_until(lambda: bool(sampler.between(0, time.time_ns())))
     first = sampler.between(0, time.time_ns())[0]
     assert (first.machine.ours_s is not None) is known
     # The load generator always is here; a remote server is not.
     assert (first.shared_cores is None) is (place is Place.ELSEWHERE)
-
-
-def eventually(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30.0
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def test_samples_nearest_to_the_window_are_used() -> None:
@@ -222,7 +215,7 @@ def test_samples_nearest_to_the_window_are_used() -> None:
         return {"m": StatisticsSnapshot(success_count=len(taken)), "step": more}
 
     with Sampler(snapshot, lambda: None, Place.HERE, period_s=0.001) as sampler:
-        eventually(lambda: len(taken) > 5)
+        wait_until(lambda: len(taken) > 5)
     times = [sample.time_ns for sample in sampler.between(0, time.time_ns())]
     found = sampler.between(times[1] + 1, times[4] - 1)
     assert found[0].statistics["m"].success_count == 2
@@ -236,7 +229,7 @@ def test_a_server_that_is_gone_ends_the_sampling_only() -> None:
         raise ServerGoneError("gone")
 
     with Sampler(gone, lambda: None, Place.HERE, period_s=0.001) as sampler:
-        eventually(lambda: not any(t.name == "sampler" for t in threading.enumerate()))
+        wait_until(lambda: not any(t.name == "sampler" for t in threading.enumerate()))
     assert sampler.between(0, 1) == ()
 
 
