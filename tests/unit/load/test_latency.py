@@ -39,11 +39,7 @@ def requests(sent_s: Moments, answered_s: Moments, end_s: float) -> Requests:
 
 def one_server(sent_s: Moments, service_s: float) -> Moments:
     """When a queue with one server and constant service answers."""
-    free, answered = 0.0, []
-    for moment in sent_s.tolist():
-        free = max(free, moment) + service_s
-        answered.append(free)
-    return np.array(answered)
+    return sent_s + queue(sent_s, service_s, []) / 1e6
 
 
 def test_below_saturation_latency_is_what_the_server_took() -> None:
