@@ -120,8 +120,12 @@ class Served:
             found += self._once((label, *own.items()), partial(model.violations, own))
         for label, whole in self.models.items():
             if whole.base.file.ensemble_scheduling.step:
-                members = (label, *whole.parts)
-                seen = {la: _seen_by_others(fields.get(la, {})) for la in members}
+                seen = {la: _seen_by_others(fields.get(la, {})) for la in (label, *whole.parts)}
+                most = seen[label].get(MAX_BATCH_SIZE, whole.base.completed.max_batch_size)
+                for own in seen.values():  # a step's larger batches make no difference
+                    size = own.get(MAX_BATCH_SIZE)
+                    if isinstance(size, int) and isinstance(most, int) and most:
+                        own[MAX_BATCH_SIZE] = min(size, most)
                 key = tuple((la, *own.items()) for la, own in seen.items())
                 found += self._once(key, partial(self._between, whole, seen))
         return found

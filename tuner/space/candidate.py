@@ -63,7 +63,8 @@ class Candidate(Facts):
     values: Mapping[Knob, FieldValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        chosen = sorted((k, v) for k, v in self.values.items() if k != CACHE or v is not None)
+        there = [(k, v) for k, v in self.values.items() if k != CACHE or v is not None]
+        chosen = sorted(there, key=lambda item: (item[0].owner, item[0].path))
         object.__setattr__(self, "values", MappingProxyType(dict(chosen)))
 
     @classmethod

@@ -58,8 +58,8 @@ def test_of_steps_that_seldom_all_fit_at_once_those_that_do_are_drawn(tmp_path: 
         + "".join(f"  {step}: {sizes}\n" for step in steps)
     )
     space, luck = prepare(Request(spec)).space, random.Random(1)
-    alone = [space.sample(luck) for _ in range(20)]
-    drawn = [space.sample(luck, alone[0]) for _ in range(300)]
+    alone = [space.sample(luck) for _ in range(5)]
+    drawn = [space.sample(luck, alone[0]) for _ in range(150)]
     for candidate in (*alone, *drawn):
         assert candidate is not None
         assert space.contains(candidate)
