@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from tuner.spec.paths import CONFIG_NAME
 if TYPE_CHECKING:
     from tuner.model_analyzer.yaml_file import Profile
     from tuner.modelconfig.files import ModelFiles
+    from tuner.space.draft import Part
 
 #: Proposed where this machine's tritonserver lacks a backend; it has those of NVIDIA's releases.
 IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
@@ -82,16 +84,15 @@ def command(
     force: bool,
 ) -> None:
     """Draft a commented spec for MODEL, with bounds from the model and this machine."""
-    profile = None
+    profile, wanted = None, {"slos": tuple(dict.fromkeys(slos)), "write_to": write_to}
     if every:
         if analyzer_file is not None:
             raise SpecError(
                 "--all takes nothing from Model Analyzer", "draft its models one by one"
             )
         where = Path(model) if model else repository or REPOSITORY
-        _draft_all(
-            where, output or Path("specs"), slos, _named_server(image, host), write_to, force=force
-        )
+        server = _named_server(image, host)
+        _draft_all(where, output or Path("specs"), {**wanted, "server": server}, force=force)
         return
     if analyzer_file is not None:
         from tuner.model_analyzer.yaml_file import read_profile
@@ -111,7 +112,7 @@ def command(
         raise SpecError(f"{target} already exists", "--force replaces it, --output names another")
     directory = Path.cwd() if to_stdout else target.absolute().parent
     server = _named_server(image, host)
-    text = _drafted(model, repository, slos, directory, profile, server, write_to)
+    text = _drafted(model, repository, directory, profile, server=server, **wanted)
     if profile is not None:
         _tell(profile)
     if to_stdout:
@@ -133,22 +134,20 @@ def _write(target: Path, text: str) -> None:
 
 
 def _draft_all(
-    repository: Path,
-    directory: Path,
-    slos: tuple[str, ...],
-    server: dict[str, str],
-    write_to: str,
-    *,
-    force: bool,
+    repository: Path, directory: Path, wanted: Mapping[str, Any], *, force: bool
 ) -> None:
     """A spec for each model, wholes before their parts, so that none is searched by two."""
     from tuner.modelconfig.files import model_names
+    from tuner.programs.models import parts_of
 
-    names = sorted(model_names(repository))
-    parts = {name: _parts_or_none(repository, name, write_to) for name in names}
-    inner = {part for found in parts.values() for part in found}
+    parts: dict[str, Mapping[str, Part]] = {}
+    for name in model_names(repository):
+        parts[name] = {}
+        with suppress(SpecError, EnvironmentNotReadyError):  # drafting it says what is wrong
+            parts[name] = parts_of(repository, name, wanted["write_to"])
+    inner = {part for name, found in parts.items() for part in found if part != name}
     left, owner = dict[str, str](), dict[str, str]()
-    for name in sorted(names, key=lambda n: (n in inner, n)):
+    for name in sorted(parts, key=lambda n: (n in inner, n)):
         taken = [owner[m] for m in (name, *parts[name]) if m in owner]
         if name in owner:
             left[name] = f"it is searched with {owner[name]}"
@@ -156,9 +155,7 @@ def _draft_all(
             left[name] = f"it shares models with {taken[0]}"
         else:
             try:
-                text = _drafted(
-                    name, repository, slos, directory.absolute(), None, server, write_to
-                )
+                text = _drafted(name, repository, directory.absolute(), None, parts[name], **wanted)
             except (SpecError, EnvironmentNotReadyError) as error:
                 left[name] = " ".join(error.message.split())
                 continue
@@ -174,15 +171,6 @@ def _draft_all(
     if not owner:
         raise SpecError(f"no model of {repository} can be tuned", "tune lint finds what is wrong")
     say(f"next:  tune run {shlex.quote(f'{directory}/*.yaml')}", err=True)
-
-
-def _parts_or_none(repository: Path, model: str, write_to: str) -> tuple[str, ...]:
-    from tuner.programs.models import parts_of
-
-    try:
-        return tuple(parts_of(repository, model, write_to)[1])
-    except (SpecError, EnvironmentNotReadyError):
-        return ()  # drafting it says what is wrong
 
 
 def _named_server(image: str | None, host: str | None) -> dict[str, str]:
@@ -218,12 +206,15 @@ def _needed_server(models: Iterable[ModelFiles]) -> dict[str, Any]:
 def _drafted(
     model: str,
     repository: Path | None,
-    slos: tuple[str, ...],
     directory: Path,
     profile: Profile | None,
+    parts: Mapping[str, Part] | None = None,
+    *,
+    slos: tuple[str, ...],
     server: dict[str, str],
     write_to: str,
 ) -> str:
+    """The text of a spec in ``directory``; ``parts``: the models, where they were read already."""
     from tuner.lint.repository import errors_of
     from tuner.modelconfig.files import read_model
     from tuner.modelconfig.message import parse
@@ -233,7 +224,6 @@ def _drafted(
     from tuner.space.build import broken_config
     from tuner.space.draft import draft_spec
 
-    slo = next((text for text in slos if "_latency" in text), slos[0])
     given = None
     if profile is not None:
         from tuner.model_analyzer.carry import carried, repository_of
@@ -242,8 +232,7 @@ def _drafted(
     repository = repository or REPOSITORY
     files = read_model(repository, model, write_to)
     config = parse(files.text, str(files.path))
-    completes = files.completes(config)
-    if refused := violations(config, completes=completes):
+    if refused := violations(config, completes=files.completes(config)):
         path = str(files.path)
         raise broken_config(refused, lambda found: field_place(path, files.text, found.path))
     if not (files.sha256 or files.backend(config)):
@@ -251,19 +240,16 @@ def _drafted(
         raise SpecError(text, "put the model's file into a version directory, such as 1")
     for finding in errors_of(repository, model, write_to):
         say(f"{finding.place}: {finding.message}", err=True)
-    config.backend = files.backend(config)
+    parts = parts or parts_of(repository, model, write_to)
     if profile is not None:
-        given = carried(profile, config, directory, slo)
-    machine = read_machine(children_environment())
+        slo = next((text for text in slos if "_latency" in text), slos[0])
+        given = carried(profile, parts[model].config, directory, slo)
+    more: dict[str, Any] = {"server": server} if server else {}
+    if not server and given is None:
+        more = _needed_server(read_model(repository, name, write_to) for name in parts)
     where = os.path.relpath(repository, directory)
-    calls, parts = parts_of(repository, model, write_to)
-    more: dict[str, Any] = {"completes": completes, "calls": calls, "parts": parts}
-    more |= {"more_slos": tuple(s for s in slos if s != slo), "write_to": write_to}
-    if server:
-        more["server"] = server
-    elif given is None:
-        more |= _needed_server(read_model(repository, name, write_to) for name in (model, *parts))
-    return draft_spec(model, config, machine, where, slo, given, **more)
+    machine = read_machine(children_environment())
+    return draft_spec(parts, machine, where, slos, given, write_to=write_to, **more)
 
 
 def _tell(profile: Profile) -> None:

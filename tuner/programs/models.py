@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -113,29 +114,25 @@ def _tunable(
     Raises:
         TunerError: It cannot be tuned.
     """
-    model, config = files.model, files.config()
+    model = files.model
     if model in errors:
         raise errors[model]
     served = read_served(repository, [model])
     for name in served.answering([model]):
         refuse_unmeasurable(name, served.models[name].base.completed)
-    calls, parts = parts_of(repository, model)
+    parts = parts_of(repository, model)
     for name in parts:
         if name in errors:
             raise SpecError(f"it needs {name}: {errors[name].message}", errors[name].hint)
-    config.backend, completes = files.backend(config), files.completes(config)
-    text = draft_spec(model, config, machine, ".", completes=completes, calls=calls, parts=parts)
-    drafted = yaml.safe_load(text)
+    drafted = yaml.safe_load(draft_spec(parts, machine, "."))
     models = drafted.get("models") or {model: drafted}
     return {name: tuple(part["space"]) for name, part in models.items() if part.get("space")}
 
 
-def parts_of(
-    repository: Path, model: str, write_to: str = CONFIG_NAME
-) -> tuple[tuple[str, ...], dict[str, Part]]:
-    """What the model's own code calls, and every model that is served with it."""
-    there, reached = model_names(repository), {}
-    waiting, least = [model], {model: 0}
+def parts_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> dict[str, Part]:
+    """The model, and then every model that is served with it, by name."""
+    there, reached = model_names(repository), dict[str, Part]()
+    waiting, least = [model], defaultdict[str, int](int)
     for name in waiting:  # grows
         if name in reached or name not in there:
             continue
@@ -144,9 +141,8 @@ def parts_of(
         calls = tuple(called for called in called_models(files, config) if called in there)
         config.backend = files.backend(config)
         reached[name] = Part(config, files.completes(config), calls)
-        steps = [step.model_name for step in config.ensemble_scheduling.step]
-        for step in steps:
-            least[step] = max(least.get(step, 0), config.max_batch_size)
-        waiting += [*steps, *calls]
-    whole = reached.pop(model)
-    return whole.calls, {n: replace(p, least_batch=least.get(n, 0)) for n, p in reached.items()}
+        for step in config.ensemble_scheduling.step:
+            least[step.model_name] = max(least[step.model_name], config.max_batch_size)
+            waiting.append(step.model_name)
+        waiting += calls
+    return {name: replace(part, least_batch=least[name]) for name, part in reached.items()}

@@ -27,10 +27,7 @@ MOST_DELAY_US = 10_000
 #: The size used for a dimension that config.pbtxt leaves open, or less, so that an input has at
 #: most this many elements: nobody should send megabytes in each request without asking for it.
 OPEN_DIMENSION, MOST_ELEMENTS = 128, 1 << 16
-_REPEATS = (
-    "# Only where requests repeat byte for byte. Then say how often, under workload.inputs:",
-    "#   repeat: {kind: zipf, exponent: 0.9}",
-)
+
 _LOCAL = MappingProxyType({"mode": "local"})
 
 
@@ -68,7 +65,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Part:
-    """A model that is served with the drafted one: a step of it, or one that its code calls.
+    """The drafted model, or one that is served with it: a step of it, or one that its code calls.
 
     Attributes:
         completes: The server may complete the config when it loads the model.
@@ -82,66 +79,69 @@ class Part:
 
 
 def draft_spec(
-    model: str,
-    config: Any,
+    models: Mapping[str, Part],
     machine: Machine,
     repository: str,
-    slo: str = "p99_latency <= 100ms",
+    slos: tuple[str, ...] = ("p99_latency <= 100ms",),
     given: Given | None = None,
     *,
-    completes: bool = False,
-    calls: tuple[str, ...] = (),
-    parts: Mapping[str, Part] | None = None,
     server: Mapping[str, Any] = _LOCAL,
     why: str = "local, docker or remote",
-    more_slos: tuple[str, ...] = (),
     write_to: str = CONFIG_NAME,
 ) -> str:
     """YAML text of a spec that loads and runs as it is.
 
     Args:
+        models: The model by its name, then those of its steps, those that its code calls, and
+            theirs.
+        machine: Where the server will run.
         repository: Path as it is to appear in the spec.
-        slo: The first SLO, on a latency.
+        slos: At least one of them on a latency.
         given: What is known already, and takes the place of the draft's own guesses.
-        parts: The models of its steps, those that its code calls, and theirs, by name.
         server: The spec's section, where nothing is given.
         why: A remark beside it.
+        write_to: The spec's.
 
     Raises:
-        SpecError: ``slo`` is none on a latency, or this search is not for such a kind of model; the
+        SpecError: No SLO is on a latency, or this search is not for such a kind of model; the
             hint says what is.
     """
-    refuse_unmeasurable(model, config)
-    try:
-        bound, *_ = [Slo.parse(text) for text in (slo, *more_slos)]
-    except ValueError as error:
-        raise SpecError(f"--slo: {error}") from error
-    if not bound.metric.is_latency:
-        raise SpecError(
-            f"--slo: {slo} is no SLO on a latency, and goodput is what meets one",
-            "give one as well, e.g. --slo 'p99_latency <= 100ms'",
-        )
-    if given is None:
-        head = _head(model, repository, (slo, *more_slos), f"server: {_flow(server)}     # {why}")
-        workload = _workload(config)
-    else:
-        head, workload = _given_head(model, repository, given), _block("workload", given.workload)
-    if write_to != CONFIG_NAME:
-        head.insert(head.index(f"repository: {_flow(repository)}") + 1, f"write_to: {write_to}")
-    whole = Part(config, completes, calls)
-    if is_ensemble(config) and not parts:
+    model, whole = next(iter(models.items()))
+    refuse_unmeasurable(model, whole.config)
+    bound = _latency_bound(slos)
+    if is_ensemble(whole.config) and len(models) == 1:
         hint = "put the models of its steps into the repository: they are what is searched"
         raise SpecError(f"{model} is an ensemble, and none of its models is there", hint)
-    if parts:
-        known = {model: given.space} if given is not None and given.space else {}
-        searched = _models({model: whole, **parts}, machine, bound, known)
+    place = [f"model: {_flow(model)}", f"repository: {_flow(repository)}"]
+    place += [] if write_to == CONFIG_NAME else [f"write_to: {write_to}"]
+    known = {} if given is None else given.space
+    if given is None:
+        head = _head(model, place, slos, f"server: {_flow(server)}     # {why}")
+        workload = _workload(whole.config)
     else:
-        cache = "# response_cache.size: {choice: [off, 64MiB, 256MiB]}"
-        fields = [*_space(whole, machine, bound, alone=True), *_REPEATS, cache]
-        if given is not None and given.space:
-            fields = [*_given_space(given.space, fields)]
+        head, workload = _given_head(place, given), _block("workload", given.workload)
+    if len(models) > 1:
+        searched = _models(models, machine, bound, {model: known} if known else {})
+    else:
+        fields = [*_space(whole, machine, bound, alone=True), *_cache_advice()]
+        fields = [*_given_space(known, fields)] if known else fields
         searched = ["space:", *(f"  {line}" for line in fields)]
     return "\n".join([*head, *workload, *searched, *_tail(machine, given)]) + "\n"
+
+
+def _latency_bound(slos: tuple[str, ...]) -> Slo:
+    """The first SLO on a latency, by which times are bounded."""
+    try:
+        parsed = [Slo.parse(text) for text in slos]
+    except ValueError as error:
+        raise SpecError(f"--slo: {error}") from error
+    bound = next((slo for slo in parsed if slo.metric.is_latency), None)
+    if bound is None:
+        raise SpecError(
+            f"--slo: {slos[0]} is no SLO on a latency, and goodput is what meets one",
+            "give one as well, e.g. --slo 'p99_latency <= 100ms'",
+        )
+    return bound
 
 
 def open_shapes(config: Any) -> dict[str, list[int]]:
@@ -163,14 +163,13 @@ def _guess(dims: list[int]) -> list[int]:
     return [guess if d < 0 else d for d in dims]
 
 
-def _head(model: str, repository: str, slos: tuple[str, ...], server: str) -> list[str]:
+def _head(model: str, place: list[str], slos: tuple[str, ...], server: str) -> list[str]:
     told = any(text.startswith("error_rate") for text in slos)
     return [
         "# yaml-language-server: $schema=tune.schema.json",
         f"# Drafted by `tune init {model}`. Every line may be changed; docs/spec.md has them all,",
         "# and `tune schema > tune.schema.json` lets your editor complete and check them.",
-        f"model: {_flow(model)}",
-        f"repository: {_flow(repository)}",
+        *place,
         server,
         "slo:                                 # what your users need: change this first",
         *(f"  - {_flow(slo)}" for slo in slos),
@@ -179,15 +178,14 @@ def _head(model: str, repository: str, slos: tuple[str, ...], server: str) -> li
     ]
 
 
-def _given_head(model: str, repository: str, given: Given) -> list[str]:
+def _given_head(place: list[str], given: Given) -> list[str]:
     left = [f"#   {line}" for line in given.left]
     return [
         f"# Drafted by `{given.command}`.",
         "# Every line may be changed; docs/spec.md has them all.",
         *(["# Not carried over:", *left] if left else []),
-        f"model: {_flow(model)}",
-        f"repository: {_flow(repository)}",
-        *_block("server", _LOCAL),
+        *place,
+        *_block("server", given.server),
         "slo:",
         *(f"  - {_flow(slo)}" for slo in given.slos),
         f"objective: {given.objective}",

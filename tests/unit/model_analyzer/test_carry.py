@@ -18,7 +18,7 @@ from tuner.model_analyzer.carry import carried, repository_of
 from tuner.model_analyzer.yaml_file import read_profile
 from tuner.modelconfig.message import parse
 from tuner.space.build import build_space
-from tuner.space.draft import Machine, draft_spec
+from tuner.space.draft import Machine, Part, draft_spec
 from tuner.spec.load import load_spec
 
 ROOT = Path(__file__).parents[3]
@@ -45,7 +45,8 @@ def drafted(path: Path, model: str | None, slo: str = "p99_latency <= 100ms") ->
     repository = repository_of(profile) or Path("model_repository")
     config = model_config(repository, profile.model)
     given = carried(profile, config, Path.cwd(), slo)
-    return draft_spec(profile.model, config, Machine(cores=2), str(repository), slo, given)
+    parts = {profile.model: Part(config)}
+    return draft_spec(parts, Machine(cores=2), str(repository), (slo,), given)
 
 
 def written(tmp_path: Path, **options: Any) -> Path:
