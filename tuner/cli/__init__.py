@@ -10,10 +10,10 @@ import click
 
 from tuner import __version__
 from tuner.cli.boundary import exit_codes_table, guarded
-from tuner.cli.terminal import SaidWarnings, say
+from tuner.cli.terminal import SaidWarnings, say, say_json, say_lines
 from tuner.errors import EnvironmentNotReadyError
 
-#: Each command with its help; its module is imported when it is used, so that `--help` is quick.
+#: Each command with its help. What is not below is imported when it is used: `--help` is quick.
 COMMANDS = {
     "init": "draft a spec for a model, with bounds from the model and this machine",
     "models": "list a repository's models, and what of each can be tuned",
@@ -33,6 +33,14 @@ COMMANDS = {
 }
 
 
+#: Where the commands are that have no module of their own name.
+_MODULES = {
+    **dict.fromkeys(("models", "doctor", "plan", "lint"), "inspect_commands"),
+    **dict.fromkeys(("report", "compare", "size"), "report_commands"),
+    **dict.fromkeys(("apply", "rollback"), "write_commands"),
+}
+
+
 class LazyGroup(click.Group):
     """A group that imports a command when it is used."""
 
@@ -40,14 +48,13 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
+        if cmd_name in self.commands or cmd_name not in COMMANDS:
+            return self.commands.get(cmd_name)
         import importlib
 
-        module = importlib.import_module(f"tuner.cli.{cmd_name}_command")
-        command = module.command
-        assert isinstance(command, click.Command)
-        return command
+        name = _MODULES.get(cmd_name, f"{cmd_name}_command")
+        found = vars(importlib.import_module(f"tuner.cli.{name}")).values()
+        return next(c for c in found if isinstance(c, click.Command) and c.name == cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -123,6 +130,29 @@ def cli() -> None:
         Path.cwd()
     except OSError as error:
         raise EnvironmentNotReadyError("the working directory is gone", "cd elsewhere") from error
+
+
+@cli.command()
+def schema() -> None:
+    """Print the JSON Schema of specs, for editors and validators.
+
+    Name it in a spec's first line: # yaml-language-server: $schema=tune.schema.json
+    """
+    from tuner.spec.reference import json_schema
+
+    say_json(json_schema())
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of SHELL, for its start-up file."""
+    from click.shell_completion import get_completion_class
+
+    script = get_completion_class(shell)
+    assert script is not None
+    say_lines(script(ctx.find_root().command, {}, "tune", "_TUNE_COMPLETE").source())
 
 
 def main() -> None:

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
-from tuner.cli.github import annotation, in_github
-from tuner.cli.terminal import say_annotation, say_lines
+from tuner.cli.terminal import annotation, say_annotations, say_lines
 from tuner.errors import ENDINGS, SpecError, TunerError
 
 
@@ -79,9 +78,7 @@ def show_error(error: TunerError) -> None:
     say_lines(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
     if error.hint:
         say_lines(f"{click.style('next:', fg='cyan', bold=True)}  {error.hint}", err=True)
-    if in_github():
-        for line in ci_annotations(error):
-            say_annotation(line)
+    say_annotations(ci_annotations(error))
 
 
 def ci_annotations(error: TunerError) -> Iterator[str]:

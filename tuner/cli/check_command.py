@@ -10,9 +10,14 @@ import click
 
 from tuner.cli import options
 from tuner.cli.console import PlainEvents
-from tuner.cli.github import annotation, append_summary, in_github
 from tuner.cli.storage import children_environment
-from tuner.cli.terminal import say_annotation, say_json, say_report
+from tuner.cli.terminal import (
+    annotation,
+    append_summary,
+    say_annotations,
+    say_json,
+    say_report,
+)
 from tuner.hiding import hidden_command
 
 if TYPE_CHECKING:
@@ -76,9 +81,7 @@ def command(
         finished = check(request, events, render_check)
     print_check(finished.directory, finished.facts, output_format)
     append_summary(finished.directory / "report.md")
-    if in_github():
-        for line in annotation_lines(finished.facts):
-            say_annotation(line)
+    say_annotations(annotation_lines(finished.facts))
     for file, written in ((metrics, exposition.open_metrics), (benchmark, exposition.benchmark)):
         if file is not None:
             write_text(file, written(finished.facts))

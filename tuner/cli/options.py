@@ -1,17 +1,108 @@
-"""Options and types that several commands share."""
+"""Options that several commands share, how RUN is understood, and what the shell offers."""
 
 from __future__ import annotations
 
+import difflib
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from tuner.cli.completion import RunDirectory, complete_spec
+from tuner.regular import read_regular
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+#: A spec has this in it; other YAML files are not offered.
+_SPEC_MARK = b"\nslo:"
+#: No spec is larger.
+_SPEC_BYTES = 64 * 1024
+
+
+class RunDirectory(click.ParamType):  # type: ignore[type-arg]
+    """A run by its directory, or by its id below --output.
+
+    Attributes:
+        marks: Files of which each directory that is offered has one.
+    """
+
+    name = "run"
+    marks: ClassVar[tuple[str, ...]] = ("manifest.json",)
+
+    def convert(
+        self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        output = _output(ctx)
+        named, stored = Path(value), output / value
+        is_file = os.access(named, os.F_OK) and not os.access(f"{named}/", os.F_OK)
+        if is_file and os.access(named.parent / "manifest.json", os.F_OK):
+            return named.parent  # a file of the run, such as its report
+        found = next((p for p in (named, stored) if os.access(f"{p}/", os.F_OK)), None)
+        if found is None:
+            runs = [run.name for run in self._kept(output)]
+            near = difflib.get_close_matches(named.name, runs, n=1, cutoff=0.4)
+            guess = f"; did you mean {near[0]}?" if near else "; `tune report` lists all runs"
+            text = f"there is no run {str(value)!r}, nor is there {str(stored)!r}{guess}"
+            self.fail(text, param, ctx)
+        return found
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """What is kept below --output, the newest first."""
+        runs = sorted(self._kept(_output(ctx)), reverse=True)
+        offered = [str(run) for run in runs if str(run).startswith(incomplete)]
+        offered += [run.name for run in runs if incomplete and run.name.startswith(incomplete)]
+        return [CompletionItem(name) for name in offered]
+
+    def _kept(self, output: Path) -> list[Path]:
+        return [path.parent for mark in self.marks for path in output.glob(f"*/{mark}")]
+
+
+class RunOrSeries(RunDirectory):
+    """A series as well."""
+
+    marks = ("manifest.json", "series.json")
+
+
+def complete_spec(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """YAML files that are specs, in the directory typed so far and its direct subdirectories."""
+    del ctx, param
+    typed = Path(incomplete)
+    directory = typed if incomplete.endswith("/") else typed.parent
+    files = [*directory.glob("*.y*ml"), *directory.glob("*/*.y*ml")]
+    offered = sorted(str(f) for f in files if str(f).startswith(incomplete) and _is_spec(f))
+    return [CompletionItem(name) for name in offered]
+
+
+def complete_model(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Directories of --repository."""
+    del param
+    repository = Path(ctx.params.get("repository") or "model_repository")
+    if not repository.is_dir():
+        return []
+    names = sorted(p.name for p in repository.iterdir() if p.is_dir() and p.name[0] != ".")
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def _output(ctx: click.Context | None) -> Path:
+    given = None if ctx is None else ctx.params.get("output")
+    return Path(given or "results")
+
+
+def _is_spec(path: Path) -> bool:
+    try:
+        return _SPEC_MARK in read_regular(path, _SPEC_BYTES)
+    except OSError:
+        return False
 
 
 def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:

@@ -15,11 +15,9 @@ import click
 
 from tuner.cli import options
 from tuner.cli.boundary import show_failure
-from tuner.cli.completion import RunOrSeries, complete_spec
 from tuner.cli.console import PlainEvents
-from tuner.cli.github import append_summary
 from tuner.cli.storage import children_environment, storage_of, storage_option, warn_of_password
-from tuner.cli.terminal import say, say_json, say_report
+from tuner.cli.terminal import append_summary, say, say_json, say_report
 from tuner.hiding import hidden_command
 from tuner.steps.events import Events, Silent
 
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
 @click.command("run")
 @click.argument(
-    "specs", nargs=-1, metavar="[SPEC]...", type=options.FILE, shell_complete=complete_spec
+    "specs", nargs=-1, metavar="[SPEC]...", type=options.FILE, shell_complete=options.complete_spec
 )
 @click.option("--trials", type=click.IntRange(min=1), help="Configs to measure at most.")
 @click.option(
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
 @click.option(
     "--resume",
     metavar="RUN",
-    type=RunOrSeries(),
+    type=options.RunOrSeries(),
     help="Resume an interrupted run, or several that were started together, with the options they "
     "were started with; SPEC may be left out.",
 )
@@ -93,10 +91,6 @@ def command(
     the exit code is the worst of theirs: the first of 130, 1, 4, 2, 3, 5, 13, 10, 11, 0.
     """
     from tuner.programs.run.resuming import spec_of
-    from tuner.programs.run.run import run
-    from tuner.report.data import load
-    from tuner.report.render import report_run
-    from tuner.report.run_document import document
     from tuner.run.series import SERIES
     from tuner.steps.job import Request
 
@@ -121,19 +115,11 @@ def command(
         environment=children_environment(),
         command=hidden_command(("tune", *sys.argv[1:])),
     )
+    show = partial(_events, progress, verbose - quiet)
     if several:
         warn_of_password(storage, say)
-        show = partial(_events, progress, verbose - quiet)
         return _run_several(paths, request, show, output_format, quiet)
-    with _events(progress, verbose - quiet) as events:
-        warn_of_password(storage, events.note)
-        finished = run(request, events, report_run)
-    append_summary(finished.directory / "report.md")
-    if output_format == "json":
-        say_json(finished.result.to_json())
-    else:
-        say_report(finished.directory, document(load(finished.directory)))
-    return finished.result.status.exit_code
+    return _run_one(request, show, storage, output_format)
 
 
 def expanded(specs: Sequence[Path]) -> list[Path]:
@@ -150,6 +136,28 @@ def expanded(specs: Sequence[Path]) -> list[Path]:
     return found
 
 
+def _run_one(
+    request: Request,
+    show: Callable[[], AbstractContextManager[Events]],
+    storage: str | None,
+    output_format: str,
+) -> int:
+    from tuner.programs.run.run import run
+    from tuner.report.data import load
+    from tuner.report.render import report_run
+    from tuner.report.run_document import document
+
+    with show() as events:
+        warn_of_password(storage, events.note)
+        finished = run(request, events, report_run)
+    append_summary(finished.directory / "report.md")
+    if output_format == "json":
+        say_json(finished.result.to_json())
+    else:
+        say_report(finished.directory, document(load(finished.directory)))
+    return finished.result.status.exit_code
+
+
 def _run_several(
     specs: Sequence[Path],
     request: Request,
@@ -158,20 +166,23 @@ def _run_several(
     quiet: int,
 ) -> int:
     from tuner.programs.run.series import Show, run_series
+    from tuner.report.listing import Row
     from tuner.report.render import report_run
     from tuner.report.series_document import document, render_series, summary
+    from tuner.run.series import Member
 
     def note(text: str) -> None:
         if quiet < 2:
             say(text, err=True)
 
-    told = Show(show, note, show_failure, report_run, render_series)
+    known = dict[Member, Row]()  # so that a run that has ended is read once
+    told = Show(show, note, show_failure, report_run, partial(render_series, known=known))
     directory, series = run_series(specs, request, told)
     append_summary(directory / "report.md")
     if output_format == "json":
-        say_json(summary(directory))
+        say_json(summary(directory, known))
     else:
-        say_report(directory, document(directory))
+        say_report(directory, document(directory, known))
     return series.exit_code
 
 

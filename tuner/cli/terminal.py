@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,9 +62,10 @@ def say_notes(notes: Iterable[str]) -> None:
         say(f"note:  {note}", err=True)
 
 
-def say_annotation(line: str) -> None:
-    """Prints a workflow command of tune's own (`tuner.cli.github.annotation`)."""
-    _put(line + "\n", err=True)
+def say_annotations(lines: Iterable[str]) -> None:
+    """Prints workflow commands of tune's own (`annotation`) where GitHub Actions reads them."""
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        _put("".join(f"{line}\n" for line in lines), err=True)
 
 
 def say_json(data: Any) -> None:
@@ -75,6 +76,14 @@ def say_json(data: Any) -> None:
 def say_document(text: str) -> None:
     """Prints a text that may be meant for a file or a program: exact, where nobody obeys it."""
     _put(harmless_lines(text) if _is_obeyed() else text, color=True)  # else click drops colours
+
+
+def say_columns(rows: Sequence[Sequence[str]]) -> None:
+    """Prints a table on stdout, its columns aligned."""
+    from tuner.report.terminal import columns
+
+    for line in columns(rows):
+        say(line.removeprefix("  "))
 
 
 def say_report(directory: Path, document: Document) -> None:
@@ -120,3 +129,37 @@ def _between_styles(text: str, cleaned: Any) -> str:
 
 def _no_command(text: str) -> str:
     return _OTHER_COMMAND.sub(r"#\\x23", _COMMAND.sub(r"\1\\x3a", text))
+
+
+def annotation(
+    level: str, message: str, *, title: str = "", file: str = "", line: int = 0, column: int = 0
+) -> str:
+    """A workflow command on one line; ``level``: error, warning or notice.
+
+    Source: GitHub's reference of workflow commands, and its toolkit for what is escaped.
+    """
+    facts = {"title": title, "file": file, "line": line or "", "col": column or ""}
+    properties = ",".join(f"{k}={_property(str(v))}" for k, v in facts.items() if v != "")
+    return f"::{level}{' ' if properties else ''}{properties}::{_data(message)}"
+
+
+def append_summary(report: Path, environment: Mapping[str, str] = os.environ) -> None:
+    """Appends a Markdown report to the step's summary, if there is one, up to its limit."""
+    summary = environment.get("GITHUB_STEP_SUMMARY")
+    if not summary or not report.is_file():
+        return
+    from tuner.report.markdown import append_step_summary
+
+    try:
+        append_step_summary(Path(summary), report.read_text(encoding="utf-8") + "\n")
+    except OSError as error:
+        say(f"the step summary {summary} cannot be written: {error.strerror}", err=True)
+
+
+def _data(text: str) -> str:
+    text = plain_lines(without_passwords(text))
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

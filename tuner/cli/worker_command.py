@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tuner.cli import options
-from tuner.cli.completion import RunDirectory
 from tuner.cli.console import PlainEvents
+from tuner.cli.options import RunDirectory
 from tuner.cli.storage import (
     FILE_VARIABLE,
     VARIABLE,

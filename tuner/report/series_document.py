@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,14 @@ _PROBLEMS = {
 }
 
 
-def render_series(directory: Path) -> list[Path]:
+#: The rows of runs that have ended, which are not read again.
+Known = MutableMapping[Member, Row]
+
+
+def render_series(directory: Path, known: Known | None = None) -> list[Path]:
     """Renders a series from what is stored; each file replaces the old one whole."""
     series = read_series(directory)
-    rows = _rows(directory, series)
+    rows = _rows(directory, series, known)
     shown = _document(directory, series, rows)
     files = {
         "report.html": html.render(shown),
@@ -46,17 +50,17 @@ def render_series(directory: Path) -> list[Path]:
     return [directory / name for name in files]
 
 
-def summary(directory: Path) -> dict[str, Any]:
+def summary(directory: Path, known: Known | None = None) -> dict[str, Any]:
     """A series as JSON: each run with its place, its gain, and how it ended."""
     series = read_series(directory)
-    runs = [{**r.to_json(), **m.to_json()} for m, r in _rows(directory, series)]
+    runs = [{**r.to_json(), **m.to_json()} for m, r in _rows(directory, series, known)]
     return {"id": directory.resolve().name, "exit_code": series.exit_code, "runs": runs}
 
 
-def document(directory: Path) -> Document:
+def document(directory: Path, known: Known | None = None) -> Document:
     """The whole report; a row leads to the report of its run."""
     series = read_series(directory)
-    return _document(directory, series, _rows(directory, series))
+    return _document(directory, series, _rows(directory, series, known))
 
 
 def _document(directory: Path, series: Series, rows: Sequence[tuple[Member, Row]]) -> Document:
@@ -89,8 +93,12 @@ def _tone(member: Member) -> Tone:
     return Tone.PLAIN if member.status is None else _TONES.get(member.status, Tone.BAD)
 
 
-def _rows(directory: Path, series: Series) -> list[tuple[Member, Row]]:
-    return [(member, _row(directory, member)) for member in series.members]
+def _rows(directory: Path, series: Series, known: Known | None) -> list[tuple[Member, Row]]:
+    known = {} if known is None else known
+    for member in series.members:
+        if member.done and member not in known:
+            known[member] = _row(directory, member)
+    return [(m, known[m] if m in known else _row(directory, m)) for m in series.members]
 
 
 def _row(directory: Path, member: Member) -> Row:

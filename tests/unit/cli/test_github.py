@@ -6,7 +6,7 @@ import pytest
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
-from tuner.cli.github import annotation, append_summary
+from tuner.cli.terminal import annotation, append_summary
 
 
 def test_annotations_are_one_line_whatever_is_in_them() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
-from tuner.cli.plan_command import lines_of
+from tuner.cli.inspect_commands import lines_of
 from tuner.programs import plan as planning
 from tuner.programs.plan import DrawnPlan, Preview
 from tuner.steps.estimate import Estimate

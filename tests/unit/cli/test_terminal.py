@@ -18,8 +18,8 @@ import tuner.cli
 from tuner.cli import cli, terminal
 from tuner.cli.boundary import guarded
 from tuner.cli.console import PlainEvents
+from tuner.cli.inspect_commands import lines_of as plan_lines
 from tuner.cli.live import LiveEvents
-from tuner.cli.plan_command import lines_of as plan_lines
 from tuner.cli.terminal import harmless, harmless_lines, say_document, say_lines
 from tuner.errors import TunerError
 from tuner.programs.plan import DrawnPlan, Preview
@@ -146,7 +146,7 @@ def test_an_error_and_its_traceback_are_shown_and_not_obeyed(
     def fails() -> None:
         raise TunerError(f"the server said: {HOSTILE}", HOSTILE)
 
-    monkeypatch.setattr("tuner.cli.schema_command.command.callback", fails)
+    monkeypatch.setattr("tuner.cli.schema.callback", fails)
     assert guarded(cli, ["--debug", "schema"]) == 1
     assert obeyed(capsys.readouterr().err) == []
 

@@ -1,0 +1,203 @@
+"""What is found out without a server: `tune models`, `lint`, `doctor` and `plan`."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tuner.cli import options
+from tuner.cli.storage import children_environment
+from tuner.cli.terminal import annotation, say, say_annotations, say_columns, say_json, say_lines
+from tuner.errors import EnvironmentNotReadyError, NothingToSearchError
+
+if TYPE_CHECKING:
+    from tuner.lint.rules import Finding
+    from tuner.programs.plan import DrawnPlan
+
+
+@click.command("models")
+@click.argument("repository", type=click.Path(path_type=Path))
+@options.output_format
+def models_command(repository: Path, output_format: str) -> None:
+    """List the models of REPOSITORY: backend, versions, batching, and what of each can be tuned.
+
+    What can be tuned is what `tune init` would search on this machine. Starts no server. Exit code
+    3 when nothing can be tuned.
+    """
+    from tuner.programs.models import HEADER, list_models
+
+    rows = list_models(repository, children_environment())
+    if output_format == "json":
+        say_json([asdict(row) for row in rows])
+    else:
+        say_columns([HEADER, *(row.cells() for row in rows)])
+    if not any(row.tunable for row in rows):
+        text = f"no model in {repository} can be tuned"
+        raise NothingToSearchError(text, f"tune lint {repository} says more about each error")
+    say("next:  tune init MODEL", err=True)
+
+
+#: Colours of a finding's severity.
+_COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
+
+
+@click.command("lint")
+@click.argument("repository", type=click.Path(path_type=Path))
+@click.option("--model", help="Check this model only.")
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="RULE",
+    help="Skip this rule, such as model-file. May be repeated. To skip a rule in one config.pbtxt "
+    "or model.py, put a comment there: # tune: ignore RULE",
+)
+@click.option(
+    "--no-weights",
+    is_flag=True,
+    help="Version directories and model files are absent, as in a git checkout without them. "
+    "Detected automatically when no model has a directory in it.",
+)
+@options.output_format
+def lint_command(
+    repository: Path,
+    model: str | None,
+    ignore: tuple[str, ...],
+    no_weights: bool,
+    output_format: str,
+) -> int:
+    """List what is wrong or risky in the config.pbtxt and model.py files of REPOSITORY.
+
+    Exit code 2 when there is an error, 0 otherwise. docs/lint.md lists the rules.
+    """
+    from tuner.lint.repository import lint_repository
+    from tuner.lint.rules import Finding, Severity
+    from tuner.writeback.rollback import half_written
+
+    findings = lint_repository(repository, model, ignore=ignore, weights=not no_weights)
+    for models, half in half_written(repository).items():
+        if model in (None, *models) and "config-file" not in ignore:
+            rule = (Severity.ERROR, "config-file")
+            findings.append(Finding(repository, 1, None, *rule, half.message, half.hint))
+    if output_format == "json":
+        rows = [{**asdict(f), "file": str(f.file), "severity": f.severity.value} for f in findings]
+        say_json(rows)
+    else:
+        for finding in findings:
+            severity = click.style(finding.severity.value, fg=_COLORS[finding.severity.value])
+            say(f"{finding.place}: {severity}: {finding.message} [{finding.rule}]")
+            if finding.hint:
+                say(f"    {finding.hint}")
+        if not findings:
+            say("nothing to complain about", err=True)
+    say_annotations(map(_annotation, findings))
+    return 2 if any(f.severity is Severity.ERROR for f in findings) else 0
+
+
+def _annotation(finding: Finding) -> str:
+    level = "notice" if finding.severity.value == "note" else finding.severity.value
+    file, column = str(finding.file), finding.column or 0
+    return annotation(level, finding.message, file=file, line=finding.line, column=column)
+
+
+@click.command("doctor")
+@options.optional_spec_argument
+@click.option(
+    "--output",
+    type=options.DIRECTORY,
+    default=Path("results"),
+    show_default=True,
+    help="Directory that runs are stored in.",
+)
+@options.output_format
+def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
+    """Check programs (by running them), ports, GPU and permissions; say how to fix each problem.
+
+    With SPEC, checks what that spec needs; otherwise, what the local mode needs. Exit code 4 if
+    something is missing. How well measurements repeat here is told by the report of each run.
+    """
+    from tuner.spec.load import load_spec
+    from tuner.steps.job import models_of
+    from tuner.triton.doctor import Check, run_checks
+    from tuner.writeback.rollback import half_written
+
+    wanted = None if spec is None else load_spec(spec).spec
+    checks = run_checks(
+        children_environment(),
+        server=None if wanted is None else wanted.server,
+        models=lambda: () if wanted is None else models_of(wanted).models.values(),
+        perf_analyzer=None if wanted is None else wanted.workload.perf_analyzer,
+        repository=None if wanted is None else wanted.repository,
+        results=output,
+    )
+    for half in (half_written(wanted.repository) if wanted else {}).values():
+        checks.append(Check("write", "whole configs", False, half.message, half.hint))
+    if output_format == "json":
+        say_json([asdict(c) for c in checks])
+    else:
+        for check in checks:
+            mark = click.style("ok  ", fg="green") if check.ok else click.style("FIX ", fg="red")
+            say(f"{mark}  {check.label}: {check.found}")
+            if check.mend:
+                say(f"        {check.mend}")
+    return 0 if all(c.ok for c in checks) else EnvironmentNotReadyError.exit_code
+
+
+@click.command("plan")
+@options.spec_argument
+@click.option(
+    "--candidates", type=click.IntRange(min=0), default=3, show_default=True, help="Diffs to show."
+)
+@click.option("-v", "--verbose", is_flag=True, help="Also show the whole spec with its defaults.")
+@options.overrides_option
+@options.output_format
+def plan_command(
+    spec: Path,
+    candidates: int,
+    verbose: bool,
+    overrides: tuple[str, ...],
+    output_format: str,
+) -> int:
+    """Show the size of the space, the expected time, the first candidates and the command lines.
+
+    Starts no server, generates no load, and runs nothing that the spec names, so it is safe with a
+    stranger's spec. Where the spec names no programs, this machine's own are asked for their
+    versions. The JSON output also has the whole spec with its defaults.
+    Exit code 2 if Triton would refuse a model.
+    """
+    from tuner.programs.plan import draw_plan
+
+    plan = draw_plan(spec, children_environment(), candidates, overrides)
+    name = shlex.quote(str(spec))
+    if output_format == "json":
+        say_json(plan.to_json())
+        return 2 if plan.problems else 0
+    for line in lines_of(plan):
+        say(line)
+    if verbose:
+        say_lines(f"\nthe spec with its defaults\n{plan.effective_spec.rstrip()}")
+    else:
+        say_lines(f"\nevery field of the spec:  tune plan {name} -v", err=True)
+    if plan.problems:
+        say("next:  mend the errors above; tune lint says more about each", err=True)
+        return 2
+    say(f"next:  tune run {name}", err=True)
+    return 0
+
+
+def lines_of(plan: DrawnPlan) -> list[str]:
+    """The size of the space, the time, what is tried first, and with which command lines."""
+    lines = [f"space     {plan.space_text}", f"time      {plan.estimate.text}"]
+    lines += [f"error     {problem}" for problem in plan.problems]
+    lines += [f"note      {note}" for note in plan.notes]
+    for preview in plan.candidates:
+        lines += ["", f"candidate: {preview.text}"]
+        if preview.server_args:
+            lines.append(f"  tritonserver {shlex.join(preview.server_args)}")
+        lines += [f"  {line}" for line in preview.diff.splitlines()]
+    for title, command_line in plan.commands.items():
+        lines += ["", title, f"  {shlex.join(command_line)}"]
+    return lines

@@ -1,0 +1,200 @@
+"""What is made of stored runs: `tune report`, `compare` and `size`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from tuner.cli import options
+from tuner.cli.terminal import (
+    say,
+    say_columns,
+    say_document,
+    say_json,
+    say_lines,
+    say_notes,
+    say_report,
+)
+from tuner.errors import SpecError
+
+
+@click.command("report")
+@click.argument("run", required=False, type=options.RunOrSeries())
+@options.results_option
+@options.format_option(
+    *("text", "json", "markdown", "pr", "patch"),
+    help="What to print on stdout: pr is the text of a pull request with the winner, patch its "
+    "diff for git apply. The files of the run are rendered in any case.",
+)
+def report_command(run: Path | None, output: Path, output_format: str) -> None:
+    """Render the reports of RUN again or, without RUN, list all runs and checks.
+
+    RUN is a directory, or an id below --output. Works from the stored results, even if the run
+    failed or was interrupted. RUN may also be a check.
+    """
+    from tuner.run.baseline import CHECK
+    from tuner.run.series import SERIES
+
+    if run is None:
+        _list_runs(output, output_format)
+        return
+    is_check, is_series = os.path.lexists(run / CHECK), os.path.lexists(run / SERIES)
+    show = _show_check if is_check else _show_series if is_series else _show_run
+    names = ", ".join(str(f.relative_to(run)) for f in show(run, output_format))
+    say(f"rendered {names} in {run}", err=True)
+
+
+def _show_run(run: Path, output_format: str) -> list[Path]:
+    from tuner.report.data import load
+    from tuner.report.pull_request import patch_of, pull_request_of
+    from tuner.report.render import report_run
+    from tuner.report.run_document import document
+    from tuner.run.store import RunStore
+
+    store = RunStore.open(run)
+    files = report_run(run)
+    if output_format == "markdown":
+        say_document((run / "report.md").read_text(encoding="utf-8"))
+    elif output_format == "pr":
+        say_document(pull_request_of(load(run)))
+    elif output_format == "patch":
+        say_document(patch_of(run))
+    elif output_format == "json":
+        say_json(store.result())
+    else:
+        say_report(run, document(load(run)))
+    return files
+
+
+def _show_check(run: Path, output_format: str) -> list[Path]:
+    from tuner.cli.check_command import print_check
+    from tuner.report.check_document import render_check
+    from tuner.run.check_schema import read_check
+
+    if output_format in ("pr", "patch"):
+        raise SpecError(f"{run} is a check: it proposes nothing", "name a run of `tune run`")
+    files = render_check(run)
+    if output_format == "markdown":
+        say_document((run / "report.md").read_text(encoding="utf-8"))
+    else:
+        print_check(run, read_check(run), output_format)
+    return files
+
+
+def _show_series(run: Path, output_format: str) -> list[Path]:
+    from tuner.report.series_document import document, render_series, summary
+
+    files = render_series(run)
+    if output_format == "json":
+        say_json(summary(run))
+    elif output_format == "text":
+        say_report(run, document(run))
+    else:
+        say_document((run / "report.md").read_text(encoding="utf-8"))
+    return files
+
+
+def _list_runs(output: Path, output_format: str) -> None:
+    from tuner.report.listing import HEADER, rows_in
+
+    if output_format not in ("text", "json"):
+        raise SpecError("a list of runs is text or json", f"name a run to get its {output_format}")
+    rows = rows_in(output)
+    if output_format == "json":
+        say_json([row.to_json() for row in rows])
+    elif rows:
+        say_columns([HEADER, *(row.cells() for row in rows)])
+    else:
+        say(f"no runs under {output}; `tune run SPEC` makes one", err=True)
+
+
+@click.command("compare")
+@click.argument("a", type=options.RunDirectory(), metavar="A")
+@click.argument("b", type=options.RunDirectory(), metavar="B")
+@options.results_option
+@options.format_option("text", "json", "md")
+def compare_command(a: Path, b: Path, output: Path, output_format: str) -> None:
+    """Show two runs side by side: how they ended, their configs, goodput with its interval.
+
+    A and B are directories of runs, or their ids below --output. Names what makes them
+    incomparable: a different machine, version, workload or SLO.
+    """
+    del output  # read by the arguments
+    from tuner.report import markdown, terminal
+    from tuner.report.compare import compared, document
+
+    comparison = compared(a, b)
+    if output_format == "json":
+        say_json(comparison.to_json())
+    elif output_format == "md":
+        say_document(markdown.render(document(comparison)))
+    else:
+        for line in terminal.lines_of(document(comparison)):
+            say_lines(line)
+
+
+def _quantity(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    from tuner.spec.units import Percent, Rate
+
+    try:
+        return float(Rate.of(value) if param.name == "rate" else Percent.of(value))
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
+
+
+def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    number = None if value is None else value.removesuffix("/h")
+    return None if number is None else click.FloatRange(min=0).convert(number, param, ctx)
+
+
+@click.command("size")
+@options.run_argument
+@click.option("--rate", required=True, callback=_quantity, help="In inferences, such as 5000/s.")
+@click.option("--headroom", default="30%", show_default=True, callback=_quantity)
+@click.option(
+    "--price",
+    metavar="PRICE",
+    callback=_price,
+    help="Of one replica for one hour, such as 2.5/h, or 2.5.",
+)
+@click.option("--deployment", default="triton", show_default=True, help="What is scaled.")
+@click.option("--prometheus", metavar="URL", default="http://prometheus:9090", show_default=True)
+@options.results_option
+@options.format_option(
+    *("text", "json", "keda", "hpa"),
+    help="What to print: keda is YAML of a ScaledObject that asks --prometheus, hpa of a "
+    "HorizontalPodAutoscaler; both scale --deployment.",
+)
+def size_command(
+    run: Path,
+    rate: float,
+    headroom: float,
+    price: float | None,
+    deployment: str,
+    prometheus: str,
+    output: Path,
+    output_format: str,
+) -> None:
+    """Tell how many replicas answer a rate, and the headroom on top of it; when to start another.
+
+    By the load that RUN proved in its soak, on one server: every replica must be like the machine
+    of the run. Also tells whether the rate is still answered when one replica is lost.
+    """
+    del output  # read by the argument
+    from tuner.report.autoscalers import pod_autoscaler, scaled_object
+    from tuner.report.data import load
+    from tuner.report.sizing import size
+
+    sizing = size(load(run), rate, headroom, price)
+    if output_format == "json":
+        say_json(asdict(sizing))
+    elif output_format == "keda":
+        say_document(scaled_object(sizing, deployment, prometheus))
+    elif output_format == "hpa":
+        say_document(pod_autoscaler(sizing, deployment))
+    else:
+        say_columns(sizing.rows())
+    say_notes(sizing.notes)
