@@ -36,8 +36,8 @@ from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent
 from tuner.steps.first_load import first_level
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import serving
+from tuner.steps.session import set_up_bench
 from tuner.steps.tools import find_programs
 
 #: Name, config, and the load to beat in the race; None for the first trial of a run.

@@ -55,8 +55,8 @@ from tuner.score.judge import slo_utilisation
 from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import serving
+from tuner.steps.session import set_up_bench
 from tuner.steps.tools import find_programs
 
 ROOT = Path(__file__).parents[2]

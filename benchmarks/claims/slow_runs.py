@@ -45,9 +45,8 @@ from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent
 from tuner.steps.job import Job
-from tuner.steps.rig import soak_of, window_of
 from tuner.steps.searching import search
-from tuner.steps.session import Session
+from tuner.steps.session import Session, soak_of, window_of
 from tuner.triton.deploy import DeploymentKind
 
 #: What a request takes alone, and the bound of its p99, in seconds.

@@ -45,8 +45,8 @@ from tuner.space.words import changes_text
 from tuner.steps.events import Silent
 from tuner.steps.first_load import first_level
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import serving
+from tuner.steps.session import set_up_bench
 from tuner.steps.tools import Programs, find_programs
 
 #: Most loads of a config, in all and once its capacity is bracketed, however widely; and the first

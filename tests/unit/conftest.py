@@ -26,7 +26,7 @@ def _no_neighbours(
 ) -> None:
     """What measures on this machine besides is none of a unit test's business."""
     alone = tmp_path_factory.getbasetemp() / "measuring"
-    monkeypatch.setattr("tuner.run.measuring.registry", lambda: alone)
+    monkeypatch.setattr("tuner.steps.machine_lock.registry", lambda: alone)
 
 
 @pytest.fixture(autouse=True)

@@ -37,12 +37,18 @@ from tuner.spec.model import Spec, Strategy
 from tuner.spec.paths import INSTANCE_GROUP
 from tuner.spec.server import MODES, ServerMode
 from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
-from tuner.steps.estimate import Estimate, Seen, estimate_run, refuse_too_short, seen_before
+from tuner.steps.estimate import (
+    Estimate,
+    Seen,
+    estimate_run,
+    refuse_too_short,
+    seen_before,
+    trace_notes,
+    window_notes,
+)
 from tuner.steps.job import Job, Request, prepare, refuse_missing_extra
-from tuner.steps.rig import window_of
-from tuner.steps.tools import find_programs
-from tuner.steps.traffic import client_notes, client_of, request_notes
-from tuner.steps.window_length import trace_notes, window_notes
+from tuner.steps.session import window_of
+from tuner.steps.tools import client_notes, client_of, find_programs, request_notes
 from tuner.steps.writing import draw_up
 from tuner.triton.docker import DockerLauncher
 from tuner.triton.local import LocalLauncher

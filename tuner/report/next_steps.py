@@ -9,8 +9,7 @@ from pathlib import Path
 from tuner.hiding import hidden_command
 from tuner.report.data import ReportData
 from tuner.run.manifest import resume_command
-from tuner.run.remedies import remedies
-from tuner.run.status import Status
+from tuner.run.status import Status, remedies
 
 
 def next_steps(data: ReportData) -> list[tuple[str, str]]:

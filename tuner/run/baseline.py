@@ -15,18 +15,17 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from glob import escape
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from tuner.errors import TunerError
 from tuner.facts import Facts
+from tuner.run.confirmation import Soak
 from tuner.run.manifest import Manifest, mix_in
 from tuner.run.reading import UnreadableFileError, read_as, read_bytes, read_json
 from tuner.run.result_schema import Result
-from tuner.run.store import RunStore
+from tuner.run.store import RunStore, find_newest
 from tuner.run.writing import explained, write_json
 from tuner.spec.model import Spec
 from tuner.spec.server import given_check
@@ -243,22 +242,18 @@ def _plain(value: Any) -> Any:
 
 
 def credited_level(results: Path, now: Manifest) -> float | None:
-    """By the newest run that asked the same on this machine and credited the config in place.
-
-    Runs that cannot be read are passed over.
-    """
+    """By the newest run that asked the same on this machine and credited the config in place."""
     in_place = {served.sha256 for served in now.models.values()}
     asked = (now.fingerprint, now.identity.question)
-    for directory in sorted(results.glob(f"*-{escape(now.name)}-*"), reverse=True):
-        try:
-            store = RunStore.open(directory)
-            then, result = store.manifest(), Result.from_json(store.result())
-        except (TunerError, OSError, LookupError, TypeError, ValueError):
-            continue  # a check, or damaged
+
+    def credited(store: RunStore) -> Soak | None:
+        then, result = store.manifest(), Result.from_json(store.result())
         config, there = result.baseline, then.config_sha256 == now.config_sha256
         if result.written is not None:
             there = {written.sha256_after for written in result.written.files} <= in_place
             config = result.winner
-        if there and (then.fingerprint, then.identity.question) == asked and config and config.soak:
-            return config.soak.credited_level
-    return None
+        there = there and (then.fingerprint, then.identity.question) == asked
+        return config.soak if there and config else None
+
+    soak = find_newest(results, now.name, credited)
+    return None if soak is None else soak.credited_level

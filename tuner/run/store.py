@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from tuner.errors import SpecError
+from tuner.errors import SpecError, TunerError
 from tuner.locking import Lock, lock
 from tuner.measurement.measurement import Rejected, Stage
 from tuner.run.confirmation import Repeat
@@ -30,6 +31,8 @@ from tuner.run.writing import (
     write_text,
 )
 from tuner.score.trial import Trial
+
+_Found = TypeVar("_Found")
 
 MANIFEST = "manifest.json"
 TRIALS = "trials.jsonl"
@@ -158,6 +161,23 @@ class RunStore:
 
     def _rows(self, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
         return read_rows(self.directory / name)
+
+
+def find_newest(
+    results: Path, name: str, read: Callable[[RunStore], _Found | None]
+) -> _Found | None:
+    """What ``read`` finds in the newest run of a name; those that it cannot read are passed over.
+
+    It may get runs of other names that contain this one, and checks.
+    """
+    for directory in sorted(results.glob(f"*-{escape(name)}-*"), reverse=True):
+        try:
+            found = read(RunStore.open(directory))
+        except (TunerError, OSError, LookupError, TypeError, ValueError):
+            continue
+        if found is not None:
+            return found
+    return None
 
 
 @contextmanager

@@ -11,8 +11,7 @@ from tuner.modelconfig.message import to_text
 from tuner.run.manifest import Choices, KeptConfig, Manifest
 from tuner.search.study.storage_url import parsed_url, shown_url
 from tuner.steps.job import Job, Request
-from tuner.steps.tools import Programs
-from tuner.steps.traffic import client_of
+from tuner.steps.tools import Programs, client_of
 
 
 def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> Manifest:

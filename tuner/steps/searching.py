@@ -26,7 +26,7 @@ from tuner.errors import (
 from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
 from tuner.modelconfig.files import model_names
-from tuner.run.remedies import remedies
+from tuner.run.status import remedies
 from tuner.score.judge import Verdict, tightest_latency
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState, TrialTime
@@ -39,11 +39,17 @@ from tuner.server.log import out_of_memory
 from tuner.space.candidate import Candidate
 from tuner.spec.units import digits
 from tuner.spec.workload import RandomInputs
-from tuner.steps.estimate import Seen, estimate_run
+from tuner.steps.estimate import (
+    Seen,
+    estimate_run,
+    length_s,
+    long_windows,
+    minutes,
+    most_probes,
+    refuse_too_slow,
+)
 from tuner.steps.first_load import first_level
-from tuner.steps.rig import informing_window
-from tuner.steps.session import Session
-from tuner.steps.window_length import length_s, long_windows, minutes, most_probes, refuse_too_slow
+from tuner.steps.session import Session, informing_window
 from tuner.triton.deploy import Deployment
 
 

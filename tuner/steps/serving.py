@@ -19,7 +19,7 @@ from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import ServedModel
-from tuner.run.remedies import remedies
+from tuner.run.status import remedies
 from tuner.server.log import OTHER_BACKENDS
 from tuner.server.memory import is_of_gpu
 from tuner.space.candidate import Candidate

@@ -15,8 +15,7 @@ from tuner.run.confirmation import Soak, Soaked
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.workload import CacheState
-from tuner.steps.rig import curve_window, why_no_overload
-from tuner.steps.session import Session
+from tuner.steps.session import Session, curve_window, why_no_overload
 from tuner.triton.launchers import cores_of
 
 #: Two soaked throughputs this close are equal: a window answers a little more or less by chance.

@@ -1,4 +1,4 @@
-"""The programs of a run: found on this machine, and seen to run."""
+"""The programs of a run, seen to run here; which of them sends requests, and how large."""
 
 from __future__ import annotations
 
@@ -11,14 +11,24 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tuner import __version__
-from tuner.machine.host import NOT_SPLIT, Cores, Host, read_host
+from tuner.load.generator import Demand
+from tuner.load.generators import OWN_CLIENT, Choice, choose, may_reject
+from tuner.load.traffic.tensors import content_bytes
+from tuner.machine.cores import NOT_SPLIT, Cores
+from tuner.machine.host import Host, read_host
 from tuner.modelconfig.backends import is_ensemble
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin, numpy_of_models
 from tuner.server.server import ServerLauncher
-from tuner.steps.job import Job
+from tuner.space.words import bytes_text
+from tuner.spec.labels import of_label
+from tuner.spec.workload import Protocol, RandomInputs
+from tuner.steps.job import Job, drawn_tensors
 from tuner.triton.launchers import cores_of, server_launcher
 from tuner.triton.local import LocalLauncher, find_backends
+
+#: A larger request mainly measures the network and the copies, perhaps unintentionally.
+LARGE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -88,3 +98,55 @@ def _load_program(job: Job, environment: Mapping[str, str]) -> Iterator[Installa
         return
     with binaries.perf_analyzer(job.spec.workload.perf_analyzer, environment) as found:
         yield found
+
+
+def client_of(job: Job) -> Choice:
+    """Which load generator measures: the same in a run, its workers and a check of its config."""
+    if not job.has_perf_analyzer:
+        return Choice(OWN_CLIENT, "there is no perf_analyzer here")
+    if job.spec.server.headers_from_env:
+        return Choice(OWN_CLIENT, "perf_analyzer would show headers in the list of processes")
+    if job.spec.server.tls and job.spec.workload.protocol is Protocol.HTTP:
+        return Choice(OWN_CLIENT, "perf_analyzer is given TLS over gRPC only")
+    configs = {name: model.base.completed for name, model in job.served.models.items()}
+    may_refuse = any(map(may_reject, configs.values()))
+    may_refuse |= any("queue_policy" in path for path in job.space.paths)
+    demands = []
+    for stream in job.spec.streams.values():
+        shapes = stream.inputs.shapes if isinstance(stream.inputs, RandomInputs) else {}
+        priority = stream.priority or 0
+        demand = Demand(configs[stream.model], shapes, stream.batch_size, may_refuse, priority)
+        demands.append(demand)
+    return choose(demands)
+
+
+def client_notes(job: Job) -> list[str]:
+    """One sentence where perf_analyzer does not measure, and one where CPUs are kept apart.
+
+    Raises:
+        EnvironmentNotReadyError: The spec names CPUs that tune may not use here.
+    """
+    choice, cores = client_of(job), str(cores_of(job.spec))
+    who = f"measured with {choice.kind.title}: {choice.why}" if choice.why else ""
+    return [note for note in (who, cores) if note]
+
+
+def request_notes(job: Job, above_bytes: int = -1) -> Iterator[str]:
+    """What a request of each stream carries, where that is not from a file, and large enough."""
+    for name, stream in job.spec.streams.items():
+        model, inputs = job.served.models[stream.model], stream.inputs
+        tensors = drawn_tensors(stream, model)
+        if not tensors or not isinstance(inputs, RandomInputs):
+            continue
+        size = sum(content_bytes(t, inputs.string_length) for t in tensors) * stream.batch_size
+        if size <= above_bytes:
+            continue
+        shapes = ", ".join(f"{t.name} {t.datatype}{list(t.shape)}" for t in tensors)
+        left = {t.name for t in model.base.completed.input} - {t.name for t in tensors}
+        without = f" (without the optional {', '.join(sorted(left))})" if left else ""
+        whose = of_label(name, job.spec.streams)
+        note = f"a request{whose} carries {bytes_text(size)}: {shapes}{without}"
+        if size > LARGE_BYTES:
+            where = f"streams.{name}.inputs" if whose else "workload.inputs"
+            note += f"; where your users send less, say so in {where}.shapes"
+        yield note

@@ -29,11 +29,11 @@ from tuner.programs.run import ending
 from tuner.programs.run import run as pipeline
 from tuner.programs.run.outcome import Verdict
 from tuner.programs.run.prove import prove
-from tuner.run.measuring import Measuring, registered
 from tuner.run.status import Status
 from tuner.run.store import RunStore
 from tuner.score.trial import Trial
 from tuner.search.study.record import StudyRecord
+from tuner.steps.machine_lock import Measuring, registered
 from tuner.steps.session import Session
 from tuner.steps.writing import write_back
 from tuner.writeback.journal import Action

@@ -226,7 +226,7 @@ def test_what_the_proof_measures_is_of_the_confirmation(
 def test_what_a_run_should_know_beforehand_is_told_before_it_searches(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "large_requests", lambda _: ["large"])
+    monkeypatch.setattr(pipeline, "request_notes", lambda *_: ["large"])
     monkeypatch.setattr(pipeline, "foreseen", lambda _: ("a link",))
     monkeypatch.setattr(Serving, "completed", "the server completes it")
     _, watching = run(workplace, write=False)

@@ -10,7 +10,7 @@ import pytest
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
 from tuner.steps import job as job_steps
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.traffic import client_notes, client_of
+from tuner.steps.tools import client_notes, client_of
 
 CONFIG = """name: "m"
 backend: "python"

@@ -34,8 +34,8 @@ from tuner.search.strategy import Proposal
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
-from tuner.steps.rig import window_of
 from tuner.steps.searching import search
+from tuner.steps.session import window_of
 from tuner.triton import local
 from tuner.triton.deploy import Deployer, DeploymentKind
 from tuner.triton.local import LocalLauncher

@@ -11,7 +11,7 @@ from builders.serving import write_models
 from tuner.errors import SpecError
 from tuner.load.generators import OWN_CLIENT
 from tuner.steps.job import Request, prepare
-from tuner.steps.traffic import client_of
+from tuner.steps.tools import client_of
 from tuner.twin.model import Unmodelled
 from tuner.twin.observation import setting_of
 

@@ -17,8 +17,8 @@ from tuner.machine.process import private_directory
 from tuner.programs.worker import worker as joining
 from tuner.steps.events import Silent
 from tuner.steps.job import Job
-from tuner.steps.rig import set_up_bench
 from tuner.steps.serving import Serving
+from tuner.steps.session import set_up_bench
 from tuner.steps.tools import Programs
 
 #: More than the age from which on an abandoned directory is removed.

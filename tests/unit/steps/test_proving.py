@@ -28,9 +28,8 @@ from tuner.programs.run import prove as step
 from tuner.programs.run.outcome import Side, Verdict
 from tuner.programs.run.overloading import probe_overload
 from tuner.report.tiles import gain_texts
-from tuner.run.remedies import remedies
 from tuner.run.result_schema import Result
-from tuner.run.status import Status
+from tuner.run.status import Status, remedies
 from tuner.score.capacity import saturated
 from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point, score_points

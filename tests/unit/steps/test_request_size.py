@@ -8,7 +8,7 @@ import pytest
 
 from tuner.errors import SpecError
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.traffic import large_requests, request_notes
+from tuner.steps.tools import LARGE_BYTES, request_notes
 
 
 def job(tmp_path: Path, dims: str, inputs: str) -> Job:
@@ -30,7 +30,7 @@ def job(tmp_path: Path, dims: str, inputs: str) -> Job:
 
 def test_a_request_of_8_mib_is_not_sent_without_a_word(tmp_path: Path) -> None:
     large = job(tmp_path, "[ -1, -1, -1 ]", "{kind: random, shapes: {x: [128, 128, 128]}}")
-    (note,) = large_requests(large)
+    (note,) = request_notes(large, LARGE_BYTES)
     assert note.startswith("a request carries 8 MiB: x FP32[128, 128, 128]")
     assert "workload.inputs.shapes" in note
 
@@ -40,14 +40,15 @@ def test_a_plan_tells_the_size_and_a_run_only_a_large_one(tmp_path: Path, dims: 
     small = job(tmp_path, dims, "{kind: random}")
     (note,) = request_notes(small)
     assert note.startswith("a request carries 16 B")
-    assert large_requests(small) == []
+    assert [*request_notes(small, LARGE_BYTES)] == []
 
 
 @pytest.mark.parametrize(
     ("count", "said"), [(1 << 18, False), ((1 << 18) + 1, True), (1 << 19, True)]
 )
 def test_more_than_a_mebibyte_is_large(count: int, said: bool, tmp_path: Path) -> None:
-    assert bool(large_requests(job(tmp_path, f"[ {count} ]", "{kind: random}"))) is said
+    large = request_notes(job(tmp_path, f"[ {count} ]", "{kind: random}"), LARGE_BYTES)
+    assert bool([*large]) is said
 
 
 def test_all_of_a_batch_and_every_tensor_count(tmp_path: Path) -> None:

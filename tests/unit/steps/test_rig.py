@@ -21,14 +21,14 @@ from tuner.score.next_load import load_plan
 from tuner.server.binaries import Installation, Origin
 from tuner.server.server import Place
 from tuner.spec.model import Spec
-from tuner.steps import rig
+from tuner.steps import session as rig
 from tuner.steps import tools as installing
+from tuner.steps.estimate import long_windows, window_notes
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
-from tuner.steps.rig import informing_window, set_up_bench, soak_of, window_of
 from tuner.steps.serving import Serving
+from tuner.steps.session import informing_window, set_up_bench, soak_of, window_of
 from tuner.steps.tools import Programs, find_programs
-from tuner.steps.window_length import long_windows, window_notes
 
 REPOSITORY = Path(__file__).parents[3] / "model_repository"
 TEXT = """\

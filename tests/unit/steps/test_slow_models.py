@@ -29,9 +29,8 @@ from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.steps.events import Silent
-from tuner.steps.rig import soak_of, window_of
 from tuner.steps.searching import CurrentConfigFailsError, search
-from tuner.steps.session import Session
+from tuner.steps.session import Session, soak_of, window_of
 from tuner.triton.deploy import DeploymentKind
 
 ENDPOINTS = Endpoints("h", "g", None)

@@ -54,8 +54,7 @@ from tuner.steps.serving import ModelNotServedError, serving
 from tuner.steps.session import open_session
 from tuner.steps.soaking import soak_credited
 from tuner.steps.stop import Stop
-from tuner.steps.tools import Programs, find_programs
-from tuner.steps.traffic import client_notes, client_of
+from tuner.steps.tools import Programs, client_notes, client_of, find_programs
 from tuner.writeback.rollback import half_written
 
 #: Checks shown as a trend, this one included.

@@ -19,9 +19,8 @@ from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.spec.slo import Goal
 from tuner.spec.units import digits
-from tuner.steps.rig import window_of
-from tuner.steps.session import Session
-from tuner.steps.window_length import LONG_S
+from tuner.steps.estimate import LONG_S
+from tuner.steps.session import Session, window_of
 
 #: Loads are rounded to five digits.
 _ROUNDED = 1.0 - 1e-4

@@ -16,8 +16,7 @@ from tuner.programs.run.outcome import Side, Verdict
 from tuner.run.result_schema import Overloads
 from tuner.score.judge import tail_slo
 from tuner.spec.slo import Slo
-from tuner.steps.rig import why_no_overload
-from tuner.steps.session import Session
+from tuner.steps.session import Session, why_no_overload
 
 _CURRENT, _WINNER = "current config", "winner"
 _SUSTAINED_NONE = "no load tried met the SLOs, so there is none beyond its capacity"

@@ -29,10 +29,10 @@ from tuner.space.candidate import Candidate, list_sizes
 from tuner.space.words import changes_text
 from tuner.spec.slo import Goal
 from tuner.spec.units import digits
+from tuner.steps.estimate import length_s
 from tuner.steps.events import Events
 from tuner.steps.session import Session
 from tuner.steps.soaking import soak_winner
-from tuner.steps.window_length import length_s
 
 
 def prove(session: Session, trials: Sequence[Trial]) -> Verdict:

@@ -31,6 +31,7 @@ from tuner.steps.estimate import (
     refuse_too_short,
     seen_before,
     seen_in,
+    trace_notes,
 )
 from tuner.steps.events import Events
 from tuner.steps.job import Job, Request, prepare, refuse_missing_extra
@@ -39,9 +40,7 @@ from tuner.steps.searching import search
 from tuner.steps.serving import Serving, serving
 from tuner.steps.session import Session, open_session
 from tuner.steps.stop import Stop, explain_error
-from tuner.steps.tools import find_programs
-from tuner.steps.traffic import client_notes, large_requests
-from tuner.steps.window_length import trace_notes
+from tuner.steps.tools import LARGE_BYTES, client_notes, find_programs, request_notes
 from tuner.steps.writing import foreseen, settle_writes
 
 
@@ -144,7 +143,7 @@ def _beforehand(served: Serving, *, write: bool) -> Iterator[str]:
     if served.load_s >= SLOW_LOAD_S:
         estimate = estimate_run(job, Seen(load_s=served.load_s))
         yield f"loading the model took {served.load_s:.0f} s; the run takes {estimate.text}"
-    yield from large_requests(job)
+    yield from request_notes(job, LARGE_BYTES)
     yield from trace_notes(job.spec, job.plan)
     yield from foreseen(job) if write else ()
 

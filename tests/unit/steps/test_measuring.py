@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tuner.run.measuring import Measuring, others, registered, registry
+from tuner.steps.machine_lock import Measuring, others, registered, registry
 
 
 @pytest.fixture(autouse=True)
 def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuner.run.measuring.registry", lambda: tmp_path / "measuring")
+    monkeypatch.setattr("tuner.steps.machine_lock.registry", lambda: tmp_path / "measuring")
     monkeypatch.setattr(f"{__name__}.registry", lambda: tmp_path / "measuring")
 
 
