@@ -291,7 +291,7 @@ def _resume_run(_damaged: tuple[str, bytes], directory: Path) -> None:
     """What `tune run --resume` does until it measures."""
     from builders.jobs import opened
 
-    from tuner.programs.run.resuming import restore_choices, spec_of
+    from tuner.programs.run.open_run import restore_choices, spec_of
     from tuner.steps.job import Request
 
     job, _files = _stopped()

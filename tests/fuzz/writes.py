@@ -20,9 +20,9 @@ from tuner.modelconfig.path import FieldValue, in_order, with_fields
 from tuner.modelconfig.schema import same_config
 from tuner.space.draft import Machine, Part, draft_spec
 from tuner.spec.load import load_spec
-from tuner.steps.job import Job, job_from
-from tuner.steps.writing import draw_up
-from tuner.writeback.plan import FilePlan, WritePlan, apply
+from tuner.steps.job import Job, draw_up, job_from
+from tuner.writeback.apply import apply
+from tuner.writeback.plan import FilePlan, WritePlan
 from tuner.writeback.rollback import rollback
 
 _CANDIDATES = 4

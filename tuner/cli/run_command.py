@@ -90,7 +90,7 @@ def command(
     with the options given. All are checked first. A run that fails does not stop the others, and
     the exit code is the worst of theirs: the first of 130, 1, 4, 2, 3, 5, 13, 10, 11, 0.
     """
-    from tuner.programs.run.resuming import spec_of
+    from tuner.programs.run.open_run import spec_of
     from tuner.run.series import SERIES
     from tuner.steps.job import Request
 

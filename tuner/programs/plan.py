@@ -46,10 +46,9 @@ from tuner.steps.estimate import (
     trace_notes,
     window_notes,
 )
-from tuner.steps.job import Job, Request, prepare, refuse_missing_extra
+from tuner.steps.job import Job, Request, draw_up, prepare, refuse_missing_extra
 from tuner.steps.session import window_of
 from tuner.steps.tools import client_notes, client_of, find_programs, request_notes
-from tuner.steps.writing import draw_up
 from tuner.triton.docker import DockerLauncher
 from tuner.triton.local import LocalLauncher
 from tuner.writeback.rollback import half_written

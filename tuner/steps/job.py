@@ -11,12 +11,16 @@ from typing import Any
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.load.traffic.encoding import TensorShape, resolve
 from tuner.machine.host import has_gpu
+from tuner.modelconfig.edit import edit, unified_diff
 from tuner.modelconfig.encoding import UTF_8
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.served import Served, ServedModel, read_served
-from tuner.score.next_load import LoadPlan, load_plan
+from tuner.run.result_schema import ChangedConfig
+from tuner.score.load_plan import LoadPlan, load_plan
 from tuner.server.binaries import has_perf_analyzer
-from tuner.space.build import build_space, refuse_unmeasurable
+from tuner.space.build import build_space
+from tuner.space.candidate import Candidate
+from tuner.space.judge import refuse_unmeasurable
 from tuner.space.space import Space
 from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.model import ModelSpec, Spec, Strategy
@@ -217,3 +221,26 @@ def _with_words_of(request: Request, spec: Spec) -> Spec:
             "search": spec.search.model_copy(update=search),
         }
     )
+
+
+@dataclass(frozen=True)
+class Change:
+    """A winner as text: each config that changes, by label, and the unified diff of them all."""
+
+    configs: Mapping[str, ChangedConfig]
+    diff: str
+
+
+def draw_up(job: Job, winner: Candidate) -> Change:
+    """The configs with what a winner needs; everything else byte for byte as it was.
+
+    It is what the server was given for the winner's trials; what is completed is not written.
+    """
+    configs, diffs = {}, []
+    for label in job.searched or job.served.models:
+        model = job.served.models[label]
+        before = model.files.text
+        after = edit(before, model.base.changes(winner.of(label)))
+        configs[label] = ChangedConfig(config_before=before, config_after=after)
+        diffs.append(unified_diff(before, after, f"{model.name}/{model.files.write_to}"))
+    return Change(configs, "".join(diffs))

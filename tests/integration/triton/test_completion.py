@@ -23,10 +23,9 @@ from tuner.errors import NothingToSearchError
 from tuner.server.binaries import Installation
 from tuner.server.control import Control
 from tuner.space.candidate import Candidate
-from tuner.steps.job import Request, prepare
+from tuner.steps.job import Request, draw_up, prepare
 from tuner.steps.serving import ModelNotServedError, Serving, serving
 from tuner.steps.tools import Programs
-from tuner.steps.writing import draw_up
 from tuner.triton.local import LocalLauncher
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

@@ -10,7 +10,7 @@ import pytest
 from builders.jobs import a_job, opened
 
 from tuner.errors import SpecError
-from tuner.programs.run.resuming import restore_choices, spec_of
+from tuner.programs.run.open_run import restore_choices, spec_of
 from tuner.run.manifest import Choices
 from tuner.run.store import RunStore
 from tuner.steps.job import Job, Request

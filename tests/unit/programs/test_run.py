@@ -27,6 +27,7 @@ from tuner.machine.host import read_host
 from tuner.modelconfig.files import read_config
 from tuner.programs.run import ending
 from tuner.programs.run import run as pipeline
+from tuner.programs.run.ending import write_back
 from tuner.programs.run.outcome import Verdict
 from tuner.programs.run.prove import prove
 from tuner.run.status import Status
@@ -35,7 +36,6 @@ from tuner.score.trial import Trial
 from tuner.search.study.record import StudyRecord
 from tuner.steps.machine_lock import Measuring, registered
 from tuner.steps.session import Session
-from tuner.steps.writing import write_back
 from tuner.writeback.journal import Action
 from tuner.writeback.plan import WritePlan
 

@@ -16,6 +16,7 @@ from tuner.errors import SpecError
 from tuner.measurement.measurement import Rejected, Stage
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
+from tuner.programs.run.ending import write_back
 from tuner.programs.run.open_run import open_run, open_store
 from tuner.run.confirmation import Repeat, Role
 from tuner.run.store import STUDY, RunStore
@@ -23,8 +24,7 @@ from tuner.score.point import judge_point
 from tuner.score.trial import Trial, TrialState, TrialTime, Worker
 from tuner.search.study.offer import find_offer
 from tuner.search.study.record import StudyRecord
-from tuner.steps.job import Job, Request, prepare
-from tuner.steps.writing import draw_up, write_back
+from tuner.steps.job import Job, Request, draw_up, prepare
 from tuner.writeback.rollback import rollback
 
 

@@ -8,10 +8,10 @@ import pytest
 from builders.jobs import opened
 from builders.plans import cut_short, make_file
 
+from tuner.programs.run.ending import best_configs, foreseen, settle_writes, write_back
 from tuner.run.store import RunStore
 from tuner.space.candidate import Candidate
-from tuner.steps.job import Job, Request, prepare
-from tuner.steps.writing import best_configs, draw_up, foreseen, settle_writes, write_back
+from tuner.steps.job import Job, Request, draw_up, prepare
 from tuner.writeback.plan import WritePlan
 from tuner.writeback.rollback import rollback
 

@@ -1,8 +1,8 @@
-"""How a run ends: its result and its report are stored, whatever happened."""
+"""How a run ends: the winner is written; result and report are stored, whatever happened."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -11,19 +11,24 @@ from typing import Self
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.confirm.stored import finished_rows, noise_of
 from tuner.errors import InterruptedRunError, TunerError
+from tuner.modelconfig.encoding import encode
 from tuner.programs.run.open_run import OpenRun
 from tuner.programs.run.outcome import Verdict, result_of, side_of_trial
-from tuner.run.manifest import resume_command
+from tuner.run.manifest import Manifest, resume_command
 from tuner.run.result_schema import Result
 from tuner.run.status import Status
 from tuner.run.store import RunStore
 from tuner.search.study.uninterrupted import uninterrupted
+from tuner.space.candidate import Candidate
 from tuner.steps.events import Events
-from tuner.steps.job import Job, Request
+from tuner.steps.job import Change, Job, Request, draw_up
 from tuner.steps.machine_lock import Neighbours
 from tuner.steps.stop import explain_error
-from tuner.steps.writing import Change, best_configs, draw_up, write_back
-from tuner.writeback.target import Written
+from tuner.writeback.apply import apply
+from tuner.writeback.plan import WritePlan, file_plans
+from tuner.writeback.rollback import half_written, settle_all
+from tuner.writeback.target import target_of
+from tuner.writeback.written import Written
 
 
 @dataclass(frozen=True)
@@ -161,3 +166,53 @@ class Ending:
         )
         store.write_result(result.to_json())
         return result
+
+
+def settle_writes(repository: Path, *, write: bool) -> Iterator[str]:
+    """Notes on interrupted writes in the repository, each undone; refused without ``write``.
+
+    Called before any config is read: a run over a half-written winner would measure a config that
+    nobody chose.
+
+    Raises:
+        StalePlanError: A file was changed since.
+        EnvironmentNotReadyError: There is no such repository, or a file may not be written.
+    """
+    for half in () if write else half_written(repository).values():
+        raise half
+    for written in settle_all(repository) if write else ():
+        yield from written.all_notes
+
+
+def foreseen(job: Job) -> tuple[str, ...]:
+    """What the user should know about the files that a winner will be written to."""
+    models = [job.served.models[label].files for label in job.searched]
+    paths = {m.model: m.directory / m.write_to for m in models}
+    try:
+        return tuple(note for m, path in paths.items() for note in target_of(path, m).notes)
+    except TunerError as error:
+        return (f"a winner will not be written: {error.message}",)
+
+
+def best_configs(job: Job, change: Change) -> dict[str, bytes]:
+    """The new text of the files that change, by label; all files where none does."""
+    changed = {
+        la: config for la, config in change.configs.items()
+        if config.config_after != config.config_before
+    }  # fmt: skip
+    return {
+        label: encode(config.config_after, job.served.models[label].files.encoding)
+        for label, config in (changed or change.configs).items()
+    }
+
+
+def write_back(manifest: Manifest, winner: Candidate, change: Change) -> Written:
+    """Replaces the configs atomically, all or none.
+
+    Raises:
+        StalePlanError: A file is not the one the run read.
+        EnvironmentNotReadyError: One cannot be written, or lies outside the repository.
+    """
+    kept = manifest.models
+    files = [f for la, c in change.configs.items() for f in file_plans(kept[la], c.config_after)]
+    return apply(WritePlan(tuple(files), manifest.run_id, winner.server_args))

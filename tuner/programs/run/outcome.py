@@ -29,8 +29,8 @@ from tuner.score.point import Point
 from tuner.score.ratio import CONFIDENCE
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
-from tuner.steps.writing import Change
-from tuner.writeback.target import Written
+from tuner.steps.job import Change
+from tuner.writeback.written import Written
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,17 @@ from tuner.bench.timebook import TimeBook
 from tuner.errors import InterruptedRunError
 from tuner.machine.host import read_host
 from tuner.measurement.measurement import Stage
-from tuner.programs.run.ending import Ending, Finished
-from tuner.programs.run.open_run import open_run, open_store
-from tuner.programs.run.overloading import probe_overload
-from tuner.programs.run.prove import prove
-from tuner.programs.run.resuming import (
+from tuner.programs.run.ending import Ending, Finished, foreseen, settle_writes
+from tuner.programs.run.open_run import (
     end_of_a_write,
+    open_run,
+    open_store,
     refuse_another_start,
     restore_choices,
     resume_confirmation,
 )
+from tuner.programs.run.overloading import probe_overload
+from tuner.programs.run.prove import prove
 from tuner.run.store import RunStore, new_run_id
 from tuner.score.trial import Trial
 from tuner.search.searcher import Searcher
@@ -41,7 +42,6 @@ from tuner.steps.serving import Serving, serving
 from tuner.steps.session import Session, open_session
 from tuner.steps.stop import Stop, explain_error
 from tuner.steps.tools import LARGE_BYTES, client_notes, find_programs, request_notes
-from tuner.steps.writing import foreseen, settle_writes
 
 
 def run(

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
-from tuner.programs.run.resuming import untrusted, with_choices
+from tuner.programs.run.open_run import untrusted, with_choices
 from tuner.programs.run.run import checked_job, run, settled_spec
 from tuner.run.manifest import resume_command
 from tuner.run.result_schema import Result
