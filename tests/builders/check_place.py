@@ -19,7 +19,7 @@ from tuner.load.seeds import CONFIRMATION_FROM
 from tuner.machine.host import Gpu, Host
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.programs.check import check as steps
-from tuner.programs.check.check import CheckRequest, check
+from tuner.programs.check.check import check
 from tuner.report.check_document import render_check
 from tuner.steps import session
 from tuner.steps.events import Silent
@@ -124,7 +124,7 @@ class Place:
     def check(self, *, accept: bool = False, any_machine: bool = False, **bench: Any) -> Done:
         spec = self.directory / "spec.yaml"
         spec.write_text(self.text)
-        request = CheckRequest(Request(spec=spec, output=self.results), accept, any_machine)
+        request = Request(spec=spec, output=self.results)
         self.checks += 1  # the same arrivals in every run of a test
         self.monkeypatch.setattr(steps, "new_run_id", lambda what: f"{what}-{self.checks}")
         self.monkeypatch.setattr(steps, "find_programs", self._find_programs)
@@ -133,7 +133,8 @@ class Place:
             session, "set_up_bench", lambda served, *_: self._bench_on(served, bench)
         )
         self.notes: list[str] = []
-        done = check(request, Noting(self.notes), render_check)
+        events = Noting(self.notes)
+        done = check(request, events, render_check, accept=accept, any_machine=any_machine)
         if done.facts.accepted:
             path = Path(done.facts.accepted)
             later = {f"2025-01-{day:02}": 1.0 for day in range(2, self.nights + 1)}

@@ -63,22 +63,23 @@ def command(
     compare with: that is not a pass. 12: a regression, or the load that the config is credited
     with does not hold. All results are stored before the exit code is decided.
     """
-    from tuner.programs.check.check import CheckRequest, check
+    from tuner.programs.check.check import check
     from tuner.report import exposition
     from tuner.report.check_document import render_check
     from tuner.run.writing import write_text
     from tuner.steps.job import Request
 
-    job = Request(
+    request = Request(
         spec=spec,
         output=output,
         overrides=overrides,
         environment=children_environment(),
         command=hidden_command(("tune", *sys.argv[1:])),
     )
-    request = CheckRequest(job, accept=update_baseline, any_machine=any_machine)
     with PlainEvents(1 - quiet) as events:
-        finished = check(request, events, render_check)
+        finished = check(
+            request, events, render_check, accept=update_baseline, any_machine=any_machine
+        )
     print_check(finished.directory, finished.facts, output_format)
     append_summary(finished.directory / "report.md")
     say_annotations(annotation_lines(finished.facts))

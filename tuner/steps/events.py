@@ -32,23 +32,7 @@ class Events(Protocol):
 class Silent:
     """Watches nothing."""
 
-    def started(self, run: Path, trials: int, space_size: int | None) -> None:
+    def started(self, *_: object, **__: object) -> None:
         pass
 
-    def phase(self, text: str) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
-
-    def trial_started(self, number: int, candidate: Candidate, current: Candidate) -> None:
-        pass
-
-    def measured(self, point: Point) -> None:
-        pass
-
-    def round_over(self, what: str, sustained: Point) -> None:
-        pass
-
-    def trial_finished(self, trial: Trial, best: Trial | None) -> None:
-        pass
+    phase = note = trial_started = measured = round_over = trial_finished = started

@@ -102,7 +102,7 @@ def test_a_check_also_writes_metrics_and_benchmarks_whatever_its_exit_code(
 ) -> None:
     directory = make_check(tmp_path, CheckStatus.REGRESSION, exit_code=12)
     found = SimpleNamespace(directory=directory, facts=read_check(directory))
-    monkeypatch.setattr("tuner.programs.check.check.check", lambda *_: found)
+    monkeypatch.setattr("tuner.programs.check.check.check", lambda *_, **__: found)
     node, chart = tmp_path / "node", tmp_path / "chart.json"
     node.mkdir()
     (node / "tune.prom").write_text("of the night before\n")

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
 from pydantic import ValidationError
 
+from tuner.bench.timebook import TimeBook
 from tuner.confirm.regression import ENOUGH, Change, Held, change_of, loss_found
 from tuner.programs.check.rounds import Checked
-from tuner.run.baseline import Baseline, Key
+from tuner.run.baseline import CHECK, Baseline, Found, Key, credited_level, history
 from tuner.run.check_schema import CheckFacts, HistoryRow, SloRounds, Then
 from tuner.run.confirmation import Soak
 from tuner.run.manifest import Manifest
 from tuner.run.status import CheckStatus
+from tuner.run.store import RunStore
+from tuner.run.writing import write_json
 from tuner.score.judge import severity
 from tuner.score.point import Point
 from tuner.score.ratio import CONFIDENCE
 from tuner.spec.model import Check
+from tuner.steps.job import Job
+from tuner.steps.machine_lock import Neighbours
 
+#: Checks shown as a trend, this one included.
+TREND = 10
 _OF_CHANGE = {
     Change.FINE: CheckStatus.FINE,
     Change.WORSE: CheckStatus.WORSE,
@@ -83,61 +90,95 @@ def with_credited(verdict: CheckVerdict, soak: Soak | None) -> CheckVerdict:
     return CheckVerdict(verdict.status, (*verdict.reasons, f"{load} {told}"))
 
 
-def check_facts(
-    *,
-    manifest: Manifest,
-    key: Key,
-    machine: str,
-    verdict: CheckVerdict,
-    found: Checked | None,
-    limits: Check,
-    baseline: Baseline | None,
-    accepted: Path | None,
-    history: Sequence[Mapping[str, Any]],
-    seconds: float,
-) -> CheckFacts:
-    """What `check.json` holds; ``found``: None when it broke off.
+@dataclass(frozen=True)
+class OpenCheck:
+    """A check that has a directory.
 
-    ``history``: earlier checks, oldest first; this one is added where it came to a verdict.
+    Attributes:
+        machine: In words.
+        compared_with: The accepted result, of this machine or of another.
+        report: Makes the reports in the directory of a check.
+        accept: The result is to be the next baseline.
     """
-    held = () if found is None else found.held
-    facts = CheckFacts(
-        schema_version=1,
-        kind="check",
-        run_id=manifest.run_id,
-        model=manifest.name,
-        checked_at=manifest.created_at,
-        status=verdict.status,
-        exit_code=verdict.status.exit_code,
-        reasons=list(verdict.reasons),
-        spec_path=manifest.spec_path,
-        spec_sha256=manifest.spec_sha256,
-        config_sha256=manifest.config_sha256,
-        fingerprint=key.fingerprint,
-        machine=machine,
-        objective=str(manifest.spec["objective"]),
-        rounds=len(held),
-        load=None if found is None else _load_text(found),
-        level=None if found is None else found.level,
-        compared="nothing" if found is None else found.compared,
-        values=[] if found is None else list(found.values),
-        slo=[
-            SloRounds(worst=min(results, key=severity), values=[r.value for r in results])
-            for results in zip(*(p.slo for p in held), strict=True)
-        ],
-        warn=float(limits.warn),
-        fail=float(limits.fail),
-        ratio=None if found is None else found.ratio,
-        nights=0 if found is None else found.nights,
-        credited=None if found is None else found.credited,
-        confidence=CONFIDENCE,
-        baseline=None if baseline is None else _then(baseline, key),
-        accepted=None if accepted is None else str(accepted),
-        history=[*_earlier(history)],
-        seconds=round(seconds, 3),
-    )
-    own = [] if found is None else [history_row(facts)]
-    return facts.model_copy(update={"history": [*facts.history, *own]})
+
+    job: Job
+    store: RunStore
+    manifest: Manifest
+    key: Key
+    machine: str
+    compared_with: Found
+    neighbours: Neighbours
+    report: Callable[[Path], object]
+    book: TimeBook = field(default_factory=TimeBook)
+    accept: bool = False
+
+    @property
+    def results(self) -> Path:
+        return self.store.directory.parent
+
+    @property
+    def accepted(self) -> Baseline | None:
+        """The accepted result, if it is of this config on this machine."""
+        then, now = self.compared_with.baseline, (self.key, self.manifest.config_sha256)
+        return then if then is not None and (then.key, then.config_sha256) == now else None
+
+    @property
+    def credited(self) -> float | None:
+        """The load that the config is credited with: by the last run, or when it was accepted."""
+        level, then = credited_level(self.results, self.manifest), self.accepted
+        return then.credited if level is None and then is not None else level
+
+    def store_facts(
+        self, verdict: CheckVerdict, found: Checked | None = None, accepted: Path | None = None
+    ) -> CheckFacts:
+        """Writes `check.json`, and the reports made of it; ``found``: None when it broke off."""
+        facts = self._facts(verdict, found, accepted)
+        write_json(self.store.directory / CHECK, facts.to_json())
+        self.report(self.store.directory)
+        return facts
+
+    def _facts(
+        self, verdict: CheckVerdict, found: Checked | None, accepted: Path | None
+    ) -> CheckFacts:
+        manifest, limits, baseline = self.manifest, self.job.spec.check, self.compared_with.baseline
+        held = () if found is None else found.held
+        facts = CheckFacts(
+            schema_version=1,
+            kind="check",
+            run_id=manifest.run_id,
+            model=manifest.name,
+            checked_at=manifest.created_at,
+            status=verdict.status,
+            exit_code=verdict.status.exit_code,
+            reasons=list(verdict.reasons),
+            spec_path=manifest.spec_path,
+            spec_sha256=manifest.spec_sha256,
+            config_sha256=manifest.config_sha256,
+            fingerprint=self.key.fingerprint,
+            machine=self.machine,
+            objective=str(manifest.spec["objective"]),
+            rounds=len(held),
+            load=None if found is None else _load_text(found),
+            level=None if found is None else found.level,
+            compared="nothing" if found is None else found.compared,
+            values=[] if found is None else list(found.values),
+            slo=[
+                SloRounds(worst=min(results, key=severity), values=[r.value for r in results])
+                for results in zip(*(p.slo for p in held), strict=True)
+            ],
+            warn=float(limits.warn),
+            fail=float(limits.fail),
+            ratio=None if found is None else found.ratio,
+            nights=0 if found is None else found.nights,
+            credited=None if found is None else found.credited,
+            confidence=CONFIDENCE,
+            baseline=None if baseline is None else _then(baseline, self.key),
+            accepted=None if accepted is None else str(accepted),
+            history=[*_earlier(history(self.results, self.key, TREND - 1))],
+            seconds=round(self.book.to_json()["wall_s"], 3),
+        )
+        own = [] if found is None else [history_row(facts)]
+        return facts.model_copy(update={"history": [*facts.history, *own]})
 
 
 def history_row(facts: CheckFacts) -> HistoryRow:
