@@ -43,7 +43,7 @@ from tuner.modelconfig.base import Base
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.message import parse
 from tuner.programs.check.rounds import LOOKS
-from tuner.run.baseline import CHECK
+from tuner.run.checks import CHECK
 from tuner.run.status import CheckStatus
 from tuner.score.ratio import mean_with_interval
 

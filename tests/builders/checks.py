@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tuner.run.check_schema import CheckFacts
+from tuner.run.checks import CheckFacts
 from tuner.run.status import CheckStatus
 
 SLO = {

@@ -21,7 +21,7 @@ from tuner.cli.terminal import (
 from tuner.hiding import hidden_command
 
 if TYPE_CHECKING:
-    from tuner.run.check_schema import CheckFacts
+    from tuner.run.checks import CheckFacts
 
 
 @click.command("check")

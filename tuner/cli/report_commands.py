@@ -35,8 +35,8 @@ def report_command(run: Path | None, output: Path, output_format: str) -> None:
     RUN is a directory, or an id below --output. Works from the stored results, even if the run
     failed or was interrupted. RUN may also be a check.
     """
-    from tuner.run.baseline import CHECK
-    from tuner.run.series import SERIES
+    from tuner.run.checks import CHECK
+    from tuner.run.store import SERIES
 
     if run is None:
         _list_runs(output, output_format)
@@ -72,7 +72,7 @@ def _show_run(run: Path, output_format: str) -> list[Path]:
 def _show_check(run: Path, output_format: str) -> list[Path]:
     from tuner.cli.check_command import print_check
     from tuner.report.check_document import render_check
-    from tuner.run.check_schema import read_check
+    from tuner.run.checks import read_check
 
     if output_format in ("pr", "patch"):
         raise SpecError(f"{run} is a check: it proposes nothing", "name a run of `tune run`")

@@ -91,7 +91,7 @@ def command(
     the exit code is the worst of theirs: the first of 130, 1, 4, 2, 3, 5, 13, 10, 11, 0.
     """
     from tuner.programs.run.open_run import spec_of
-    from tuner.run.series import SERIES
+    from tuner.run.store import SERIES
     from tuner.steps.job import Request
 
     paths = expanded(specs)
@@ -169,7 +169,7 @@ def _run_several(
     from tuner.report.listing import Row
     from tuner.report.render import report_run
     from tuner.report.series_document import document, render_series, summary
-    from tuner.run.series import Member
+    from tuner.run.store import Member
 
     def note(text: str) -> None:
         if quiet < 2:

@@ -20,7 +20,7 @@ from tuner.report.junit import document as junit_document
 from tuner.report.quantities import NOTHING, count_text, metric_text, seconds_text, share_text
 from tuner.report.tables import slo_table
 from tuner.report.tiles import slo_tile
-from tuner.run.check_schema import CheckFacts, read_check
+from tuner.run.checks import CheckFacts, read_check
 from tuner.run.status import CheckStatus
 from tuner.run.writing import write_text
 from tuner.score.judge import Verdict

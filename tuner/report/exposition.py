@@ -9,7 +9,7 @@ import json
 from datetime import datetime
 from statistics import geometric_mean
 
-from tuner.run.check_schema import CheckFacts
+from tuner.run.checks import CheckFacts
 from tuner.run.status import CheckStatus
 
 

@@ -11,8 +11,7 @@ from tuner.errors import TunerError
 from tuner.report.data import read_result
 from tuner.report.quantities import seconds_text
 from tuner.report.tiles import TIMES, gain_texts
-from tuner.run.baseline import CHECK
-from tuner.run.check_schema import CheckFacts, read_check
+from tuner.run.checks import CHECK, CheckFacts, read_check
 from tuner.run.manifest import Manifest
 from tuner.run.result_schema import Result
 from tuner.run.store import MANIFEST, RunStore

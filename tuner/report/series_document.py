@@ -15,9 +15,8 @@ from tuner.report.junit import document as junit_document
 from tuner.report.listing import HEADER, Row, row_of
 from tuner.report.quantities import seconds_text
 from tuner.run.manifest import resume_command
-from tuner.run.series import Member, Series, read_series
 from tuner.run.status import Status
-from tuner.run.store import MANIFEST
+from tuner.run.store import MANIFEST, Member, Series, read_series
 from tuner.run.writing import write_text
 
 _TONES = {Status.IMPROVED: Tone.GOOD, Status.KEPT: Tone.GOOD, Status.UNCONFIRMED: Tone.UNSURE}

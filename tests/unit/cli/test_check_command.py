@@ -14,7 +14,7 @@ from tuner.cli import COMMANDS, cli
 from tuner.cli.boundary import guarded
 from tuner.cli.check_command import annotation_lines
 from tuner.report.exposition import benchmark, open_metrics
-from tuner.run.check_schema import read_check
+from tuner.run.checks import read_check
 from tuner.run.status import CheckStatus
 
 #: Commands that read and tell; the others do something.

@@ -17,8 +17,7 @@ from tuner.errors import (
     TunerError,
 )
 from tuner.programs.check import check as steps
-from tuner.run.baseline import find_baseline, question_of
-from tuner.run.check_schema import CheckFacts
+from tuner.run.checks import CheckFacts, find_baseline, question_of
 from tuner.run.store import RunStore
 
 ROOT = Path(__file__).parents[3]

@@ -12,7 +12,7 @@ from tuner.report import html, markdown
 from tuner.report.blocks import Tiles
 from tuner.report.charts.trend import trend, trend_chart
 from tuner.report.check_document import HEADLINES, document, junit_of, next_steps, render_check
-from tuner.run.check_schema import CheckFacts, Then, json_schema, read_check
+from tuner.run.checks import CheckFacts, Then, json_schema, read_check
 from tuner.run.status import CheckStatus
 
 ROOT = Path(__file__).parents[3]
@@ -27,7 +27,7 @@ def page_of(check: CheckFacts) -> str:
 
 
 def test_the_published_schema_is_the_one_in_the_code() -> None:
-    """Else: write `tuner.run.check_schema.json_schema()` to docs/schemas/check.schema.json."""
+    """Else: write `tuner.run.checks.json_schema()` to docs/schemas/check.schema.json."""
     published = ROOT / "docs" / "schemas" / "check.schema.json"
     assert json.loads(published.read_text()) == json_schema()
 

@@ -13,7 +13,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 
 from tuner.report.exposition import benchmark, open_metrics
-from tuner.run.check_schema import CheckFacts
+from tuner.run.checks import CheckFacts
 from tuner.run.status import CheckStatus
 
 DASHBOARD = Path(__file__).parents[3] / "docs" / "deploy" / "grafana.json"

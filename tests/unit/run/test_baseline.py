@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import TunerError
-from tuner.run.baseline import (
+from tuner.run.checks import (
     Baseline,
     Key,
     append_history,

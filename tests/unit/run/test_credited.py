@@ -11,7 +11,7 @@ import pytest
 from builders.candidates import the_one
 from builders.soaked_runs import soaked_run
 
-from tuner.run.baseline import credited_level
+from tuner.run.checks import credited_level
 from tuner.run.store import RunStore
 
 

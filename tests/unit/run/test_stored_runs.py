@@ -17,8 +17,7 @@ from tuner.report.compare import compared
 from tuner.report.data import load, read_result
 from tuner.report.run_document import document
 from tuner.report.terminal import lines_of
-from tuner.run.baseline import Baseline
-from tuner.run.check_schema import read_check
+from tuner.run.checks import Baseline, read_check
 from tuner.run.manifest import question_in
 from tuner.run.store import RunStore
 from tuner.spec.load import load_spec

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.run.baseline import question_of
-from tuner.spec.load import LoadedSpec, effective_yaml, load_spec
+from tuner.run.checks import question_of
+from tuner.spec.effective import effective_yaml
+from tuner.spec.environment import ServerVariable, given_check, resolve
+from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.mistakes import SpecMistakesError
 from tuner.spec.server import ServerVariable, given_check, resolve
 

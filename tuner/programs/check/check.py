@@ -27,16 +27,16 @@ from tuner.programs.check.outcome import (
 )
 from tuner.programs.check.rounds import Checked
 from tuner.programs.check.rounds import check as check_rounds
-from tuner.run.baseline import (
+from tuner.run.checks import (
     CHECK,
     Baseline,
+    CheckFacts,
     Key,
     append_history,
     find_baseline,
     question_of,
     write_baseline,
 )
-from tuner.run.check_schema import CheckFacts
 from tuner.run.manifest import comparable
 from tuner.run.status import CheckStatus
 from tuner.run.store import RunStore, new_run_id

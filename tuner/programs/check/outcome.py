@@ -14,8 +14,18 @@ from pydantic import ValidationError
 from tuner.bench.timebook import TimeBook
 from tuner.confirm.regression import ENOUGH, Change, Held, change_of, loss_found
 from tuner.programs.check.rounds import Checked
-from tuner.run.baseline import CHECK, Baseline, Found, Key, credited_level, history
-from tuner.run.check_schema import CheckFacts, HistoryRow, SloRounds, Then
+from tuner.run.checks import (
+    CHECK,
+    Baseline,
+    CheckFacts,
+    Found,
+    HistoryRow,
+    Key,
+    SloRounds,
+    Then,
+    credited_level,
+    history,
+)
 from tuner.run.confirmation import Soak
 from tuner.run.manifest import Manifest
 from tuner.run.status import CheckStatus

@@ -28,7 +28,7 @@ from tuner.confirm.rounds import (
     search_round,
 )
 from tuner.errors import ClientLimitError
-from tuner.run.baseline import Baseline
+from tuner.run.checks import Baseline
 from tuner.run.confirmation import Role, Soak
 from tuner.score.capacity import Bracket
 from tuner.score.judge import tightest_latency, value_of

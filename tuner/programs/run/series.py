@@ -14,9 +14,18 @@ from tuner.programs.run.open_run import untrusted, with_choices
 from tuner.programs.run.run import checked_job, run, settled_spec
 from tuner.run.manifest import resume_command
 from tuner.run.result_schema import Result
-from tuner.run.series import SERIES, Member, Series, read_series, write_series
 from tuner.run.status import Status
-from tuner.run.store import MANIFEST, RunStore, new_run_id, written_by_one
+from tuner.run.store import (
+    MANIFEST,
+    SERIES,
+    Member,
+    RunStore,
+    Series,
+    new_run_id,
+    read_series,
+    write_series,
+    written_by_one,
+)
 from tuner.spec.mistakes import Mistake, SpecMistakesError
 from tuner.steps.events import Events
 from tuner.steps.job import Request

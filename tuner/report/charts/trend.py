@@ -8,7 +8,7 @@ from typing import Any
 from tuner.report.blocks import Chart, Table
 from tuner.report.charts.chart import BLUE, GREEN, ORANGE, RED, axis, hover, line, scatter
 from tuner.report.quantities import NOTHING, metric_text, share_text
-from tuner.run.check_schema import CheckFacts, HistoryRow
+from tuner.run.checks import CheckFacts, HistoryRow
 from tuner.run.status import CheckStatus
 from tuner.score.ratio import Ratio
 from tuner.spec.metrics import METRICS, THROUGHPUT, Better
