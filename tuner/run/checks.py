@@ -64,13 +64,7 @@ def question_of(spec: Spec) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Key:
-    """What a result belongs to.
-
-    Attributes:
-        machine: Fingerprint of CPU, GPUs, driver and server version (`tuner.machine.host`).
-        perf_analyzer: Its version.
-        question: See `question_of`.
-    """
+    """What a result belongs to: fingerprint of the machine, version, and `question_of` the spec."""
 
     model: str
     machine: str
@@ -141,10 +135,7 @@ def write_baseline(results: Path, baseline: Baseline) -> Path:
 def find_baseline(results: Path, key: Key, *, any_machine: bool = False) -> Found:
     """The accepted result of this machine and question.
 
-    Args:
-        results: Directory runs are stored in.
-        key: Of what is being checked.
-        any_machine: Take the newest result of another machine where this one has none.
+    ``any_machine``: take the newest result of another machine where this one has none.
 
     Raises:
         UnreadableFileError: There is one, and it cannot be read.

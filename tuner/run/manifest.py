@@ -152,7 +152,6 @@ class KeptConfig(Facts):
     """The config of one served model: as the run read it, and as the server completes it.
 
     Attributes:
-        name: The model's.
         path: Of its config.pbtxt, or of ``write_to`` where that was there.
         text: Of that file; empty when there was none.
         sha256: Of that file; None when there was none.
@@ -193,9 +192,7 @@ class Manifest(Facts):
         versions: Program to version (tune, tritonserver, perf_analyzer, optuna, python).
         host: CPU, cores, memory, governor, as `tuner.machine.host` reads them.
         fingerprint: Of the machine and its GPUs.
-        command: How the run was started.
         current: The config in the repository, as a candidate.
-        choices: What the command line set besides the spec.
         arrivals: Seed of the arrivals of a confirmation's first round, or a check's; each round
             takes the next. Drawn from the run's id, so that another run is a replication.
         client: The load generator, see `tuner.load.generators.GENERATORS`; None until a server was
@@ -224,7 +221,7 @@ class Manifest(Facts):
     space_size: int | None = None
     client: str | None = None
     choices: Choices = field(default_factory=Choices)
-    schema_version: int = field(default=SCHEMA_VERSION)
+    schema_version: int = SCHEMA_VERSION
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

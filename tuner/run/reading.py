@@ -54,11 +54,7 @@ def read_bytes(path: Path) -> bytes | None:
 
 
 def read_json(path: Path, kind: type[_T]) -> _T | None:
-    """What a JSON file holds; None where there is none.
-
-    Args:
-        path: Of the file.
-        kind: Of its outermost value: dict or list.
+    """What a JSON file holds; None where there is none. ``kind``: dict or list.
 
     Raises:
         UnreadableFileError: It is no JSON, or something else than ``kind``.
@@ -84,12 +80,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def read_as(place: str, data: Mapping[str, Any], make: Callable[[Any], _T]) -> _T:
-    """Facts made of what was read.
-
-    Args:
-        place: ``file`` or ``file:line``, for the message.
-        data: What was read.
-        make: Its ``from_json``.
+    """Facts that ``make`` makes of what was read at ``place``: ``file`` or ``file:line``.
 
     Raises:
         UnreadableFileError: Something is missing, or of another type.

@@ -240,9 +240,7 @@ class Member(Facts):
         spec: Its path, from the directory of the choices.
         name: What the spec calls its models.
         run: Id of its run, which lies beside the series; empty before it is begun.
-        status: How that ended; None before.
-        exit_code: The one `tune run` would have ended with.
-        error: Why it failed.
+        exit_code: The one `tune run` would have ended with; None before it ended.
     """
 
     spec: str

@@ -73,12 +73,8 @@ def check(
 ) -> CheckFinished:
     """Measures the config in the repository, compares, and keeps what was found.
 
-    Args:
-        request: Spec, output directory, environment.
-        events: Receives what happens.
-        report: Makes the reports in the directory of a check.
-        accept: The result is to be the next baseline.
-        any_machine: Compare with another machine's where this one has none.
+    ``report`` makes the reports in the directory of a check. With ``accept`` the result is to be
+    the next baseline. ``any_machine``: compare with another machine's where this one has none.
 
     Raises:
         TunerError: With the exit code of its class. Once the check has a directory, that holds

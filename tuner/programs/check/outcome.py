@@ -59,9 +59,8 @@ class CheckVerdict:
 def verdict_of(found: Checked, limits: Check, not_compared: str, *, accept: bool) -> CheckVerdict:
     """The SLOs first, then the comparison; what was not compared did not pass.
 
-    Args:
-        not_compared: Why there is nothing to compare with; empty where there is.
-        accept: The result is to be the next baseline. It may be worse, but not miss an SLO.
+    ``not_compared``: why there is nothing to compare with; empty where there is. A result that is
+    to be the next baseline may be worse, but not miss an SLO.
     """
     load, rounds = found.held[0].measurement.load, len(found.held)
     where = "at any load tried" if found.any_load else f"at {load}"

@@ -97,11 +97,8 @@ class Checked:
 def check(session: Session, baseline: Baseline | None, *, accept: bool = False) -> Checked:
     """Measures round after round until the check is decided.
 
-    Args:
-        session: Gives the first round's arrivals where the baseline names none.
-        baseline: What to compare with; None when there is nothing.
-        accept: The result is to be accepted: at least twice `check.rounds`, and all rounds if it
-            scatters so much that fewer could not rule out a loss of `check.fail`.
+    A result that is to be accepted takes at least twice `check.rounds`, and all rounds if it
+    scatters so much that fewer could not rule out a loss of `check.fail`.
 
     Raises:
         TrialError: The config cannot be served, or gives no measurement.

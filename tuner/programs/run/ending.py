@@ -41,12 +41,9 @@ class Finished:
 
 @dataclass(frozen=True)
 class Ending:
-    """Ends a run that has a directory.
+    """Ends a run that has a directory, in which ``report`` makes the reports.
 
     As a context manager it stores, for an error that passes, what there is so far.
-
-    Attributes:
-        report: Makes the reports in the directory of a run.
     """
 
     request: Request
@@ -68,12 +65,8 @@ class Ending:
     def finish(self, job: Job, opened: OpenRun, verdict: Verdict) -> Finished:
         """Draws up what is to change, writes it, and stores how the run ended.
 
-        No signal comes between writing the repository and storing that it was written.
-
-        Args:
-            job: Over the config as the server completes it.
-            opened: Has the config as the run read it, and counts repeated proposals.
-            verdict: What the search and the proof came to.
+        The job is the one over the config as the server completes it. No signal comes between
+        writing the repository and storing that it was written.
         """
         change: Change | None = None
         store, duplicates = self.store, opened.searcher.duplicates

@@ -52,11 +52,8 @@ def run(
 ) -> Finished:
     """Tunes what a spec names, and writes the best config back.
 
-    Args:
-        request: What the user asked for.
-        events: Receives what happens.
-        report: Makes the reports in the directory of a run.
-        stop: Hears the signals, and may be asked afterwards.
+    ``report`` makes the reports in the directory of a run. ``stop`` hears the signals, and may be
+    asked afterwards.
 
     Raises:
         TunerError: With the exit code of its class. Once the run has a directory, that holds a

@@ -37,12 +37,8 @@ from tuner.steps.stop import Stop
 class Show:
     """How a series is shown while it goes on.
 
-    Attributes:
-        events: Shows one run.
-        note: Tells a sentence between two runs.
-        failed: Tells why a run failed.
-        report: Makes the reports in the directory of a run.
-        summarize: Makes those in the directory of the series.
+    ``events`` shows one run, ``note`` tells a sentence between two; ``report`` makes the reports in
+    the directory of a run, ``summarize`` those in the directory of the series.
     """
 
     events: Callable[[], AbstractContextManager[Events]]
