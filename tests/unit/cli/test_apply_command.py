@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.commands import Tune
 from builders.runs import BETTER, CONFIG, Toy, edit_config, make_run
 
-from tuner.cli import cli
-from tuner.cli.boundary import guarded
 from tuner.writeback.plan import sha256_of
 
 
@@ -55,13 +54,13 @@ def tree(directory: Path) -> dict[str, str]:
     }
 
 
-def refused(run: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def refused(run: Path, home: Path, tune: Tune) -> str:
     """What is said: the same with and without --dry-run, once, and nothing is changed."""
     before = tree(home)
     said = []
     for options in ([], ["--dry-run"]):
-        assert guarded(cli, ["apply", str(run), *options]) in (2, 4)
-        out, err = capsys.readouterr()
+        assert tune("apply", run, *options) in (2, 4)
+        out, err = tune.out, tune.err
         assert out == ""
         assert "Traceback" not in err
         assert err.count("error:") == 1
@@ -92,35 +91,33 @@ def home(tmp_path: Path) -> Path:
     ],
 )
 def test_a_run_that_names_another_file_creates_none(
-    run: Path, home: Path, name: str, capsys: pytest.CaptureFixture[str]
+    run: Path, home: Path, name: str, tune: Tune
 ) -> None:
     edit_config(run, path=str(home / name), sha256=None, text="")
-    assert "toy" in refused(run, home, capsys)
+    assert "toy" in refused(run, home, tune)
 
 
-def test_a_file_whose_content_is_known_is_not_replaced(
-    run: Path, home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_whose_content_is_known_is_not_replaced(run: Path, home: Path, tune: Tune) -> None:
     stock = (home / ".bashrc").read_text()
     edit_config(run, text=stock, sha256=sha256_of(stock), path=str(home / ".bashrc"))
     edit(run, "result", texts("rm -rf ~\n"))
-    assert "is not a config of a model 'toy'" in refused(run, home, capsys)
+    assert "is not a config of a model 'toy'" in refused(run, home, tune)
 
 
 def test_a_link_in_a_model_directory_leads_nowhere_else(
-    run: Path, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, home: Path, tmp_path: Path, tune: Tune
 ) -> None:
     stock = (home / ".bashrc").read_text()
     edit_config(run, text=stock, sha256=sha256_of(stock))
     config = tmp_path / "models" / "toy" / "config.pbtxt"
     config.unlink()
     config.symlink_to(home / ".bashrc")
-    assert "leads to" in refused(run, home, capsys)
+    assert "leads to" in refused(run, home, tune)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "directory"])
 def test_what_is_no_file_is_said_at_once(
-    run: Path, home: Path, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+    run: Path, home: Path, tmp_path: Path, kind: str, tune: Tune
 ) -> None:
     config = tmp_path / "models" / "toy" / "config.pbtxt"
     config.unlink()
@@ -130,9 +127,9 @@ def test_what_is_no_file_is_said_at_once(
         config.mkdir()
     else:
         config.symlink_to("/dev/zero")
-    assert "is no config" in refused(run, home, capsys)
+    assert "is no config" in refused(run, home, tune)
     edit(run, "result", {"written": written(config)})
-    assert guarded(cli, ["report", str(run)]) == 0
+    assert tune("report", run) == 0
 
 
 FOREIGN = 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "/x" } }\n'
@@ -168,95 +165,85 @@ def written(path: Path) -> dict[str, Any]:
     ],
 )
 def test_a_run_that_contradicts_itself_is_refused(
-    run: Path,
-    home: Path,
-    name: str,
-    changes: dict[str, Any],
-    said: str,
-    capsys: pytest.CaptureFixture[str],
+    run: Path, home: Path, name: str, changes: dict[str, Any], said: str, tune: Tune
 ) -> None:
     if name == "config":
         edit_config(run, **changes)
     else:
         edit(run, name, changes)
-    assert said in refused(run, home, capsys)
+    assert said in refused(run, home, tune)
 
 
-def test_no_patch_of_another_file_is_proposed(
-    run: Path, home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_patch_of_another_file_is_proposed(run: Path, home: Path, tune: Tune) -> None:
     (home / ".git").mkdir()
     edit_config(run, path=str(home / ".github" / "workflows" / "ci.yml"))
-    assert guarded(cli, ["report", str(run), "--format", "patch"]) == 2
-    out, err = capsys.readouterr()
+    assert tune("report", run, "--format", "patch") == 2
+    out, err = tune.out, tune.err
     assert "is not a config of a model 'toy'" in err
     assert "diff --git" not in out
     assert not (run / "best" / "proposal.patch").exists()
 
 
 def test_the_file_that_is_written_and_its_own_diff_are_shown(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, tmp_path: Path, tune: Tune
 ) -> None:
     config = tmp_path / "models" / "toy" / "config.pbtxt"
     real = tmp_path / "models" / "configs" / "toy.pbtxt"
     real.parent.mkdir()
     config.rename(real)
     config.symlink_to(real)
-    assert guarded(cli, ["apply", str(run), "--dry-run"]) == 0
-    diff, err = capsys.readouterr()
+    assert tune("apply", run, "--dry-run") == 0
+    diff, err = tune.out, tune.err
     assert "-max_batch_size: 1\n+max_batch_size: 16\n" in diff
     assert f"would write: {real}\n" in err
     assert f"note:  {config} is a link to {real}\n" in err
     assert real.read_text() == CONFIG
-    assert guarded(cli, ["apply", str(run)]) == 0
-    out, err = capsys.readouterr()
+    assert tune("apply", run) == 0
+    out, err = tune.out, tune.err
     assert out.startswith(f"{diff}written: {real}\nbackup: {real.parent}/.toy.pbtxt.tune.")
     assert f"note:  {config} is a link to {real}\n" in err
     assert real.read_text() == BETTER
 
 
 def test_a_run_from_another_machine_is_applied_to_the_repository_that_is_named(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, tmp_path: Path, tune: Tune
 ) -> None:
     edit_config(run, path="/ci/models/toy/config.pbtxt")
-    assert guarded(cli, ["apply", str(run)]) == 4
-    assert "--repository" in capsys.readouterr().err
+    assert tune("apply", run) == 4
+    assert "--repository" in tune.err
     here = ["--repository", str(tmp_path / "models")]
-    assert guarded(cli, ["apply", str(run), *here, "--dry-run"]) == 0
-    assert (
-        f"next:  tune apply {run} --repository {tmp_path / 'models'}\n" in capsys.readouterr().err
-    )
-    assert guarded(cli, ["apply", str(run), *here]) == 0
-    assert (
-        f"undo:  tune rollback toy --repository {tmp_path / 'models'}\n" in capsys.readouterr().err
-    )
+    assert tune("apply", run, *here, "--dry-run") == 0
+    assert f"next:  tune apply {run} --repository {tmp_path / 'models'}\n" in tune.err
+    assert tune("apply", run, *here) == 0
+    assert f"undo:  tune rollback toy --repository {tmp_path / 'models'}\n" in tune.err
     assert (tmp_path / "models" / "toy" / "config.pbtxt").read_text() == BETTER
 
 
-def test_a_run_of_a_model_without_a_config_is_applied_and_taken_back(
-    run: Path, tmp_path: Path
+def test_a_run_of_a_model_without_a_config_is_applied_also_when_an_older_tune_made_it(
+    run: Path, tmp_path: Path, tune: Tune
 ) -> None:
     config = tmp_path / "models" / "toy" / "config.pbtxt"
     config.unlink()
     _, field, rest = BETTER.partition("max_batch_size")
     alone = field + rest.replace("\n\n", "\n")
     edit(run, "result", texts(alone))
-    edit_config(run, text="", sha256=None)
-    assert guarded(cli, ["apply", str(run)]) == 0
-    assert config.read_text() == alone
-    assert guarded(cli, ["rollback", "toy", "--repository", str(tmp_path / "models")]) == 0
-    assert not config.exists()
+    for stated in (None, sha256_of("")):
+        edit_config(run, text="", sha256=stated)
+        assert tune("apply", run) == 0
+        assert config.read_text() == alone
+        assert tune("rollback", "toy", "--repository", tmp_path / "models") == 0
+        assert not config.exists()
 
 
 def test_what_is_written_is_recorded_though_nobody_reads_what_is_printed(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     """As with `| head -1`, or a full disk behind `>`."""
     with suppress(OSError, SystemExit), Path("/dev/full").open("w") as full:
         with monkeypatch.context() as patch:
             patch.setattr("sys.stderr", io.StringIO())  # click wraps both where one is closed
             patch.setattr("sys.stdout", full)
-            guarded(cli, ["apply", str(run)])
+            tune("apply", run)
     config = tmp_path / "models" / "toy" / "config.pbtxt"
     assert config.read_text() != CONFIG
     recorded = json.loads((run / "result.json").read_text())["written"]

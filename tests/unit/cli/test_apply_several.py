@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from builders.commands import Tune
 from builders.mixed_runs import mixed_run
 from builders.runs import CONFIG
 
@@ -46,20 +47,20 @@ def contents(repository: Path) -> list[str]:
 
 
 def test_all_files_are_listed_written_and_taken_back_by_one_rollback(
-    run: Path, repository: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, repository: Path, tune: Tune
 ) -> None:
     old = contents(repository)
     where = ["--repository", str(repository)]
     configs = [repository / name / "config.pbtxt" for name in SEARCHED]
-    assert guarded(cli, ["apply", str(run), *where, "--dry-run"]) == 0
-    out, err = capsys.readouterr()
+    assert tune("apply", run, *where, "--dry-run") == 0
+    out, err = tune.out, tune.err
     for name, config in zip(SEARCHED, configs, strict=True):
         assert f"--- a/{name}/config.pbtxt\n+++ b/{name}/config.pbtxt\n" in out
         assert f"would write: {config}\n" in err
     assert contents(repository) == old
 
-    assert guarded(cli, ["apply", str(run), *where]) == 0
-    out, err = capsys.readouterr()
+    assert tune("apply", run, *where) == 0
+    out, err = tune.out, tune.err
     assert [line for line in out.splitlines() if line.startswith("written")] == [
         f"written: {config}" for config in configs
     ]
@@ -70,8 +71,8 @@ def test_all_files_are_listed_written_and_taken_back_by_one_rollback(
     assert check(result) == []
     assert [other["path"] for other in result["written"]["others"]] == [str(configs[1])]
 
-    assert guarded(cli, ["rollback", "tokenizer", *where, "--output", str(run.parent)]) == 0
-    out, _ = capsys.readouterr()
+    assert tune("rollback", "tokenizer", *where, "--output", run.parent) == 0
+    out = tune.out
     assert sorted(out.splitlines()) == [f"restored: {config}" for config in configs]
     assert contents(repository) == old
     assert f"write it again: `tune apply {run}`" in (run / "report.md").read_text()
@@ -85,25 +86,25 @@ def refused(run: Path, repository: Path, code: int) -> None:
 
 
 def test_one_file_changed_since_refuses_all_with_exit_code_13(
-    run: Path, repository: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, repository: Path, tune: Tune
 ) -> None:
     (repository / "tokenizer" / "config.pbtxt").write_text("# by hand\n")
     refused(run, repository, 13)
-    assert "tokenizer/config.pbtxt changed since run" in capsys.readouterr().err
+    assert "tokenizer/config.pbtxt changed since run" in tune.err
 
 
 def test_a_run_that_names_a_model_it_did_not_read_is_refused(
-    run: Path, repository: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, repository: Path, tune: Tune
 ) -> None:
     result = json.loads((run / "result.json").read_text())
     result["models"]["other"] = result["models"]["tokenizer"]
     (run / "result.json").write_text(json.dumps(result))
     refused(run, repository, 2)
-    assert "its winner has a config of 'other', and it read none" in capsys.readouterr().err
+    assert "its winner has a config of 'other', and it read none" in tune.err
 
 
 def test_what_a_killed_apply_left_half_is_undone_and_said(
-    run: Path, repository: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, repository: Path, tune: Tune
 ) -> None:
     old = contents(repository)
     where = ["--repository", str(repository)]
@@ -116,11 +117,10 @@ def test_what_a_killed_apply_left_half_is_undone_and_said(
             return rename(path, target)
 
         Path.replace = killed  # type: ignore[assignment,method-assign]
-        guarded(cli, ["apply", str(run), *where])
+        tune("apply", run, *where)
         os._exit(0)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     assert contents(repository) == [winners(run)[0], old[1]]
-    capsys.readouterr()
-    assert guarded(cli, ["apply", str(run), *where]) == 0
-    assert ", which was cut short, is undone\n" in capsys.readouterr().err
+    assert tune("apply", run, *where) == 0
+    assert ", which was cut short, is undone\n" in tune.err
     assert contents(repository) == winners(run)

@@ -1,3 +1,5 @@
+"""Errors as messages, exit codes, and what GitHub Actions reads."""
+
 from __future__ import annotations
 
 import platform
@@ -6,11 +8,13 @@ from pathlib import Path
 
 import click
 import pytest
+from builders.commands import Tune
 
 from tuner import __version__, errors
-from tuner.cli import COMMANDS, cli
-from tuner.cli.boundary import ci_annotations, exit_codes_table, guarded, wanted_color
-from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError, TrialError, TunerError
+from tuner.cli import COMMANDS
+from tuner.cli.boundary import ci_annotations, exit_codes_table, wanted_color
+from tuner.cli.terminal import annotation, append_summary
+from tuner.errors import EnvironmentNotReadyError, StalePlanError, TrialError, TunerError
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
 
@@ -30,9 +34,9 @@ def test_exit_codes_are_unique_but_for_outcomes_of_trials() -> None:
     assert sorted(codes) == [0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 130]
 
 
-def test_help_lists_every_exit_code_and_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert guarded(cli, ["--help"]) == 0
-    out = capsys.readouterr().out
+def test_help_lists_every_exit_code_and_command(tune: Tune) -> None:
+    assert tune("--help") == 0
+    out = tune.out
     for name in COMMANDS:
         assert f"  {name} " in out
     for line in exit_codes_table().splitlines()[2:]:
@@ -40,33 +44,31 @@ def test_help_lists_every_exit_code_and_command(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))
-def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert guarded(cli, [name, "--help"]) == 0
-    out = capsys.readouterr().out
+def test_every_command_has_help(name: str, tune: Tune) -> None:
+    assert tune(name, "--help") == 0
+    out = tune.out
     assert "Usage: tune" in out
     assert len(out.splitlines()) > 4
 
 
-def test_a_mistyped_command_is_answered_with_a_guess(capsys: pytest.CaptureFixture[str]) -> None:
-    assert guarded(cli, ["rnu"]) == 2
-    assert "Did you mean 'run'?" in capsys.readouterr().err
+def test_a_mistyped_command_is_answered_with_a_guess(tune: Tune) -> None:
+    assert tune("rnu") == 2
+    assert "Did you mean 'run'?" in tune.err
 
 
 def test_a_working_directory_that_is_gone_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    assert guarded(cli, ["init", "m"]) == 4
-    assert "the working directory is gone" in capsys.readouterr().err
+    assert tune("init", "m") == 4
+    assert "the working directory is gone" in tune.err
 
 
-def test_a_run_whose_name_no_directory_can_have_is_one_that_is_not_there(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert guarded(cli, ["report", "x" * 300]) == 2
-    assert "there is no run" in capsys.readouterr().err
+def test_a_run_whose_name_no_directory_can_have_is_one_that_is_not_there(tune: Tune) -> None:
+    assert tune("report", "x" * 300) == 2
+    assert "there is no run" in tune.err
 
 
 def failing(error: Exception) -> click.Command:
@@ -77,40 +79,22 @@ def failing(error: Exception) -> click.Command:
     return command
 
 
-def test_an_error_is_told_on_stderr_with_what_to_do_next(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert guarded(failing(StalePlanError("it changed", "run again")), []) == 13
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "it changed" in err
-    assert "run again" in err
+def test_an_error_is_told_on_stderr_with_what_to_do_next(tune: Tune) -> None:
+    assert tune(command=failing(StalePlanError("it changed", "run again"))) == 13
+    assert tune.out == ""
+    assert "it changed" in tune.err
+    assert "run again" in tune.err
 
 
-def test_a_defect_shows_its_traceback_and_exits_with_one(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert guarded(failing(ZeroDivisionError("oops")), []) == 1
-    err = capsys.readouterr().err
-    assert "Traceback" in err
-    assert "defect in tune" in err
+def test_a_defect_shows_its_traceback_and_exits_with_one(tune: Tune) -> None:
+    assert tune(command=failing(ZeroDivisionError("oops"))) == 1
+    assert "Traceback" in tune.err
+    assert "defect in tune" in tune.err
 
 
-def test_a_missing_spec_is_a_spec_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert guarded(cli, ["run", "/nowhere/spec.yaml"]) == 2
-    assert "/nowhere/spec.yaml" in capsys.readouterr().err
-
-
-def test_annotations_name_file_and_line_of_every_mistake(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    from tuner.spec.load import load_spec
-
-    path = tmp_path / "spec.yaml"
-    path.write_text("model: m\nrepository: r\nslo: [p99_latency <= 5ms]\nspace: {}\nbudgt: 3\n")
-    with pytest.raises(SpecError) as caught:
-        load_spec(path)
-    lines = list(ci_annotations(caught.value))
-    assert any(f"file={path},line=5" in line for line in lines)
-    assert all(line.startswith("::error ") and "\n" not in line for line in lines)
+def test_a_missing_spec_is_a_spec_error(tune: Tune) -> None:
+    assert tune("run", "/nowhere/spec.yaml") == 2
+    assert "/nowhere/spec.yaml" in tune.err
 
 
 def test_annotations_of_other_errors_are_escaped() -> None:
@@ -135,30 +119,81 @@ def test_colours_are_asked_for_or_left_out(
     environment: dict[str, str],
     expected: bool | None,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tune: Tune,
 ) -> None:
     assert wanted_color(arguments, environment) is expected
     monkeypatch.setattr("os.environ", environment)
-    assert guarded(cli, [*arguments, "report", "nothing"]) == 2
-    assert guarded(cli, [*arguments, "schema", "--nothing"]) == 2
-    assert guarded(cli, [*arguments, "lint", "/nothing"]) == 4
-    assert ("\x1b[31m" in capsys.readouterr().err) == (expected is True)
+    for command, code in (("report nothing", 2), ("schema --nothing", 2), ("lint /nothing", 4)):
+        assert tune(*arguments, *command.split()) == code
+        assert ("\x1b[31m" in tune.err) == (expected is True)
 
 
-def test_the_version_names_what_it_runs_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_version_names_what_it_runs_on(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
     def lacking(*_: object) -> None:
         raise EnvironmentNotReadyError("no perf_analyzer found")
 
     server = Installation(Path("/opt/tritonserver"), "2.51.0", Origin.PATH, {})
     monkeypatch.setattr(binaries, "tritonserver", lambda *_: nullcontext(server))
     monkeypatch.setattr(binaries, "perf_analyzer", lacking)
-    assert guarded(cli, ["--version"]) == 0
-    version, host, *programs = capsys.readouterr().out.splitlines()
+    assert tune("--version") == 0
+    version, host, *programs = tune.out.splitlines()
     assert version == f"tune, version {__version__}"
     assert host.startswith(f"Python {platform.python_version()}, Linux ")
     assert programs == [
         "tritonserver 2.51.0, /opt/tritonserver",
         "perf_analyzer: no perf_analyzer found",
     ]
+
+
+def test_annotations_are_one_line_whatever_is_in_them() -> None:
+    line = annotation("error", "50% of\r\ntwo", title="a,b:c", file="x y.yaml", line=3)
+    assert line == "::error title=a%2Cb%3Ac,file=x y.yaml,line=3::50%25 of%0Atwo"
+    assert annotation("notice", "plain") == "::notice::plain"
+
+
+def test_reports_are_appended_to_the_summary_of_the_step(tmp_path: Path) -> None:
+    report, summary = tmp_path / "report.md", tmp_path / "summary.md"
+    report.write_text("## one\n")
+    append_summary(report, {})
+    assert not summary.exists()
+    for _ in range(2):
+        append_summary(report, {"GITHUB_STEP_SUMMARY": str(summary)})
+    assert summary.read_text() == "## one\n\n## one\n\n"
+
+
+def test_a_summary_that_cannot_be_written_ends_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "report.md").write_text("## one\n")
+    append_summary(tmp_path / "report.md", {"GITHUB_STEP_SUMMARY": str(tmp_path / "no" / "s.md")})
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_all_mistakes_of_a_spec_are_annotated_where_ci_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune
+) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("model: m\nrepository: r\nslo: [p99_latency <= 5ms]\nbudgt: 3\nserch: {}\n")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert tune("check", spec) == 2
+    assert tune.out == ""
+    lines = [line for line in tune.err.splitlines() if line.startswith("::")]
+    assert [line.partition("::unknown")[0] for line in lines] == [
+        f"::error file={spec},line={number},col=1" for number in (4, 5)
+    ]
+
+
+def test_lint_names_and_annotates_files_and_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune
+) -> None:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "config.pbtxt").write_text(
+        'name: "m"\nbackend: "onnxruntime"\nmax_batch_size: 4\n'
+        "dynamic_batching { preferred_batch_size: [8] }\n"
+    )
+    assert tune("lint", tmp_path) == 2
+    assert "config.pbtxt:4" in tune.out
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert tune("lint", tmp_path, "--format", "json") == 2
+    assert "::" not in tune.out
+    assert f"::error file={tmp_path}/m/config.pbtxt,line=4" in tune.err

@@ -8,10 +8,10 @@ from typing import Any
 import click
 import pytest
 from builders.checks import facts
+from builders.commands import Tune
 from builders.runs import Toy, make_run
 
 from tuner.cli import COMMANDS, cli
-from tuner.cli.boundary import guarded
 from tuner.cli.check_command import annotation_lines
 from tuner.report.exposition import benchmark, open_metrics
 from tuner.run.checks import read_check
@@ -51,54 +51,48 @@ def test_what_fails_is_an_error_and_what_is_told_a_warning() -> None:
     assert error.startswith("::error ")
 
 
-def test_report_renders_a_check_again_and_lists_it_beside_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_report_renders_a_check_again_and_lists_it_beside_runs(tmp_path: Path, tune: Tune) -> None:
     check = make_check(tmp_path)
     make_run(tmp_path, Toy(trials=5), "kept")
-    assert guarded(cli, ["report", "--output", str(tmp_path), "--format", "json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
+    assert tune("report", "--output", tmp_path, "--format", "json") == 0
+    rows = json.loads(tune.out)
     assert [row["status"] for row in rows] == ["kept", "check: fine"]
-    assert guarded(cli, ["report", check.name, "--output", str(tmp_path), "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["status"] == "fine"
+    assert tune("report", check.name, "--output", tmp_path, "--format", "json") == 0
+    assert json.loads(tune.out)["status"] == "fine"
     assert (check / "report.md").is_file()
-    assert guarded(cli, ["report", str(check), "--format", "patch"]) == 2
-    assert "proposes nothing" in capsys.readouterr().err
+    assert tune("report", check, "--format", "patch") == 2
+    assert "proposes nothing" in tune.err
 
 
 @pytest.mark.parametrize(("form", "start"), [("pr", "## toy: a better"), ("patch", "diff --git ")])
 def test_report_prints_the_proposal_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str, start: str
+    tmp_path: Path, tune: Tune, form: str, start: str
 ) -> None:
     run = make_run(tmp_path, Toy(trials=14))
-    assert guarded(cli, ["report", str(run), "--format", form]) == 0
-    assert capsys.readouterr().out.startswith(start)
+    assert tune("report", run, "--format", form) == 0
+    assert tune.out.startswith(start)
     assert (run / "best" / "proposal.patch").is_file()
 
 
-def test_runs_are_compared_by_id_and_directory(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_are_compared_by_id_and_directory(tmp_path: Path, tune: Tune) -> None:
     a, b = make_run(tmp_path, Toy(trials=14)), make_run(tmp_path, Toy(trials=14), "kept")
     arguments = ["compare", a.name, str(b), "--output", str(tmp_path)]
-    assert guarded(cli, [*arguments, "--format", "json"]) == 0
-    out = capsys.readouterr().out
+    assert tune(*arguments, "--format", "json") == 0
+    out = tune.out
     assert json.loads(out)["a"]["status"] == "Improved"
-    assert guarded(cli, [*arguments, "--format", "md"]) == 0
-    assert capsys.readouterr().out.startswith("## Two runs: side by side\n")
-    assert guarded(cli, arguments) == 0
-    assert "Current config kept" in capsys.readouterr().out
+    assert tune(*arguments, "--format", "md") == 0
+    assert tune.out.startswith("## Two runs: side by side\n")
+    assert tune(*arguments) == 0
+    assert "Current config kept" in tune.out
 
 
-def test_a_run_that_is_none_is_a_usage_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert guarded(cli, ["compare", "a", "b", "--output", str(tmp_path)]) == 2
-    assert "there is no run 'a'" in capsys.readouterr().err
+def test_a_run_that_is_none_is_a_usage_error(tmp_path: Path, tune: Tune) -> None:
+    assert tune("compare", "a", "b", "--output", tmp_path) == 2
+    assert "there is no run 'a'" in tune.err
 
 
 def test_a_check_also_writes_metrics_and_benchmarks_whatever_its_exit_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     directory = make_check(tmp_path, CheckStatus.REGRESSION, exit_code=12)
     found = SimpleNamespace(directory=directory, facts=read_check(directory))
@@ -107,9 +101,9 @@ def test_a_check_also_writes_metrics_and_benchmarks_whatever_its_exit_code(
     node.mkdir()
     (node / "tune.prom").write_text("of the night before\n")
     written = ["--metrics", str(node / "tune.prom"), "--benchmark", str(chart)]
-    assert guarded(cli, ["check", "a spec.yaml", *written]) == 12
+    assert tune("check", "a spec.yaml", *written) == 12
     assert (node / "tune.prom").read_text() == open_metrics(found.facts)
     assert chart.read_text() == benchmark(found.facts)
     assert [file.name for file in node.iterdir()] == ["tune.prom"]
-    assert guarded(cli, ["check", "a spec.yaml", "--metrics", str(chart / "tune.prom")]) == 4
-    assert "regression" in capsys.readouterr().out
+    assert tune("check", "a spec.yaml", "--metrics", chart / "tune.prom") == 4
+    assert "regression" in tune.out

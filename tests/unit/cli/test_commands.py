@@ -3,46 +3,37 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import yaml
+from builders.commands import Tune
+from builders.model_files import REPOSITORY
 from builders.runs import CONFIG, Toy, edit_config, make_run
 
-from tuner.cli import cli
-from tuner.cli.boundary import guarded
+from tuner.programs.run.series import names_in
 from tuner.run.result_schema import check
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
+from tuner.steps.job import Request
 
 ROOT = Path(__file__).parents[3]
 
 
-def test_lint_fails_on_a_broken_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "m" / "1").mkdir(parents=True)
-    (tmp_path / "m" / "config.pbtxt").write_text(
-        'name: "m"\nbackend: "onnxruntime"\nmax_batch_size: 4\n'
-        "dynamic_batching { preferred_batch_size: [8] }\n"
-    )
-    assert guarded(cli, ["lint", str(tmp_path)]) == 2
-    assert "config.pbtxt:4" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("model", ["emulated-accelerator", "tiny-bert", "tokenizer", "nlp"])
-def test_init_drafts_a_spec_that_loads(
-    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_init_drafts_a_spec_that_loads(model: str, tmp_path: Path, tune: Tune) -> None:
     from tuner.spec.load import load_spec
     from tuner.steps.job import Request, prepare
 
     target = tmp_path / "spec.yaml"
     arguments = ["init", model, "--repository", str(ROOT / "model_repository")]
-    assert guarded(cli, [*arguments, "--output", str(target)]) == 0
+    assert tune(*arguments, "--output", target) == 0
     assert load_spec(target).spec.name == model
     assert prepare(Request(spec=target)).space.size().count > 1
-    assert guarded(cli, [*arguments, "--output", str(target)]) == 2
-    assert "--force" in capsys.readouterr().err
+    assert tune(*arguments, "--output", target) == 2
+    assert "--force" in tune.err
 
 
 @pytest.mark.parametrize(
@@ -56,14 +47,14 @@ def test_init_drafts_a_spec_that_loads(
     ],
 )
 def test_init_drafts_the_server_that_is_named(
-    options: list[str], server: dict[str, str], capsys: pytest.CaptureFixture[str]
+    options: list[str], server: dict[str, str], tune: Tune
 ) -> None:
     arguments = ["init", "tiny-bert", "--repository", str(ROOT / "model_repository")]
-    assert guarded(cli, [*arguments, "--output", "-", *options]) == 0
-    assert yaml.safe_load(capsys.readouterr().out)["server"] == server
+    assert tune(*arguments, "--output", "-", *options) == 0
+    assert yaml.safe_load(tune.out)["server"] == server
 
 
-def test_init_drafts_for_the_config_that_is_named(tmp_path: Path) -> None:
+def test_init_drafts_for_the_config_that_is_named(tmp_path: Path, tune: Tune) -> None:
     from tuner.spec.load import load_spec
 
     model = tmp_path / "models" / "m"
@@ -74,69 +65,60 @@ def test_init_drafts_for_the_config_that_is_named(tmp_path: Path) -> None:
     (model / "configs" / "a100.pbtxt").write_text('backend: "python" max_batch_size: 64')
     target = str(tmp_path / "m.yaml")
     arguments = ["init", str(model), "--output", target, "--write-to", "configs/a100.pbtxt"]
-    assert guarded(cli, arguments) == 0
+    assert tune(*arguments) == 0
     assert load_spec(Path(target)).spec.write_to == "configs/a100.pbtxt"
     assert "64 in config" in Path(target).read_text()
 
 
 def test_init_drafts_a_container_where_the_server_here_lacks_the_backend(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     (tmp_path / "m" / "1").mkdir(parents=True)
     (tmp_path / "m" / "1" / "model.onnx").touch()
     (tmp_path / "backends" / "python").mkdir(parents=True)
     wheel = Installation(Path("tritonserver"), "2.51.0", Origin.WHEEL, {}, tmp_path / "backends")
     monkeypatch.setattr(binaries, "tritonserver", lambda *_: nullcontext(wheel))
-    assert guarded(cli, ["init", "m", "--repository", str(tmp_path), "--output", "-"]) == 0
-    text = capsys.readouterr().out
+    assert tune("init", "m", "--repository", tmp_path, "--output", "-") == 0
+    text = tune.out
     assert yaml.safe_load(text)["server"]["mode"] == "docker"
     assert "# here: m needs the onnxruntime backend, and this tritonserver has only python" in text
 
 
-def test_init_takes_one_server_only(capsys: pytest.CaptureFixture[str]) -> None:
-    assert guarded(cli, ["init", "m", "--image", "i", "--server", "s"]) == 2
-    assert "give one of them" in capsys.readouterr().err
+def test_init_takes_one_server_only(tune: Tune) -> None:
+    assert tune("init", "m", "--image", "i", "--server", "s") == 2
+    assert "give one of them" in tune.err
 
 
-def test_init_of_an_unknown_model_names_the_known_ones(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_init_of_an_unknown_model_names_the_known_ones(tune: Tune) -> None:
     arguments = ["init", "tiny-brt", "--repository", str(ROOT / "model_repository")]
-    assert guarded(cli, arguments) != 0
-    assert "tiny-bert" in capsys.readouterr().err
+    assert tune(*arguments) != 0
+    assert "tiny-bert" in tune.err
 
 
-def test_report_lists_no_runs_where_there_are_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert guarded(cli, ["report", "--output", str(tmp_path)]) == 0
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "no runs" in err
+def test_report_lists_no_runs_where_there_are_none(tmp_path: Path, tune: Tune) -> None:
+    assert tune("report", "--output", tmp_path) == 0
+    assert tune.out == ""
+    assert "no runs" in tune.err
 
 
-def test_report_lists_what_each_run_gained(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_report_lists_what_each_run_gained(tmp_path: Path, tune: Tune) -> None:
     run = make_run(tmp_path, Toy(trials=5))
     result = json.loads((run / "result.json").read_text())
-    assert guarded(cli, ["report", "--output", str(tmp_path), "--format", "json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)
+    assert tune("report", "--output", tmp_path, "--format", "json") == 0
+    (row,) = json.loads(tune.out)
     assert (row["run"], row["status"], row["model"]) == (str(run), "improved", "toy")
     assert row["p99_latency_ms"] == result["winner"]["p99_latency_us"] / 1000
     assert row["took_s"] == result["time"]["wall_s"]
     assert "instances" in row["change"]
     ratio = result["improvement"]["goodput_ratio"]["estimate"]
     assert row["gain"] == f"{ratio - 1:+.0%}"
-    assert guarded(cli, ["report", "--output", str(tmp_path)]) == 0
-    _, line = capsys.readouterr().out.splitlines()
+    assert tune("report", "--output", tmp_path) == 0
+    _, line = tune.out.splitlines()
     assert line.startswith("improved  2025-03-01 10:00  toy  ")
     assert line.endswith(str(run))
 
 
-def test_reports_say_what_apply_and_rollback_did(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_reports_say_what_apply_and_rollback_did(tmp_path: Path, tune: Tune) -> None:
     run = make_run(tmp_path, Toy(trials=5))
     config = tmp_path / "models" / "toy" / "config.pbtxt"
     config.parent.mkdir(parents=True)
@@ -146,28 +128,27 @@ def test_reports_say_what_apply_and_rollback_did(
     (run / "result.json").write_text(json.dumps({**facts, "written": None}))
     undo = f"tune rollback toy --repository {tmp_path / 'models'}"
 
-    assert guarded(cli, ["apply", str(run)]) == 0
+    assert tune("apply", run) == 0
     written = json.loads((run / "result.json").read_text())["written"]
     assert written["path"] == str(config)
     assert check(json.loads((run / "result.json").read_text())) == []
     report = (run / "report.md").read_text()
     assert undo in report
     assert "write it" not in report
-    assert guarded(cli, ["apply", str(run)]) == 0  # there already: what was written first stays
+    assert tune("apply", run) == 0  # there already: what was written first stays
     assert json.loads((run / "result.json").read_text())["written"] == written
 
     rollback = ["rollback", "toy", "--repository", str(tmp_path / "models")]
-    assert guarded(cli, [*rollback, "--output", str(tmp_path)]) == 0
+    assert tune(*rollback, "--output", tmp_path) == 0
     report = (run / "report.md").read_text()
     assert undo not in report
     assert f"write it again: `tune apply {run}`" in report
-    capsys.readouterr()
-    assert guarded(cli, [*rollback, "--output", str(tmp_path / "elsewhere")]) == 0
-    assert "tune report RUN" in capsys.readouterr().err
+    assert tune(*rollback, "--output", tmp_path / "elsewhere") == 0
+    assert "tune report RUN" in tune.err
 
 
 def test_a_run_can_be_named_to_take_its_write_back_if_that_is_the_last(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tune: Tune
 ) -> None:
     earlier = make_run(tmp_path, Toy(trials=5)).rename(tmp_path / "earlier")
     later = make_run(tmp_path, Toy(trials=5)).rename(tmp_path / "later")
@@ -178,21 +159,18 @@ def test_a_run_can_be_named_to_take_its_write_back_if_that_is_the_last(
         edit_config(run, path=str(config))
         manifest = json.loads((run / "manifest.json").read_text())
         (run / "manifest.json").write_text(json.dumps({**manifest, "run_id": run.name}))
-        assert guarded(cli, ["apply", str(run)]) == 0
+        assert tune("apply", run) == 0
     written = config.read_text()
-    capsys.readouterr()
-    assert guarded(cli, ["rollback", earlier.name, "--output", str(tmp_path)]) == 13
-    assert f"next:  take that back first: tune rollback {later.name}" in capsys.readouterr().err
+    assert tune("rollback", earlier.name, "--output", tmp_path) == 13
+    assert f"next:  take that back first: tune rollback {later.name}" in tune.err
     assert config.read_text() == written
-    assert guarded(cli, ["rollback", later.name, "--output", str(tmp_path)]) == 0
+    assert tune("rollback", later.name, "--output", tmp_path) == 0
     assert config.read_text() == CONFIG
 
 
-def test_apply_of_a_directory_that_is_no_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert guarded(cli, ["apply", str(tmp_path)]) == 2
-    assert "is not a run" in capsys.readouterr().err
+def test_apply_of_a_directory_that_is_no_run(tmp_path: Path, tune: Tune) -> None:
+    assert tune("apply", tmp_path) == 2
+    assert "is not a run" in tune.err
 
 
 def _model(repository: Path, name: str, config: str, code: str = "") -> None:
@@ -203,71 +181,63 @@ def _model(repository: Path, name: str, config: str, code: str = "") -> None:
 
 
 def test_init_takes_a_wrong_slo_for_a_mistake_of_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tune: Tune
 ) -> None:
     _model(tmp_path, "m", 'backend: "python" max_batch_size: 8')
     arguments = ["init", "m", "--repository", str(tmp_path), "--output", "-"]
-    assert guarded(cli, [*arguments, "--slo", "p99 <= 100ms"]) == 2
-    assert "--slo: unknown metric 'p99' (did you mean p99_latency?)" in capsys.readouterr().err
+    assert tune(*arguments, "--slo", "p99 <= 100ms") == 2
+    assert "--slo: unknown metric 'p99' (did you mean p99_latency?)" in tune.err
 
 
-def test_init_takes_the_path_of_a_model_for_its_name(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_init_takes_the_path_of_a_model_for_its_name(tmp_path: Path, tune: Tune) -> None:
     _model(tmp_path, "m", 'backend: "python" max_batch_size: 8')
-    assert guarded(cli, ["init", f"{tmp_path}/m/", "--output", "-"]) == 0
-    assert "\nmodel: m\n" in capsys.readouterr().out
+    assert tune("init", f"{tmp_path}/m/", "--output", "-") == 0
+    assert "\nmodel: m\n" in tune.out
 
 
-def test_a_time_budget_asks_for_its_unit(capsys: pytest.CaptureFixture[str]) -> None:
-    assert guarded(cli, ["run", "spec.yaml", "--time-budget", "5"]) == 2
-    assert "'5' is not a duration such as 500ms, 3s, 20m or 1h" in capsys.readouterr().err
+def test_a_time_budget_asks_for_its_unit(tune: Tune) -> None:
+    assert tune("run", "spec.yaml", "--time-budget", "5") == 2
+    assert "'5' is not a duration such as 500ms, 3s, 20m or 1h" in tune.err
 
 
 @pytest.mark.parametrize("target", ["/dev/full", "/proc/spec.yaml", "nowhere/spec.yaml"])
-def test_init_says_why_it_cannot_write(
-    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_init_says_why_it_cannot_write(target: str, tmp_path: Path, tune: Tune) -> None:
     _model(tmp_path, "m", 'backend: "python" max_batch_size: 8')
     arguments = ["init", "m", "--repository", str(tmp_path), "--force", "--output"]
-    assert guarded(cli, [*arguments, target]) == 4
-    assert f"cannot write {target}: " in capsys.readouterr().err
+    assert tune(*arguments, target) == 4
+    assert f"cannot write {target}: " in tune.err
 
 
-def test_init_refuses_a_config_that_triton_refuses(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_init_refuses_a_config_that_triton_refuses(tmp_path: Path, tune: Tune) -> None:
     tensor = 'input { name: "x" data_type: TYPE_FP32\n  dims: [ 0 ] }'
     _model(tmp_path, "m", f'backend: "python" max_batch_size: 8\n{tensor}')
-    assert guarded(cli, ["init", "m", "--repository", str(tmp_path), "--output", "-"]) == 2
-    shown = capsys.readouterr().err
+    assert tune("init", "m", "--repository", tmp_path, "--output", "-") == 2
+    shown = tune.err
     assert f"{tmp_path}/m/config.pbtxt:3:3: input[0].dims: input x has dimension 0" in shown
 
 
 def test_init_drafts_nothing_for_a_directory_without_config_and_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tune: Tune
 ) -> None:
     (tmp_path / "m" / "1").mkdir(parents=True)
-    assert guarded(cli, ["init", "m", "--repository", str(tmp_path), "--output", "-"]) == 2
-    assert "m holds neither a config.pbtxt nor a model" in capsys.readouterr().err
+    assert tune("init", "m", "--repository", tmp_path, "--output", "-") == 2
+    assert "m holds neither a config.pbtxt nor a model" in tune.err
 
 
-def test_init_tells_the_errors_of_the_models_that_are_called(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_init_tells_the_errors_of_the_models_that_are_called(tmp_path: Path, tune: Tune) -> None:
     calls = (
         "class TritonPythonModel:\n    def execute(self, requests):\n"
         '        pb_utils.InferenceRequest(model_name="callee")\n'
     )
     _model(tmp_path, "m", 'backend: "python" max_batch_size: 8', calls)
     _model(tmp_path, "callee", 'backend: "python" max_batch_size: 8', "class Model: ...\n")
-    assert guarded(cli, ["init", "m", "--repository", str(tmp_path), "--output", "-"]) == 0
-    shown = capsys.readouterr().err
+    assert tune("init", "m", "--repository", tmp_path, "--output", "-") == 0
+    shown = tune.err
     assert f"{tmp_path}/callee/1/model.py:1: there is no class TritonPythonModel" in shown
 
 
 def test_a_model_whose_code_asks_others_is_drafted_with_them_and_the_draft_can_be_planned(
-    tmp_path: Path,
+    tmp_path: Path, tune: Tune
 ) -> None:
     from tuner.steps.job import Request, prepare
 
@@ -282,7 +252,37 @@ def test_a_model_whose_code_asks_others_is_drafted_with_them_and_the_draft_can_b
     _model(repository, "callee", f'backend: "python" max_batch_size: 8 {tensors}')
     target = tmp_path / "spec.yaml"
     arguments = ["init", "m", "--repository", str(repository), "--output", str(target)]
-    assert guarded(cli, arguments) == 0
+    assert tune(*arguments) == 0
     job = prepare(Request(spec=target))
     assert job.served.models["m"].parts == ("callee",)
     assert {p.knob.owner for p in job.space.parameters} == {"m", "callee"}
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(REPOSITORY, tmp_path / "models"))
+
+
+def test_what_is_drafted_can_be_run_together_and_the_rest_is_told_why_not(
+    repository: Path, tune: Tune
+) -> None:
+    (repository / "empty").mkdir()
+    assert tune("init", "models", "--all", "--image", "an-image") == 0
+    said = tune.out
+    specs = sorted(Path("specs").iterdir())
+    assert [spec.stem for spec in specs] == ["bert-onnx", "emulated-accelerator", "nlp"]
+    assert "left out tokenizer: it is searched with nlp\n" in said
+    assert "left out nlp-bls: it shares models with nlp\n" in said
+    assert "left out empty: " in said
+    assert len(names_in(specs, Request(Path()), print)) == 3
+
+
+def test_a_spec_that_exists_is_kept_unless_it_is_forced(repository: Path, tune: Tune) -> None:
+    Path("specs").mkdir()
+    mine = Path("specs/nlp.yaml")
+    mine.write_text("mine\n")
+    assert tune("init", "models", "--all", "--image", "an-image") == 0
+    assert mine.read_text() == "mine\n"
+    assert tune("init", "models", "--all", "--image", "an-image", "--force") == 0
+    assert mine.read_text() != "mine\n"

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from builders.commands import Tune
 from builders.runs import Toy, make_run
 
-from tuner.cli import cli
-from tuner.cli.boundary import guarded
 from tuner.report.listing import HEADER
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -64,12 +63,12 @@ def run(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", ["manifest.json", "result.json"])
 @pytest.mark.parametrize("command", ["report", "apply", "compare"])
 def test_a_damaged_file_of_a_run_is_named(
-    command: str, name: str, damage: str, run: Path, capsys: pytest.CaptureFixture[str]
+    command: str, name: str, damage: str, run: Path, tune: Tune
 ) -> None:
     DAMAGES[damage](run / name)
     arguments = {"apply": ["--dry-run", str(run)], "compare": [str(run), str(run)]}
-    code = guarded(cli, [command, *arguments.get(command, [str(run)])])
-    err = capsys.readouterr().err
+    code = tune(command, *arguments.get(command, [str(run)]))
+    err = tune.err
     assert "Traceback" not in err
     assert code == 2, err
     assert f"{run / name}" in err or (command, name, damage) == ("apply", "result.json", "no keys")
@@ -77,53 +76,51 @@ def test_a_damaged_file_of_a_run_is_named(
 
 @pytest.mark.parametrize("damage", [d for d in DAMAGES if d not in ("empty", "half")])
 @pytest.mark.parametrize("name", ["trials.jsonl", "confirmation.jsonl", "rejected.jsonl"])
-def test_a_damaged_line_of_a_run_is_named(
-    name: str, damage: str, run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_line_of_a_run_is_named(name: str, damage: str, run: Path, tune: Tune) -> None:
     (run / name).touch()
     DAMAGES[damage](run / name)
-    code = guarded(cli, ["report", str(run)])
-    err = capsys.readouterr().err
+    code = tune("report", run)
+    err = tune.err
     assert "Traceback" not in err
     assert code == 2, err
     assert f"{run / name}" in err
 
 
-def test_the_line_that_is_not_json_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_line_that_is_not_json_is_named(run: Path, tune: Tune) -> None:
     lines = (run / "trials.jsonl").read_text().splitlines()
     lines[2] = lines[2][:50]
     (run / "trials.jsonl").write_text("\n".join(lines) + "\n")
-    assert guarded(cli, ["report", str(run)]) == 2
-    assert "trials.jsonl:3 cannot be read: not JSON" in capsys.readouterr().err
+    assert tune("report", run) == 2
+    assert "trials.jsonl:3 cannot be read: not JSON" in tune.err
 
 
-def test_a_value_of_another_type_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_value_of_another_type_is_named(run: Path, tune: Tune) -> None:
     rows = [json.loads(line) for line in (run / "trials.jsonl").read_text().splitlines()]
     rows[1]["points"][0]["measurement"]["p99_latency_us"] = ["fast"]
     (run / "trials.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert guarded(cli, ["report", str(run)]) == 2
+    assert tune("report", run) == 2
     expected = (
         "trials.jsonl:2 cannot be read: points[0].measurement.p99_latency_us cannot be ['fast']"
     )
-    assert expected in capsys.readouterr().err
+    assert expected in tune.err
 
 
-def test_an_objective_that_is_none_is_told(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_objective_that_is_none_is_told(run: Path, tune: Tune) -> None:
     result = json.loads((run / "result.json").read_text())
     (run / "result.json").write_text(json.dumps({**result, "objective": "maximize everything"}))
-    assert guarded(cli, ["report", str(run)]) == 2
-    assert "'maximize everything' is not an objective" in capsys.readouterr().err
+    assert tune("report", run) == 2
+    assert "'maximize everything' is not an objective" in tune.err
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", ["manifest.json", "result.json"])
 def test_one_damaged_run_does_not_break_the_list(
-    name: str, damage: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, damage: str, run: Path, tmp_path: Path, tune: Tune
 ) -> None:
     make_run(tmp_path, Toy(trials=5), "kept")
     DAMAGES[damage](run / name)
-    assert guarded(cli, ["report", "--output", str(tmp_path)]) == 0
-    header, *lines = capsys.readouterr().out.splitlines()
+    assert tune("report", "--output", tmp_path) == 0
+    header, *lines = tune.out.splitlines()
     assert header.split() == list(HEADER)
     assert len(lines) == 2
     assert any(line.startswith("kept") for line in lines)
@@ -131,9 +128,7 @@ def test_one_damaged_run_does_not_break_the_list(
         assert any(line.startswith("unreadable ") and str(run / name) in line for line in lines)
 
 
-def test_the_report_does_not_write_through_a_link(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_report_does_not_write_through_a_link(run: Path, tmp_path: Path, tune: Tune) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     best = run / "best"
@@ -143,6 +138,6 @@ def test_the_report_does_not_write_through_a_link(
     if best.exists():
         best.rmdir()
     best.symlink_to(elsewhere)
-    assert guarded(cli, ["report", str(run), "--format", "json"]) == 4
-    assert "is a link" in capsys.readouterr().err
+    assert tune("report", run, "--format", "json") == 4
+    assert "is a link" in tune.err
     assert [p.name for p in elsewhere.iterdir()] == ["kept.png"]

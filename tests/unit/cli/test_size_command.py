@@ -10,9 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-
-from tuner.cli import cli
-from tuner.cli.boundary import guarded
+from builders.commands import Tune
 
 TESTS = Path(__file__).parents[2]
 RUN = TESTS / "runs" / "one-model"
@@ -20,13 +18,13 @@ SCHEMAS = TESTS / "unit" / "report" / "schemas"
 CREDITED = 383.7
 
 
-def sized(capsys: pytest.CaptureFixture[str], *arguments: str, run: Path = RUN) -> str:
-    assert guarded(cli, ["size", str(run), *arguments]) == 0, capsys.readouterr().err
-    return capsys.readouterr().out
+def sized(tune: Tune, *arguments: str, run: Path = RUN) -> str:
+    assert tune("size", run, *arguments) == 0, tune.err
+    return tune.out
 
 
-def facts(capsys: pytest.CaptureFixture[str], *arguments: str, run: Path = RUN) -> dict[str, Any]:
-    found = json.loads(sized(capsys, *arguments, "--format", "json", run=run))
+def facts(tune: Tune, *arguments: str, run: Path = RUN) -> dict[str, Any]:
+    found = json.loads(sized(tune, *arguments, "--format", "json", run=run))
     assert isinstance(found, dict)
     return found
 
@@ -61,45 +59,34 @@ def changed(
     ],
 )
 def test_replicas_cover_the_rate_and_its_headroom(
-    capsys: pytest.CaptureFixture[str],
-    rate: str,
-    headroom: str,
-    replicas: int,
-    lost: float | None,
-    holds: bool,
+    tune: Tune, rate: str, headroom: str, replicas: int, lost: float | None, holds: bool
 ) -> None:
-    found = facts(capsys, "--rate", rate, "--headroom", headroom)
+    found = facts(tune, "--rate", rate, "--headroom", headroom)
     assert found["replicas"] == replicas
     assert found["one_lost_infer_per_s"] == (lost and pytest.approx(lost))
     assert found["one_lost_holds"] is holds
 
 
-def test_the_threshold_is_in_the_requests_that_triton_counts(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_threshold_is_in_the_requests_that_triton_counts(tune: Tune, tmp_path: Path) -> None:
     run = changed(tmp_path, soak={"headroom": 0.1}, held={"batch_size": 4})
-    found = facts(capsys, "--rate", "1000/s", "--headroom", "20%", run=run)
+    found = facts(tune, "--rate", "1000/s", "--headroom", "20%", run=run)
     assert found["credited_infer_per_s"] == pytest.approx(0.9 * CREDITED)
     assert found["threshold_requests_per_s"] == pytest.approx(0.9 * CREDITED / 4 / 1.2)
 
 
-def test_gpus_and_cost_are_those_of_all_replicas(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_gpus_and_cost_are_those_of_all_replicas(tune: Tune, tmp_path: Path) -> None:
     gpu = {"name": "Toy GPU", "driver": "550.54", "memory_bytes": 1 << 34}
     run = changed(tmp_path, manifest={"gpus": [gpu, gpu]})
-    found = facts(capsys, "--rate", "1000/s", "--price", "2.5", run=run)
+    found = facts(tune, "--rate", "1000/s", "--price", "2.5", run=run)
     assert (found["replicas"], found["gpus"], found["cost_per_hour"]) == (4, 8, 10.0)
     assert "4 for 1,000/s and 30% more; 8 GPUs, 10.00 an hour" in sized(
-        capsys, "--rate", "1000/s", "--price", "2.5", run=run
+        tune, "--rate", "1000/s", "--price", "2.5", run=run
     )
 
 
 @pytest.mark.parametrize(("form", "schema"), [("keda", "scaled_object"), ("hpa", "pod_autoscaler")])
-def test_the_objects_follow_their_schema(
-    capsys: pytest.CaptureFixture[str], form: str, schema: str
-) -> None:
-    printed = sized(capsys, "--rate", "5000/s", "--format", form, "--deployment", "bert-triton")
+def test_the_objects_follow_their_schema(tune: Tune, form: str, schema: str) -> None:
+    printed = sized(tune, "--rate", "5000/s", "--format", form, "--deployment", "bert-triton")
     found, rules = yaml.safe_load(printed), json.loads((SCHEMAS / f"{schema}.json").read_text())
     jsonschema.validate(found, rules)
     assert found["spec"]["scaleTargetRef"]["name"] == "bert-triton"
@@ -114,14 +101,12 @@ def test_the_objects_follow_their_schema(
         jsonschema.validate(found | {"spec": found["spec"] | {"replicas": 3}}, rules)
 
 
-def test_keda_adds_up_the_rates_of_all_models_that_get_the_load(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_keda_adds_up_the_rates_of_all_models_that_get_the_load(tune: Tune, tmp_path: Path) -> None:
     manifest = json.loads((RUN / "manifest.json").read_text())
     (kept,) = manifest["models"].values()
     models = {"a": kept, "b": kept | {"name": 'odd"name'}}
     run = changed(tmp_path, manifest={"models": models, "streams": {"one": "a", "two": "b"}})
-    printed = sized(capsys, "--rate", "500/s", "--format", "keda", run=run)
+    printed = sized(tune, "--rate", "500/s", "--format", "keda", run=run)
     (trigger,) = yaml.safe_load(printed)["spec"]["triggers"]
     counter = "rate(nv_inference_request_success{model="
     assert trigger["metadata"]["query"] == (
@@ -130,7 +115,7 @@ def test_keda_adds_up_the_rates_of_all_models_that_get_the_load(
 
 
 def test_no_threshold_is_held_against_a_counter_that_counts_other_requests_too(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    tune: Tune, tmp_path: Path
 ) -> None:
     manifest = json.loads((RUN / "manifest.json").read_text())
     (kept,) = manifest["models"].values()
@@ -138,31 +123,27 @@ def test_no_threshold_is_held_against_a_counter_that_counts_other_requests_too(
     both = {"models": models, "streams": {"one": "whole", "two": "step"}}
     run = changed(tmp_path, manifest=both)
     for form in ("keda", "hpa"):
-        assert guarded(cli, ["size", str(run), "--rate", "500/s", "--format", form]) == 2
-        assert "counts other requests to step as well" in capsys.readouterr().err
-    assert facts(capsys, "--rate", "500/s", run=run)["threshold_requests_per_s"] > 0
+        assert tune("size", run, "--rate", "500/s", "--format", form) == 2
+        assert "counts other requests to step as well" in tune.err
+    assert facts(tune, "--rate", "500/s", run=run)["threshold_requests_per_s"] > 0
 
 
-def test_a_closed_loop_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert facts(capsys, "--rate", "500/s")["notes"] == []
+def test_a_closed_loop_is_told(tune: Tune, tmp_path: Path) -> None:
+    assert facts(tune, "--rate", "500/s")["notes"] == []
     run = changed(tmp_path, held={"load": {"arrivals": "closed", "level": 8.0}})
-    assert guarded(cli, ["size", str(run), "--rate", "500/s"]) == 0
-    assert "note:  Proved with clients that wait" in capsys.readouterr().err
+    assert tune("size", run, "--rate", "500/s") == 0
+    assert "note:  Proved with clients that wait" in tune.err
 
 
-def test_a_run_that_credits_no_load_is_refused(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_run_that_credits_no_load_is_refused(tune: Tune, tmp_path: Path) -> None:
     run = changed(tmp_path, soak={"tried": [], "reason": "confirm.soak is 0"})
-    assert guarded(cli, ["size", str(run), "--rate", "500/s"]) == 2
-    told = capsys.readouterr().err
+    assert tune("size", run, "--rate", "500/s") == 2
+    told = tune.err
     assert "credits no config with a load: confirm.soak is 0" in told
     assert "`tune run 'my spec.yaml'` with confirm.soak above 0" in told
 
 
 @pytest.mark.parametrize("wrong", [("--rate", "fast"), ("--rate", "0/s"), ("--headroom", "130%")])
-def test_a_wrong_number_is_a_usage_error(
-    capsys: pytest.CaptureFixture[str], wrong: tuple[str, str]
-) -> None:
-    assert guarded(cli, ["size", str(RUN), "--rate", "5000/s", *wrong]) == 2
-    assert wrong[0] in capsys.readouterr().err
+def test_a_wrong_number_is_a_usage_error(tune: Tune, wrong: tuple[str, str]) -> None:
+    assert tune("size", RUN, "--rate", "5000/s", *wrong) == 2
+    assert wrong[0] in tune.err

@@ -8,9 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from builders.commands import Tune
 
-from tuner.cli import cli
-from tuner.cli.boundary import guarded
 from tuner.cli.storage import children_environment, storage_of, warn_of_password
 from tuner.errors import EnvironmentNotReadyError
 from tuner.search.study.storage_url import has_password, hidden_reason, shown_url
@@ -70,7 +69,7 @@ def test_the_server_and_the_load_generator_do_not_get_the_storage(
 
 @pytest.mark.parametrize("command", ["run", "worker"])
 def test_run_and_worker_take_the_storage_of_the_environment(
-    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tune: Tune
 ) -> None:
     taken: list[Any] = []
 
@@ -82,13 +81,13 @@ def test_run_and_worker_take_the_storage_of_the_environment(
     monkeypatch.setattr("tuner.programs.worker.worker.join", stopped)
     monkeypatch.setenv("TUNE_STORAGE", URL)
     monkeypatch.chdir(tmp_path)
-    assert guarded(cli, [command, "m"]) == 4
+    assert tune(command, "m") == 4
     assert taken[0].storage == URL
     assert URL not in taken[0].environment.values()
 
 
 def test_a_run_keeps_its_command_without_the_password(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     taken: list[Request] = []
 
@@ -99,9 +98,9 @@ def test_a_run_keeps_its_command_without_the_password(
     arguments = ["run", "spec.yaml", f"--storage={URL}"]
     monkeypatch.setattr("tuner.programs.run.run.run", stopped)
     monkeypatch.setattr("sys.argv", ["tune", *arguments])
-    guarded(cli, arguments)
+    tune(*arguments)
     assert MARK not in " ".join(taken[0].command)
-    assert "can be read by anybody on this machine" in capsys.readouterr().err
+    assert "can be read by anybody on this machine" in tune.err
 
 
 def test_only_a_password_is_warned_of() -> None:
@@ -150,11 +149,11 @@ def _unreachable(*_: Any, **__: Any) -> Any:
 
 
 def test_a_storage_with_a_port_that_is_no_number_is_told_as_no_url(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     monkeypatch.setenv("TUNE_STORAGE", f"postgresql://tuner:{MARK}@db:port/optuna")
-    assert guarded(cli, ["worker", "m"]) == 4
-    err = capsys.readouterr().err
+    assert tune("worker", "m") == 4
+    err = tune.err
     assert "it is no URL" in err
     assert MARK not in err
 
@@ -162,33 +161,28 @@ def test_a_storage_with_a_port_that_is_no_number_is_told_as_no_url(
 @pytest.mark.parametrize("debug", [[], ["--debug"]])
 @pytest.mark.parametrize("url", [URL, f"postgres:tuner:{MARK}@db"])
 def test_a_storage_that_cannot_be_opened_is_told_without_its_password(
-    url: str,
-    debug: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    url: str, debug: list[str], monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     monkeypatch.setattr("optuna.storages.RDBStorage", _unreachable)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    assert guarded(cli, [*debug, "worker", "m", "--storage", url]) == 4
-    out, err = capsys.readouterr()
+    assert tune(*debug, "worker", "m", "--storage", url) == 4
+    out, err = tune.out, tune.err
     assert "cannot open the study's storage" in err
     assert MARK not in out + err
 
 
 def test_no_such_run_in_a_storage_is_told_without_its_password(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     empty = SimpleNamespace(get_all_studies=list)
     monkeypatch.setattr("tuner.search.study.offer.open_storage", lambda _: empty)
     monkeypatch.setattr("tuner.search.study.offer.close_storage", lambda _: None)
-    assert guarded(cli, ["worker", "m", "--storage", URL]) == 2
-    err = capsys.readouterr().err
+    assert tune("worker", "m", "--storage", URL) == 2
+    err = tune.err
     assert "postgresql://tuner:***@db/optuna holds no run" in err
     assert MARK not in err
 
 
-def test_a_url_in_the_wrong_place_is_not_quoted_with_its_password(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert guarded(cli, ["worker", "m", URL]) == 2
-    assert MARK not in capsys.readouterr().err
+def test_a_url_in_the_wrong_place_is_not_quoted_with_its_password(tune: Tune) -> None:
+    assert tune("worker", "m", URL) == 2
+    assert MARK not in tune.err

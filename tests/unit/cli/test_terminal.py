@@ -1,4 +1,4 @@
-"""What comes from outside is shown and never obeyed, by a terminal or by a CI system."""
+"""What is printed is shown and never obeyed; both ways of watching a run, over a whole one."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ from pathlib import Path
 
 import pytest
 from builders.candidates import candidate_of
+from builders.commands import Tune
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 from rich.console import Console
 
 import tuner.cli
-from tuner.cli import cli, terminal
-from tuner.cli.boundary import guarded
-from tuner.cli.console import PlainEvents
+from tuner.cli import terminal
+from tuner.cli.console import PlainEvents, outcome_text
 from tuner.cli.inspect_commands import lines_of as plan_lines
 from tuner.cli.live import LiveEvents
 from tuner.cli.terminal import harmless, harmless_lines, say_document, say_lines
 from tuner.errors import TunerError
 from tuner.programs.plan import DrawnPlan, Preview
+from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
+from tuner.spec.objective import Objective
 from tuner.steps.estimate import Estimate
+from tuner.steps.events import Events
 
 #: A workflow command, a window's title, the clipboard, another title, a hidden stretch.
 HOSTILE = (
@@ -77,7 +81,13 @@ def test_what_a_server_said_is_harmless_in_a_warning_too(
 @pytest.mark.parametrize("name", ["stdout", "stderr"])
 @pytest.mark.parametrize(("command", "code"), [("schema", 0), ("report", 0), ("plan gone.yaml", 2)])
 def test_an_output_that_takes_no_more_is_no_defect(
-    output: str, name: str, command: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    output: str,
+    name: str,
+    command: str,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    tune: Tune,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     reader, writer = os.pipe()
@@ -88,7 +98,7 @@ def test_an_output_that_takes_no_more_is_no_defect(
     ):
         patched.setattr(sys, name, stream)
         told = (output, name, command) == ("/dev/full", "stdout", "schema")
-        assert guarded(cli, command.split()) == (4 if told else code)
+        assert tune(*command.split()) == (4 if told else code)
 
 
 @pytest.mark.parametrize("variable", ["CI", "TF_BUILD", "TEAMCITY_VERSION"])
@@ -104,7 +114,7 @@ def test_what_is_meant_for_a_file_is_exact_there_and_harmless_in_a_log(
 
 
 def test_lint_obeys_nothing_in_a_config_or_a_name(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tune: Tune, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     for name, config in {
@@ -115,8 +125,8 @@ def test_lint_obeys_nothing_in_a_config_or_a_name(
     }.items():
         (tmp_path / name / "1").mkdir(parents=True)
         (tmp_path / name / "config.pbtxt").write_text(f"{config}\n")
-    guarded(cli, ["lint", str(tmp_path)])
-    out, err = capsys.readouterr()
+    tune("lint", tmp_path)
+    out, err = tune.out, tune.err
     assert len(out.splitlines()) >= 4
     ours = [line for line in obeyed(err) if re.match(r"::(error|warning|notice) file=", line)]
     assert ours
@@ -125,7 +135,7 @@ def test_lint_obeys_nothing_in_a_config_or_a_name(
 
 
 def test_mistakes_in_a_spec_are_a_line_each_whatever_its_keys_are(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tune: Tune
 ) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text(
@@ -133,22 +143,22 @@ def test_mistakes_in_a_spec_are_a_line_each_whatever_its_keys_are(
         'slo: ["p99_latency\\n::error::x <= 5"]\n'
         'space: {"a\\n::error::b": {choice: ["\\e]0;t\\a"]}}\n'
     )
-    assert guarded(cli, ["plan", str(spec)]) == 2
-    out, err = capsys.readouterr()
+    assert tune("plan", spec) == 2
+    out, err = tune.out, tune.err
     assert "unknown key" in err
     assert obeyed(out + err) == []
     assert all(line.startswith(("error:", "next:", str(spec))) for line in err.splitlines())
 
 
 def test_an_error_and_its_traceback_are_shown_and_not_obeyed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails() -> None:
         raise TunerError(f"the server said: {HOSTILE}", HOSTILE)
 
     monkeypatch.setattr("tuner.cli.schema.callback", fails)
-    assert guarded(cli, ["--debug", "schema"]) == 1
-    assert obeyed(capsys.readouterr().err) == []
+    assert tune("--debug", "schema") == 1
+    assert obeyed(tune.err) == []
 
 
 def told(events: PlainEvents | LiveEvents) -> None:
@@ -195,3 +205,100 @@ def test_everything_that_is_printed_goes_through_one_place() -> None:
         calls = [n.func for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Call)]
         names = {f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "") for f in calls}
         assert not names & (ways - ({"print"} if file.name == "live.py" else set())), file
+
+
+CURRENT = candidate_of({"instance_group.count": 1})
+OTHER = candidate_of({"instance_group.count": 2})
+
+
+def tell_a_run(events: Events) -> None:
+    point = judge_point([P99_40MS, NO_ERRORS], synthetic_server(900, 1000))
+    score = score_points(Objective.goodput(), [point])
+    good = Trial(0, CURRENT, TrialState.MEASURED, points=(point,), score=score)
+    events.started(Path("results/r"), 2, 12)
+    events.phase("searching")
+    events.trial_started(0, CURRENT, CURRENT)
+    events.measured(point)
+    events.trial_finished(good, good)
+    events.trial_started(1, OTHER, CURRENT)
+    events.note("something worth a line")
+    events.trial_finished(Trial(1, OTHER, TrialState.FAILED, reason="no GPU\nsecond line"), good)
+    events.phase("confirming")
+    events.round_over("round 1, instances 2", point)
+
+
+def test_plain_lines_tell_every_trial_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_a_run(PlainEvents(1))
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "1/2  trial 0  current config  ->  900/s within the SLOs" in err
+    assert "instances 2  ->  failed: no GPU" in err
+    assert "second line" not in err
+
+
+def test_plain_lines_go_on_while_the_winner_is_measured_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tell_a_run(PlainEvents())
+    assert "round 1, instances 2: 900/s ok, p99_latency 25.8 ms" in capsys.readouterr().err
+    tell_a_run(PlainEvents(-1))
+    assert "round 1" not in capsys.readouterr().err
+
+
+def test_what_takes_long_is_told_again_each_half_a_minute(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now_s = [0.0]
+    events = PlainEvents(clock=lambda: now_s[0])
+    events.phase("soaking the winner")
+    for now_s[0] in (15.0, 31.0, 45.0, 50.0, 62.0, 70.0):
+        events.tick()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1:] == [f"[{at}] still at it: soaking the winner" for at in ("00:31", "01:02")]
+
+
+def test_a_config_out_of_the_race_is_told_with_what_it_stands() -> None:
+    points = [judge_point([P99_40MS], synthetic_server(level, 500)) for level in (900.0, 400.0)]
+    score = score_points(Objective.goodput(), points[:1])
+    lost = Trial(1, OTHER, TrialState.PRUNED, points=tuple(points), score=score)
+    assert outcome_text(lost).startswith("cannot win: 900/s missed, p99_latency 2")
+    assert outcome_text(lost).endswith("; it sustains 400/s")
+    screen = io.StringIO()
+    with LiveEvents(Console(file=io.StringIO(), width=90)) as events:
+        events.started(Path("results/r"), 2, 12)
+        events.trial_started(1, OTHER, CURRENT)
+        events.trial_finished(lost, None)
+        Console(file=screen, width=90, color_system=None).print(events.view())
+    assert "cannot win: misses 900/s" in screen.getvalue()
+
+
+def test_the_live_view_shows_progress_best_and_failures(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with LiveEvents() as events:
+        tell_a_run(events)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "2/2 trials" in err
+    assert "best" in err
+    assert "no GPU" in err
+
+
+def test_the_live_view_fits_a_narrow_terminal_and_tells_each_margin() -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, width=60, color_system=None)
+    with LiveEvents(Console(file=io.StringIO(), width=60)) as events:
+        tell_a_run(events)
+        console.print(events.view())
+    lines = screen.getvalue().splitlines()
+    first = ["0", "1", "failed", "best", "p99_latency", "0:00", "round"]
+    assert [line.split()[0] for line in lines] == first
+    assert lines[4].strip().startswith("p99_latency <= 40ms: 25.8 ms, 35.6% left; error_")
+    assert max(map(len, lines)) <= 60
+
+
+def test_a_config_that_misses_everywhere_is_told_by_its_lowest_load() -> None:
+    late = [judge_point([P99_40MS], synthetic_server(rate, 900)) for rate in (2000, 1200)]
+    score = score_points(Objective.goodput(), late)
+    text = outcome_text(Trial(0, OTHER, TrialState.MEASURED, points=tuple(late), score=score))
+    assert text.startswith("misses the SLOs at every load tried, down to 1200/s: p99_latency ")

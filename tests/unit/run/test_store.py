@@ -8,16 +8,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from builders.candidates import candidate_of
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 from builders.runs import CONFIG, Toy, manifest_of
 
 from tuner.errors import SpecError
-from tuner.measurement.measurement import Measurement, Rejected, Stage
+from tuner.load.latency.timeline import measurement_of, observe_open
+from tuner.load.perf_analyzer import export
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Rejected, Stage
+from tuner.measurement.window import Window
 from tuner.run.confirmation import Repeat, Role
 from tuner.run.manifest import KeptConfig, Manifest, sha256_of_configs
-from tuner.run.store import RunStore, new_run_id
+from tuner.run.store import TRIALS, RunStore, new_run_id
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.spec.slo import Objective
@@ -211,3 +215,34 @@ def test_a_run_that_no_server_was_asked_for_has_measured_nothing_yet() -> None:
     a_manifest().refuse_if_measured_otherwise(asked(client="tune"))
     with pytest.raises(SpecError, match="latencies were not taken by"):
         asked().refuse_if_measured_otherwise(asked(client="tune"))
+
+
+WINDOW = Window(duration_s=1.0, warmup_s=1.0, deadline_s=10.0)
+LOAD = LoadPoint(Arrivals.POISSON, 100.0)
+DUE_S = np.arange(250) / 100.0
+START_NS = 1_795_000_000_000_000_000
+
+
+def test_the_p99_of_a_trial_is_that_of_the_time_stamps_in_the_export(tmp_path: Path) -> None:
+    """Of the hundred requests due in the window one takes 1 ms, one 2 ms, and so on."""
+    sent_ns = START_NS + np.rint(1e9 * DUE_S).astype(np.int64)
+    answered_ns = sent_ns + (1 + np.arange(250) % 100) * 1_000_000
+    requests = ",".join(
+        f'{{"timestamp":{sent},"request_inputs":{{}},"response_timestamps":[{answered}]}}'
+        for sent, answered in zip(sent_ns, answered_ns, strict=True)
+    )
+    end = f'"window_boundaries":[{START_NS},{answered_ns.max()}]'
+    text = f'{{"experiments":[{{"requests":[{requests}],{end}}}],"version":"2.51.0"}}'  # 1: digits
+    (tmp_path / "export.json").write_text(text)
+
+    stamps = export.read(tmp_path / "export.json")  # 2: nanoseconds, sent and answered
+    observed = observe_open(stamps, DUE_S, WINDOW)  # 3: latencies from due to answered, ascending
+    measurement = measurement_of(observed, LOAD, seed=1)  # 4: the percentile
+    point = judge_point([P99_40MS], measurement)
+    assert point.measurement is measurement  # carried, not turned into anything
+    trial = Trial(0, candidate_of({}), TrialState.MEASURED, (point,))
+    RunStore(tmp_path).append_trial(trial)  # 5: a number in a line
+
+    (stored,) = json.loads((tmp_path / TRIALS).read_text())["points"]
+    assert stored["measurement"]["p99_latency_us"] == pytest.approx(99_000.0, abs=0.5)
+    assert stored["slo"][0]["value"] == stored["measurement"]["p99_latency_us"]

@@ -1,15 +1,16 @@
-"""What Ctrl-C and SIGTERM do, at which moment."""
+"""What a signal does at which moment, also inside a library that makes an error of it."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from tuner.errors import InterruptedRunError
-from tuner.steps.stop import Stop
+from tuner.steps.stop import Stop, explain_error
 
 
 @contextmanager
@@ -67,3 +68,25 @@ def test_signals_are_whose_they_were_before() -> None:
     with listening():
         assert [signal.getsignal(n) for n in numbers] != before
     assert [signal.getsignal(n) for n in numbers] == before
+
+
+def wrapped(error: Exception) -> Exception:
+    """As SQLAlchemy and Optuna do it: another error, raised while this one was handled."""
+    try:
+        try:
+            raise error
+        except Exception:
+            raise RuntimeError("an exception is raised during the commit") from None
+    except RuntimeError as made:
+        return made
+
+
+def test_an_interruption_is_found_behind_the_error_of_a_library() -> None:
+    stopped = InterruptedRunError("stopped by a signal")
+    assert explain_error(wrapped(stopped), Path()) is stopped
+    assert explain_error(stopped, Path()) is stopped
+
+
+def test_any_other_error_stays_what_it_is() -> None:
+    defect = wrapped(ValueError("a defect"))
+    assert explain_error(defect, Path()) is defect

@@ -1,11 +1,16 @@
+"""The accepted result that a check is compared with, and the load its config is credited with."""
+
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from builders.candidates import the_one
+from builders.soaked_runs import soaked_run
 
 from tuner.errors import TunerError
 from tuner.run.checks import (
@@ -13,11 +18,13 @@ from tuner.run.checks import (
     Key,
     append_history,
     baseline_path,
+    credited_level,
     find_baseline,
     history,
     question_of,
     write_baseline,
 )
+from tuner.run.store import RunStore
 from tuner.spec.load import load_spec
 
 ROOT = Path(__file__).parents[3]
@@ -202,3 +209,27 @@ def test_a_neighbour_that_is_only_loaded_makes_another_question(tmp_path: Path) 
     assert asked(step) == alone, "what is searched of it does not matter"
     assert asked("tokenizer: {}") != asked("tiny-bert: {}") != alone
     assert asked(f"{step}, tiny-bert: {{}}") == asked("tiny-bert: {}")
+
+
+def test_a_written_config_has_the_load_of_its_run_while_it_is_in_place(tmp_path: Path) -> None:
+    run, soak = soaked_run(tmp_path, 0.9)
+    then = RunStore.open(run).manifest()
+    written = json.loads((run / "result.json").read_text())["written"]["sha256_after"]
+    now = replace(then, models={"m": replace(the_one(then.models), sha256=written)})
+    assert credited_level(tmp_path, now) == pytest.approx(soak.credited_level)
+    assert credited_level(tmp_path, then) is None  # it was taken back
+    assert credited_level(tmp_path, replace(now, fingerprint="another machine")) is None
+    other = replace(now, spec={**now.spec, "slo": ["p99_latency <= 1ms"]})
+    assert credited_level(tmp_path, other) is None
+    shutil.copytree(run, tmp_path / run.name.replace("2", "3", 1))  # a newer run left a proposal
+    newer = tmp_path / run.name.replace("2", "3", 1) / "result.json"
+    newer.write_text(json.dumps(json.loads(newer.read_text()) | {"written": None}))
+    assert credited_level(tmp_path, now) == pytest.approx(soak.credited_level)
+    (run / "result.json").write_text("{")
+    assert credited_level(tmp_path, now) is None
+
+
+def test_a_kept_config_has_the_load_of_its_run(tmp_path: Path) -> None:
+    run, soak = soaked_run(tmp_path, 0.9, "baseline")
+    now = RunStore.open(run).manifest()
+    assert credited_level(tmp_path, now) == pytest.approx(soak.credited_level)

@@ -1,0 +1,23 @@
+"""The command line in a test: how a command ended, and what it printed."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from tuner.cli import cli
+from tuner.cli.boundary import guarded
+
+
+class Tune:
+    """Runs `tune` with arguments; ``out`` and ``err`` are what the last call printed."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.out = self.err = ""
+
+    def __call__(self, *arguments: object, command: click.Command = cli) -> int:
+        self._capsys.readouterr()
+        code = guarded(command, [str(argument) for argument in arguments])
+        self.out, self.err = self._capsys.readouterr()
+        return code

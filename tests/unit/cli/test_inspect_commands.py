@@ -1,0 +1,188 @@
+"""`tune models`, `tune plan` and `tune doctor`: what is printed, whatever is wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from builders.commands import Tune
+
+from tuner.cli.inspect_commands import lines_of
+from tuner.programs import plan as planning
+from tuner.programs.plan import DrawnPlan, Preview
+from tuner.server import binaries
+from tuner.server.binaries import Installation, Origin
+from tuner.steps.estimate import Estimate
+from tuner.triton.doctor import run_checks
+
+TENSORS = (
+    'input { name: "x" data_type: TYPE_FP32 dims: 1 } '
+    'output { name: "y" data_type: TYPE_FP32 dims: 1 }'
+)
+ENSEMBLE = (
+    'platform: "ensemble" max_batch_size: 4 ' + TENSORS + " ensemble_scheduling { step { "
+    'model_name: "%s" model_version: -1 input_map { key: "x" value: "x" } '
+    'output_map { key: "y" value: "y" } } }'
+)
+DECOUPLED = "model_transaction_policy { decoupled: true }"
+MODELS = {
+    "broken": "max_batch_size: 8 }",
+    "fast": f'backend: "python" max_batch_size: 8 dynamic_batching {{ }} {TENSORS}',
+    "misfit": 'backend: "python" max_batch_size: 4 dynamic_batching { preferred_batch_size: 8 } '
+    + TENSORS,
+    "over-broken": ENSEMBLE % "broken",
+    "over-fast": ENSEMBLE % "fast",
+    "over-misfit": ENSEMBLE % "misfit",
+    "over-stream": ENSEMBLE.replace("max_batch_size: 4 ", "") % "stream",
+    "single": f'backend: "python" {TENSORS}',
+    "stream": f'backend: "python" {DECOUPLED} {TENSORS}',
+    "talk": f'backend: "python" max_batch_size: 8 sequence_batching {{ }} {TENSORS}',
+}
+
+
+def make_repository(directory: Path, *names: str) -> Path:
+    for name in names:
+        (directory / name / "1").mkdir(parents=True)
+        (directory / name / "config.pbtxt").write_text(MODELS[name])
+        if "python" in MODELS[name]:
+            code = "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
+            (directory / name / "1" / "model.py").write_text(code)
+    return directory
+
+
+def rows_of(repository: Path, tune: Tune) -> dict[str, dict[str, Any]]:
+    assert tune("models", repository, "--format", "json") == 0
+    return {row["model"]: row for row in json.loads(tune.out)}
+
+
+def test_every_model_has_a_row_with_what_can_be_tuned_or_why_not(
+    tmp_path: Path, tune: Tune
+) -> None:
+    rows = rows_of(make_repository(tmp_path, *MODELS), tune)
+    assert [*rows] == sorted(MODELS)
+    tunable = {name: [*row["tunable"]] for name, row in rows.items() if row["tunable"]}
+    assert tunable == {"fast": ["fast"], "over-fast": ["fast"], "single": ["single"]}
+    assert {"instance_group.count", "max_batch_size"} < {*rows["fast"]["tunable"]["fast"]}
+    assert rows["single"]["tunable"] == {"single": ["instance_group.count"]}
+    assert rows["fast"]["why_not"] == rows["over-fast"]["why_not"] == ""
+    reasons = {
+        "broken": "broken/config.pbtxt:1:",
+        "misfit": "misfit/config.pbtxt:1:",
+        "over-broken": "broken/config.pbtxt:1:",
+        "over-misfit": "it needs misfit: ",
+        "over-stream": "stream is decoupled",
+        "single": "max_batch_size is 0",
+        "stream": "stream is decoupled",
+        "talk": "sequence_batching",
+    }
+    assert [n for n, reason in reasons.items() if reason not in rows[n]["why_not"]] == []
+
+
+def test_the_table_has_backend_versions_and_batching(tmp_path: Path, tune: Tune) -> None:
+    repository = make_repository(tmp_path, "broken", "fast", "over-fast", "talk")
+    shutil.copytree(repository / "fast" / "1", repository / "fast" / "3")
+    assert tune("models", repository) == 0
+    head, *lines = tune.out.splitlines()
+    start = head.index("what can be tuned")
+    assert [line[:start].split() for line in lines] == [
+        ["broken", "1"],
+        ["fast", "python", "1,", "3", "up", "to", "8,", "dynamic"],
+        ["over-fast", "ensemble", "1", "up", "to", "4"],
+        ["talk", "python", "1", "sequences"],
+    ]
+    assert lines[0][start:].startswith("nothing")
+    assert lines[1][start:].startswith("instances, max batch, delay")
+
+
+def test_it_lists_what_init_drafts(tmp_path: Path, tune: Tune) -> None:
+    repository = make_repository(tmp_path, "fast")
+    row = rows_of(repository, tune)["fast"]
+    arguments = ["init", "fast", "--repository", str(repository), "--output", "-"]
+    assert tune(*arguments) == 0
+    assert row["tunable"]["fast"] == [*yaml.safe_load(tune.out)["space"]]
+
+
+def test_a_repository_without_a_tunable_model_has_nothing_to_search(
+    tmp_path: Path, tune: Tune
+) -> None:
+    assert tune("models", make_repository(tmp_path, "broken", "talk")) == 3
+    assert "sequence_batching" in tune.out
+    assert "can be tuned" in tune.err
+    (tmp_path / "empty" / "docs").mkdir(parents=True)
+    assert tune("models", tmp_path / "empty") == 2
+    assert tune("models", tmp_path / "absent") == 4
+
+
+PLAN = DrawnPlan(
+    effective_spec="model: toy\nserver:  # default\n",
+    space_size=12,
+    space_exact=True,
+    estimate=Estimate(60.0, 30.0, 30.0),
+    commands={"perf_analyzer": ["perf_analyzer", "-m", "toy"]},
+    candidates=[Preview("instances 2", "-a\n+b\n", ())],
+)
+
+
+def plan(monkeypatch: pytest.MonkeyPatch, tune: Tune, *options: str) -> list[str]:
+    monkeypatch.setattr(planning, "draw_plan", lambda *_: PLAN)
+    assert tune("plan", "toy.yaml", *options) == 0
+    return tune.out.splitlines()
+
+
+def test_the_summary_comes_first_and_the_spec_only_when_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tune: Tune
+) -> None:
+    short = plan(monkeypatch, tune)
+    assert short == [
+        "space     12 configs",
+        f"time      {PLAN.estimate.text}",
+        "",
+        "candidate: instances 2",
+        "  -a",
+        "  +b",
+        "",
+        "perf_analyzer",
+        "  perf_analyzer -m toy",
+    ]
+    whole = plan(monkeypatch, tune, "-v")
+    assert whole[: len(short)] == short
+    assert whole[-2:] == ["model: toy", "server:  # default"]
+
+
+@pytest.mark.parametrize("options", [[], ["--format", "json"]])
+def test_an_error_of_the_model_ends_a_plan_and_is_not_followed_by_a_run(
+    monkeypatch: pytest.MonkeyPatch, tune: Tune, options: list[str]
+) -> None:
+    problem = "models/toy/1/model.py:3:1: TritonPythonModel has no execute"
+    broken = replace(PLAN, problems=[problem])
+    monkeypatch.setattr(planning, "draw_plan", lambda *_: broken)
+    assert f"error     {problem}" in lines_of(broken)
+    assert tune("plan", "toy.yaml", *options) == 2
+    assert problem in tune.out
+    assert "tune run" not in tune.err
+
+
+@pytest.mark.parametrize(
+    ("version", "warned"),
+    [("2.51.0", True), ("2.59.0", True), ("2.59.1", False), ("2.60.0", False), ("odd", False)],
+)
+def test_a_server_with_public_holes_is_warned_of_and_fine_all_the_same(
+    version: str, warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def found(*_: object) -> Iterator[Installation]:
+        yield Installation(Path("/t"), version, Origin.PATH, {})
+
+    for program in ("tritonserver", "perf_analyzer"):
+        monkeypatch.setattr(binaries, program, found)
+    monkeypatch.setattr("tuner.triton.doctor.free_ports", lambda _: nullcontext((1, 2, 3)))
+    check, *_ = run_checks({})
+    assert (check.id, check.ok) == ("tritonserver", True)
+    assert check.mend.startswith("older than release 25.07") is warned
