@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from builders.commands import Tune
 from builders.emulated import EmulatedBench
 from builders.jobs import SPEC, Facts
 from builders.model_files import REPOSITORY
@@ -56,10 +57,17 @@ class Workplace:
     """A spec, a repository of its own, and all programs emulated.
 
     Attributes:
+        tune: Calls the command line; keeps what it printed where there is a ``capsys``.
         overloading: Called when the winner would be overloaded.
     """
 
-    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str] | None = None,
+    ) -> None:
+        self.tune = (lambda *words: guarded(cli, [*words])) if capsys is None else Tune(capsys)
         shutil.copytree(REPOSITORY / MODEL, directory / "my repository" / MODEL)
         self.config = directory / "my repository" / MODEL / "config.pbtxt"
         self.spec = directory / "my spec.yaml"
@@ -94,9 +102,6 @@ class Workplace:
         monkeypatch.setattr(pipeline, "prove", lambda _, trials: best_of(trials))
         monkeypatch.setattr(pipeline, "probe_overload", probe_overload)
         # Drawing them takes longer than all else in most of these tests.
-
-    def tune(self, *arguments: str) -> int:
-        return guarded(cli, [*arguments])
 
     @property
     def store(self) -> RunStore:

@@ -13,6 +13,7 @@ from builders.commands import Tune
 from builders.model_files import REPOSITORY
 from builders.runs import CONFIG, Toy, edit_config, make_run
 
+from tuner.programs import models
 from tuner.programs.run.series import names_in
 from tuner.run.result_schema import check
 from tuner.server import binaries
@@ -265,9 +266,11 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_drafted_can_be_run_together_and_the_rest_is_told_why_not(
-    repository: Path, tune: Tune
+    repository: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     (repository / "empty").mkdir()
+    real, read = models.parts_of, list[str]()
+    monkeypatch.setattr(models, "parts_of", lambda *of: read.append(of[1]) or real(*of))
     assert tune("init", "models", "--all", "--image", "an-image") == 0
     said = tune.out
     specs = sorted(Path("specs").iterdir())
@@ -276,6 +279,7 @@ def test_what_is_drafted_can_be_run_together_and_the_rest_is_told_why_not(
     assert "left out nlp-bls: it shares models with nlp\n" in said
     assert "left out empty: " in said
     assert len(names_in(specs, Request(Path()), print)) == 3
+    assert sorted(read) == sorted(set(read))  # once each
 
 
 def test_a_spec_that_exists_is_kept_unless_it_is_forced(repository: Path, tune: Tune) -> None:

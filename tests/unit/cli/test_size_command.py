@@ -77,7 +77,7 @@ def test_the_threshold_is_in_the_requests_that_triton_counts(tune: Tune, tmp_pat
 def test_gpus_and_cost_are_those_of_all_replicas(tune: Tune, tmp_path: Path) -> None:
     gpu = {"name": "Toy GPU", "driver": "550.54", "memory_bytes": 1 << 34}
     run = changed(tmp_path, manifest={"gpus": [gpu, gpu]})
-    found = facts(tune, "--rate", "1000/s", "--price", "2.5", run=run)
+    found = facts(tune, "--rate", "1000/s", "--price", "2.5/h", run=run)
     assert (found["replicas"], found["gpus"], found["cost_per_hour"]) == (4, 8, 10.0)
     assert "4 for 1,000/s and 30% more; 8 GPUs, 10.00 an hour" in sized(
         tune, "--rate", "1000/s", "--price", "2.5", run=run
@@ -143,7 +143,9 @@ def test_a_run_that_credits_no_load_is_refused(tune: Tune, tmp_path: Path) -> No
     assert "`tune run 'my spec.yaml'` with confirm.soak above 0" in told
 
 
-@pytest.mark.parametrize("wrong", [("--rate", "fast"), ("--rate", "0/s"), ("--headroom", "130%")])
+@pytest.mark.parametrize(
+    "wrong", [("--rate", "fast"), ("--rate", "0/s"), ("--headroom", "130%"), ("--price", "-1/h")]
+)
 def test_a_wrong_number_is_a_usage_error(tune: Tune, wrong: tuple[str, str]) -> None:
     assert tune("size", RUN, "--rate", "5000/s", *wrong) == 2
     assert wrong[0] in tune.err

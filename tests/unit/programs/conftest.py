@@ -5,9 +5,17 @@ from pathlib import Path
 
 import pytest
 from builders.check_place import Place
+from builders.workplace import Workplace
 
 ROOT = Path(__file__).parents[3]
 MODEL = "emulated-accelerator"
+
+
+@pytest.fixture
+def workplace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Workplace:
+    return Workplace(tmp_path, monkeypatch, capsys)
 
 
 @pytest.fixture

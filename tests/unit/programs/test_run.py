@@ -40,11 +40,6 @@ from tuner.writeback.journal import Action
 from tuner.writeback.plan import WritePlan
 
 
-@pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
-    return Workplace(tmp_path, monkeypatch)
-
-
 def printed_command(err: str) -> list[str]:
     """What follows `go on with:`, as a shell would read it."""
     (line,) = [line for line in err.splitlines() if "go on with: " in line]
@@ -62,16 +57,14 @@ def test_a_winner_is_written_and_the_result_says_so(workplace: Workplace) -> Non
     assert workplace.result["written"]["path"] == str(workplace.config)
 
 
-def test_a_run_first_undoes_what_a_killed_tune_left_half_written(
-    workplace: Workplace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_first_undoes_what_a_killed_tune_left_half_written(workplace: Workplace) -> None:
     repository, before = workplace.config.parent.parent, workplace.config.read_text()
     files = (make_file(repository, MODEL, before, "# half\n"), make_file(repository, "other"))
     cut_short(WritePlan(files, "r1"), MODEL)
     assert workplace.config.read_text() == "# half\n"
     assert workplace.tune("run", str(workplace.spec), "--trials", "2") == 0
     assert the_one(workplace.result["models"])["config_before"] == before
-    assert "the write of run r1, which was cut short, is undone" in capsys.readouterr().err
+    assert "the write of run r1, which was cut short, is undone" in workplace.tune.err
 
 
 @pytest.mark.parametrize("action", [Action.APPLY, Action.ROLLBACK])
@@ -89,7 +82,6 @@ def test_a_run_first_undoes_what_a_killed_tune_left_half_written(
 def test_what_a_killed_tune_left_half_written_is_told_and_left_as_it_is_by_all_that_never_write(
     workplace: Workplace,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
     command: list[str],
     code: int,
     action: Action,
@@ -106,13 +98,13 @@ def test_what_a_killed_tune_left_half_written_is_told_and_left_as_it_is_by_all_t
     half = {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()}
     assert workplace.tune(*command) == code
     new = MODEL if action is Action.APPLY else "other"
-    said = "".join(capsys.readouterr())
+    said = workplace.tune.out + workplace.tune.err
     assert f"the write of run r1 on now was cut short: of {MODEL}, other in " in said
     assert f"my repository, only {new} with the winner" in said
     assert {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()} == half
     assert workplace.tune("rollback", new, "--repository", "my repository") == 0
     assert workplace.tune("lint", "my repository") == 0
-    assert "cut short" not in capsys.readouterr().out
+    assert "cut short" not in workplace.tune.out
 
 
 def test_a_run_is_about_the_spec_as_it_was_when_it_began(
@@ -141,15 +133,13 @@ def test_no_write_leaves_the_repository_as_it_is(workplace: Workplace) -> None:
     assert (workplace.store.directory / "best" / "proposal.patch").is_file()
 
 
-def test_what_is_printed_goes_on_with_all_that_was_chosen(
-    workplace: Workplace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_printed_goes_on_with_all_that_was_chosen(workplace: Workplace) -> None:
     before = workplace.config.read_bytes()
     workplace.bench.then = {1: interrupt}
     chosen = ["--no-write", "--seed", "7", "--trials", "3", "--time-budget", "10m"]
     storage = ["--storage", "sqlite:///the study.db", "--output", "results"]
     assert workplace.tune("run", "my spec.yaml", "--progress", "none", *chosen, *storage) == 130
-    err = capsys.readouterr().err
+    err = workplace.tune.err
     assert "nothing was written; 2 trials kept" in err
     tune, *arguments = printed_command(err)
     assert tune == "tune"
@@ -164,11 +154,11 @@ def test_what_is_printed_goes_on_with_all_that_was_chosen(
 
 
 def test_a_time_in_which_nothing_can_be_found_is_refused_before_anything_starts_but_not_resumed(
-    workplace: Workplace, capsys: pytest.CaptureFixture[str]
+    workplace: Workplace,
 ) -> None:
     short = ["--time-budget", "2s", "--progress", "none"]
     assert workplace.tune("run", "my spec.yaml", *short) == 2
-    assert re.search(r"next: .*--time-budget to \d+s or more", capsys.readouterr().err)
+    assert re.search(r"next: .*--time-budget to \d+s or more", workplace.tune.err)
     assert not workplace.results.exists()
     workplace.bench.then = {1: interrupt}
     assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 130
@@ -226,22 +216,17 @@ def test_what_is_given_again_overrides(workplace: Workplace) -> None:
     assert (choices.trials, choices.write) == (3, False)
 
 
-def test_another_seed_is_refused_by_both_values(
-    workplace: Workplace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_seed_is_refused_by_both_values(workplace: Workplace) -> None:
     run = interrupted(workplace, "--seed", "7")
     assert workplace.tune("run", "--resume", run, "--seed", "8") == 2
-    assert "seed 7, not 8" in capsys.readouterr().err
+    assert "seed 7, not 8" in workplace.tune.err
 
 
-def test_a_spec_that_moved_is_asked_for(
-    workplace: Workplace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_spec_that_moved_is_asked_for(workplace: Workplace) -> None:
     run = interrupted(workplace)
     moved = workplace.spec.rename(workplace.spec.with_name("moved.yaml"))
-    capsys.readouterr()
     assert workplace.tune("run", "--resume", run) == 2
-    err = capsys.readouterr().err
+    err = workplace.tune.err
     assert f"no longer at {workplace.spec}" in err
     assert workplace.tune("run", str(moved), "--resume", run, "--progress", "none") == 0
 
@@ -251,11 +236,7 @@ def test_a_spec_that_moved_is_asked_for(
     [("spec", "spec_sha256"), ("config", "config_sha256"), ("machine", "fingerprint")],
 )
 def test_nothing_is_started_for_a_run_whose_spec_config_or_machine_is_another_now(
-    changed: str,
-    named: str,
-    workplace: Workplace,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    changed: str, named: str, workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = interrupted(workplace)
 
@@ -269,23 +250,21 @@ def test_nothing_is_started_for_a_run_whose_spec_config_or_machine_is_another_no
         path = workplace.spec if changed == "spec" else workplace.config
         path.write_text(path.read_text() + "# more\n")
     assert workplace.tune("run", "--resume", run) == 2
-    assert f"  {named}: " in capsys.readouterr().err
+    assert f"  {named}: " in workplace.tune.err
 
 
 def test_neither_spec_nor_run_is_a_usage_error(workplace: Workplace) -> None:
     assert workplace.tune("run") == 2
 
 
-def test_a_password_of_the_storage_is_not_kept_and_asked_for(
-    workplace: Workplace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_password_of_the_storage_is_not_kept_and_asked_for(workplace: Workplace) -> None:
     run = interrupted(workplace)
     path = Path(run) / "manifest.json"
     data = json.loads(path.read_text())
     data["choices"]["storage"] = "postgresql://tuner:***@db/optuna"
     path.write_text(json.dumps(data))
     assert workplace.tune("run", "--resume", run) == 2
-    err = capsys.readouterr().err
+    err = workplace.tune.err
     assert "postgresql://tuner:***@db/optuna" in err
     assert "--storage" in err
 
@@ -307,15 +286,13 @@ def test_a_comment_in_latin_1_keeps_its_bytes(workplace: Workplace) -> None:
     assert workplace.config.read_bytes() == before
 
 
-def test_latin_1_comments_and_text_in_utf_8_are_not_mixed(
-    workplace: Workplace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_latin_1_comments_and_text_in_utf_8_are_not_mixed(workplace: Workplace) -> None:
     workplace.config.write_bytes(workplace.config.read_bytes() + b"# caf\xe9\n")
     spec = workplace.spec.read_text(encoding="utf-8")
     space = "space: {parameters.language: {choice: [de, fran\u00e7ais]}, "
     workplace.spec.write_text(spec.replace("space: {", space), encoding="utf-8")
     assert workplace.tune("run", "my spec.yaml", "--progress", "none") == SpecError.exit_code
-    assert "save config.pbtxt as UTF-8" in capsys.readouterr().err
+    assert "save config.pbtxt as UTF-8" in workplace.tune.err
 
 
 def test_a_run_with_an_encoding_that_no_config_has_is_not_read(workplace: Workplace) -> None:
@@ -330,9 +307,7 @@ def test_a_run_with_an_encoding_that_no_config_has_is_not_read(workplace: Workpl
     assert workplace.tune("apply", str(workplace.store.directory)) == SpecError.exit_code
 
 
-def test_a_refused_write_keeps_the_winner_for_apply(
-    workplace: Workplace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refused_write_keeps_the_winner_for_apply(workplace: Workplace) -> None:
     theirs = workplace.config.read_text() + "# edited meanwhile\n"
     workplace.bench.then = {1: lambda: workplace.config.write_text(theirs)}
     assert workplace.tune("run", "my spec.yaml", "--progress", "none") == StalePlanError.exit_code
@@ -347,12 +322,12 @@ def test_a_refused_write_keeps_the_winner_for_apply(
 
 
 def test_ctrl_c_during_the_overload_writes_nothing_and_can_be_gone_on_with(
-    workplace: Workplace, capsys: pytest.CaptureFixture[str]
+    workplace: Workplace,
 ) -> None:
     before = workplace.config.read_bytes()
     workplace.overloading = interrupt
     assert workplace.tune("run", "my spec.yaml") == 130
-    err = capsys.readouterr().err
+    err = workplace.tune.err
     assert "stopping after this measurement" in err
     assert "nothing was written; 4 trials kept" in err
     assert workplace.config.read_bytes() == before
@@ -363,7 +338,7 @@ def test_ctrl_c_during_the_overload_writes_nothing_and_can_be_gone_on_with(
 
 
 def test_ctrl_c_during_the_soak_writes_nothing_and_can_be_gone_on_with(
-    workplace: Workplace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "prove", prove)
     soak = workplace.bench.soak
@@ -375,7 +350,7 @@ def test_ctrl_c_during_the_soak_writes_nothing_and_can_be_gone_on_with(
     monkeypatch.setattr(workplace.bench, "soak", interrupted_soak)
     before = workplace.config.read_bytes()
     assert workplace.tune("run", "my spec.yaml") == 130
-    err = capsys.readouterr().err
+    err = workplace.tune.err
     assert "nothing was written; 4 trials and " in err
     assert " measurements of its confirmation kept" in err
     assert workplace.config.read_bytes() == before
@@ -454,7 +429,7 @@ def test_a_run_killed_when_it_has_just_written_ends_as_it_would_have(
 
 
 def test_a_server_not_left_as_it_was_found_fails_a_run_that_keeps_its_result(
-    workplace: Workplace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
     def find_programs(*_: object) -> Iterator[Any]:
@@ -465,44 +440,40 @@ def test_a_server_not_left_as_it_was_found_fails_a_run_that_keeps_its_result(
     kept = Verdict(Status.KEPT, ("none is better",), None)
     monkeypatch.setattr(pipeline, "prove", lambda *_: kept)
     assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 4
-    assert "g:1 is not as it was found" in capsys.readouterr().err
+    assert "g:1 is not as it was found" in workplace.tune.err
     assert workplace.result["status"] == "kept"
 
 
-def test_where_all_trials_failed_the_report_is_named(
-    workplace: Workplace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_all_trials_failed_the_report_is_named(workplace: Workplace) -> None:
     def refused() -> None:
         raise DeployRefusedError("out of memory")
 
     workplace.bench.then = dict.fromkeys(range(8), refused)
     assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 5
     report = workplace.store.directory / "report.html"
-    assert f"the report: {report.relative_to(Path.cwd())}" in capsys.readouterr().err
+    assert f"the report: {report.relative_to(Path.cwd())}" in workplace.tune.err
     assert report.is_file()
 
 
 @pytest.mark.parametrize(
     "garbage", [b"no database at all" * 500, b"SQLite format 3\0" + b"x" * 9000]
 )
-def test_a_damaged_study_is_made_anew_from_the_trials(
-    garbage: bytes, workplace: Workplace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_study_is_made_anew_from_the_trials(garbage: bytes, workplace: Workplace) -> None:
     run = interrupted(workplace)
     before = workplace.store.trials()
     (Path(run) / "study.db").write_bytes(garbage)
     assert workplace.tune("run", "--resume", run) == 0
-    assert "rebuilt from trials.jsonl" in capsys.readouterr().err
+    assert "rebuilt from trials.jsonl" in workplace.tune.err
     assert workplace.store.trials()[: len(before)] == before
     (aside,) = Path(run).glob("study.db.damaged-*")
     assert aside.read_bytes() == garbage
 
 
 def test_a_results_directory_that_cannot_be_written_is_no_defect_of_tune(
-    workplace: Workplace, capsys: pytest.CaptureFixture[str]
+    workplace: Workplace,
 ) -> None:
     code = workplace.tune("run", "my spec.yaml", "--output", "my spec.yaml/results")
-    err = capsys.readouterr().err
+    err = workplace.tune.err
     assert code == EnvironmentNotReadyError.exit_code, err
     assert "cannot write" in err
     assert "defect" not in err
@@ -531,11 +502,10 @@ def test_a_full_disk_during_a_run_is_no_defect_of_tune(
     failing: Callable[..., None],
     workplace: Workplace,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(where, name, failing)
     code = workplace.tune("run", "my spec.yaml", "--no-write", "--progress", "plain")
-    err = capsys.readouterr().err
+    err = workplace.tune.err
     assert code == EnvironmentNotReadyError.exit_code, err
     assert "no space left" in err or "disk is full" in err
     assert "Traceback" not in err
@@ -543,24 +513,26 @@ def test_a_full_disk_during_a_run_is_no_defect_of_tune(
 
 
 def test_a_disk_that_stays_full_keeps_the_first_error(
-    workplace: Workplace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RunStore, "append_trial", full_disk)
     monkeypatch.setattr(RunStore, "write_result", full_disk)
     assert workplace.tune("run", "my spec.yaml") == EnvironmentNotReadyError.exit_code
-    err = capsys.readouterr().err
+    err = workplace.tune.err
     assert "the run's end could not be stored" in err
     assert "Traceback" not in err
 
 
-def test_a_second_run_of_a_model_is_refused_and_leaves_nothing(
-    workplace: Workplace, capsys: pytest.CaptureFixture[str]
-) -> None:
-    codes: list[int] = []
-    workplace.bench.then = {1: lambda: codes.append(workplace.tune("run", "my spec.yaml"))}
+def test_a_second_run_of_a_model_is_refused_and_leaves_nothing(workplace: Workplace) -> None:
+    def again() -> None:
+        assert workplace.tune("run", "my spec.yaml") == EnvironmentNotReadyError.exit_code
+        first = f"tune run {workplace.store.run_id} (pid {os.getpid()}"
+        asked.append(first in workplace.tune.err)
+
+    asked: list[bool] = []
+    workplace.bench.then = {1: again}
     assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 0
-    assert codes == [EnvironmentNotReadyError.exit_code]
-    assert f"tune run {workplace.store.run_id} (pid {os.getpid()}" in capsys.readouterr().err
+    assert asked == [True]
 
 
 def test_who_measured_at_the_same_time_stands_in_the_result(workplace: Workplace) -> None:

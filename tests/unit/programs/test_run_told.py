@@ -48,11 +48,6 @@ class Watching(Silent):
         self.notes.append(text)
 
 
-@pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
-    return Workplace(tmp_path, monkeypatch)
-
-
 def run(workplace: Workplace, **more: Any) -> tuple[pipeline.Finished, Watching]:
     watching = Watching()
     request = Request(workplace.spec, workplace.results, **more)

@@ -13,12 +13,7 @@ from builders.workplace import Workplace, interrupt
 
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError
 from tuner.programs.run import run as pipeline
-from tuner.report import render
-
-
-@pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
-    return Workplace(tmp_path, monkeypatch)
+from tuner.report import render, series_document
 
 
 def run(workplace: Workplace, *arguments: str) -> int:
@@ -26,11 +21,11 @@ def run(workplace: Workplace, *arguments: str) -> int:
 
 
 def test_a_pattern_tunes_each_model_once_and_one_summary_leads_to_all(
-    workplace: Workplace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    workplace: Workplace, tmp_path: Path
 ) -> None:
     names = make_specs(tmp_path, 3)
     assert run(workplace, "specs/*.yaml", "--format", "json") == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(workplace.tune.out)
     assert [r["name"] for r in told["runs"]] == names == runs_of(workplace.results)
     assert {r["status"] for r in told["runs"]} == {"improved"}
     directory = series_in(workplace.results)
@@ -40,14 +35,11 @@ def test_a_pattern_tunes_each_model_once_and_one_summary_leads_to_all(
         assert (directory.parent / row["run"] / "report.html").is_file()
     assert len(ET.parse(directory / "junit.xml").findall(".//testcase")) == 3
     assert workplace.tune("report", str(directory)) == 0
-    assert "3 improved" in capsys.readouterr().out
+    assert "3 improved" in workplace.tune.out
 
 
 def test_a_model_that_fails_stops_no_other_and_is_tried_again_with_the_series(
-    workplace: Workplace,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    workplace: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_specs(tmp_path, 3)
     serve = pipeline.serving
@@ -60,7 +52,7 @@ def test_a_model_that_fails_stops_no_other_and_is_tried_again_with_the_series(
 
     monkeypatch.setattr(pipeline, "serving", serving)
     assert run(workplace, "specs/*.yaml") == 4
-    out, err = capsys.readouterr()
+    out, err = workplace.tune.out, workplace.tune.err
     assert "no such backend" in err
     assert "2 improved, 1 failed" in out
     directory = series_in(workplace.results)
@@ -71,6 +63,16 @@ def test_a_model_that_fails_stops_no_other_and_is_tried_again_with_the_series(
     assert run(workplace, "--resume", str(directory)) == 0
     assert len(workplace.bench.deployed) == deployed + 2  # the trials of one model
     assert runs_of(workplace.results) == ["model-00", "model-01", "model-02"]
+
+
+def test_a_run_that_has_ended_is_read_once_for_all_summaries(
+    workplace: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_specs(tmp_path, 3)
+    real, read = series_document.row_of, list[str]()
+    monkeypatch.setattr(series_document, "row_of", lambda d: read.append(d.name) or real(d))
+    assert run(workplace, "specs/*.yaml") == 0
+    assert len(read) == len(set(read)) == 3
 
 
 def test_the_exit_code_is_the_worst(workplace: Workplace, tmp_path: Path, monkeypatch: Any) -> None:
@@ -84,15 +86,13 @@ def test_the_exit_code_is_the_worst(workplace: Workplace, tmp_path: Path, monkey
     assert run(workplace, "specs/*.yaml") == 1
 
 
-def test_all_mistakes_are_told_before_anything_starts(
-    workplace: Workplace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_mistakes_are_told_before_anything_starts(workplace: Workplace, tmp_path: Path) -> None:
     make_specs(tmp_path, 3)
     for name in ("model-00", "model-02"):
         path = tmp_path / "specs" / f"{name}.yaml"
         path.write_text(path.read_text().replace("p99_latency", "p98_latency"))
     assert run(workplace, "specs/*.yaml") == 2
-    err = capsys.readouterr().err
+    err = workplace.tune.err
     assert "model-00.yaml:" in err
     assert "model-02.yaml:" in err
     assert not workplace.results.exists()
@@ -106,25 +106,17 @@ def test_all_mistakes_are_told_before_anything_starts(
     ],
 )
 def test_what_names_nothing_or_a_model_twice_is_refused(
-    workplace: Workplace,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    specs: list[str],
-    said: str,
+    workplace: Workplace, tmp_path: Path, specs: list[str], said: str
 ) -> None:
     make_specs(tmp_path, 2)
     assert run(workplace, *specs) == 2
-    assert said in capsys.readouterr().err
+    assert said in workplace.tune.err
     assert not workplace.results.exists()
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["while searching", "while storing"])
 def test_a_stopped_series_says_how_to_go_on_and_goes_on(
-    workplace: Workplace,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    late: bool,
+    workplace: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
     names = make_specs(tmp_path, 3)
     if late:
@@ -142,7 +134,7 @@ def test_a_stopped_series_says_how_to_go_on_and_goes_on(
     assert run(workplace, "specs/*.yaml", "--no-write") == 130
     directory = series_in(workplace.results)
     told = f"1 of 3 are done; go on with: tune run --resume results/{directory.name}"
-    assert told in capsys.readouterr().err
+    assert told in workplace.tune.err
     workplace.bench.then = {}
     assert run(workplace, "--resume", str(directory)) == 0
     assert runs_of(workplace.results) == names
