@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, cache_of
 from tuner.bench.protocol import Bench
+from tuner.bench.evaluate import Sendable
 from tuner.bench.timebook import TimeBook
 from tuner.confirm.curve import LASTS_S, SETTLING_S
 from tuner.confirm.rounds import Row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,6 +14,7 @@ from builders.commands import Tune
 from builders.model_files import REPOSITORY
 from builders.runs import CONFIG, Toy, edit_config, make_run
 
+from tuner.cli.reference import with_commands
 from tuner.programs import models
 from tuner.programs.run.series import names_in
 from tuner.run.result_schema import check
@@ -290,3 +292,25 @@ def test_a_spec_that_exists_is_kept_unless_it_is_forced(repository: Path, tune: 
     assert mine.read_text() == "mine\n"
     assert tune("init", "models", "--all", "--image", "an-image", "--force") == 0
     assert mine.read_text() != "mine\n"
+
+
+PAGE = (ROOT / "docs" / "cli.md").read_text()
+READ = re.compile(r"(?:environ(?:ment)?\.get\(|VARIABLE = )\"([A-Z_]+)\"|\"(TUNE_[A-Z_]+)\"")
+
+
+def test_the_page_has_the_commands_as_they_are() -> None:
+    """Else: python -m tuner.cli.reference docs/cli.md."""
+    assert with_commands(PAGE) == PAGE
+
+
+def test_each_variable_that_the_command_line_reads_is_named() -> None:
+    sources = [*(ROOT / "tuner" / "cli").glob("*.py"), ROOT / "tuner" / "server" / "binaries.py"]
+    code = "".join(source.read_text() for source in sources)
+    names = {a or b for a, b in READ.findall(code)} - {
+        "PATH",
+        "LD_LIBRARY_PATH",
+        "NO_PROXY",
+        "TERM",
+    }
+    assert {"TUNE_DEBUG", "TUNE_STORAGE", "TUNE_TRITONSERVER", "NO_COLOR"} <= names
+    assert names <= set(re.findall(r"^\| `([A-Z_]+)` \|", PAGE, re.MULTILINE))
