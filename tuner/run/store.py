@@ -158,7 +158,8 @@ class RunStore:
         path = self.directory / name
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         with explained(path), os.fdopen(os.open(path, flags, 0o644), "a+b") as file:
-            file.truncate(_whole_lines(path))
+            # a line left incomplete by a kill is cut
+            file.truncate(path.read_bytes().rfind(b"\n") + 1)
             file.write(_line(row).encode())
             file.flush()
             os.fsync(file.fileno())
@@ -221,11 +222,6 @@ def _abandoned(repeat: Repeat) -> Rejected:
         Stage.CONFIRMATION,
         measurement,
     )
-
-
-def _whole_lines(path: Path) -> int:
-    """Bytes up to and including the last newline: a line left incomplete by a kill is cut."""
-    return path.read_bytes().rfind(b"\n") + 1
 
 
 #: Exit codes, the worst first: a series ends with the worst of its runs.

@@ -33,13 +33,11 @@ from tuner.spec.workload import RandomInputs, StreamSpec
 class Request:
     """What the user asked for on the command line; None leaves it to the spec.
 
+    See `tuner.run.manifest.Choices` for what is chosen.
+
     Attributes:
         resume: Directory of an earlier run to go on with.
         run_id: The new run's, where that is settled already.
-        write: Write the winner into the repository.
-        accept_unsoaked: Also one of which no soak could tell whether its load lasts.
-        storage: SQLAlchemy URL of the Optuna study; a file of the run by default.
-        overrides: Values of the spec set instead, each as ``PATH=VALUE``.
         environment: Variables for child processes and for finding programs.
         command: How tune was called, for the manifest.
     """

@@ -89,10 +89,12 @@ def explain_error(error: Exception, directory: Path) -> Exception:
             return cause
     if isinstance(error, TunerError):
         return error
+    from sqlalchemy.exc import SQLAlchemyError
+
     for cause in chain:
         if isinstance(cause, OSError) and cause.errno in _NOT_WRITABLE:
             return cannot_write(cause.filename or directory, cause)
-        if _is_of_the_storage(cause):
+        if isinstance(cause, SQLAlchemyError):
             reason = without_passwords(str(cause).splitlines()[0])
             return EnvironmentNotReadyError(
                 f"the study's storage failed: {reason}",
@@ -108,9 +110,3 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
-
-
-def _is_of_the_storage(error: BaseException) -> bool:
-    from sqlalchemy.exc import SQLAlchemyError
-
-    return isinstance(error, SQLAlchemyError)

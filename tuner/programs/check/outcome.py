@@ -167,7 +167,7 @@ class OpenCheck:
             machine=self.machine,
             objective=str(manifest.spec["objective"]),
             rounds=len(held),
-            load=None if found is None else _load_text(found),
+            load=f"{'about ' * found.any_load}{held[0].measurement.load}" if found else None,
             level=None if found is None else found.level,
             compared="nothing" if found is None else found.compared,
             values=[] if found is None else list(found.values),
@@ -208,11 +208,6 @@ def _earlier(rows: Iterable[Mapping[str, Any]]) -> Iterator[HistoryRow]:
     for row in rows:
         with contextlib.suppress(ValidationError):
             yield HistoryRow.model_validate(row)
-
-
-def _load_text(found: Checked) -> str:
-    load = found.held[0].measurement.load
-    return f"about {load}" if found.any_load else str(load)
 
 
 def _then(baseline: Baseline, key: Key) -> Then:
