@@ -12,8 +12,6 @@ from builders.commands import Tune
 from builders.mixed_runs import mixed_run
 from builders.runs import CONFIG
 
-from tuner.cli import cli
-from tuner.cli.boundary import guarded
 from tuner.run.result_schema import check
 
 SEARCHED = ("tiny-bert", "tokenizer")
@@ -78,10 +76,10 @@ def test_all_files_are_listed_written_and_taken_back_by_one_rollback(
     assert f"write it again: `tune apply {run}`" in (run / "report.md").read_text()
 
 
-def refused(run: Path, repository: Path, code: int) -> None:
+def refused(run: Path, repository: Path, code: int, tune: Tune) -> None:
     """`tune apply` ends with this exit code, and every file is as it was."""
     before = contents(repository)
-    assert guarded(cli, ["apply", str(run), "--repository", str(repository)]) == code
+    assert tune("apply", run, "--repository", repository) == code
     assert contents(repository) == before
 
 
@@ -89,7 +87,7 @@ def test_one_file_changed_since_refuses_all_with_exit_code_13(
     run: Path, repository: Path, tune: Tune
 ) -> None:
     (repository / "tokenizer" / "config.pbtxt").write_text("# by hand\n")
-    refused(run, repository, 13)
+    refused(run, repository, 13, tune)
     assert "tokenizer/config.pbtxt changed since run" in tune.err
 
 
@@ -99,7 +97,7 @@ def test_a_run_that_names_a_model_it_did_not_read_is_refused(
     result = json.loads((run / "result.json").read_text())
     result["models"]["other"] = result["models"]["tokenizer"]
     (run / "result.json").write_text(json.dumps(result))
-    refused(run, repository, 2)
+    refused(run, repository, 2, tune)
     assert "its winner has a config of 'other', and it read none" in tune.err
 
 
