@@ -32,9 +32,11 @@ class Bottleneck:
 
     Attributes:
         stream: Whose requests, of several: of those whose SLO is nearest its bound.
+        model: Its name.
         share: Of the time a request spends in models, the share in this one, 0..1.
         queue_share: Of that time, the share spent in the model's queue, 0..1.
         models: Every model that has a part in the answer, in the order in which they are loaded.
+        load: The load at which it was seen.
     """
 
     stream: str
