@@ -21,8 +21,7 @@ from tuner.modelconfig.schema import same_config
 from tuner.space.draft import Machine, Part, draft_spec
 from tuner.spec.load import load_spec
 from tuner.steps.job import Job, draw_up, job_from
-from tuner.writeback.apply import apply
-from tuner.writeback.plan import FilePlan, WritePlan
+from tuner.writeback.plan import FilePlan, WritePlan, apply
 from tuner.writeback.rollback import rollback
 
 _CANDIDATES = 4

@@ -32,7 +32,6 @@ from tuner.run.store import RunStore, find_newest
 from tuner.run.writing import explained, write_json
 from tuner.score.judge import SloResult
 from tuner.score.ratio import Ratio
-from tuner.spec.environment import given_check
 from tuner.spec.model import Spec
 from tuner.spec.server import given_check
 

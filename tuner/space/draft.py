@@ -27,7 +27,10 @@ MOST_DELAY_US = 10_000
 #: The size used for a dimension that config.pbtxt leaves open, or less, so that an input has at
 #: most this many elements: nobody should send megabytes in each request without asking for it.
 OPEN_DIMENSION, MOST_ELEMENTS = 128, 1 << 16
-
+_REPEATS = (
+    "# Only where requests repeat byte for byte. Then say how often, under workload.inputs:",
+    "#   repeat: {kind: zipf, exponent: 0.9}",
+)
 _LOCAL = MappingProxyType({"mode": "local"})
 
 
@@ -94,13 +97,11 @@ def draft_spec(
     Args:
         models: The model by its name, then those of its steps, those that its code calls, and
             theirs.
-        machine: Where the server will run.
         repository: Path as it is to appear in the spec.
         slos: At least one of them on a latency.
         given: What is known already, and takes the place of the draft's own guesses.
         server: The spec's section, where nothing is given.
         why: A remark beside it.
-        write_to: The spec's.
 
     Raises:
         SpecError: No SLO is on a latency, or this search is not for such a kind of model; the
@@ -123,7 +124,8 @@ def draft_spec(
     if len(models) > 1:
         searched = _models(models, machine, bound, {model: known} if known else {})
     else:
-        fields = [*_space(whole, machine, bound, alone=True), *_cache_advice()]
+        cache = "# response_cache.size: {choice: [off, 64MiB, 256MiB]}"
+        fields = [*_space(whole, machine, bound, alone=True), *_REPEATS, cache]
         fields = [*_given_space(known, fields)] if known else fields
         searched = ["space:", *(f"  {line}" for line in fields)]
     return "\n".join([*head, *workload, *searched, *_tail(machine, given)]) + "\n"
@@ -185,7 +187,7 @@ def _given_head(place: list[str], given: Given) -> list[str]:
         "# Every line may be changed; docs/spec.md has them all.",
         *(["# Not carried over:", *left] if left else []),
         *place,
-        *_block("server", given.server),
+        *_block("server", _LOCAL),
         "slo:",
         *(f"  - {_flow(slo)}" for slo in given.slos),
         f"objective: {given.objective}",

@@ -10,18 +10,17 @@ from statistics import median
 
 from tuner.bench.evaluate import MOST_PROBES
 from tuner.confirm.gain import MOST
-from tuner.confirm.soak import remembered_s
-from tuner.confirm.window import claim_window_s, most_claim_window_s
+from tuner.confirm.soak import LASTS_S, SHARES, claim_window_s, most_claim_window_s, remembered_s
 from tuner.errors import LoadFailedError, SpecError
 from tuner.load.probes.overload import overload_window
-from tuner.load.restarts import part_s
+from tuner.load.streams_load import part_s
 from tuner.load.traffic.arrivals import read_trace
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import lengthen, requests_for
 from tuner.run.confirmation import Repeat, Role
 from tuner.run.store import RunStore, find_newest
 from tuner.score.judge import tail_slo
-from tuner.score.load_plan import LoadPlan, lowest_level
+from tuner.score.next_load import LoadPlan, lowest_level
 from tuner.score.trial import Trial
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS

@@ -16,11 +16,10 @@ from tuner.modelconfig.encoding import UTF_8
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.served import Served, ServedModel, read_served
 from tuner.run.result_schema import ChangedConfig
-from tuner.score.load_plan import LoadPlan, load_plan
+from tuner.score.next_load import LoadPlan, load_plan
 from tuner.server.binaries import has_perf_analyzer
-from tuner.space.build import build_space
+from tuner.space.build import build_space, refuse_unmeasurable
 from tuner.space.candidate import Candidate
-from tuner.space.judge import refuse_unmeasurable
 from tuner.space.space import Space
 from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.model import ModelSpec, Spec, Strategy

@@ -10,21 +10,22 @@ from dataclasses import dataclass, field, replace
 
 from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, cache_of
+from tuner.bench.evaluate import Sendable
 from tuner.bench.protocol import Bench
 from tuner.bench.evaluate import Sendable
 from tuner.bench.timebook import TimeBook
-from tuner.confirm.curve import LASTS_S, SETTLING_S
 from tuner.confirm.rounds import Row
+from tuner.confirm.soak import LASTS_S, SETTLING_S
 from tuner.load import seeds
 from tuner.load.setup import PATIENCE_S, Site
 from tuner.load.streams_load import asked_of, streams_load
-from tuner.machine.private import private_directory
+from tuner.machine.process import private_directory
 from tuner.measurement.measurement import LoadPoint, Rejected
 from tuner.measurement.window import LatencyBound, Window, soak_for, window_for
 from tuner.run.manifest import Manifest
 from tuner.run.store import RunStore
 from tuner.score.judge import tail_slo
-from tuner.score.load_plan import LoadPlan
+from tuner.score.next_load import LoadPlan
 from tuner.search.incumbent import NEAR_MISS
 from tuner.server.log import last_words
 from tuner.server.memory import Memories

@@ -11,11 +11,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tuner import __version__
-from tuner.load.generator import Demand
-from tuner.load.generators import OWN_CLIENT, Choice, choose, may_reject
-from tuner.load.traffic.tensors import content_bytes
-from tuner.machine.cores import NOT_SPLIT, Cores
-from tuner.machine.host import Host, read_host
+from tuner.load.generators import OWN_CLIENT, Choice, Demand, choose, may_reject
+from tuner.load.traffic.encoding import content_bytes
+from tuner.machine.host import NOT_SPLIT, Cores, Host, read_host
 from tuner.modelconfig.backends import is_ensemble
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin, numpy_of_models

@@ -27,7 +27,7 @@ from tuner.programs.plan import DrawnPlan, Preview
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
-from tuner.spec.objective import Objective
+from tuner.spec.slo import Objective
 from tuner.steps.estimate import Estimate
 from tuner.steps.events import Events
 

@@ -31,7 +31,7 @@ from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.metrics import THROUGHPUT
 from tuner.spec.slo import Goal, Objective, Slo
-from tuner.steps.rig import curve_window
+from tuner.steps.session import curve_window
 
 WINNER = candidate_of({"instance_group.count": 2})
 SEARCHED = LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5))

@@ -15,8 +15,8 @@ from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 from builders.runs import CONFIG, Toy, manifest_of
 
 from tuner.errors import SpecError
-from tuner.load.latency.timeline import measurement_of, observe_open
-from tuner.load.perf_analyzer import export
+from tuner.load.latency import measurement_of, observe_open
+from tuner.load.perf_analyzer import outputs
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Rejected, Stage
 from tuner.measurement.window import Window
 from tuner.run.confirmation import Repeat, Role
@@ -235,7 +235,7 @@ def test_the_p99_of_a_trial_is_that_of_the_time_stamps_in_the_export(tmp_path: P
     text = f'{{"experiments":[{{"requests":[{requests}],{end}}}],"version":"2.51.0"}}'  # 1: digits
     (tmp_path / "export.json").write_text(text)
 
-    stamps = export.read(tmp_path / "export.json")  # 2: nanoseconds, sent and answered
+    stamps = outputs.read_export(tmp_path / "export.json")  # 2: nanoseconds, sent and answered
     observed = observe_open(stamps, DUE_S, WINDOW)  # 3: latencies from due to answered, ascending
     measurement = measurement_of(observed, LOAD, seed=1)  # 4: the percentile
     point = judge_point([P99_40MS], measurement)

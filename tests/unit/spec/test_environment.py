@@ -9,9 +9,7 @@ import pytest
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.run.checks import question_of
-from tuner.spec.effective import effective_yaml
-from tuner.spec.environment import ServerVariable, given_check, resolve
-from tuner.spec.load import LoadedSpec, load_spec
+from tuner.spec.load import LoadedSpec, effective_yaml, load_spec
 from tuner.spec.mistakes import SpecMistakesError
 from tuner.spec.server import ServerVariable, given_check, resolve
 

@@ -13,14 +13,13 @@ from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 from builders.runs import Toy, manifest_of
 
 from tuner.confirm.rounds import Row
-from tuner.confirm.soak import RELAXATIONS
-from tuner.confirm.window import MOST_WINDOWS
+from tuner.confirm.soak import MOST_WINDOWS, RELAXATIONS
 from tuner.measurement.measurement import Course
 from tuner.run.confirmation import Role
 from tuner.run.store import RunStore
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState, TrialTime
-from tuner.spec.objective import Objective
+from tuner.spec.slo import Objective
 from tuner.steps.estimate import DEPLOY_S, OVERHEAD_S, Estimate, Seen, estimate_run, seen_before
 from tuner.steps.job import Job, Request, prepare
 

@@ -35,8 +35,7 @@ from tuner.score.judge import tightest_latency, value_of
 from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio, mean_with_interval, paired_ratio, two_sample_ratio
-from tuner.spec.objective import Goal, Objective
-from tuner.spec.slo import Slo
+from tuner.spec.slo import Goal, Objective, Slo
 from tuner.steps.estimate import refuse_too_slow
 from tuner.steps.first_load import First, first_level
 from tuner.steps.session import Session

@@ -24,11 +24,9 @@ from tuner.steps.events import Events
 from tuner.steps.job import Change, Job, Request, draw_up
 from tuner.steps.machine_lock import Neighbours
 from tuner.steps.stop import explain_error
-from tuner.writeback.apply import apply
-from tuner.writeback.plan import WritePlan, file_plans
+from tuner.writeback.plan import WritePlan, apply, file_plans
 from tuner.writeback.rollback import half_written, settle_all
-from tuner.writeback.target import target_of
-from tuner.writeback.written import Written
+from tuner.writeback.target import Written, target_of
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tuner.bench.timebook import TimeBook
-from tuner.confirm.resumed import ResumedBench, finished_rows
+from tuner.confirm.stored import ResumedBench, finished_rows
 from tuner.errors import SpecError
 from tuner.machine.host import Host
 from tuner.measurement.measurement import Stage

@@ -30,7 +30,7 @@ from tuner.score.ratio import CONFIDENCE
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Change
-from tuner.writeback.written import Written
+from tuner.writeback.target import Written
 
 
 @dataclass(frozen=True)
