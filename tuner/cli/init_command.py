@@ -84,7 +84,8 @@ def command(
     force: bool,
 ) -> None:
     """Draft a commented spec for MODEL, with bounds from the model and this machine."""
-    profile, wanted = None, {"slos": tuple(dict.fromkeys(slos)), "write_to": write_to}
+    profile = None
+    wanted: dict[str, Any] = {"slos": tuple(dict.fromkeys(slos)), "write_to": write_to}
     if every:
         if analyzer_file is not None:
             raise SpecError(

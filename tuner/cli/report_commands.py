@@ -146,8 +146,7 @@ def _quantity(ctx: click.Context, param: click.Parameter, value: str) -> float:
 
 
 def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    number = None if value is None else value.removesuffix("/h")
-    return None if number is None else click.FloatRange(min=0).convert(number, param, ctx)
+    return click.FloatRange(min=0)(value and value.removesuffix("/h"), param, ctx)
 
 
 @click.command("size")

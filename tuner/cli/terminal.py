@@ -78,7 +78,7 @@ def say_document(text: str) -> None:
     _put(harmless_lines(text) if _is_obeyed() else text, color=True)  # else click drops colours
 
 
-def say_columns(rows: Sequence[Sequence[str]]) -> None:
+def say_columns(rows: Sequence[tuple[str, ...]]) -> None:
     """Prints a table on stdout, its columns aligned."""
     from tuner.report.terminal import columns
 
