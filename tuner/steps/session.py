@@ -12,7 +12,6 @@ from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, cache_of
 from tuner.bench.evaluate import Sendable
 from tuner.bench.protocol import Bench
-from tuner.bench.evaluate import Sendable
 from tuner.bench.timebook import TimeBook
 from tuner.confirm.rounds import Row
 from tuner.confirm.soak import LASTS_S, SETTLING_S
