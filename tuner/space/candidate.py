@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -99,8 +98,11 @@ class Candidate(Facts):
     @cached_property
     def models(self) -> Mapping[str, Mapping[str, FieldValue]]:
         """Name of each model of which something is chosen, to path, to value."""
-        owners = groupby(self.fields, key=lambda knob: knob.owner)
-        return {owner: {k.path: self.values[k] for k in knobs} for owner, knobs in owners}
+        found: dict[str, dict[str, FieldValue]] = {}
+        for knob, value in self.values.items():
+            if knob.owner != SERVER:
+                found.setdefault(knob.owner, {})[knob.path] = value
+        return found
 
     def title(self, knob: Knob) -> str:
         """What a knob is called: by its path alone where only one model is searched."""

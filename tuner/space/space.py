@@ -163,15 +163,16 @@ class Space:
         model at a time: of ``known``, which it would load, where that is given.
         """
         owners = [*dict.fromkeys(p.knob.owner for p in self.parameters)]
-        best = None if known is None else self.values(known)
-        fewest = math.inf if best is None else 0
-        values = self._drawn(rng)
+        best: Values | None = None
+        fewest, values = math.inf, self._drawn(rng)
         for _ in range(MOST_DRAWS):
             if values is not None:
                 candidate = self._assemble(values)
                 refused = len(self.violations(candidate))
                 if not refused:
                     return candidate
+                if best is None and known is not None:
+                    best, fewest = self.values(known), 0
                 if refused <= fewest:
                     best, fewest = values, refused
             again = None if best is None else rng.choice(owners)
@@ -238,7 +239,7 @@ class Space:
         }
 
     def _value(self, knob: Knob, chosen: Values) -> FieldValue:
-        return chosen.get(knob, self._parents[knob])
+        return chosen[knob] if knob in chosen else self._parents[knob]
 
     def _is_batched(self, max_batch_size: Knob, chosen: Values) -> bool:
         value = self._value(max_batch_size, chosen)
