@@ -36,6 +36,10 @@ class Strategy(Enum):
     MODEL_ANALYZER = "model-analyzer"
 
 
+#: Of a model that learns from every trial; what draws at random needs more.
+PATIENCE = {Strategy.GP: 12}
+
+
 class ModelAnalyzerMode(Enum):
     """Searches that NVIDIA's Model Analyzer has."""
 
@@ -66,7 +70,8 @@ class Search(Strict):
         8, description="random proposals before the model is used; strategy gp needs no more than 4"
     )
     patience: Count | None = Field(
-        None, description="stop after this many trials without a better one"
+        default_factory=lambda given: PATIENCE.get(given.get("strategy")),
+        description="stop after this many trials without a better one; 12 for strategy gp",
     )
 
 
