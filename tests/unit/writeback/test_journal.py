@@ -174,8 +174,9 @@ def test_a_line_cut_short_is_replaced_by_the_next(tmp_path: Path) -> None:
     journal = journal_of(plan.path)
     whole = journal.read_bytes()
     journal.write_bytes(whole + b'{"action": "app')
-    rollback(tmp_path, "m")
+    assert rollback(tmp_path, "m").changed
     assert journal.read_bytes().startswith(whole + b'{"action": "rollback"')
+    assert plan.path.read_bytes() == BEFORE.encode()
 
 
 @pytest.mark.parametrize("kind", ["link", "dead link", "pipe", "directory"])

@@ -77,10 +77,6 @@ def test_diff_shows_the_change_and_a_missing_last_newline(tmp_path: Path) -> Non
     )
 
 
-def test_diff_of_no_change_is_empty(tmp_path: Path) -> None:
-    assert make_file(tmp_path, "m", before="a\n", after="a\n").diff() == ""
-
-
 @pytest.mark.parametrize(
     ("facts", "changes", "said"),
     [

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -67,9 +66,15 @@ def test_the_result_names_the_first_file_and_the_others(tmp_path: Path) -> None:
 def test_applying_twice_changes_nothing_the_second_time(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
     apply(plan)
-    journals = [journal_of(file.path).read_bytes() for file in plan.files]
+
+    def found() -> list[object]:
+        files = [file.path.stat() for file in plan.files]
+        journals = [journal_of(file.path).read_bytes() for file in plan.files]
+        return [*journals, *((file.st_ino, file.st_mtime_ns) for file in files)]
+
+    before = found()
     assert not apply(plan).changed
-    assert [journal_of(file.path).read_bytes() for file in plan.files] == journals
+    assert found() == before
 
 
 def test_one_file_changed_by_hand_since_the_run_refuses_all(tmp_path: Path) -> None:
@@ -150,8 +155,12 @@ def fails_whole(repository: Path, after: int, act: Callable[[], object]) -> bool
         fuse = Fuse(after)
         for owner, name in FALLIBLE:
             patch.setattr(owner, name, fuse.wrap(getattr(owner, name)))
-        with suppress(EnvironmentNotReadyError):
+        error = None
+        try:
             act()
+        except EnvironmentNotReadyError as caught:
+            error = caught
+    assert error is None or (fuse.blown and error.hint)
     assert contents(repository) in (OLD, NEW)
     assert not list(repository.glob("*/.config.pbtxt.tune.tmp"))
     return fuse.blown
@@ -316,8 +325,9 @@ def test_a_link_out_of_the_repository_refuses_all_unless_asked_for(tmp_path: Pat
 def test_one_directory_that_is_read_only_refuses_all(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
     config(tmp_path, "head").parent.chmod(0o555)
-    with pytest.raises(EnvironmentNotReadyError, match="cannot write"):
+    with pytest.raises(EnvironmentNotReadyError, match="cannot write") as caught:
         apply(plan)
+    assert "writable" in caught.value.hint
     config(tmp_path, "head").parent.chmod(0o755)
     assert contents(tmp_path) == OLD
 
