@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
 
+from builders.configs import GOOD, read
 from builders.owned import assert_only_owned_text_changes
 from builders.rendering import WORDS, config_text
 from hypothesis import HealthCheck, assume, given, settings
@@ -49,18 +49,13 @@ FIELDS = {
     "response_cache.enable": st.booleans() | UNSET,
     "model_warmup[name=a].inputs.a.dims": SIZES | UNSET,
 }
-TEXTS = st.integers(0, 2**32).map(lambda seed: config_text(random.Random(seed)))
+RENDERED = st.integers(0, 2**32).map(lambda seed: config_text(random.Random(seed)))
+TEXTS = st.sampled_from([read(path) for path in GOOD]) | RENDERED | RENDERED
 ONE_FIELD = st.sampled_from(sorted(FIELDS)).flatmap(
     lambda path: st.tuples(st.just(path), FIELDS[path])
 )
 FIELD_SETS = st.lists(ONE_FIELD, max_size=6).map(dict)
-SETTINGS = settings(
-    max_examples=int(os.environ.get("TUNE_EXAMPLES", "60")),
-    deadline=None,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-    derandomize="TUNE_EXAMPLES" not in os.environ,
-)
+SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def changed(config, fields):
