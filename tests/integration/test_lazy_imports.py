@@ -1,0 +1,37 @@
+"""The command line starts fast only while packages import what is heavy when they need it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+CODE = """
+import importlib, sys
+modules, heavy = (words.split() for words in sys.argv[1:])
+for name in modules:
+    importlib.import_module(f"tuner.{name}")
+print(*sorted({*heavy} & set(sys.modules)))
+"""
+CONFIGS = "modelconfig.edit modelconfig.files modelconfig.message modelconfig.rules lint.repository"
+SEARCH = (
+    "space.adapter space.build space.draft search.budget search.incumbent search.optuna_trial "
+    "search.searcher search.strategies.registry search.strategies.designs search.strategies.twin "
+    "search.study.record"
+)
+
+
+@pytest.mark.parametrize(
+    ("modules", "heavy"),
+    [
+        (CONFIGS, "tritonclient grpc google.protobuf numpy"),
+        (SEARCH, "optuna tritonclient sqlalchemy"),
+    ],
+)
+def test_importing_loads_nothing_heavy(modules: str, heavy: str) -> None:
+    command = [sys.executable, "-c", CODE, modules, heavy]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
