@@ -16,12 +16,11 @@ the saturation differs a little less, and the capacity within a latency bound a 
 shows how the rounds decide, and how long they would measure.
 
 Each repetition appends one JSON line to --output at once. When called again with the same --output,
-repetitions that have a result there are skipped. Then follows the summary, and exit code 1 if a
-target of the project is missed: A/A never confirmed; A/B right in 19 of 20; half of the repetitions
-within 180 s of measuring, which leaves room for two interim analyses over rounds of three
-measurements per side in the longest windows that a claim may need. A repetition in which the load
-generator failed while the hypervisor or other processes took CPU is repeated after a minute, at
-most twice, and reported. A repetition that remains without a result does not count as right.
+repetitions that have a result there are skipped, and those without one, which a disturbed machine
+may have cost, are made again. Then follows the summary, and exit code 1 if a target of the project
+is missed: A/A never confirmed; A/B right in 19 of 20; half of the repetitions within 180 s of
+measuring, which leaves room for two interim analyses over rounds of three measurements per side in
+the longest windows that a claim may need. A repetition without a result does not count as right.
 """
 
 from __future__ import annotations
@@ -49,8 +48,7 @@ from tuner.confirm.confirm import Confirmation, Outcome, Rules, confirm
 from tuner.confirm.rounds import Entrant, Row
 from tuner.confirm.soak import claim_window_s, most_claim_window_s
 from tuner.errors import TrialError
-from tuner.load.watch.machine import disturbances
-from tuner.measurement.measurement import Measurement, Rejected
+from tuner.measurement.measurement import Rejected
 from tuner.score.judge import slo_utilisation
 from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent
@@ -84,8 +82,6 @@ RIGHT_SHARE = 0.95
 QUEUE = Server(4.5e-3, 0.2e-3, most=8, p99_s=0.04)
 #: By how much servers differ, as a share.
 SERVER_NOISE = 0.005
-#: How often a repetition without a result, on a machine with steal time, is repeated after a pause.
-REPETITIONS, PAUSE_S = 2, 60.0
 NO_RESULT = ("failed", Outcome.NOT_MEASURED.name.lower())
 
 Line = dict[str, object]
@@ -128,16 +124,8 @@ class Rig:
 
     def stalled_percent(self) -> float:
         """The longest stalls in the measurements that did not count."""
-        return max((m.host.stalled_percent or 0.0 for m in self._measured), default=0.0)
-
-    def disturbed(self) -> str:
-        """The disturbances in the last disturbed measurement that did not count."""
-        said = [" ".join(found) for m in self._measured if (found := disturbances(m))]
-        return said[-1] if said else ""
-
-    @property
-    def _measured(self) -> list[Measurement]:
-        return [r.measurement for r in self.rejected if r.measurement is not None]
+        measured = [r.measurement for r in self.rejected if r.measurement is not None]
+        return max((m.host.stalled_percent or 0.0 for m in measured), default=0.0)
 
 
 class Told(Silent):
@@ -200,21 +188,6 @@ def repeat(
     """Confirms a config that is faster by ``difference`` against the unscaled one; one row each."""
     for number in numbers:
         row = _repetition(rig, job, difference, number)
-        attempts = 1
-        while row["outcome"] in NO_RESULT and attempts <= REPETITIONS:
-            why = rig.disturbed()
-            if not why:
-                break
-            attempts += 1
-            print(
-                f"repetition {number} gave no result. {why} Attempt {attempts} of "
-                f"{1 + REPETITIONS} in {PAUSE_S:.0f} s",
-                file=sys.stderr,
-                flush=True,
-            )
-            time.sleep(PAUSE_S)
-            row = _repetition(rig, job, difference, number)
-        row["attempts"] = attempts
         print(json.dumps(row), file=sys.stderr, flush=True)
         keep(row)
 
@@ -297,9 +270,6 @@ def summary(rows: Sequence[Line], difference: float, min_gain: float) -> bool:
     wall_s = sum(float(str(r["wall_s"])) for r in rows)
     gains = sorted(r["ratio"]["estimate"] for r in rows if r.get("ratio"))  # type: ignore[index]
     print(f"difference {difference:+.0%}: right in {right} of {len(rows)}, {failed} gave no result")
-    again = sum(int(str(r.get("attempts", 1))) - 1 for r in rows)
-    if again:
-        print(f"{again} attempts gave no result on a disturbed machine and were repeated")
     if gains:
         print(f"gain found: {gains[0]:.3f}, {median(gains):.3f}, {gains[-1]:.3f}")
     print(
