@@ -23,7 +23,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -59,9 +59,6 @@ NIGHTS_CV, ROUNDS_CV = (0.0, 0.015, 0.03, 0.05), (0.02, 0.04)
 LOSSES = (0.0, 0.05, 0.08, 0.15)
 WARN, FAIL, ROUNDS = 0.03, 0.05, 3
 
-#: Runs `tune` with arguments; returns its exit code.
-Tune = Callable[[Sequence[str]], int]
-
 
 @dataclass(frozen=True)
 class Night:
@@ -90,12 +87,12 @@ class Night:
 
 
 def tune(arguments: Sequence[str]) -> int:
-    """Runs the product in a process of its own."""
+    """Runs the product in a process of its own; returns its exit code."""
     program = str(Path(sys.executable).with_name("tune"))
     return subprocess.run([program, *arguments], check=False).returncode
 
 
-def accept(directory: Path, run: Tune) -> None:
+def accept(directory: Path) -> None:
     """Creates model, spec and an accepted result, unless the directory has them.
 
     Raises:
@@ -106,7 +103,7 @@ def accept(directory: Path, run: Tune) -> None:
         spec_in(directory, WINDOW_S)
     if not list((directory / "results").glob("baselines/*.json")):
         serve(directory, 0.0)
-        if code := run([*arguments(directory), "--update-baseline"]):
+        if code := tune([*arguments(directory), "--update-baseline"]):
             raise SystemExit(f"nothing was accepted: tune check ended with {code}")
 
 
@@ -124,7 +121,7 @@ def arguments(directory: Path) -> list[str]:
     return ["check", str(directory / "spec.yaml"), "--output", output, "--quiet"]
 
 
-def night(directory: Path, number: int, loss_percent: float, run: Tune) -> Night:
+def night(directory: Path, number: int, loss_percent: float) -> Night:
     """One check of the config that serves this much less."""
     serve(directory, loss_percent)
     for path in (directory / "results").glob("baselines/*.json"):  # as if nights were days apart
@@ -132,7 +129,7 @@ def night(directory: Path, number: int, loss_percent: float, run: Tune) -> Night
         kept["later"] = {f"2000-01-{n:02}": r for n, r in enumerate(kept["later"].values(), 2)}
         path.write_text(json.dumps(kept))
     before = set(directory.glob(f"results/*/{CHECK}"))
-    code = run(arguments(directory))
+    code = tune(arguments(directory))
     (found,) = set(directory.glob(f"results/*/{CHECK}")) - before
     facts = json.loads(found.read_text())
     if code != facts["exit_code"]:
@@ -227,7 +224,7 @@ def simulate(runs: int) -> None:
             print("| " + " | ".join(cells) + " |", flush=True)
 
 
-def main(run: Tune = tune) -> int:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=Path, nargs="?", help="where nights are kept")
     parser.add_argument("--simulate", type=int, default=0, metavar="RUNS", help="no server at all")
@@ -241,13 +238,13 @@ def main(run: Tune = tune) -> int:
         return 0
     directory: Path = options.directory or parser.error("which directory?")
     directory.mkdir(parents=True, exist_ok=True)
-    accept(directory, run)
+    accept(directory)
     kept = Kept(directory / NIGHTS, {"loss_percent": options.loss})
     nights = {n: Night(**row) for n, row in kept.rows().items()}
     for number in range(options.nights):
         if number in nights:
             continue
-        nights[number] = night(directory, number, options.loss, run)
+        nights[number] = night(directory, number, options.loss)
         print(nights[number].text(), file=sys.stderr, flush=True)
         kept.append(asdict(nights[number]))
     found = [nights[n] for n in range(options.nights)]

@@ -76,24 +76,15 @@ class TimeOverError(InterruptedRunError):
 
 @dataclass(frozen=True)
 class Clock:
-    """The wall time of one search.
-
-    Attributes:
-        stopped: Raises when the user stopped the whole comparison.
-        now: Seconds, monotonic; replaced in tests.
-    """
+    """The wall time of one search; ``stopped`` raises when the user stopped the comparison."""
 
     limit_s: float
-    stopped: Callable[[], None] = lambda: None
-    now: Callable[[], float] = time.monotonic
-    begin_s: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "begin_s", self.now())
+    stopped: Callable[[], None]
+    begin_s: float = field(default_factory=time.monotonic)
 
     @property
     def seconds(self) -> float:
-        return self.now() - self.begin_s
+        return time.monotonic() - self.begin_s
 
     def checkpoint(self) -> None:
         self.stopped()

@@ -199,6 +199,5 @@ def _draw(comparison: Comparison, results: Path) -> None:
         panel.grid(alpha=0.25)
     figure.legend(*over_time.get_legend_handles_labels(), loc="outside right center", frameon=False)
     figure.suptitle(f"{comparison.settings.model}: search strategies on one real server")
-    for suffix, facts in (("png", None), ("svg", {"Date": None})):
-        figure.savefig(results / f"live.{suffix}", dpi=130, metadata=facts)
+    figure.savefig(results / "live.png", dpi=130)
     plt.close(figure)

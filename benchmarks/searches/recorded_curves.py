@@ -239,6 +239,5 @@ def _draw(table: str, by_strategy: Mapping[str, Sequence[Replay]], configs: int)
     lines, names = panels[0].get_legend_handles_labels()
     figure.legend(lines, names, loc="outside right center", frameon=False)
     figure.suptitle(f"Recorded table of {table}: what a search holds after n configs")
-    for suffix, facts in (("png", None), ("svg", {"Date": None})):
-        figure.savefig(RESULTS / f"{table}.{suffix}", dpi=130, metadata=facts)
+    figure.savefig(RESULTS / f"{table}.png", dpi=130)
     plt.close(figure)

@@ -94,7 +94,6 @@ def test_the_report_has_a_row_and_a_curve_for_each_strategy(
     assert "No config was recorded twice" in told
     assert "nan" not in told
     assert (tmp_path / "tiny-bert.png").stat().st_size > 10_000
-    assert "random" in (tmp_path / "tiny-bert.svg").read_text()
 
 
 @pytest.fixture(scope="module")
