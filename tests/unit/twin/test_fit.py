@@ -6,22 +6,15 @@ alone and parts that share cores.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
+from dataclasses import replace
 
-import numpy as np
 import pytest
 from builders.candidates import candidate_of, fields_of
 from builders.serving import served_one
+from builders.simulated import measurement
 
-from tuner.measurement.measurement import (
-    Arrivals,
-    HostUse,
-    LatencySource,
-    LoadPoint,
-    Measurement,
-    ServerStatistics,
-)
+from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.score.capacity import LevelRange
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
@@ -72,36 +65,8 @@ def measured(
     network = SETTING.network(candidate)
     assert isinstance(network, Network)
     outcome = costs.simulate(network, SETTING.traffics(load, 2.0, 7), 7)
-    executions = outcome.nodes[0].executions
-    rows = tuple((n, int(c), int(c * (6e6 + 4e5 * n))) for n, c in enumerate(executions) if c)
-    counted = ServerStatistics(
-        success_count=int((np.arange(executions.size) * executions).sum()),
-        fail_count=0,
-        inference_count=int((np.arange(executions.size) * executions).sum()),
-        execution_count=int(executions.sum()),
-        queue_us=outcome.nodes[0].queue_us,
-        compute_input_us=0.0,
-        compute_infer_us=outcome.nodes[0].compute_us,
-        compute_output_us=0.0,
-        batch_stats=rows,
-    )
-    return Measurement(
-        load=load,
-        seed=7,
-        duration_s=2.0,
-        completed_count=outcome.latencies_us.size,
-        failed_count=0,
-        throughput_infer_per_s=outcome.throughput_infer_per_s,
-        avg_latency_us=float(outcome.latencies_us.mean()) * factor,
-        p50_latency_us=outcome.percentile_us(0.50) * factor,
-        p90_latency_us=outcome.percentile_us(0.90) * factor,
-        p95_latency_us=outcome.percentile_us(0.95) * factor,
-        p99_latency_us=outcome.percentile_us(0.99) * factor,
-        source=LatencySource.REQUESTS,
-        server=counted,
-        models={"m": counted},
-        host=HostUse(cpu_percent=100.0 * outcome.busy_cores / HOST_CORES),
-    )
+    shown = measurement(load, 7, 2.0, outcome, factor - 1.0)
+    return replace(shown, host=HostUse(cpu_percent=100.0 * outcome.busy_cores / HOST_CORES))
 
 
 def trial(number: int, candidate: Candidate, points: list[Measurement]) -> Trial:
@@ -147,7 +112,7 @@ def test_predicts_configs_it_was_not_fitted_to(twin: Twin, unseen: Candidate, ra
 
 
 def test_predicts_a_model_that_shares_few_cores_with_its_clients() -> None:
-    setting = dataclasses.replace(SETTING, cores=HOST_CORES)
+    setting = replace(SETTING, cores=HOST_CORES)
     rates = ((500.0, 750.0), (700.0, 1200.0), (700.0, 1300.0), (700.0, 1300.0))
     trials = [
         trial(i, c, [measured(c, poisson(rate), ON_THE_HOST) for rate in own])
@@ -183,7 +148,7 @@ def test_too_few_trials_are_no_fit() -> None:
 
 def test_trials_with_other_service_times_are_left_out(twin: Twin) -> None:
     path = "parameters.threads"
-    slow = Costs((dataclasses.replace(TRUTH.services[0], exclusive_base_s=0.05),), TRUTH.way)
+    slow = Costs((replace(TRUTH.services[0], exclusive_base_s=0.05),), TRUTH.way)
     other = candidate_of({**fields_of(FITTED[0]), path: "9"})
     strange = trial(9, other, [measured(FITTED[0], poisson(rate), slow) for rate in RATES[0]])
     found = fit([*fitted_trials(), strange], SETTING, start=twin)
