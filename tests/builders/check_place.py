@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 from builders.emulated import EmulatedBench
+from builders.jobs import serving
 from builders.measurements import synthetic_server
 
 from tuner.load.seeds import CONFIRMATION_FROM
@@ -128,7 +128,7 @@ class Place:
         self.checks += 1  # the same arrivals in every run of a test
         self.monkeypatch.setattr(steps, "new_run_id", lambda what: f"{what}-{self.checks}")
         self.monkeypatch.setattr(steps, "find_programs", self._find_programs)
-        self.monkeypatch.setattr(steps, "serving", self._serving)
+        self.monkeypatch.setattr(steps, "serving", serving)
         self.monkeypatch.setattr(
             session, "set_up_bench", lambda served, *_: self._bench_on(served, bench)
         )
@@ -144,10 +144,6 @@ class Place:
     @contextmanager
     def _find_programs(self, *_: Any) -> Iterator[ToyPrograms]:
         yield ToyPrograms(self.gpu)
-
-    @contextmanager
-    def _serving(self, job: Job, *_: Any) -> Iterator[Serving]:
-        yield Serving(job, cast("Any", None), cast("Any", SimpleNamespace(memory=dict)))
 
     @contextmanager
     def _bench_on(self, served: Serving, bench: dict[str, Any]) -> Iterator[ToyBench]:

@@ -14,20 +14,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-from builders.candidates import candidate_of, fields_of
 from builders.emulated import EmulatedBench
-from builders.jobs import Facts
+from builders.jobs import Facts, serving
+from builders.searches import served
 
 from tuner.cli import main as tune
 from tuner.programs.run import run
 from tuner.programs.worker import worker
 from tuner.space.candidate import Candidate
 from tuner.steps import session
-from tuner.steps.job import Job
-from tuner.steps.serving import Serving
 
 MODEL = "emulated-accelerator"
 #: The last of its fields has no effect; it makes the space larger.
@@ -48,13 +45,6 @@ class Machine(Facts):
         return {**super().to_json(), "cpu": os.environ.get("EMULATED_CPU", "a cpu")}
 
 
-def served(candidate: Candidate) -> float:
-    """Instances multiply the capacity."""
-    count = fields_of(candidate).get("instance_group.count", 1)
-    assert isinstance(count, int)
-    return 100.0 * count
-
-
 class PausingBench(EmulatedBench):
     """Takes its time, and heeds a stop as the real one does."""
 
@@ -66,8 +56,7 @@ class PausingBench(EmulatedBench):
         if not fresh and (path := os.environ.get("EMULATED_DEPLOYED")):
             with Path(path).open("a") as file:
                 file.write(f"{os.getpid()} {candidate.key}\n")
-        counted = {"instance_group.count": 1, **fields_of(candidate)}
-        return super().deploy(candidate_of(counted, candidate.cache_bytes, MODEL), fresh=fresh)
+        return super().deploy(candidate, fresh=fresh)
 
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Any:
         self.checkpoint()
@@ -78,12 +67,6 @@ class PausingBench(EmulatedBench):
 @contextmanager
 def find_programs(*_: object) -> Iterator[Any]:
     yield Machine()
-
-
-@contextmanager
-def serving(job: Job, *_: object) -> Iterator[Serving]:
-    deployer: Any = SimpleNamespace(memory=dict)
-    yield Serving(job, cast("Any", None), deployer)
 
 
 @contextmanager

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from builders.model_files import REPOSITORY
 
 from tuner.bench.timebook import TimeBook
 from tuner.programs.run.open_run import OpenRun, open_run, open_store
 from tuner.steps.job import Job, Request, prepare
+from tuner.steps.serving import Serving
 
 SPEC = """\
 model: emulated-accelerator
@@ -34,6 +36,12 @@ class Facts:
 
     def fingerprint(self, *_: str) -> str:
         return "0" * 16
+
+
+@contextmanager
+def serving(job: Job, *_: object) -> Iterator[Serving]:
+    """Stands in for a server of which only its memory is asked, and that is not known."""
+    yield Serving(job, cast("Any", None), cast("Any", SimpleNamespace(memory=dict)))
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from builders.candidates import candidate_of, fields_of
 from builders.emulated import EmulatedBench
 from builders.jobs import a_job
 from builders.searches import served
@@ -46,8 +45,7 @@ class SlowBench(EmulatedBench):
         if not fresh:
             self.tried.append(candidate)
             time.sleep(0.02)
-        counted = {"instance_group.count": 1, **fields_of(candidate)}
-        return super().deploy(candidate_of(counted, candidate.cache_bytes, "emulated-accelerator"))
+        return super().deploy(candidate)
 
 
 def owned(job: Job, bench: EmulatedBench) -> Session:

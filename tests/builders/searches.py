@@ -24,7 +24,7 @@ CANDIDATES = [candidate_of({"instance_group.count": n}) for n in range(1, 7)]
 
 def served(candidate: Candidate) -> float:
     """Instances multiply the capacity."""
-    count = fields_of(candidate)["instance_group.count"]
+    count = fields_of(candidate).get("instance_group.count", 1)
     assert isinstance(count, int)
     return 100.0 * count
 

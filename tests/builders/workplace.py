@@ -7,13 +7,12 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from builders.commands import Tune
 from builders.emulated import EmulatedBench
-from builders.jobs import SPEC, Facts
+from builders.jobs import SPEC, Facts, serving
 from builders.model_files import REPOSITORY
 from builders.searches import served
 
@@ -25,8 +24,6 @@ from tuner.run.status import Status
 from tuner.run.store import RunStore
 from tuner.score.trial import Trial
 from tuner.steps import session
-from tuner.steps.job import Job
-from tuner.steps.serving import Serving
 
 MODEL = "emulated-accelerator"
 
@@ -81,10 +78,6 @@ class Workplace:
         @contextmanager
         def find_programs(*_: object) -> Iterator[Any]:
             yield Facts()
-
-        @contextmanager
-        def serving(job: Job, *_: object) -> Iterator[Serving]:
-            yield Serving(job, cast("Any", None), cast("Any", SimpleNamespace(memory=dict)))
 
         @contextmanager
         def set_up_bench(*_: object) -> Iterator[Any]:
