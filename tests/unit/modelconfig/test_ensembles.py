@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from builders.configs import case
 from builders.ensemble_cases import ENSEMBLE, ENSEMBLE_MISTAKES, MODEL
 
 from tuner.modelconfig.ensembles import (
@@ -68,13 +67,6 @@ def test_models_without_batches_fit_ensembles_with_them():
 def test_optional_inputs_need_no_mapping():
     model = parse(MODEL + 'input { name: "z" data_type: TYPE_FP32 dims: 4 optional: true }')
     assert list(step_mistakes(parse(ENSEMBLE), 0, "one", model)) == []
-
-
-def test_the_published_ensemble_misses_an_input():
-    ensemble, bert = parse(case("published/nlp-ensemble")), parse(case("published/bert-onnx"))
-    assert list(mistakes(ensemble)) == []
-    (found,) = step_mistakes(ensemble, 1, "bert-onnx", bert)
-    assert found[1] == "input token_type_ids of bert-onnx is not mapped to any ensemble tensor"
 
 
 @pytest.mark.parametrize(

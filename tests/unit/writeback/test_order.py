@@ -66,35 +66,20 @@ def kept(text: str) -> list[tuple[str, ...]]:
 RENAMED = [("replace", TEMPORARY), ("sync directory",)]
 
 
-def test_backup_and_journal_are_on_disk_before_the_config_is_renamed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("files", [1, 2])
+def test_all_that_is_needed_is_on_disk_before_the_first_config_is_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int
 ) -> None:
-    plan = make_plan(tmp_path)
+    plan = WritePlan(tuple(make_file(tmp_path, name) for name in ("a", "b")[:files]), "r1")
     disk = Disk(monkeypatch)
     apply(plan)
     assert disk.events == [
-        ("sync directory",),  # the journal's name
-        *kept(BEFORE),
-        ("sync", TEMPORARY, AFTER),
-        ("sync journal", "apply"),
-        *RENAMED,
-        ("sync journal", "done"),
-    ]
-
-
-def test_all_that_is_needed_of_several_files_is_on_disk_before_the_first_is_renamed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = WritePlan(tuple(make_file(tmp_path, name) for name in ("a", "b")), "r1")
-    disk = Disk(monkeypatch)
-    apply(plan)
-    assert disk.events == [
-        *2 * [("sync directory",)],
-        *2 * kept(BEFORE),
-        *2 * [("sync", TEMPORARY, AFTER)],
-        *2 * [("sync journal", "apply")],
-        *2 * RENAMED,
-        *2 * [("sync journal", "done")],
+        *files * [("sync directory",)],  # the journal's name
+        *files * kept(BEFORE),
+        *files * [("sync", TEMPORARY, AFTER)],
+        *files * [("sync journal", "apply")],
+        *files * RENAMED,
+        *files * [("sync journal", "done")],
     ]
 
 

@@ -104,8 +104,9 @@ def test_a_file_changed_after_the_write_refuses_the_rollback_of_all(tmp_path: Pa
     apply(make_plan(tmp_path))
     config(tmp_path, "bert").write_text("# by hand\n")
     before = contents(tmp_path)
-    with pytest.raises(StalePlanError, match=r"bert/config\.pbtxt changed after it was written"):
+    with pytest.raises(StalePlanError, match=r"bert/config\.pbtxt changed after it") as caught:
         rollback(tmp_path, "tokenizer")
+    assert "--force" in caught.value.hint
     assert contents(tmp_path) == before
     back = rollback(tmp_path, "tokenizer", force=True)
     assert contents(tmp_path) == OLD
@@ -309,15 +310,20 @@ def test_a_link_out_of_the_repository_refuses_all_unless_asked_for(tmp_path: Pat
     config(repository, "head").symlink_to(outside)
     plan = plan_of(repository, "r1", {"tokenizer": "# new t\n", "head": "# new h\n"})
     for act in (apply, preview):
-        with pytest.raises(EnvironmentNotReadyError, match=f"leads to {outside}"):
+        with pytest.raises(EnvironmentNotReadyError, match=f"leads to {outside}") as caught:
             act(plan)
+        assert "--through-links" in caught.value.hint
     assert contents(repository) == {**OLD, "head": "# old h\n"}
-    apply(plan, through_links=True)
+    assert [p.name for p in outside.parent.iterdir()] == ["head.pbtxt"]
+    written = apply(plan, through_links=True)
+    told = f"{config(repository, 'head')} is a link to {outside}, outside the repository"
+    assert written.all_notes == (told,)
     assert outside.read_text() == "# new h\n"
     with pytest.raises(EnvironmentNotReadyError, match=f"leads to {outside}"):
         rollback(repository, "tokenizer")
     assert contents(repository) == {**NEW, "bert": OLD["bert"]}
-    rollback(repository, "tokenizer", through_links=True)
+    back = rollback(repository, "tokenizer", through_links=True)
+    assert outside in {file.real for file in back.files}
     assert contents(repository) == {**OLD, "head": "# old h\n"}
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders.plans import AFTER, BEFORE, make_plan, only
+from builders.plans import make_plan
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.writeback.journal import locked_journal
@@ -73,24 +73,6 @@ def test_what_is_no_file_is_neither_read_nor_replaced(tmp_path: Path, kind: str)
     assert not is_back(plan.path, plan.sha256_before, plan.sha256_after)
     assert sorted(p.name for p in plan.path.parent.iterdir()) == ["1", "config.pbtxt"]
     assert not (tmp_path / "new").exists()
-
-
-def test_a_link_out_of_the_repository_is_written_only_when_asked_for_and_told(
-    tmp_path: Path,
-) -> None:
-    repository, target = tmp_path / "models", tmp_path / "elsewhere" / "m.pbtxt"
-    plan = linked(repository, target)
-    with pytest.raises(EnvironmentNotReadyError, match=f"leads to {target}") as caught:
-        apply(plan)
-    assert "--through-links" in caught.value.hint
-    assert [p.name for p in target.parent.iterdir()] == ["m.pbtxt"]
-    written = apply(plan, through_links=True)
-    assert target.read_bytes() == AFTER.encode()
-    assert written.all_notes == (f"{plan.path} is a link to {target}, outside the repository",)
-    with pytest.raises(EnvironmentNotReadyError, match=f"leads to {target}"):
-        rollback(repository, "m")
-    assert only(rollback(repository, "m", through_links=True)).real == target
-    assert target.read_bytes() == BEFORE.encode()
 
 
 def test_a_model_directory_that_is_a_link_out_of_the_repository_is_refused_too(
