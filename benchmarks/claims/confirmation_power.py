@@ -153,7 +153,7 @@ def as_wanted(gain: float, noise: float, found: Found, runs: int) -> bool:
     return found.confirmed >= LEAST_FOUND or not (gain == 5.0 and noise == 1.0)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gain", type=float, help="true gain of each finalist, percent")
     parser.add_argument(
@@ -161,7 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--finalists", type=int, default=1)
     parser.add_argument("--runs", type=int, default=1000)
-    options: Any = parser.parse_args(arguments)
+    options: Any = parser.parse_args()
     asked = ((options.gain, options.noise, options.finalists),)
     good = True
     print("gain  noise  finalists  confirmed  intervals that hold  rounds  measurements")

@@ -14,10 +14,10 @@ ARGUMENT = f"--backend-directory={Path(__file__).parents[1] / 'backends'}"
 _VOCABULARY, _HIDDEN = 100, 32
 
 
-def perceptron(*, batch: int | str = "batch", width: int = 32) -> onnx.ModelProto:
+def perceptron(*, batch: int | str = "batch") -> onnx.ModelProto:
     """x [batch, 8] -> y [batch, 4], FP32."""
     random = np.random.RandomState(0)
-    weights = [_weight(random, "w0", 8, width), _weight(random, "w1", width, 4)]
+    weights = [_weight(random, "w0", 8, 32), _weight(random, "w1", 32, 4)]
     nodes = [
         helper.make_node("MatMul", ["x", "w0"], ["hidden"]),
         helper.make_node("Relu", ["hidden"], ["active"]),

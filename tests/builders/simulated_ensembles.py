@@ -70,7 +70,7 @@ def _step(name: str, given: str, made: str) -> str:
     return f'{{model_name: "{name}" model_version: -1 {maps}}}'
 
 
-def chain(seed: int = 0, **more: Any) -> Simulation:
+def chain() -> Simulation:
     """Three steps, one after the other."""
     steps = (_step("slow", "x", "a"), _step("device", "a", "b"), _step("cheap", "b", "y"))
     scheduling = f"ensemble_scheduling {{step [{', '.join(steps)}]}}"
@@ -78,22 +78,20 @@ def chain(seed: int = 0, **more: Any) -> Simulation:
     whole = model("chain", f'platform: "ensemble" max_batch_size: 4 {scheduling}', parts)
     served = Served({m.name: m for m in (_computes("slow", 4), *map(_computes, parts[1:]), whole)})
     slos = {"slo": ["p95_latency <= 100ms", "error_rate <= 0%"]}
-    return _simulation(served, {"model": "chain", "models": CHAIN_SPACE, **slos}, CHAIN, seed, more)
+    return _simulation(served, {"model": "chain", "models": CHAIN_SPACE, **slos}, CHAIN)
 
 
-def pair(seed: int = 0, **more: Any) -> Simulation:
+def pair() -> Simulation:
     """Two models on one device, asked 3 : 1."""
     served = Served({name: _computes(name) for name in ("light", "heavy")})
     streams = {
         "light": {"model": "light", "share": "75%", "slo": ["p95_latency <= 60ms"]},
         "heavy": {"model": "heavy", "share": "25%", "slo": ["p95_latency <= 150ms"]},
     }
-    return _simulation(served, {"models": PAIR_SPACE, "streams": streams}, PAIR, seed, more)
+    return _simulation(served, {"models": PAIR_SPACE, "streams": streams}, PAIR)
 
 
-def _simulation(
-    served: Served, given: Mapping[str, Any], costs: Costs, seed: int, more: dict[str, Any]
-) -> Simulation:
-    search = {"strategy": more.pop("strategy", "twin"), "seed": seed}
+def _simulation(served: Served, given: Mapping[str, Any], costs: Costs) -> Simulation:
+    search = {"strategy": "twin", "seed": 0}
     spec = Spec.model_validate({"repository": "models", **given, "search": search})
-    return Simulation(spec, build_space(spec, served), costs=costs, **more)
+    return Simulation(spec, build_space(spec, served), costs=costs)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builders.configs import case
+from builders.configs import CASES, case
 from builders.ensemble_cases import ENSEMBLE, MODEL
 
 from tuner.errors import SpecError
@@ -216,15 +216,10 @@ def test_files_that_are_right(repository, config, file):
 def published(repository):
     """The repository of a published guide, as far as it gives one."""
     add(repository, "bert-onnx", case("published/bert-onnx"), ["1/model.onnx", "2/model.onnx"])
-    add(repository, "tokenizer", case("published/tokenizer"), source=case_model())
+    code = (CASES / "published" / "tokenizer_model.py.txt").read_text(encoding="utf-8")
+    add(repository, "tokenizer", case("published/tokenizer"), source=code)
     add(repository, "classifier", "", ["1/model.plan"])
     add(repository, "nlp-ensemble", case("published/nlp-ensemble"), ["1/.gitkeep"])
-
-
-def case_model():
-    from builders.configs import CASES
-
-    return (CASES / "published" / "tokenizer_model.py.txt").read_text(encoding="utf-8")
 
 
 def test_the_published_repository(repository):
@@ -291,28 +286,22 @@ def test_steps_name_a_version_that_exists(repository, version, fits):
     assert ("tokenizer has no version 7" in found) is not fits
 
 
-def test_a_byte_order_mark_in_model_py_is_no_mistake(tmp_path):
-    (tmp_path / "m" / "1").mkdir(parents=True)
-    (tmp_path / "m" / "config.pbtxt").write_text('backend: "python" max_batch_size: 4')
-    code = "\ufeffclass TritonPythonModel:\n    def execute(self, requests): ...\n"
-    (tmp_path / "m" / "1" / "model.py").write_text(code, encoding="utf-8")
-    assert errors_of(tmp_path, "m") == []
+def test_a_byte_order_mark_in_model_py_is_no_mistake(repository):
+    add(repository, "m", PYTHON, source=f"\ufeff{MODEL_PY}")
+    assert errors_of(repository, "m") == []
 
 
-def test_a_file_name_that_no_file_can_have_is_not_found(tmp_path):
-    (tmp_path / "m" / "1").mkdir(parents=True)
-    (tmp_path / "m" / "config.pbtxt").write_text(
-        f'backend: "python" default_model_filename: "{"x" * 5000}.py"'
-    )
-    assert [f.rule for f in errors_of(tmp_path, "m")] == ["model-file"]
+def test_a_file_name_that_no_file_can_have_is_not_found(repository):
+    add(repository, "m", f'backend: "python" default_model_filename: "{"x" * 5000}.py"')
+    assert [f.rule for f in errors_of(repository, "m")] == ["model-file"]
 
 
-def test_a_link_to_nothing_is_named(tmp_path):
-    (tmp_path / "m" / "1").mkdir(parents=True)
-    (tmp_path / "m" / "config.pbtxt").write_text('backend: "onnxruntime" max_batch_size: 4')
-    (tmp_path / "m" / "1" / "model.onnx").symlink_to("/nowhere/model.onnx")
-    (finding,) = errors_of(tmp_path, "m")
-    assert finding.hint == f"{tmp_path}/m/1/model.onnx is a link to nothing, or a pipe"
+def test_a_link_to_nothing_is_named(repository):
+    add(repository, "m", 'backend: "onnxruntime" max_batch_size: 4', ["1/x"])
+    link = repository / "m" / "1" / "model.onnx"
+    link.symlink_to("/nowhere/model.onnx")
+    (finding,) = errors_of(repository, "m")
+    assert finding.hint == f"{link} is a link to nothing, or a pipe"
 
 
 IO = """
