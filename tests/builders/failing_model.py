@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from builders.model_files import write_model
+
 CONFIG = """\
 backend: "python"
 max_batch_size: 8
@@ -49,10 +51,7 @@ def place(
     workplace: Any, initialize: str = "pass", execute: str = "pass", timeout: str = "120s"
 ) -> Path:
     directory = workplace.directory / "repository" / "m"
-    (directory / "1").mkdir(parents=True)
-    (directory / "config.pbtxt").write_text(CONFIG)
-    source = MODEL % {"initialize": initialize, "execute": execute}
-    (directory / "1" / "model.py").write_text(source)
+    write_model(directory, CONFIG, MODEL % {"initialize": initialize, "execute": execute})
     spec: Path = workplace.directory / "spec.yaml"
     spec.write_text(SPEC % {"timeout": timeout})
     return spec

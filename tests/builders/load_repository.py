@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from builders.model_files import write_model
+
 #: Seconds the model works on each execution, whatever its size.
 SERVICE_S = 0.010
 #: Without batching and with one instance: executions per second at the most.
@@ -81,20 +83,14 @@ def make_repository(directory: Path, service_s: float = SERVICE_S) -> Path:
     model = _MODEL.replace("SERVICE_S", str(service_s))
     repository = directory / "repository"
     cached = "response_cache { enable: true }"
-    _write(repository / "plain", _CONFIG.format(name="plain", more=""), model)
-    _write(repository / "cached", _CONFIG.format(name="cached", more=cached), model)
+    write_model(repository / "plain", _CONFIG.format(name="plain", more=""), model)
+    write_model(repository / "cached", _CONFIG.format(name="cached", more=cached), model)
     image = _CONFIG.format(name="image", more="").replace("[ 8 ]", "[ 3, 224, 224 ]", 1)
-    _write(repository / "image", image, _IMAGE)
+    write_model(repository / "image", image, _IMAGE)
     inputs = "".join(
         f'input [ {{ name: "{t}" data_type: TYPE_{t} dims: [ -1, 2 ] }} ]\n' for t in DATATYPES
     )
     output = f'output [ {{ name: "sizes" data_type: TYPE_INT32 dims: [ {len(DATATYPES)} ] }} ]\n'
     config = f'name: "types"\nbackend: "python"\nmax_batch_size: 4\n{inputs}{output}'
-    _write(repository / "types", config, _ECHO)
+    write_model(repository / "types", config, _ECHO)
     return repository
-
-
-def _write(model: Path, config: str, code: str) -> None:
-    (model / "1").mkdir(parents=True)
-    (model / "config.pbtxt").write_text(config)
-    (model / "1" / "model.py").write_text(code)

@@ -1,4 +1,4 @@
-"""Imports files of the example models, which are no package."""
+"""Files of models: those of the examples imported, which are no package, and others written."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ from types import ModuleType
 import pytest
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
+
+
+def write_model(model: Path, config: str, code: str = "") -> None:
+    """A model's directory with its config and one version: code, or nothing."""
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_text(config)
+    if code:
+        (model / "1" / "model.py").write_text(code)
 
 
 def import_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:

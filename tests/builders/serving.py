@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from builders.model_files import write_model
+
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.message import parse
@@ -36,8 +38,7 @@ def _nowhere(name: str, text: str) -> ModelFiles:
 def write_models(repository: Path, **configs: str) -> Path:
     """A repository with these models, each with an empty version."""
     for name, text in configs.items():
-        (repository / name / "1").mkdir(parents=True)
-        (repository / name / "config.pbtxt").write_text(text)
+        write_model(repository / name, text)
     return repository
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from builders.ensemble_cases import step
 from builders.simulated import Simulation
 from builders.spaces import BATCH, BATCHER, DELAY, INSTANCES
 
@@ -65,15 +66,10 @@ def _computes(name: str, batch: int = 16) -> ServedModel:
     return model(name, f'backend: "python" max_batch_size: {batch} {group}')
 
 
-def _step(name: str, given: str, made: str) -> str:
-    maps = f'input_map {{key: "x" value: "{given}"}} output_map {{key: "y" value: "{made}"}}'
-    return f'{{model_name: "{name}" model_version: -1 {maps}}}'
-
-
 def chain() -> Simulation:
     """Three steps, one after the other."""
-    steps = (_step("slow", "x", "a"), _step("device", "a", "b"), _step("cheap", "b", "y"))
-    scheduling = f"ensemble_scheduling {{step [{', '.join(steps)}]}}"
+    steps = step("slow", "x", "a") + step("device", "a", "b") + step("cheap", "b", "y")
+    scheduling = f"ensemble_scheduling {{ {steps} }}"
     parts = ("slow", "device", "cheap")
     whole = model("chain", f'platform: "ensemble" max_batch_size: 4 {scheduling}', parts)
     served = Served({m.name: m for m in (_computes("slow", 4), *map(_computes, parts[1:]), whole)})

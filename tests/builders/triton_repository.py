@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
+
+from builders.ensemble_cases import step
+from builders.model_files import write_model
 
 MODEL = "doubler"
 
@@ -61,35 +63,18 @@ class TritonPythonModel:
 def make_repository(directory: Path) -> Path:
     """Writes the repository into ``directory/models`` and returns its path."""
     repository = directory / "models"
-    (repository / MODEL / "1").mkdir(parents=True)
-    (repository / MODEL / "config.pbtxt").write_text(CONFIG)
-    (repository / MODEL / "1" / "model.py").write_text(textwrap.dedent(CODE))
+    write_model(repository / MODEL, CONFIG, CODE)
     return repository
 
 
 FIRST, SECOND, WHOLE = "first", "second", "whole"
 #: Doubles twice, by two models that can misbehave on order.
-ENSEMBLE = """\
+ENSEMBLE = f"""\
 platform: "ensemble"
 max_batch_size: 4
-input [ { name: "x" data_type: TYPE_FP32 dims: [ 4 ] } ]
-output [ { name: "y" data_type: TYPE_FP32 dims: [ 4 ] } ]
-ensemble_scheduling {
-  step [
-    {
-      model_name: "first"
-      model_version: -1
-      input_map { key: "x" value: "x" }
-      output_map { key: "y" value: "middle" }
-    },
-    {
-      model_name: "second"
-      model_version: -1
-      input_map { key: "x" value: "middle" }
-      output_map { key: "y" value: "y" }
-    }
-  ]
-}
+input [ {{ name: "x" data_type: TYPE_FP32 dims: [ 4 ] }} ]
+output [ {{ name: "y" data_type: TYPE_FP32 dims: [ 4 ] }} ]
+ensemble_scheduling {{ {step(FIRST, "x", "middle")} {step(SECOND, "middle", "y")} }}
 """
 
 
@@ -97,9 +82,6 @@ def make_ensemble(directory: Path) -> Path:
     """Writes an ensemble of two steps into ``directory/models`` and returns that path."""
     repository = directory / "models"
     for name in (FIRST, SECOND):
-        (repository / name / "1").mkdir(parents=True)
-        (repository / name / "config.pbtxt").write_text(CONFIG)
-        (repository / name / "1" / "model.py").write_text(textwrap.dedent(CODE))
-    (repository / WHOLE / "1").mkdir(parents=True)
-    (repository / WHOLE / "config.pbtxt").write_text(ENSEMBLE)
+        write_model(repository / name, CONFIG, CODE)
+    write_model(repository / WHOLE, ENSEMBLE)
     return repository

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from builders.configs import PYTHON
 from builders.ensemble_cases import ENSEMBLE, MODEL
+from builders.model_files import write_model
 
 from tuner.server.binaries import tritonserver
 from tuner.server.control import Control
@@ -64,10 +65,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     labels = 'TYPE_FP32 label_filename: "labels.txt"'
     configs["labelled"] = labels.join(MODEL.replace("one", "labelled").rsplit("TYPE_FP32", 1))
     for name, config in configs.items():
-        (root / name / "1").mkdir(parents=True)
-        (root / name / "config.pbtxt").write_text(config)
-        if "ensemble_scheduling" not in config:
-            (root / name / "1" / "model.py").write_text(CODE)
+        write_model(root / name, config, "" if "ensemble_scheduling" in config else CODE)
     return root
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from builders.configs import CASES, case
-from builders.ensemble_cases import ENSEMBLE, MODEL
+from builders.ensemble_cases import ENSEMBLE, MODEL, step
 
 from tuner.errors import SpecError
 from tuner.lint.repository import errors_of, lint_repository
@@ -348,15 +348,14 @@ def test_a_model_that_remembers_by_correlation_id_is_not_told_to_drop_its_sequen
 
 
 def test_an_ensemble_that_leads_back_to_itself(repository):
-    step = (
-        'platform: "ensemble" max_batch_size: 8 input { name: "a" data_type: TYPE_FP32 dims: 1 } '
-        'output { name: "b" data_type: TYPE_FP32 dims: 1 } ensemble_scheduling { step { '
-        'model_name: "%s" model_version: -1 input_map { key: "a" value: "a" } '
-        'output_map { key: "b" value: "b" } } }'
-    )
-    add(repository, "one", step % "two", ["1/.gitkeep"])
-    add(repository, "two", step % "one", ["1/.gitkeep"])
-    add(repository, "own", step % "own", ["1/.gitkeep"])
+    for name, asked in (("one", "two"), ("two", "one"), ("own", "own")):
+        config = (
+            'platform: "ensemble" max_batch_size: 8 '
+            'input { name: "x" data_type: TYPE_FP32 dims: 1 } '
+            'output { name: "y" data_type: TYPE_FP32 dims: 1 } '
+            f"ensemble_scheduling {{ {step(asked, 'x', 'y')} }}"
+        )
+        add(repository, name, config, ["1/.gitkeep"])
     found = {f.file.parent.name: f.message for f in lint_repository(repository)}
     assert found == {
         "one": "step 0 (two) leads back to one itself",

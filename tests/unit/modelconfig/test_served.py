@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from builders.ensemble_cases import ENSEMBLE, MODEL
+from builders.serving import write_models
 
 from tuner.errors import SpecError
 from tuner.modelconfig.base import Base
@@ -17,16 +18,9 @@ from tuner.modelconfig.served import Served, read_served
 TWO = MODEL.replace("one", "two")
 
 
-def a_repository(directory: Path, **configs: str) -> Path:
-    for name, text in configs.items():
-        (directory / name / "1").mkdir(parents=True)
-        (directory / name / "config.pbtxt").write_text(text)
-    return directory
-
-
 @pytest.fixture
 def served(tmp_path: Path) -> Served:
-    return read_served(a_repository(tmp_path, e=ENSEMBLE, one=MODEL, two=TWO), ["e"])
+    return read_served(write_models(tmp_path, e=ENSEMBLE, one=MODEL, two=TWO), ["e"])
 
 
 def test_the_steps_of_an_ensemble_are_served_too_and_loaded_before_it(served: Served) -> None:
@@ -42,7 +36,7 @@ def test_a_step_may_be_an_ensemble_and_a_model_may_call_another_from_its_code(
     outer = ENSEMBLE.replace('"e"', '"outer"').replace('"two"', '"e"')
     outer = outer.replace('key: "x" value: "middle"', 'key: "in" value: "middle"')
     outer = outer.replace('key: "y" value: "out"', 'key: "out" value: "out"')
-    repository = a_repository(
+    repository = write_models(
         tmp_path, outer=outer, e=ENSEMBLE, one=MODEL, two=TWO, called=MODEL.replace("one", "called")
     )
     served = read_served(repository, ["outer", "two"], {"two": ["called"]})
@@ -54,14 +48,14 @@ def test_a_step_may_be_an_ensemble_and_a_model_may_call_another_from_its_code(
 
 
 def test_a_step_that_is_not_there_is_told_with_its_place(tmp_path: Path) -> None:
-    repository = a_repository(tmp_path, e=ENSEMBLE, one=MODEL, twoo=TWO)
+    repository = write_models(tmp_path, e=ENSEMBLE, one=MODEL, twoo=TWO)
     with pytest.raises(SpecError, match=r"e/config.pbtxt:12:5: .*no model 'two'") as refused:
         read_served(repository, ["e"])
     assert "twoo" in refused.value.hint
 
 
 def test_a_called_model_that_is_not_there_is_told_where_the_spec_names_it(tmp_path: Path) -> None:
-    repository = a_repository(tmp_path, one=MODEL)
+    repository = write_models(tmp_path, one=MODEL)
     with pytest.raises(SpecError, match=r"^models\.one\.calls: there is no model 'another' in"):
         read_served(repository, ["one"], {"one": ["another"]})
 
@@ -71,7 +65,7 @@ def test_models_that_lead_back_to_themselves_are_refused(
     calls: dict[str, list[str]], tmp_path: Path
 ) -> None:
     looping = ENSEMBLE if calls else ENSEMBLE.replace('"two"', '"e"')
-    repository = a_repository(tmp_path, e=looping, one=MODEL, two=TWO)
+    repository = write_models(tmp_path, e=looping, one=MODEL, two=TWO)
     said = "one -> two -> one|two -> one -> two" if calls else r"config.pbtxt:12:5: .*: e -> e"
     with pytest.raises(SpecError, match=said):
         read_served(repository, ["e", "one", "two"], calls)
@@ -118,7 +112,7 @@ def test_a_step_that_leaves_its_batch_size_to_the_backend_is_judged_once_it_is_k
 ) -> None:
     open_one = MODEL.replace('backend: "python" max_batch_size: 4', 'backend: "onnxruntime"')
     whole = ENSEMBLE.replace("max_batch_size: 4", "max_batch_size: 16")
-    repository = a_repository(tmp_path, e=whole, one=open_one, two=TWO.replace("4\n", "16\n", 1))
+    repository = write_models(tmp_path, e=whole, one=open_one, two=TWO.replace("4\n", "16\n", 1))
     served = read_served(repository, ["e"])
     assert served.violations({}) == []
     file = served.models["one"].base.file
