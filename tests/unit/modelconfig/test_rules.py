@@ -2,9 +2,17 @@ from __future__ import annotations
 
 import pytest
 from builders.configs import config
+from builders.ensemble_cases import ENSEMBLE, ENSEMBLE_MISTAKES, MODEL
 from builders.rule_cases import DEADLY, DYNAMIC, IDLE, REFUSED
 
 from tuner.lint.model_files import without_effect
+from tuner.modelconfig.ensembles import (
+    circle_mistakes,
+    mistakes,
+    mistakes_between,
+    step_mistakes,
+    tensor_mistakes,
+)
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.rules import Rule, violations
 
@@ -100,3 +108,161 @@ def test_an_empty_reshape_may_be_right_where_the_backend_sets_the_batch():
     text = 'backend: "onnxruntime" input { name: "x" data_type: TYPE_FP32 dims: 1 reshape { } }'
     assert violations(parse(text)) == []
     assert violations(parse(text + text.partition(" ")[2].partition(" ")[2].replace("in", "out")))
+
+
+def test_a_sound_ensemble_has_no_mistakes():
+    ensemble = parse(ENSEMBLE)
+    assert list(mistakes(ensemble)) == []
+    assert violations(ensemble) == []
+    models = {"one": parse(MODEL), "two": parse(MODEL)}
+    assert list(mistakes_between(ensemble, models)) == []
+    assert list(circle_mistakes("e", ensemble, models)) == []
+
+
+def test_models_that_are_no_ensembles_are_not_judged():
+    assert list(mistakes(parse(MODEL + "instance_group { }"))) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "said"),
+    ENSEMBLE_MISTAKES,
+)
+def test_each_mistake_is_found(old, new, path, said):
+    assert old in ENSEMBLE
+    found = list(mistakes(parse(ENSEMBLE.replace(old, new, 1))))
+    assert any(where == path and said in message for where, message, _ in found), found
+    assert {v.rule for v in violations(parse(ENSEMBLE.replace(old, new, 1)))} == {Rule.ENSEMBLE}
+
+
+def test_an_ensemble_needs_steps():
+    (found,) = mistakes(parse('platform: "ensemble" ensemble_scheduling { }'))
+    assert "no step" in found[1]
+    assert list(mistakes(parse('platform: "ensemble"')))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("max_batch_size: 4", "max_batch_size: 2", "batches of 4, its model one only of 2"),
+        ('name: "x"', 'name: "z"', "input z of one is not mapped"),
+        ('name: "x"', 'name: "z" optional: true', "one has no input 'x'"),
+        ('name: "y"', 'name: "z"', "one has no output 'y'"),
+    ],
+)
+def test_each_mistake_of_a_step_is_found(old, new, said):
+    assert old in MODEL
+    found = list(step_mistakes(parse(ENSEMBLE), 0, "one", parse(MODEL.replace(old, new, 1))))
+    assert any(said in message for _, message, _ in found), found
+
+
+def test_models_without_batches_fit_ensembles_with_them():
+    model = parse(MODEL.replace("max_batch_size: 4", ""))
+    assert list(step_mistakes(parse(ENSEMBLE), 0, "one", model)) == []
+
+
+def test_optional_inputs_need_no_mapping():
+    model = parse(MODEL + 'input { name: "z" data_type: TYPE_FP32 dims: 4 optional: true }')
+    assert list(step_mistakes(parse(ENSEMBLE), 0, "one", model)) == []
+
+
+@pytest.mark.parametrize(
+    ("dims", "batch", "said"),
+    [
+        ("5", 4, ["'middle' is [5] in two and [4] in one", "'out' is [5] in two and [4] in the"]),
+        ("[ 2, 2 ]", 4, ["'middle' is [2, 2] in two", "'out' is [2, 2] in two"]),
+        ("-1", 4, []),
+        ("5", 0, ["'middle' is [5] in two and [-1, 4] in one", "'out' is [5] in two and [-1, 4]"]),
+        ("[ 7, 4 ]", 0, []),
+        ("4", 0, []),
+    ],
+)
+def test_dims_between_steps_must_fit(dims, batch, said):
+    text = MODEL.replace("dims: 4", f"dims: {dims}").replace("size: 4", f"size: {batch}")
+    models = {"one": parse(MODEL), "two": parse(text)}
+    found = sorted(message for _, message, _ in tensor_mistakes(parse(ENSEMBLE), models))
+    assert len(found) == len(said)
+    assert all(message.startswith(start) for message, start in zip(found, said, strict=True))
+
+
+def test_dims_must_fit_where_nothing_batches():
+    ensemble, one = (parse(text.replace("size: 4", "size: 0")) for text in (ENSEMBLE, MODEL))
+    assert list(tensor_mistakes(ensemble, {"one": one, "two": one})) == []
+    two = parse(MODEL.replace("size: 4", "size: 0").replace("dims: 4", "dims: 5"))
+    found = [message for _, message, _ in tensor_mistakes(ensemble, {"one": one, "two": two})]
+    assert found == [
+        "'middle' is [5] in two and [4] in one",
+        "'out' is [5] in two and [4] in the ensemble",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "said"),
+    [
+        ("x", "'middle' has different data types in two and one"),
+        ("y", "'out' has different data types in two and the ensemble"),
+    ],
+)
+def test_types_must_be_the_same_on_all_ends_of_a_tensor(tensor, said):
+    two = MODEL.replace(f'"{tensor}" data_type: TYPE_FP32', f'"{tensor}" data_type: TYPE_INT8')
+    (found,) = tensor_mistakes(parse(ENSEMBLE), {"one": parse(MODEL), "two": parse(two)})
+    assert found[1] == said
+
+
+def test_an_ensembles_own_reshape_counts_in_its_steps():
+    ensemble = parse(ENSEMBLE.replace("dims: 4 }", "dims: 4 reshape { shape: [ 2, 2 ] } }", 1))
+    (found,) = tensor_mistakes(ensemble, {"one": parse(MODEL)})
+    assert found[1] == "'in' is [4] in one and [2, 2] in the ensemble"
+
+
+@pytest.mark.parametrize(
+    ("steps", "decoupled", "said"),
+    [
+        (("a in p", "b in q", "c p,q out"), "a b", "step 2 (c) joins step 0 (a) and step 1 (b)"),
+        (("a in p", "c p,in out"), "a", "step 1 (c) joins step 0 (a) and the request"),
+        (("a in p", "b in out"), "a", ""),
+        (("a in p", "b p q", "c p,q out"), "a", ""),
+        (("a in p", "b p q", "c p,q out"), "a b", "step 2 (c) joins step 0 (a) and step 1 (b)"),
+        (("a in p", "b in out"), "", ""),
+        (("inner in p", "c p,in out"), "a", "step 1 (c) joins step 0 (inner) and the request"),
+    ],
+)
+def test_what_a_decoupled_model_answers_is_not_joined_with_anything_else(steps, decoupled, said):
+    def written(step):
+        model, reads, writes = step.split()
+        maps = "".join(f'input_map {{ key: "{r}" value: "{r}" }} ' for r in reads.split(","))
+        maps += f'output_map {{ key: "y" value: "{writes}" }}'
+        return f'step {{ model_name: "{model}" model_version: -1 {maps} }}'
+
+    ends = 'output { name: "out" } input { name: "in" }'
+    text = f'platform: "ensemble" {ends} ensemble_scheduling {{ %s }}'
+    models = {m: parse("model_transaction_policy { decoupled: true }") for m in decoupled.split()}
+    models["inner"] = parse(text % written("a in out"))
+    ensemble = parse(text % " ".join(map(written, steps)))
+    found = [message for _, message, _ in mistakes_between(ensemble, models) if "joins" in message]
+    assert found == ([said] if said else [])
+
+
+def test_outputs_do_not_come_from_two_decoupled_models():
+    both = ENSEMBLE.replace('value: "middle"', 'value: "in"', 2).replace(
+        'output_map { key: "y" value: "in" }', 'output_map { key: "y" value: "first" }'
+    )
+    both += 'output { name: "first" data_type: TYPE_FP32 dims: 4 }'
+    models = {
+        "one": parse(MODEL + "model_transaction_policy { decoupled: true }"),
+        "two": parse(MODEL),
+    }
+    found = list(mistakes_between(parse(both), models))
+    assert [message for _, message, _ in found] == ["the outputs join step 0 (one) and the request"]
+
+
+@pytest.mark.parametrize(("batch", "fits"), [(4, True), (0, True), (None, False)])
+def test_dims_of_a_model_whose_batch_the_server_sets_are_read_both_ways(batch, fits):
+    """An ONNX model without outputs in its config; with both, the server sets nothing."""
+    ensemble = parse(ENSEMBLE)
+    ensemble.max_batch_size = batch or 0
+    for tensor in (*ensemble.input, *ensemble.output):
+        tensor.dims[:] = [4] if batch else [-1, 4]
+    onnx = parse(MODEL.replace("python", "onnxruntime").replace("max_batch_size: 4", ""))
+    if batch is not None:
+        del onnx.output[:]
+    assert (list(tensor_mistakes(ensemble, {"one": onnx})) == []) is fits

@@ -1,22 +1,29 @@
+"""The study that a run keeps: what Optuna reads in it, whatever interrupts it."""
+
 from __future__ import annotations
 
+import signal
+import threading
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import optuna
 import pytest
-from builders.candidates import fields_of
+from builders.candidates import candidate_of, fields_of
 from builders.spaces import BATCH, DELAY, INSTANCES, space_of
 from builders.surface import SURFACE, searched, strategy
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.score.trial import Trial
-from tuner.search.optuna_trial import FAILED_VIOLATION
+from tuner.score.point import Score
+from tuner.score.trial import Trial, TrialState
+from tuner.search.optuna_trial import FAILED_VIOLATION, observe
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
 from tuner.search.study.record import StudyRecord
+from tuner.search.study.uninterrupted import uninterrupted
 from tuner.spec.model import Strategy
-from tuner.spec.slo import Objective
+from tuner.spec.objective import Goal, Objective
 
 TRIALS = 8
 
@@ -123,3 +130,92 @@ def test_optuna_is_not_heard(
     captured = capsys.readouterr()
     assert captured.out + captured.err == ""
     assert [str(w.message) for w in recwarn if "optuna" in str(w.filename).lower()] == []
+
+
+ANY = candidate_of({})
+
+GOODPUT = Goal.MAXIMIZE_GOODPUT
+
+
+def trial(state: TrialState, score: Score | None) -> Trial:
+    return Trial(3, ANY, state, score=score)
+
+
+@pytest.mark.parametrize("violation", [0.0, 0.4])
+def test_a_measured_trial_tells_its_score_and_a_missed_slo_is_a_constraint(
+    violation: float,
+) -> None:
+    score = Score(300.0, violation == 0.0, violation, None)
+    seen = observe(trial(TrialState.MEASURED, score), GOODPUT)
+    assert (seen.value, seen.violation) == (300.0, violation)
+
+
+def test_a_missed_slo_without_a_size_is_still_infeasible() -> None:
+    seen = observe(trial(TrialState.MEASURED, Score(30.0, False, 0.0, None)), GOODPUT)
+    assert seen.violation > 0
+
+
+@pytest.mark.parametrize("goal", Goal)
+def test_a_loser_is_feasible_and_ranked_by_how_badly_it_lost(goal: Goal) -> None:
+    close, far = (
+        observe(trial(TrialState.PRUNED, Score(300.0, False, v, None)), goal) for v in (0.1, 2.0)
+    )
+    assert close.violation == far.violation == 0
+    assert close.value is not None
+    assert far.value is not None
+    better_first = [300.0, close.value, far.value]
+    assert better_first == sorted(better_first, reverse=goal is GOODPUT)
+
+
+def test_a_failed_trial_is_worse_than_any_missed_slo() -> None:
+    seen = observe(Trial(3, ANY, TrialState.FAILED, reason="refused"), GOODPUT)
+    assert seen.value is None
+    assert seen.violation == FAILED_VIOLATION
+
+
+class StoppedError(Exception):
+    pass
+
+
+@pytest.fixture
+def stopping() -> Iterator[None]:
+    """SIGTERM raises, as it does in a run."""
+
+    def heard(number: int, _: object) -> None:
+        raise StoppedError
+
+    before = signal.signal(signal.SIGTERM, heard)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_a_signal_is_heard_once_the_block_is_over(stopping: None) -> None:
+    done = []
+    with pytest.raises(StoppedError):  # noqa: PT012
+        with uninterrupted():
+            with uninterrupted():
+                signal.raise_signal(signal.SIGTERM)
+                done.append("inner")
+            done.append("outer")
+        done.append("never")
+    assert done == ["inner", "outer"]
+    with pytest.raises(StoppedError):
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_an_error_of_the_block_is_not_lost_without_a_signal(stopping: None) -> None:
+    with pytest.raises(KeyError), uninterrupted():
+        raise KeyError
+
+
+def test_other_threads_do_without() -> None:
+    done = []
+
+    def work() -> None:
+        with uninterrupted():
+            done.append(1)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done == [1]

@@ -1,17 +1,21 @@
+"""Which file is written, a config of the repository or one that the user was told of, and how."""
+
 from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from builders.plans import AFTER, BEFORE, make_plan, only
 
-from tuner.errors import EnvironmentNotReadyError, StalePlanError
-from tuner.writeback.apply import apply
-from tuner.writeback.journal import journal_of
-from tuner.writeback.plan import sha256_of
-from tuner.writeback.rollback import rollback
+from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError
+from tuner.writeback.apply import apply, preview
+from tuner.writeback.journal import journal_of, locked_journal
+from tuner.writeback.plan import WritePlan, sha256_of
+from tuner.writeback.rollback import is_back, rollback
+from tuner.writeback.target import is_config_of, target_of
 
 
 def names(directory: Path) -> set[str]:
@@ -129,3 +133,118 @@ def test_a_missing_model_directory_is_explained(tmp_path: Path) -> None:
     shutil.rmtree(plan.path.parent)
     with pytest.raises(EnvironmentNotReadyError, match="no model directory"):
         apply(plan)
+
+
+def linked(repository: Path, target: Path) -> WritePlan:
+    """A plan for a model whose config is a link to ``target``."""
+    plan = make_plan(repository)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    plan.path.rename(target)
+    plan.path.symlink_to(target)
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [
+        ("/home/u/.bashrc", "u"),
+        ("/home/u/.ssh/authorized_keys", ".ssh"),
+        ("/home/u/.ssh/config.pbtxt", ".ssh"),
+        ("/models/m/config.pbtxt/../../../etc/passwd", "m"),
+        ("/models/m/../config.pbtxt", ".."),
+        ("/models/m/config.pbtxt", "n"),
+        ("/models/m/other.pbtxt", "m"),
+        ("/models/m/configs/other.txt", "m"),
+        ("/models/m/configs/../other.pbtxt", "m"),
+        ("/models/m/configs/config.pbtxt", "m"),
+        ("/models/n/configs/a100.pbtxt", "m"),
+        ("config.pbtxt", ""),
+        ("/models/a\0b/m/config.pbtxt", "m"),
+        ("/models/\ud800/m/config.pbtxt", "m"),
+    ],
+)
+def test_nothing_else_than_a_models_config_is_one(path: str, model: str) -> None:
+    assert not is_config_of(Path(path), model)
+    with pytest.raises(SpecError, match=r"is not a config of a model"):
+        target_of(Path(path), model)
+
+
+def test_a_directory_without_a_version_and_without_a_config_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    with pytest.raises(SpecError, match="so it is not a model"):
+        target_of(tmp_path / "m" / "config.pbtxt", "m")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory", "device", "dead link"])
+def test_what_is_no_file_is_neither_read_nor_replaced(tmp_path: Path, kind: str) -> None:
+    plan = make_plan(tmp_path)
+    plan.path.unlink()
+    if kind == "pipe":
+        os.mkfifo(plan.path)
+    elif kind == "directory":
+        plan.path.mkdir()
+    else:
+        plan.path.symlink_to("/dev/zero" if kind == "device" else tmp_path / "new")
+    with pytest.raises(SpecError, match="is no config"):
+        apply(plan)
+    with pytest.raises(SpecError, match="is no config"):
+        rollback(tmp_path, "m")
+    assert not is_back(plan.path, plan.sha256_before, plan.sha256_after)
+    assert sorted(p.name for p in plan.path.parent.iterdir()) == ["1", "config.pbtxt"]
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_model_directory_that_is_a_link_out_of_the_repository_is_refused_too(
+    tmp_path: Path,
+) -> None:
+    plan = make_plan(tmp_path / "elsewhere")
+    repository = tmp_path / "models"
+    repository.mkdir()
+    (repository / "m").symlink_to(plan.path.parent)
+    with pytest.raises(EnvironmentNotReadyError, match="not the repository's own"):
+        target_of(repository / "m" / "config.pbtxt", "m")
+
+
+def test_a_store_that_names_files_by_their_content_is_not_the_repositorys_own(
+    tmp_path: Path,
+) -> None:
+    linked(tmp_path, tmp_path / ".git" / "annex" / "objects" / "SHA256E-s9--abc")
+    with pytest.raises(EnvironmentNotReadyError, match="not the repository's own"):
+        target_of(tmp_path / "m" / "config.pbtxt", "m")
+
+
+def test_a_repository_that_is_a_link_is_no_link_to_tell_of(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path / "disk")
+    (tmp_path / "models").symlink_to(tmp_path / "disk")
+    found = target_of(tmp_path / "models" / "m" / "config.pbtxt", "m")
+    assert (found.real, found.notes) == (plan.path, ())
+
+
+def test_two_models_with_one_file_are_told_and_exclude_each_other(tmp_path: Path) -> None:
+    target = tmp_path / "configs" / "both.pbtxt"
+    plan = linked(tmp_path, target)
+    (tmp_path / "other" / "1").mkdir(parents=True)
+    (tmp_path / "other" / "config.pbtxt").symlink_to(target)
+    told = (f"{plan.path} is a link to {target}", f"{target} is the config of other too")
+    assert preview(plan)[0].target.notes == told
+    other = target_of(tmp_path / "other" / "config.pbtxt", "other")
+    with locked_journal(other.real):
+        with pytest.raises(EnvironmentNotReadyError, match="another tune is writing"):
+            apply(plan)
+    assert apply(plan).all_notes == told
+
+
+def test_a_file_that_another_model_links_to_is_told(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.pbtxt").symlink_to(plan.path)
+    assert apply(plan).all_notes == (f"{plan.path} is the config of other too",)
+
+
+def test_the_preview_shows_the_change_of_the_file_on_disk(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    (file,) = plan.files
+    stated = replace(plan, files=(replace(file, text_before="something harmless\n"),))
+    assert preview(stated)[0].diff == file.diff()
+    apply(plan)
+    assert preview(stated)[0].diff == ""

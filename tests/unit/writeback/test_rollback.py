@@ -1,13 +1,17 @@
+"""The way back, whatever happened to the journal."""
+
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 from builders.plans import AFTER, BEFORE, make_plan, only
 
-from tuner.errors import EnvironmentNotReadyError
+from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.writeback.apply import apply
-from tuner.writeback.journal import Action, Entry, locked_journal
+from tuner.writeback.journal import KEPT, Action, Entry, journal_of, locked_journal
 from tuner.writeback.plan import WritePlan, sha256_of
 from tuner.writeback.rollback import is_back, rollback
 
@@ -83,3 +87,218 @@ def test_a_rollback_noted_but_never_made_is_finished(tmp_path: Path) -> None:
         journal.append(Entry(Action.ROLLBACK, "", "r1", sha256_of(AFTER), sha256_of(BEFORE)))
     assert rollback(tmp_path, "m").changed
     assert plan.path.read_bytes() == BEFORE.encode()
+
+
+THIRD = "max_batch_size: 32\n"
+
+
+def noted_only(plan: WritePlan, after: str, run_id: str = "r2") -> None:
+    """A write that a power cut ended between its entry in the journal and the rename."""
+    found = sha256_of(plan.path.read_bytes().decode())
+    with locked_journal(plan.path) as journal:
+        journal.append(Entry(Action.APPLY, "", run_id, found, sha256_of(after)))
+
+
+def test_a_write_that_a_crash_cut_short_does_not_hide_the_one_before_it(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    apply(plan)
+    noted_only(plan, THIRD)
+    noted_only(plan, THIRD)  # tried again, cut short again
+    written = rollback(tmp_path, "m")
+    assert (written.changed, written.run_id) == (True, "r1")
+    assert plan.path.read_bytes() == BEFORE.encode()
+    assert not rollback(tmp_path, "m").changed
+
+
+def test_writes_that_were_never_made_leave_nothing_to_take_back(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    noted_only(plan, AFTER, "r1")
+    noted_only(plan, THIRD, "r2")
+    written = rollback(tmp_path, "m")
+    assert (written.changed, written.run_id) == (False, "r2")
+    assert plan.path.read_bytes() == BEFORE.encode()
+
+
+def test_a_write_put_back_by_hand_is_not_taken_for_one_that_was_never_made(tmp_path: Path) -> None:
+    apply(make_plan(tmp_path))
+    plan = make_plan(tmp_path, before=AFTER, after=THIRD)
+    apply(plan)
+    plan.path.write_bytes(AFTER.encode())
+    assert not rollback(tmp_path, "m").changed
+    assert plan.path.read_bytes() == AFTER.encode()
+
+
+def test_a_write_cut_short_after_a_rollback_leaves_it_rolled_back(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    apply(plan)
+    rollback(tmp_path, "m")
+    noted_only(plan, THIRD)
+    assert not rollback(tmp_path, "m").changed
+    assert plan.path.read_bytes() == BEFORE.encode()
+
+
+def test_a_journal_of_an_older_tune_without_marks_of_what_was_done(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    apply(plan)
+    journal = journal_of(plan.path)
+    journal.write_text(journal.read_text().splitlines()[0] + "\n")
+    assert rollback(tmp_path, "m").changed
+    assert plan.path.read_bytes() == BEFORE.encode()
+
+
+def backups(config: Path) -> list[bytes]:
+    return sorted(path.read_bytes() for path in config.parent.glob(".config.pbtxt.tune.*.bak"))
+
+
+def config_text(number: int) -> str:
+    return f"max_batch_size: {number}\n"
+
+
+def written_often(directory: Path, count: int) -> Path:
+    """A config that was `config_text` of 0 and was replaced so many times."""
+    for number in range(count):
+        apply(make_plan(directory, before=config_text(number), after=config_text(number + 1)))
+    return directory / "m" / "config.pbtxt"
+
+
+def test_the_newest_backups_are_kept_and_older_ones_that_tune_wrote_are_removed(
+    tmp_path: Path,
+) -> None:
+    config = written_often(tmp_path, KEPT + 5)
+    assert backups(config) == sorted(config_text(n).encode() for n in (0, *range(5, KEPT + 5)))
+    assert rollback(tmp_path, "m").changed
+    assert config.read_text() == config_text(KEPT + 4)
+    assert len(backups(config)) == 1 + KEPT  # what the rollback replaced is one of them
+    assert config_text(KEPT + 5).encode() in backups(config)
+
+
+def test_what_a_person_wrote_is_never_removed(tmp_path: Path) -> None:
+    """The first config, one edited later, and one that `tune rollback --force` replaced."""
+    config = written_often(tmp_path, 2)
+    apply(make_plan(tmp_path, before="# edited\n", after=config_text(3)))
+    config.write_text("# forced\n")
+    rollback(tmp_path, "m", force=True)
+    unrecorded = config.with_name(f".config.pbtxt.tune.{sha256_of('# unrecorded')[:16]}.bak")
+    unrecorded.write_text("# unrecorded")  # as settling half a write keeps it
+    written_often(tmp_path, KEPT + 5)
+    people = {config_text(0), "# edited\n", "# forced\n", "# unrecorded"}
+    kept = {content.decode() for content in backups(config)}
+    assert people <= kept
+    assert len(kept) == len(people) + KEPT
+
+
+def test_a_backup_that_a_rollback_needs_survives_writes_that_were_cut_short(
+    tmp_path: Path,
+) -> None:
+    config = written_often(tmp_path, KEPT + 1)
+    plan = make_plan(tmp_path, before=config_text(KEPT + 1), after=THIRD)
+    for number in range(2 * KEPT):
+        noted_only(plan, f"never {number}\n")
+    with locked_journal(config) as journal:
+        journal.prune()
+    assert rollback(tmp_path, "m").changed
+    assert config.read_text() == config_text(KEPT)
+
+
+def test_nothing_is_removed_by_a_damaged_journal_or_of_other_names(tmp_path: Path) -> None:
+    others = [tmp_path / "m" / ".config.pbtxt.tune.mine.bak", tmp_path / "m" / "notes.bak"]
+    (tmp_path / "m").mkdir()
+    for other in others:
+        other.write_text("mine")
+    config = written_often(tmp_path, KEPT)
+    journal_of(config).write_text("no journal\n")
+    apply(make_plan(tmp_path, before=config_text(KEPT), after=THIRD))
+    assert len(backups(config)) == KEPT + 1 + 1
+    assert [other.read_text() for other in others] == ["mine", "mine"]
+
+
+ENTRY = {"action": "apply", "at": "", "run_id": "r", "sha256_before": None, "sha256_after": None}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        json.dumps({**ENTRY, "sha256_before": 5}),
+        json.dumps({**ENTRY, "sha256_after": "../../../../etc/passwd"}),
+        json.dumps({**ENTRY, "run_id": ["r"]}),
+        json.dumps({**ENTRY, "action": "remove"}),
+        json.dumps({**ENTRY, "action": {}}),
+        json.dumps({"action": "apply"}),
+        "[" * 100_000 + "]" * 100_000,
+        "[]",
+        "9" * 5000,
+        '"text"',
+        "half a li",
+        "",
+        "\udcff\udcfe",
+    ],
+)
+def test_a_damaged_journal_is_named_with_its_line(tmp_path: Path, line: str) -> None:
+    plan = make_plan(tmp_path)
+    apply(plan)
+    journal = journal_of(plan.path)
+    journal.write_bytes(journal.read_bytes() + line.encode("utf-8", "surrogateescape") + b"\n")
+    with pytest.raises(EnvironmentNotReadyError, match=r"journal:3: the journal is damaged"):
+        rollback(tmp_path, "m")
+    assert plan.path.read_bytes() == AFTER.encode()
+
+
+def test_a_line_cut_short_is_replaced_by_the_next(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    apply(plan)
+    journal = journal_of(plan.path)
+    whole = journal.read_bytes()
+    journal.write_bytes(whole + b'{"action": "app')
+    assert rollback(tmp_path, "m").changed
+    assert journal.read_bytes().startswith(whole + b'{"action": "rollback"')
+    assert plan.path.read_bytes() == BEFORE.encode()
+
+
+@pytest.mark.parametrize("kind", ["link", "dead link", "pipe", "directory"])
+def test_a_journal_that_is_no_file_is_not_written_to(tmp_path: Path, kind: str) -> None:
+    plan = make_plan(tmp_path)
+    victim = tmp_path / "victim"
+    if kind == "link":
+        victim.write_text("precious\n")
+    journal = journal_of(plan.path)
+    if kind == "pipe":
+        os.mkfifo(journal)
+    elif kind == "directory":
+        journal.mkdir()
+    else:
+        journal.symlink_to(victim)
+    with pytest.raises(EnvironmentNotReadyError, match="is not a journal of tune"):
+        apply(plan)
+    assert plan.path.read_bytes() == BEFORE.encode()
+    assert victim.exists() == (kind == "link")
+    if kind == "link":
+        assert victim.read_text() == "precious\n"
+
+
+def test_a_backup_that_is_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    victim = tmp_path / "victim"
+    victim.write_bytes(BEFORE.encode())
+    backup = plan.path.with_name(f".config.pbtxt.tune.{sha256_of(BEFORE)[:16]}.bak")
+    backup.symlink_to(victim)
+    temporary = plan.path.with_name(".config.pbtxt.tune.tmp")
+    temporary.symlink_to(victim)
+    assert only(apply(plan)).backup == backup
+    assert not backup.is_symlink()
+    assert backup.read_bytes() == BEFORE.encode()
+    assert victim.read_bytes() == BEFORE.encode()
+    backup.unlink()
+    backup.symlink_to(victim)
+    with pytest.raises(EnvironmentNotReadyError, match="missing or damaged"):
+        rollback(tmp_path, "m")
+
+
+@pytest.mark.parametrize("model", ["../x/m", "m/../m", ".", "..", "m/", "/etc", ""])
+def test_rollback_takes_a_models_name_only(tmp_path: Path, model: str) -> None:
+    repository = tmp_path / "models"
+    apply(make_plan(repository))
+    plan = make_plan(tmp_path / "x")
+    apply(plan)
+    with pytest.raises(SpecError, match="there is no model"):
+        rollback(repository, model)
+    assert plan.path.read_bytes() == AFTER.encode()

@@ -1,4 +1,4 @@
-"""What tune imports is what pyproject.toml asks for: nothing is there by luck."""
+"""What the sources import, and how their docstrings begin."""
 
 from __future__ import annotations
 
@@ -6,10 +6,37 @@ import ast
 import re
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import grimp
+
+
+def test_no_file_imports_itself_by_way_of_others() -> None:
+    """Those that are imported inside functions count as well; the error names the circle."""
+    graph = grimp.build_graph("tuner", cache_dir=None)
+    imports = {m: graph.find_modules_directly_imported_by(m) for m in graph.modules}
+    in_order = list(TopologicalSorter(imports).static_order())
+    assert in_order.index("tuner.errors") < in_order.index("tuner.programs.run.run")
+
+
+def test_no_test_imports_a_test() -> None:
+    """What several tests share stands in `tests/builders`."""
+    tests = Path(__file__).parents[2]
+    found = [
+        f"{file.relative_to(tests)}:{node.lineno} imports {name}"
+        for file in sorted(tests.rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (getattr(node, "module", None) or "", *(alias.name for alias in node.names))
+        if name.split(".")[-1].startswith("test_") or name.split(".")[-1] == "conftest"
+    ]
+    assert found == []
+
+
 ROOT = Path(__file__).parents[3]
+
 #: Versions of these come with the package that is named.
 PART_OF = {"pydantic-core": "pydantic", "nvidia-ml-py": "nvidia-ml-py"}
 
@@ -53,3 +80,20 @@ def test_every_import_is_declared() -> None:
 def test_every_dependency_that_is_always_there_has_an_upper_bound() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert [line for line in project["dependencies"] if "<" not in line] == []
+
+
+TUNER = Path(__file__).parents[3] / "tuner"
+
+_WITH_DOCSTRINGS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def without_subject(source: str) -> list[str]:
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, _WITH_DOCSTRINGS)]
+    texts = [ast.get_docstring(node) or "" for node in nodes]
+    return [text for text in texts if text.partition(" ")[0] in ("Of", "As", "With", "Where")]
+
+
+def test_no_docstring_is_a_fragment() -> None:
+    assert without_subject('def f():\n    """Of each round the load."""\n') != []
+    found = {path: without_subject(path.read_text()) for path in TUNER.rglob("*.py")}
+    assert {path: texts for path, texts in found.items() if texts} == {}
