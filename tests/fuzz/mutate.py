@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable, Mapping, Sequence
 
 from hypothesis import strategies as st
 
@@ -21,66 +19,35 @@ WORDS = (
 )
 
 
-class Kind(Enum):
-    INSERT = "insert"
-    REPLACE = "replace"
-    NUMBER = "number"  # a number becomes the word
-    CUT = "cut"
-    DOUBLE = "double"
-    GROW = "grow"  # a piece many times
-    MOVE = "move"
-
-
-@dataclass(frozen=True)
-class Change:
-    """``at`` and ``to`` are shares of the text's length; ``length`` is in bytes."""
-
-    kind: Kind
-    at: float
-    to: float
-    length: int
-    word: bytes
-    times: int
-
-    def apply(self, text: bytes) -> bytes:
-        start = int(self.at * len(text))
-        end = min(len(text), start + self.length)
-        piece, rest = text[start:end], text[:start] + text[end:]
-        match self.kind:
-            case Kind.INSERT:
-                return text[:start] + self.word + text[start:]
-            case Kind.REPLACE:
-                return text[:start] + self.word + text[end:]
-            case Kind.NUMBER:
-                return text[:start] + NUMBERS.sub(lambda _: self.word, text[start:], count=1)
-            case Kind.CUT:
-                return rest
-            case Kind.DOUBLE:
-                return text[:end] + piece + text[end:]
-            case Kind.GROW:
-                return text[:end] + piece * self.times + text[end:]
-            case Kind.MOVE:
-                place = int(self.to * len(rest))
-                return rest[:place] + piece + rest[place:]
+#: What becomes of a text: (text, beginning and end of a piece, word, how many times).
+CHANGES: Mapping[str, Callable[[bytes, int, int, bytes, int], bytes]] = {
+    "insert a word": lambda t, start, _end, word, _times: t[:start] + word + t[start:],
+    "replace a piece": lambda t, start, end, word, _times: t[:start] + word + t[end:],
+    "replace a number": lambda t, start, _end, word, _times: (
+        t[:start] + NUMBERS.sub(lambda _: word, t[start:], count=1)
+    ),
+    "cut": lambda t, start, end, _word, _times: t[:start] + t[end:],
+    "double": lambda t, start, end, _word, _times: t[:end] + t[start:end] + t[end:],
+    "grow": lambda t, start, end, _word, times: t[:end] + times * t[start:end] + t[end:],
+    "move to the front": lambda t, start, end, _word, _times: t[start:end] + t[:start] + t[end:],
+}
 
 
 def texts(seeds: Sequence[bytes], words: Sequence[bytes] = ()) -> st.SearchStrategy[bytes]:
     """One of the seeds after one or two changes, or up to eight; at most `LARGEST` bytes."""
-    share = st.floats(0, 1, exclude_max=True)
-    changes = st.builds(
-        Change,
-        kind=st.sampled_from(Kind),
-        at=share,
-        to=share,
-        length=st.sampled_from((1, 2, 5, 10, 40, 200)) | st.integers(1, 100),
-        word=st.sampled_from((*WORDS, *words)) | st.binary(max_size=8),
-        times=st.sampled_from((2, 30, 1000, 20_000)),
+    changes = st.tuples(
+        st.sampled_from(sorted(CHANGES)),
+        st.floats(0, 1, exclude_max=True),  # where, as a share of the text
+        st.sampled_from((1, 2, 5, 10, 40, 200)) | st.integers(1, 100),  # bytes of the piece
+        st.sampled_from((*WORDS, *words)) | st.binary(max_size=8),
+        st.sampled_from((2, 30, 1000, 20_000)),
     )
     few, many = st.lists(changes, min_size=1, max_size=2), st.lists(changes, max_size=8)
     return st.builds(_changed, st.sampled_from(tuple(seeds)), few | many)
 
 
-def _changed(text: bytes, changes: Sequence[Change]) -> bytes:
-    for change in changes:
-        text = change.apply(text)[:LARGEST]
+def _changed(text: bytes, changes: Sequence[tuple[str, float, int, bytes, int]]) -> bytes:
+    for name, at, length, word, times in changes:
+        start = int(at * len(text))
+        text = CHANGES[name](text, start, start + length, word, times)[:LARGEST]
     return text

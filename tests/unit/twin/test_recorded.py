@@ -32,23 +32,24 @@ FITTED = 6
 CORES = 2
 
 
-def test_predicts_twelve_configs_from_six() -> None:
-    """Throughput within 5 %, p99 within 15 % (medians), the order of configs within 0.9."""
-    found = accuracy("emulated-accelerator")
+@pytest.mark.parametrize(
+    ("model", "closed_throughput", "p99", "spearman"),
+    [
+        ("emulated-accelerator", 0.05, 0.15, 0.9),
+        # On the cores of its clients one measurement is 15 % off the mean of three others in p99,
+        # 5 % in closed loops.
+        ("tiny-bert", 0.10, 0.20, 0.75),
+    ],
+)
+def test_predicts_twelve_configs_from_six(
+    model: str, closed_throughput: float, p99: float, spearman: float
+) -> None:
+    """Medians of errors, and the order of the configs."""
+    found = accuracy(model)
     assert found["throughput"] <= 0.05
-    assert found["closed_throughput"] <= 0.05
-    assert found["p99"] <= 0.15
-    assert found["spearman"] >= 0.9
-    assert found["inside"] >= 0.75
-
-
-def test_predicts_a_model_on_the_cores_of_its_clients() -> None:
-    """Where one measurement is 15 % off the mean of three others in p99, 5 % in closed loops."""
-    found = accuracy("tiny-bert")
-    assert found["throughput"] <= 0.05
-    assert found["closed_throughput"] <= 0.10
-    assert found["p99"] <= 0.20
-    assert found["spearman"] >= 0.75
+    assert found["closed_throughput"] <= closed_throughput
+    assert found["p99"] <= p99
+    assert found["spearman"] >= spearman
     assert found["inside"] >= 0.75
 
 

@@ -167,32 +167,31 @@ class Colleague:
         failing(errno.EPERM)()
 
 
+@pytest.mark.parametrize(
+    ("same_group", "asked", "said", "mode"),
+    [
+        (True, (54321, os.getegid()), "", 0o664),
+        (False, (-1, 54321), ", group 54321", 0o644),  # its rights are handed to no other group
+    ],
+)
 def test_a_colleagues_file_in_a_shared_repository_is_written_and_that_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    same_group: bool,
+    asked: tuple[int, int],
+    said: str,
+    mode: int,
 ) -> None:
     plan = make_plan(tmp_path)
     plan.path.chmod(0o4664)
-    colleague = Colleague(monkeypatch, plan.path, same_group=True)
-    written = apply(plan)
+    colleague = Colleague(monkeypatch, plan.path, same_group=same_group)
+    (told,) = apply(plan).all_notes
     assert plan.path.read_bytes() == AFTER.encode()
-    assert (54321, os.getegid()) in colleague.asked
-    assert len(written.all_notes) == 1
-    assert "it was user 54321's" in written.all_notes[0]
+    assert asked in colleague.asked
+    assert "it was user 54321's" in told
+    assert told.endswith(said)
     monkeypatch.undo()
-    assert stat.S_IMODE(plan.path.stat().st_mode) == 0o664
-
-
-def test_a_group_that_cannot_be_kept_hands_its_rights_to_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = make_plan(tmp_path)
-    plan.path.chmod(0o664)
-    colleague = Colleague(monkeypatch, plan.path, same_group=False)
-    written = apply(plan)
-    assert (-1, 54321) in colleague.asked
-    assert written.all_notes[0].endswith(", group 54321")
-    monkeypatch.undo()
-    assert stat.S_IMODE(plan.path.stat().st_mode) == 0o644
+    assert stat.S_IMODE(plan.path.stat().st_mode) == mode
 
 
 def test_nothing_beside_a_private_config_is_less_private(
