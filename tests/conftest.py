@@ -12,7 +12,7 @@ settings.register_profile("fuzz", max_examples=10_000)
 settings.load_profile("repeatable")
 
 # What fails there tells its values too.
-pytest.register_assert_rewrite("contract.load_contract", "contract.server_contract")
+pytest.register_assert_rewrite("contract.server_contract")
 
 
 def pytest_configure(config: pytest.Config) -> None:

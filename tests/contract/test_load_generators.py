@@ -1,21 +1,24 @@
-"""The contract of load generators, held against every generator there is."""
+"""What every generator of load must do."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import dataclass
 
 import pytest
 from builders.load_repository import make_repository
-from contract.load_contract import LoadCase, LoadGeneratorContract
 
-from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind, LoadGenerator
+from tuner.errors import LoadFailedError, ServerGoneError
+from tuner.load.generator import LoadGenerator
+from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
 from tuner.load.setup import Site
 from tuner.load.streams_load import Asked, streams_load
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.window import Window
 from tuner.server.binaries import perf_analyzer, tritonserver
 from tuner.server.control import Control
 from tuner.spec.workload import Workload
@@ -23,9 +26,25 @@ from tuner.triton.local import LocalLauncher
 
 pytestmark = [pytest.mark.integration, pytest.mark.measuring]
 
+RATE = 40.0
+OPEN = LoadPoint(Arrivals.POISSON, RATE)
+CLOSED = LoadPoint(Arrivals.CLOSED, 2)
+WINDOW = Window(duration_s=2.0, warmup_s=0.3, deadline_s=60.0, tail_s=0.2)
 
-@contextmanager
-def a_case(directory: Path, kind: GeneratorKind) -> Iterator[LoadCase]:
+
+@dataclass(frozen=True)
+class Case:
+    """A generator for a model that answers `RATE` with ease, and the process of its server."""
+
+    generator: LoadGenerator
+    server_pid: int
+
+
+@pytest.fixture(scope="module", params=[PERF_ANALYZER, OWN_CLIENT], ids=["perf_analyzer", "own"])
+def case(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Case]:
+    directory = tmp_path_factory.mktemp("load")
     repository = make_repository(directory)
     with (
         tritonserver(None, os.environ) as installation,
@@ -35,36 +54,59 @@ def a_case(directory: Path, kind: GeneratorKind) -> Iterator[LoadCase]:
     ):
         control.load("plain", None, 60.0)
         site = Site(control, server.endpoints, program, directory)
-        generator = streams_load(Workload(), {"plain": Asked("plain")}, ["plain"], site, kind)
-
-        def kill_in_a_second() -> LoadGenerator:
-            threading.Timer(1.0, os.kill, (server.pid, signal.SIGKILL)).start()
-            return generator  # it will be in the middle of a run
-
-        yield LoadCase(generator, kill_in_a_second)
+        asked = {"plain": Asked("plain")}
+        generator = streams_load(Workload(), asked, ["plain"], site, request.param)
+        yield Case(generator, server.pid)
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadCase]:
-    with a_case(tmp_path_factory.mktemp("plain"), PERF_ANALYZER) as case:
-        yield case
+def found(case: Case) -> Measurement:
+    """What `OPEN` showed."""
+    return case.generator.measure(OPEN, WINDOW, seed=1)
 
 
-@pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadCase]:
-    with a_case(tmp_path_factory.mktemp("own"), OWN_CLIENT) as case:
-        yield case
+def test_below_saturation_it_answers_what_is_asked(found: Measurement) -> None:
+    assert found.throughput_infer_per_s == pytest.approx(RATE, rel=0.05)
+    assert found.load == OPEN
+    assert found.seed == 1
+    assert found.failed_count == 0
+    assert found.error_rate == 0.0
+    assert found.unanswered_count == 0
 
 
-class TestPerfAnalyzer(LoadGeneratorContract):
-    @pytest.fixture(scope="class")
-    @classmethod
-    def case(cls, plain: LoadCase) -> LoadCase:
-        return plain
+@pytest.mark.parametrize("load", [OPEN, CLOSED], ids=str)
+def test_percentiles_are_ordered(case: Case, found: Measurement, load: LoadPoint) -> None:
+    if load != OPEN:
+        found = case.generator.measure(load, WINDOW, seed=1)
+    percentiles = [
+        found.p50_latency_us,
+        found.p90_latency_us,
+        found.p95_latency_us,
+        found.p99_latency_us,
+    ]
+    assert percentiles == sorted(percentiles)
+    assert percentiles[0] > 0.0
+    assert found.completed_count > 0
 
 
-class TestOpenClient(LoadGeneratorContract):
-    @pytest.fixture(scope="class")
-    @classmethod
-    def case(cls, own: LoadCase) -> LoadCase:
-        return own
+def test_the_same_seed_offers_the_same_load(case: Case, found: Measurement) -> None:
+    again = case.generator.measure(OPEN, WINDOW, seed=1)
+    assert again.throughput_infer_per_s == pytest.approx(found.throughput_infer_per_s, rel=0.05)
+    assert (again.sent_per_s, again.seed) == (found.sent_per_s, found.seed)
+
+
+def test_a_measurement_survives_json(found: Measurement) -> None:
+    assert Measurement.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_a_deadline_that_passes_is_no_result(case: Case) -> None:
+    hasty = Window(duration_s=2.0, warmup_s=0.3, deadline_s=0.5, tail_s=0.2)
+    with pytest.raises(LoadFailedError):
+        case.generator.measure(OPEN, hasty, seed=1)
+
+
+def test_a_server_that_is_gone_is_told_from_a_failed_load(case: Case) -> None:
+    """The last one: it kills the server in the middle of a measurement."""
+    threading.Timer(1.0, os.kill, (case.server_pid, signal.SIGKILL)).start()
+    with pytest.raises(ServerGoneError):
+        case.generator.measure(OPEN, WINDOW, seed=1)

@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from builders.long_ensembles import make_ensemble
+from builders.ensemble_cases import step
+from builders.model_files import write_model
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
@@ -17,6 +18,35 @@ from tuner.score.trial import Trial, TrialState
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategy import Proposal
 from tuner.steps.job import Request, prepare
+
+_MODEL = """\
+name: "{name}"
+{kind}
+max_batch_size: {batch}
+input [{{name: "x" data_type: TYPE_FP32 dims: [4]}}]
+output [{{name: "y" data_type: TYPE_FP32 dims: [4]}}]
+"""
+
+
+_CODE = """\
+class TritonPythonModel:
+    def execute(self, requests):
+        return []
+"""
+
+
+def make_ensemble(repository: Path, steps: int) -> str:
+    """The ensemble's name; its steps are step-00, step-01 and so on."""
+    names = [f"step-{number:02d}" for number in range(steps)]
+    for name in names:
+        text = _MODEL.format(name=name, kind='backend: "python"', batch=16)
+        write_model(repository / name, text, _CODE)
+    tensors = ["x", *(f"t{number}" for number in range(1, steps)), "y"]
+    scheduling = "".join(map(step, names, tensors, tensors[1:]))
+    text = _MODEL.format(name="whole", kind='platform: "ensemble"', batch=4)
+    write_model(repository / "whole", text + f"ensemble_scheduling {{ {scheduling} }}\n")
+    return "whole"
+
 
 #: Seconds on a busy machine, and of CPU time; a quiet one takes less than half.
 PREVIEW_S, PROPOSAL_CPU_S = 10.0, 2.0
@@ -64,5 +94,5 @@ def test_of_steps_that_seldom_all_fit_at_once_those_that_do_are_drawn(tmp_path: 
         assert candidate is not None
         assert space.contains(candidate)
         assert not space.violations(candidate)
-    for step in steps:
-        assert {c.of(step)["max_batch_size"] for c in drawn if c} == {4, 8, 16}
+    for name in steps:
+        assert {c.of(name)["max_batch_size"] for c in drawn if c} == {4, 8, 16}
