@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from builders.candidates import candidate_of
-from builders.joined import ELSEWHERE, ONE, OTHERS, SMALL, SPACE, TWO, proposed, record_of, tell
 from builders.measurements import P99_40MS, synthetic_measurement
 from builders.spaces import INSTANCES, space_of
 from builders.surface import strategy, synthetic_trial
@@ -16,13 +15,39 @@ from builders.surface import strategy, synthetic_trial
 from tuner.errors import EnvironmentNotReadyError
 from tuner.run.reading import UnreadableFileError
 from tuner.score.point import Score, judge_point
-from tuner.score.trial import Trial, TrialState
+from tuner.score.trial import Trial, TrialState, Worker
 from tuner.search.searcher import JoinedSearcher, Searcher
 from tuner.search.strategy import Enough, Proposal
 from tuner.search.study.record import Claim, StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
 from tuner.spec.slo import Objective
+
+SMALL = {INSTANCES: {"int": [1, 3]}, "parameters.threads": {"choice": [1, 2]}}
+
+SPACE = space_of(SMALL)
+
+OTHERS = [c for c in SPACE.enumerate() if c != SPACE.canonical(SPACE.current)]
+
+ONE, TWO = OTHERS[-2:]
+
+ELSEWHERE = Worker("box", "1")
+
+
+def record_of(url: str, worker: Worker | None = None) -> StudyRecord:
+    return StudyRecord(url, "m", "run-1", SPACE, Objective.goodput(), worker)
+
+
+def tell(searcher: Searcher, candidate: Candidate) -> Trial:
+    trial = synthetic_trial(len(searcher.history), candidate, searcher.history)
+    searcher.tell(trial)
+    return trial
+
+
+def proposed(searcher: Searcher) -> Candidate:
+    proposal = searcher.next()
+    assert isinstance(proposal, Proposal)
+    return proposal.candidate
 
 
 @pytest.fixture
