@@ -99,10 +99,6 @@ class Recorder(Silent):
     space: Space
     clock: Clock
     steps: list[Step] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
     def trial_finished(self, trial: Trial, best: Trial | None) -> None:
         self.clock.checkpoint()
@@ -266,12 +262,11 @@ def timed(name: str, session: Session, searcher: Searcher, recorder: Recorder) -
     except TimeOverError:
         ended = StopReason.TIME
     except TooManyFailedTrialsError as error:
-        recorder.note(error.message)
+        print(error.message)
         ended = StopReason.TOO_MANY_FAILED
     seconds = recorder.clock.seconds, session.book.seconds(Phase.SEARCHING)
     spent_s, choosing_s = (round(s, 2) for s in seconds)
-    notes, steps = tuple(recorder.notes), tuple(recorder.steps)
-    return LiveSearch(name, spent_s, choosing_s, ended, notes, steps)
+    return LiveSearch(name, spent_s, choosing_s, ended, tuple(recorder.steps))
 
 
 def measured_round(bench: Bench, comparison: Comparison, levels: LevelRange) -> Round:

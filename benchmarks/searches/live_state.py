@@ -18,22 +18,18 @@ from tuner.space.candidate import Candidate
 
 @dataclass(frozen=True)
 class Shown:
-    """The stored result of one load level; ``stress``: its SLO utilisation."""
+    """The stored result of one load level."""
 
     level: float
     passed: bool
     served_per_s: float | None
-    stress: float | None
+    slo_utilisation: float | None
     undecided: bool = False
 
     @classmethod
     def of(cls, probe: Probe) -> Self:
         served, used = probe.served_per_s, probe.slo_utilisation
         return cls(probe.level, probe.passed, served, used, probe.undecided)
-
-    @property
-    def slo_utilisation(self) -> float | None:
-        return self.stress
 
 
 #: What each config showed in one round, by its key.
@@ -86,16 +82,13 @@ class Step:
 class LiveSearch:
     """One strategy's search on the real server, trials by number.
 
-    Attributes:
-        seconds: From its beginning to its end; ``choosing_s`` of them spent on proposals.
-        notes: What it reported on the way.
+    ``seconds`` are from its beginning to its end, ``choosing_s`` of them spent on proposals.
     """
 
     strategy: str
     seconds: float
     choosing_s: float
     ended: StopReason
-    notes: tuple[str, ...]
     steps: tuple[Step, ...]
 
     @property
@@ -113,8 +106,7 @@ class LiveSearch:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         steps = tuple(Step.from_json(s) for s in data["steps"])
-        ended = StopReason[data["ended"]]
-        return cls(**{**data, "ended": ended, "notes": tuple(data["notes"]), "steps": steps})
+        return cls(**{**data, "ended": StopReason[data["ended"]], "steps": steps})
 
 
 @dataclass(frozen=True)
