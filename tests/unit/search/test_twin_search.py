@@ -183,17 +183,8 @@ def test_memory_is_no_matter_for_a_twin() -> None:
         taken.add(proposal.candidate.key)
         history.append(replace(current, number=number, candidate=proposal.candidate))
         notes.append(proposal.note)
-    assert notes == [
-        None,
-        None,
-        None,
-        None,
-        (
-            "the twin, a simulation of Triton's scheduler, does not fit: GPU memory is not "
-            "simulated; a Gaussian process goes on, which learns from scores alone"
-        ),
-        None,
-    ]
+    assert [n for n, note in enumerate(notes) if note] == [4]
+    assert "does not fit: GPU memory is not simulated; a Gaussian process goes on" in str(notes[4])
 
 
 @pytest.mark.parametrize(
