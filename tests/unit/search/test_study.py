@@ -64,7 +64,7 @@ def test_a_recorded_trial_has_the_names_of_the_spec_and_its_result(url: str) -> 
         assert seen.user_attrs["candidate"] == trial.candidate.key
         assert seen.user_attrs["state"] == trial.state.value
         assert seen.user_attrs["feasible"] == bool(trial.score and trial.score.feasible)
-        assert seen.params[f"m/{BATCH}"] == str(fields_of(trial.candidate)[BATCH])
+    assert frozen[1].params[f"m/{BATCH}"] == str(fields_of(trials[1].candidate)[BATCH])
     assert frozen[1].state is optuna.trial.TrialState.COMPLETE
     assert frozen[6].user_attrs["reason"] == "synthetic failure"
     assert (frozen[6].state, frozen[6].value) == (optuna.trial.TrialState.PRUNED, None)
