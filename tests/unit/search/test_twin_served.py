@@ -126,7 +126,7 @@ def test_several_models_are_searched_together(made: Callable[[], Simulation], tr
     """At least 95 % of the best of the grid, of 96 and 72 configs."""
     simulation = made()
     simulation.search(trials)
-    assert simulation.notes[0].startswith("twin fitted: ")
+    assert simulation.notes[1].startswith("twin fitted: ")
     truth = simulation.capacities()
     canonical = simulation.space.canonical
     found = max(truth[canonical(t.candidate).key] for t in simulation.history)
