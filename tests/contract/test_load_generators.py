@@ -13,8 +13,7 @@ import pytest
 from builders.load_repository import make_repository
 
 from tuner.errors import LoadFailedError, ServerGoneError
-from tuner.load.generator import LoadGenerator
-from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
+from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, LoadGenerator
 from tuner.load.setup import Site
 from tuner.load.streams_load import Asked, streams_load
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement

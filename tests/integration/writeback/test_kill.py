@@ -16,8 +16,7 @@ import pytest
 from builders.plans import cut_short, make_file
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.writeback.apply import apply
-from tuner.writeback.plan import WritePlan
+from tuner.writeback.plan import WritePlan, apply
 from tuner.writeback.rollback import rollback, settle_all
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

@@ -23,7 +23,7 @@ from tuner.search.strategy import Proposal
 from tuner.search.study.record import StudyRecord
 from tuner.search.study.uninterrupted import uninterrupted
 from tuner.spec.model import Strategy
-from tuner.spec.objective import Goal, Objective
+from tuner.spec.slo import Goal, Objective
 
 TRIALS = 8
 

@@ -13,9 +13,8 @@ from builders.serving import served_one
 from tuner.measurement.measurement import HostUse
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
-from tuner.space.candidate import FieldValue
+from tuner.space.candidate import FieldValue, service_key
 from tuner.space.parameters import Knob
-from tuner.space.scheduling import service_key
 from tuner.twin.model import Unmodelled
 from tuner.twin.observation import Asked, Setting, observation, with_measured
 from tuner.twin.system import Network, QueuePolicy, Scheduler

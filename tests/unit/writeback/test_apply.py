@@ -11,9 +11,8 @@ import pytest
 from builders.plans import AFTER, BEFORE, make_plan, only
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError
-from tuner.writeback.apply import apply, preview
 from tuner.writeback.journal import journal_of, locked_journal
-from tuner.writeback.plan import WritePlan, sha256_of
+from tuner.writeback.plan import WritePlan, apply, preview, sha256_of
 from tuner.writeback.rollback import is_back, rollback
 from tuner.writeback.target import is_config_of, target_of
 

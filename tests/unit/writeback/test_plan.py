@@ -10,8 +10,7 @@ from builders.plans import AFTER, BEFORE, cut_short, make_file, make_plan, only
 from tuner.errors import SpecError, StalePlanError
 from tuner.run.manifest import KeptConfig, Manifest
 from tuner.space.candidate import Candidate
-from tuner.writeback.apply import apply, preview
-from tuner.writeback.plan import WritePlan, file_plans, plan_from_run, sha256_of
+from tuner.writeback.plan import WritePlan, apply, file_plans, plan_from_run, preview, sha256_of
 from tuner.writeback.rollback import half_written, is_back, rollback, settle_all
 
 OLD, NEW = "max_batch_size: 1\n", "max_batch_size: 8"

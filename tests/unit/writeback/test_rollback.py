@@ -10,9 +10,8 @@ import pytest
 from builders.plans import AFTER, BEFORE, make_plan, only
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.writeback.apply import apply
 from tuner.writeback.journal import KEPT, Action, Entry, journal_of, locked_journal
-from tuner.writeback.plan import WritePlan, sha256_of
+from tuner.writeback.plan import WritePlan, apply, sha256_of
 from tuner.writeback.rollback import is_back, rollback
 
 
