@@ -34,7 +34,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 
@@ -256,7 +256,7 @@ def _row(number: int, result: Confirmation, rows: list[Row]) -> Line:
             (r.round, r.role.value, r.point.measurement.load.level, slo_utilisation(r.point.slo))
             for r in rows
         ],
-        "ratio": None if result.ratio is None else result.ratio.to_json(),
+        "ratio": None if result.ratio is None else asdict(result.ratio),
     }
 
 
