@@ -308,11 +308,7 @@ def _check_gpu_memory(spec: Spec) -> Iterator[Finding]:
 
 def _is_given(model: BaseModel, name: str) -> bool:
     """The spec sets the field, and not to its default."""
-    default = (
-        type(model)
-        .model_fields[name]
-        .get_default(call_default_factory=True, validated_data=dict(model))
-    )
+    default = type(model).model_fields[name].get_default(call_default_factory=True)
     return name in model.model_fields_set and getattr(model, name) != default
 
 
