@@ -64,8 +64,8 @@ def command(
     with does not hold. All results are stored before the exit code is decided.
     """
     from tuner.programs.check.check import check
-    from tuner.report import exposition
-    from tuner.report.check_document import render_check
+    from tuner.report.check_document import benchmark as as_benchmark
+    from tuner.report.check_document import open_metrics, render_check
     from tuner.run.writing import write_text
     from tuner.steps.job import Request
 
@@ -83,7 +83,7 @@ def command(
     print_check(finished.directory, finished.facts, output_format)
     append_summary(finished.directory / "report.md")
     say_annotations(annotation_lines(finished.facts))
-    for file, written in ((metrics, exposition.open_metrics), (benchmark, exposition.benchmark)):
+    for file, written in ((metrics, open_metrics), (benchmark, as_benchmark)):
         if file is not None:
             write_text(file, written(finished.facts))
     return finished.facts.exit_code

@@ -30,7 +30,7 @@ from tuner.errors import SpecError
     "diff for git apply. The files of the run are rendered in any case.",
 )
 def report_command(run: Path | None, output: Path, output_format: str) -> None:
-    """Render the reports of RUN again or, without RUN, list all runs and checks.
+    """Render the reports of RUN again or, without RUN, list all runs, checks and series.
 
     RUN is a directory, or an id below --output. Works from the stored results, even if the run
     failed or was interrupted. RUN may also be a check.
@@ -49,8 +49,7 @@ def report_command(run: Path | None, output: Path, output_format: str) -> None:
 
 def _show_run(run: Path, output_format: str) -> list[Path]:
     from tuner.report.data import load
-    from tuner.report.pull_request import patch_of, pull_request_of
-    from tuner.report.render import report_run
+    from tuner.report.render import patch_of, pull_request_of, report_run
     from tuner.report.run_document import document
     from tuner.run.store import RunStore
 
@@ -85,7 +84,7 @@ def _show_check(run: Path, output_format: str) -> list[Path]:
 
 
 def _show_series(run: Path, output_format: str) -> list[Path]:
-    from tuner.report.series_document import document, render_series, summary
+    from tuner.report.listing import document, render_series, summary
 
     files = render_series(run)
     if output_format == "json":
@@ -183,9 +182,8 @@ def size_command(
     of the run. Also tells whether the rate is still answered when one replica is lost.
     """
     del output  # read by the argument
-    from tuner.report.autoscalers import pod_autoscaler, scaled_object
     from tuner.report.data import load
-    from tuner.report.sizing import size
+    from tuner.report.sizing import pod_autoscaler, scaled_object, size
 
     sizing = size(load(run), rate, headroom, price)
     if output_format == "json":

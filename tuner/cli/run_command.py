@@ -166,9 +166,8 @@ def _run_several(
     quiet: int,
 ) -> int:
     from tuner.programs.run.series import Show, run_series
-    from tuner.report.listing import Row
+    from tuner.report.listing import Row, document, render_series, summary
     from tuner.report.render import report_run
-    from tuner.report.series_document import document, render_series, summary
     from tuner.run.store import Member
 
     def note(text: str) -> None:

@@ -28,6 +28,8 @@ from tuner.plain import plain, plain_lines
 if TYPE_CHECKING:
     from tuner.report.blocks import Document
 
+#: GitHub refuses a step's summary above 1 MiB; some is left to other tools of the step.
+SUMMARY_LIMIT_BYTES = 900 * 1024
 #: The colours tune itself writes (`click.style`); nothing else that begins with ESC is let through.
 _STYLE = re.compile(r"(\x1b\[(?:0|1|31|32|33|36)m)")
 #: A workflow command of GitHub, its space in front trimmed as GitHub does.
@@ -148,12 +150,29 @@ def append_summary(report: Path, environment: Mapping[str, str] = os.environ) ->
     summary = environment.get("GITHUB_STEP_SUMMARY")
     if not summary or not report.is_file():
         return
-    from tuner.report.markdown import append_step_summary
-
     try:
         append_step_summary(Path(summary), report.read_text(encoding="utf-8") + "\n")
     except OSError as error:
         say(f"the step summary {summary} cannot be written: {error.strerror}", err=True)
+
+
+def append_step_summary(path: Path, text: str, limit_bytes: int = SUMMARY_LIMIT_BYTES) -> None:
+    """Appends to the file that `$GITHUB_STEP_SUMMARY` names, up to ``limit_bytes`` in all.
+
+    Text that does not fit is cut after a line and replaced by a note.
+    """
+    used = path.stat().st_size if path.exists() else 0
+    note = "\n\n*Cut here: the summary of a step cannot be longer. See the run's report.md.*\n"
+    content = text.encode()
+    room = limit_bytes - used
+    if len(content) > room:
+        room -= len(note.encode())
+        if room <= 0:
+            return
+        content = content[:room]
+        content = content[: content.rfind(b"\n") + 1] + note.encode()
+    with path.open("ab") as file:
+        file.write(content)
 
 
 def _data(text: str) -> str:

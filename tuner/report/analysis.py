@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tuner.report.data import ReportData
-from tuner.report.side import judged_point
 from tuner.score.judge import SloResult
 from tuner.score.point import Point
-from tuner.score.trial import Trial
 from tuner.space.candidate import CACHE, FieldValue
 from tuner.space.parameters import Knob, text
 from tuner.space.words import bytes_text
@@ -32,15 +30,9 @@ class Latency:
     def __str__(self) -> str:
         return of_stream(self.stream, METRICS[self.metric].words)
 
-    def of(self, point: Point) -> float:
-        """In microseconds, where it `is_known`."""
-        found = point.reading(METRICS[self.metric], self.stream)
-        assert found is not None
-        return found
-
-    def is_known(self, point: Point) -> bool:
-        """Whether a request of the stream was due."""
-        return point.reading(METRICS[self.metric], self.stream) is not None
+    def of(self, point: Point) -> float | None:
+        """In microseconds; None where no request of the stream was due."""
+        return point.reading(METRICS[self.metric], self.stream)
 
 
 def latency_slos(data: ReportData) -> dict[Latency, list[SloResult]]:
@@ -52,16 +44,14 @@ def latency_slos(data: ReportData) -> dict[Latency, list[SloResult]]:
     return found or {Latency("p99_latency"): []}
 
 
-def pareto(data: ReportData, latency: Latency) -> tuple[Trial, ...]:
-    """The trials that no other beats in throughput and ``latency``, the fastest first."""
-    judged = [(t, p) for t in data.scored if (p := judged_point(t)) and latency.is_known(p)]
-    judged.sort(key=lambda tp: (-tp[1].measurement.throughput_infer_per_s, latency.of(tp[1])))
+def pareto(places: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The (throughput, latency) that no other beats in both, the fastest first."""
     lowest, best = float("inf"), []
-    for trial, point in judged:
-        if latency.of(point) < lowest:
-            lowest = latency.of(point)
-            best.append(trial)
-    return tuple(best)
+    for rate, latency in sorted(places, key=lambda place: (-place[0], place[1])):
+        if latency < lowest:
+            lowest = latency
+            best.append((rate, latency))
+    return best
 
 
 def incumbent(data: ReportData) -> tuple[tuple[int, float], ...]:

@@ -60,10 +60,6 @@ class Tile:
     tone: Tone = Tone.PLAIN
     share: float | None = None
 
-    @property
-    def text(self) -> str:
-        return f"{self.value} ({self.note})" if self.note else self.value
-
 
 @dataclass(frozen=True)
 class Tiles:
@@ -106,11 +102,6 @@ class Chart:
     table: Table
     small: bool = False
 
-    @property
-    def height(self) -> int:
-        """Pixels to keep free for it."""
-        return int(self.figure["layout"].get("height", 400))
-
 
 @dataclass(frozen=True)
 class Row:
@@ -135,11 +126,6 @@ class Rows:
 
     headers: tuple[str, ...]
     rows: tuple[Row, ...]
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """What there is to filter by."""
-        return tuple(dict.fromkeys(row.cells[1] for row in self.rows))
 
 
 @dataclass(frozen=True)
@@ -170,23 +156,19 @@ class Document:
         name: What it is about.
         headline: The verdict in a few words.
         kind: What was done: run, check or comparison.
+        blocks: The answer first, then the details as folds.
         started_at: ISO 8601; empty where there is no such time.
         facts: What it rests on, a few words each.
-        blocks: The answer first, then the details as folds.
     """
 
     name: str
     headline: str
     tone: Tone
     kind: str
-    run_id: str
-    started_at: str
-    facts: tuple[str, ...]
     blocks: tuple[Block, ...]
-
-    @property
-    def charts(self) -> Iterator[Chart]:
-        return _charts(self.blocks)
+    run_id: str = ""
+    started_at: str = ""
+    facts: tuple[str, ...] = ()
 
 
 def filled(*blocks: Block | None) -> tuple[Block, ...]:
@@ -194,20 +176,29 @@ def filled(*blocks: Block | None) -> tuple[Block, ...]:
     return tuple(block for block in blocks if block is not None and not _empty(block))
 
 
+#: What of a block there must be, for it to say something.
+_CONTENT = {
+    Sentence: "text",
+    Items: "sentences",
+    Steps: "steps",
+    Tiles: "tiles",
+    Table: "rows",
+    Code: "text",
+    Chart: "figure",
+    Rows: "rows",
+    Fold: "blocks",
+}
+
+
 def _empty(block: Block) -> bool:
-    if isinstance(block, Fold):
-        return not block.blocks
-    if isinstance(block, Sentence | Code):
-        return not block.text.strip()
-    if isinstance(block, Chart):
-        return False
-    parts = {Items: "sentences", Steps: "steps", Tiles: "tiles", Table: "rows", Rows: "rows"}
-    return not getattr(block, parts[type(block)])
+    content = getattr(block, _CONTENT[type(block)])
+    return not (content.strip() if isinstance(content, str) else content)
 
 
-def _charts(blocks: Sequence[Block]) -> Iterator[Chart]:
+def charts_in(blocks: Sequence[Block]) -> Iterator[Chart]:
+    """The charts, those in folds too."""
     for block in blocks:
         if isinstance(block, Chart):
             yield block
         elif isinstance(block, Fold):
-            yield from _charts(block.blocks)
+            yield from charts_in(block.blocks)

@@ -1,51 +1,64 @@
-"""The report of a check: HTML and Markdown for people, JUnit XML for pipelines."""
+"""The report of a check: a document for people, and what other programs read.
+
+These are JUnit XML, OpenMetrics, and the JSON of github-action-benchmark. Sources: the
+specification of OpenMetrics 1.0; that action's README on `customBiggerIsBetter`.
+"""
 
 from __future__ import annotations
 
+import json
 import shlex
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from statistics import geometric_mean
+from typing import Any
 
-from tuner.report import html, markdown
-from tuner.report.blocks import Document, Fold, Sentence, Steps, Table, Tile, Tiles, Tone, filled
-from tuner.report.charts.trend import ratio_text, trend, trend_chart
-from tuner.report.junit import (
-    add_case,
-    add_output,
-    add_problem,
-    add_slo,
-    new_suite,
+from tuner.report import junit
+from tuner.report.blocks import (
+    Chart,
+    Document,
+    Fold,
+    Sentence,
+    Steps,
+    Table,
+    Tile,
+    Tiles,
+    Tone,
+    filled,
 )
-from tuner.report.junit import document as junit_document
+from tuner.report.charts import BLUE, GREEN, ORANGE, RED, axis, hover, line, scatter
 from tuner.report.quantities import NOTHING, count_text, metric_text, seconds_text, share_text
-from tuner.report.tables import slo_table
+from tuner.report.render import write_report
+from tuner.report.tables import rows_of, slo_table
 from tuner.report.tiles import slo_tile
-from tuner.run.checks import CheckFacts, read_check
+from tuner.run.checks import CheckFacts, HistoryRow, read_check
 from tuner.run.status import CheckStatus
-from tuner.run.writing import write_text
 from tuner.score.judge import Verdict
+from tuner.score.ratio import Ratio
+from tuner.spec.metrics import METRICS, THROUGHPUT, Better, Metric
 from tuner.spec.units import digits
 
+#: How a check ended, for its reader.
 HEADLINES = {
-    CheckStatus.FINE: "as good as the accepted result",
-    CheckStatus.WORSE: "worse than the accepted result, but within the limits",
-    CheckStatus.ACCEPTED: "accepted: later checks are compared with this result",
-    CheckStatus.MISSED: "an SLO is missed",
-    CheckStatus.INCONCLUSIVE: "inconclusive",
-    CheckStatus.REGRESSION: "regression",
-    CheckStatus.INTERRUPTED: "interrupted",
-    CheckStatus.FAILED: "failed",
+    CheckStatus.FINE: (Tone.GOOD, "as good as the accepted result"),
+    CheckStatus.WORSE: (Tone.UNSURE, "worse than the accepted result, but within the limits"),
+    CheckStatus.ACCEPTED: (Tone.GOOD, "accepted: later checks are compared with this result"),
+    CheckStatus.MISSED: (Tone.BAD, "an SLO is missed"),
+    CheckStatus.INCONCLUSIVE: (Tone.UNSURE, "inconclusive"),
+    CheckStatus.REGRESSION: (Tone.BAD, "regression"),
+    CheckStatus.INTERRUPTED: (Tone.UNSURE, "interrupted"),
+    CheckStatus.FAILED: (Tone.BAD, "failed"),
 }
-
-
-#: Every other status is bad.
-_TONES = {
-    CheckStatus.FINE: Tone.GOOD,
-    CheckStatus.WORSE: Tone.UNSURE,
-    CheckStatus.ACCEPTED: Tone.GOOD,
-    CheckStatus.INCONCLUSIVE: Tone.UNSURE,
-    CheckStatus.INTERRUPTED: Tone.UNSURE,
+_PASSED = (CheckStatus.FINE, CheckStatus.WORSE, CheckStatus.ACCEPTED)
+#: Checks in the chart by how they count, each with a shape and a colour of its own.
+_KINDS = {
+    "passed": ("circle", BLUE),
+    "inconclusive": ("diamond-open", ORANGE),
+    "did not pass": ("x", RED),
 }
+#: Characters of a config's hash that tell configs of one model apart.
+_HASH = 8
 
 
 def render_check(directory: Path) -> list[Path]:
@@ -55,23 +68,17 @@ def render_check(directory: Path) -> list[Path]:
         SpecError: The directory holds no check.
     """
     check = read_check(directory)
-    shown = document(check)
-    files = {
-        "report.html": html.render(shown),
-        "report.md": markdown.render(shown),
-        "junit.xml": junit_of(check),
-    }
-    for name, text in files.items():
-        write_text(directory / name, text)
-    return [directory / name for name in files]
+    return write_report(directory, document(check), junit_of(check))
 
 
 def document(check: CheckFacts) -> Document:
     """The whole report; a new section is one more block."""
+    tone, headline = HEADLINES[check.status]
+    slos = [(s.worst, [metric_text(s.worst.metric, v) for v in s.values], None) for s in check.slo]
     return Document(
         name=check.model,
-        headline=HEADLINES[check.status],
-        tone=_TONES.get(check.status, Tone.BAD),
+        headline=headline,
+        tone=tone,
         kind="check",
         run_id=check.run_id,
         started_at=check.checked_at,
@@ -81,7 +88,9 @@ def document(check: CheckFacts) -> Document:
             _tiles(check),
             Steps("What next", tuple(next_steps(check))),
             trend_chart(check) or trend(check),
-            Fold("rounds", "Round by round", filled(_slos(check), _comparison(check))),
+            Fold(
+                "rounds", "Round by round", filled(slo_table(slos, check.load), _comparison(check))
+            ),
             Fold("environment", "Environment", (_environment(check),)),
         ),
     )
@@ -90,44 +99,32 @@ def document(check: CheckFacts) -> Document:
 def _tiles(check: CheckFacts) -> Tiles:
     """What was compared, and how much of each SLO is used up."""
     found = []
-    if check.values and min(check.values) > 0.0:
-        value = metric_text(check.compared, geometric_mean(check.values))
-        found.append(Tile(check.compared.replace("_", " "), value, f"mean of {_rounds(check)}"))
+    if (mean := mean_of(check.values)) is not None:
+        rounds = count_text(check.rounds, "round")
+        value = metric_text(check.compared, mean)
+        found.append(Tile(check.compared.replace("_", " "), value, f"mean of {rounds}"))
     if (ratio := check.ratio) is not None:
         change, low, high = (f"{r - 1.0:+.1%}" for r in (ratio.estimate, ratio.low, ratio.high))
         interval = f"{check.confidence:.0%} interval {low} to {high}"
         note = f"{interval}; a loss above {check.fail:.0%} fails"
-        tone = _TONES.get(check.status, Tone.BAD)
+        tone, _ = HEADLINES[check.status]
         found.append(Tile("against the accepted result", change, note, tone))
     slos = [slo_tile(s.worst, ()) for s in check.slo if s.worst.metric]
     return Tiles((*found, *slos))
-
-
-def _slos(check: CheckFacts) -> Table:
-    rows = [(s.worst, [metric_text(s.worst.metric, v) for v in s.values], None) for s in check.slo]
-    return slo_table(rows, check.load)
-
-
-def _rounds(check: CheckFacts) -> str:
-    return count_text(check.rounds, "round")
 
 
 def _comparison(check: CheckFacts) -> Table | None:
     """The check beside the accepted result, or alone if there is nothing to compare with."""
     if not check.values:
         return None
-    then = check.baseline
-    now_column = _column(check, check.values, check.level, check.config_sha256)
-    names = (f"{check.compared}, mean", "each round", "load that met the SLOs", "config")
+    now, then = _column(check, check.values, check.level, check.config_sha256), check.baseline
     if then is None:
-        return Table(("", "now"), tuple(zip(names, now_column, strict=True)))
-    then_column = _column(check, then.values, then.level, then.config_sha256)
-    rows = [
-        *zip(names, now_column, then_column, strict=True),
-        ("measured", check.checked_at[:10], then.accepted_at[:10]),
-        ("ratio", ratio_text(check.ratio), ""),
-    ]
-    return Table(("", "now", "accepted"), tuple(rows), "Against the accepted result")
+        return Table(("", "now"), tuple(rows_of([now])))
+    now |= {"measured": check.checked_at[:10], "ratio": ratio_text(check.ratio)}
+    accepted = _column(check, then.values, then.level, then.config_sha256)
+    accepted |= {"measured": then.accepted_at[:10], "ratio": ""}
+    rows = tuple(rows_of([now, accepted]))
+    return Table(("", "now", "accepted"), rows, "Against the accepted result")
 
 
 def _environment(check: CheckFacts) -> Table:
@@ -173,30 +170,199 @@ def _only_not_compared(check: CheckFacts) -> bool:
 def junit_of(check: CheckFacts) -> str:
     """One case for each SLO, one for the comparison; what was not shown counts as a failure."""
     facts = {"run_id": check.run_id, "status": check.status.value}
-    suite = new_suite(check.model, facts)
-    for slo in check.slo:
-        add_slo(suite, check.model, slo.worst)
-    case = add_case(suite, check.model, "check", "regression")
-    reasons = " ".join(check.reasons)
-    broken = (CheckStatus.FAILED, CheckStatus.INTERRUPTED)
-    failed = (CheckStatus.REGRESSION, CheckStatus.INCONCLUSIVE)
-    if check.status in broken:
-        add_problem(case, "error", check.status.value, reasons)
-    elif check.status in failed or (check.status is CheckStatus.MISSED and not check.slo):
-        add_problem(case, "failure", check.status.value, reasons)
-    elif check.status is CheckStatus.MISSED:
-        add_problem(case, "skipped", check.status.value, "an SLO is missed: see its own case")
-    add_output(case, reasons)
-    return junit_document(suite, check.seconds, check.checked_at)
+    cases = [junit.slo_case(check.model, slo.worst) for slo in check.slo]
+    reasons, status = " ".join(check.reasons), check.status
+    problem = None
+    if status in (CheckStatus.FAILED, CheckStatus.INTERRUPTED):
+        problem = ("error", status.value, reasons)
+    elif status is CheckStatus.MISSED and check.slo:
+        problem = ("skipped", status.value, "an SLO is missed: see its own case")
+    elif status not in _PASSED:
+        problem = ("failure", status.value, reasons)
+    cases.append(junit.case(check.model, "check", "regression", problem, reasons))
+    return junit.document(check.model, facts, cases, check.seconds, check.checked_at)
+
+
+def open_metrics(check: CheckFacts) -> str:
+    """Gauges alone, without times: the node exporter, which reads no OpenMetrics, reads these."""
+    from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+    registry, own = CollectorRegistry(), {"model": check.model, "spec": check.spec_path}
+
+    def gauge(name: str, told: str, *values: tuple[dict[str, str], float | None]) -> None:
+        labels = [*own, *(values[0][0] if values else ())]
+        family = Gauge(f"tune_check_{name}", told, labels, registry=registry)
+        for more, value in values:
+            if value is not None:
+                family.labels(**own, **more).set(value)
+
+    started = datetime.fromisoformat(check.checked_at).timestamp()
+    ended = [({"status": s.value}, float(s is check.status)) for s in CheckStatus]
+    gauge("status", "1 for how the last check ended.", *ended)
+    gauge("exit_code", "Exit code of the last check.", ({}, check.exit_code))
+    gauge("timestamp_seconds", "When the last check began, in Unix time.", ({}, started))
+    value = ({"compared": check.compared}, mean_of(check.values))
+    gauge("value", "What is compared, mean of the rounds, in its base unit.", value)
+    bounds = ("estimate", "low", "high")
+    ratios = [({"bound": b}, getattr(check.ratio, b, None)) for b in bounds]
+    gauge("ratio", "Times better than the accepted result, with its interval.", *ratios)
+    gauge("fail_ratio", "Ratio below which a loss fails.", ({}, 1.0 - check.fail))
+    worst = [slo.worst for slo in check.slo]
+    margins = [({"slo": w.expression, "stream": w.stream}, w.margin) for w in worst]
+    gauge("slo_margin", "Share of the SLO's bound that is left, below 0: missed.", *margins)
+    return generate_latest(registry).decode() + "# EOF\n"
+
+
+def benchmark(check: CheckFacts) -> str:
+    """What was compared, if more of it is better, and the accepted result's share; as JSON."""
+    found, mean, ratio = [], mean_of(check.values), check.ratio
+    if check.compared in ("capacity", "throughput") and mean is not None:
+        spread = f"{min(check.values):g} to {max(check.values):g}"
+        found.append((check.compared, "infer/s", mean, spread))
+    if ratio is not None:
+        spread = f"{ratio.low:.1%} to {ratio.high:.1%}"
+        found.append(("against the accepted result", "%", 100.0 * ratio.estimate, spread))
+    extra = f"{check.status.value}: {' '.join(check.reasons)}"
+    rows = [
+        {"name": f"{check.model}: {what}", "unit": unit, "value": value, "range": spread}
+        for what, unit, value, spread in found
+    ]
+    return json.dumps([{**row, "extra": extra} for row in rows], indent=2) + "\n"
+
+
+def mean_of(values: Sequence[float]) -> float | None:
+    """The geometric mean; None where nothing was measured, or a value is 0."""
+    return geometric_mean(values) if values and min(values) > 0.0 else None
 
 
 def _column(
     check: CheckFacts, values: list[float], level: float | None, config: str
-) -> tuple[str, ...]:
-    mean = geometric_mean(values) if min(values) > 0.0 else None
+) -> dict[str, str]:
+    return {
+        f"{check.compared}, mean": metric_text(check.compared, mean_of(values)),
+        "each round": ", ".join(metric_text(check.compared, value) for value in values),
+        "load that met the SLOs": NOTHING if level is None else digits(level, 4),
+        "config": config[:_HASH],
+    }
+
+
+def trend(check: CheckFacts) -> Table | None:
+    """The last checks as a table; None before there is a second check."""
+    if len(check.history) < 2:
+        return None
+    headers = ("checked", check.compared, "ratio to accepted", "ended", "config")
+    return Table(headers, tuple(_row(check, row) for row in check.history), "The last checks")
+
+
+def ratio_text(ratio: Ratio | None) -> str:
+    if ratio is None:
+        return NOTHING
+    return f"{ratio.estimate:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
+
+
+def _row(check: CheckFacts, row: HistoryRow) -> tuple[str, ...]:
     return (
-        metric_text(check.compared, mean),
-        ", ".join(metric_text(check.compared, value) for value in values),
-        NOTHING if level is None else digits(level, 4),
-        config[:8],
+        row.checked_at[:16].replace("T", " "),
+        metric_text(check.compared, row.value),
+        ratio_text(row.ratio),
+        row.status.value,
+        row.config_sha256[:_HASH],
     )
+
+
+def trend_chart(check: CheckFacts) -> Chart | None:
+    """The compared value, check by check; None before two checks have one."""
+    table = trend(check)
+    rows = [row for row in check.history if row.value is not None]
+    if table is None or len(rows) < 2:
+        return None
+    metric = METRICS.get(check.compared, THROUGHPUT)
+    unit, factor = metric.unit.axis
+    days = [row.checked_at[5:10] for row in rows]
+    times = [row.checked_at[5:16].replace("T", "<br>") for row in rows]
+    accepted = [_accepted(metric, row) for row in rows]
+    limits = [None if a is None else _times(metric, a, 1.0 - check.fail) for a in accepted]
+    traces = [
+        *_steps("accepted result", GREEN, "solid", accepted, factor),
+        *_steps(f"a loss of {share_text(check.fail)}", RED, "dash", limits, factor),
+    ]
+    for kind, (symbol, color) in _KINDS.items():
+        members = [(i, row) for i, row in enumerate(rows) if _kind(row) == kind]
+        if members:
+            x, y = [i for i, _ in members], [(row.value or 0.0) * factor for _, row in members]
+            bars = _bars([_interval(metric, row, factor) for _, row in members], y, color)
+            text = [hover(*_row(check, row)) for _, row in members]
+            traces.append(scatter(kind, x, y, color=color, symbol=symbol, text=text, error_y=bars))
+    layout = {
+        "xaxis": {
+            "automargin": True,
+            "tickvals": list(range(len(rows))),
+            "ticktext": days if len({*days}) == len(days) else times,
+            "range": [-0.5, len(rows) - 0.5],
+            "showgrid": False,
+            "zeroline": False,
+        },
+        "yaxis": {**axis(f"{check.compared} ({unit})"), "rangemode": "normal"},
+        "height": 340,
+    }
+    return Chart(
+        name="trend",
+        title=f"{check.compared.capitalize()}, check by check",
+        note="The mean of each check's rounds. Bars are the 95% interval of its ratio to the "
+        "accepted result. The axis does not begin at 0.",
+        figure={"data": traces, "layout": layout},
+        table=table,
+    )
+
+
+def _times(metric: Metric, value: float, ratio: float) -> float:
+    """The value that is ``ratio`` times as good."""
+    return value * ratio if metric.better is Better.HIGHER else value / ratio
+
+
+def _accepted(metric: Metric, row: HistoryRow) -> float | None:
+    """What a check was compared with: its value over its ratio; the first accepted, itself."""
+    assert row.value is not None
+    if row.ratio is not None:
+        return _times(metric, row.value, 1.0 / row.ratio.estimate)
+    return row.value if row.status is CheckStatus.ACCEPTED else None
+
+
+def _steps(
+    name: str, color: str, dash: str, levels: Sequence[float | None], factor: float
+) -> list[dict[str, Any]]:
+    """A level under each check; nothing where none has one."""
+    if not any(levels):
+        return []
+    x = [i + side for i in range(len(levels)) for side in (-0.5, 0.5)]
+    y = [None if level is None else level * factor for level in levels for _ in range(2)]
+    return [line(name, x, y, color, dash=dash)]
+
+
+def _kind(row: HistoryRow) -> str:
+    if row.status in _PASSED:
+        return "passed"
+    return "inconclusive" if row.status is CheckStatus.INCONCLUSIVE else "did not pass"
+
+
+def _interval(metric: Metric, row: HistoryRow, factor: float) -> tuple[float, float]:
+    """Lower and upper end of a bar; the value twice where it was not compared."""
+    accepted = _accepted(metric, row)
+    if row.ratio is None or accepted is None:
+        return (row.value or 0.0) * factor, (row.value or 0.0) * factor
+    ends = [_times(metric, accepted, end) * factor for end in (row.ratio.low, row.ratio.high)]
+    return min(ends), max(ends)
+
+
+def _bars(
+    ends: Sequence[tuple[float, float]], values: Sequence[float], color: str
+) -> dict[str, Any]:
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [high - value for value, (_, high) in zip(values, ends, strict=True)],
+        "arrayminus": [value - low for value, (low, _) in zip(values, ends, strict=True)],
+        "color": color,
+        "thickness": 1,
+        "width": 4,
+    }

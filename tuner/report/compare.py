@@ -12,7 +12,7 @@ from tuner.report.blocks import Document, Items, Table, Tone, filled
 from tuner.report.data import ReportData, load
 from tuner.report.quantities import NOTHING, metric_text, seconds_text, time_text
 from tuner.report.sentence import HEADLINES, bottleneck_text
-from tuner.report.tables import machine_text
+from tuner.report.tables import machine_text, rows_of
 from tuner.run.manifest import Manifest
 from tuner.run.result_schema import ConfigFacts
 from tuner.score.judge import value_of
@@ -100,9 +100,6 @@ def document(comparison: RunComparison) -> Document:
         headline="not comparable" if comparison.incomparable else "side by side",
         tone=Tone.UNSURE if comparison.incomparable else Tone.PLAIN,
         kind="comparison",
-        run_id="",
-        started_at="",
-        facts=(),
         blocks=filled(_table(comparison), Items("Not comparable", comparison.incomparable)),
     )
 
@@ -114,12 +111,15 @@ def _table(comparison: RunComparison) -> Table:
         ("status", *(s.status for s in sides)),
         ("started", *(time_text(s.created_at) for s in sides)),
         ("machine", *(s.machine for s in sides)),
-        *_rows("", [s.config for s in sides]),
+        *rows_of([s.config for s in sides]),
         (f"{comparison.a.metric}, mean of the rounds", *(_value_text(s) for s in sides)),
-        ("gain over its own current config", *(_gain_text(s) for s in sides)),
+        (
+            "gain over its own current config",
+            *(f"{'at least ' if s.gain_at_least else ''}{_ratio_text(s.gain)}" for s in sides),
+        ),
         ("p99 latency, worst", *(metric_text("p99_latency", s.p99_latency_us) for s in sides)),
-        *_rows("p99 latency, worst", [s.streams for s in sides]),
-        *_bottlenecks(sides),
+        *rows_of([{f"{n}: p99 latency, worst": t for n, t in s.streams.items()} for s in sides]),
+        *rows_of([{"bottleneck": s.bottleneck} if s.bottleneck else {} for s in sides]),
         ("trials", *(str(s.trials) for s in sides)),
         ("took", *(NOTHING if s.seconds is None else seconds_text(s.seconds) for s in sides)),
         ("B over A", "", _ratio_text(comparison.ratio)),
@@ -133,7 +133,7 @@ def _side(data: ReportData, values: Sequence[float]) -> RunSide:
     streams = facts.streams if facts else {}
     return RunSide(
         run=data.run_id,
-        status=HEADLINES[data.status],
+        status=HEADLINES[data.status][1],
         created_at=data.manifest.created_at,
         machine=machine_text(data.manifest),
         config={candidate.title(k): value_text(k, v) for k, v in candidate.values.items()},
@@ -152,11 +152,6 @@ def _side(data: ReportData, values: Sequence[float]) -> RunSide:
 def _facts(data: ReportData) -> ConfigFacts | None:
     """What is known of the config that the run leaves in place."""
     return data.result.winner or data.result.baseline
-
-
-def _bottlenecks(sides: Sequence[RunSide]) -> list[tuple[str, ...]]:
-    told = any(side.bottleneck for side in sides)
-    return [("bottleneck", *(side.bottleneck or NOTHING for side in sides))] if told else []
 
 
 def _values(data: ReportData) -> list[float]:
@@ -199,13 +194,6 @@ def _differences(a: Manifest, b: Manifest) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _rows(what: str, sides: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]:
-    """A row for each field or stream, with `-` for a run that does not have it."""
-    names = dict.fromkeys(name for side in sides for name in side)
-    titles = {name: ": ".join(filter(None, (name, what))) for name in names}
-    return [(titles[name], *(side.get(name, NOTHING) for side in sides)) for name in names]
-
-
 def _value_text(side: RunSide) -> str:
     name = "throughput" if side.metric == "goodput" else side.metric
     if side.value is None:
@@ -215,11 +203,6 @@ def _value_text(side: RunSide) -> str:
         return f"{text} (one measurement)"
     low, high = (metric_text(name, v) for v in (side.value.low, side.value.high))
     return f"{text} ({low} to {high}, {side.value.rounds} rounds)"
-
-
-def _gain_text(side: RunSide) -> str:
-    least = "at least " if side.gain_at_least else ""
-    return least + _ratio_text(side.gain)
 
 
 def _ratio_text(ratio: Ratio | None) -> str:

@@ -6,15 +6,16 @@ server arguments are JSON. A trial's load columns are those of the measurement i
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tuner.measurement.measurement import ServerStatistics
-from tuner.report.data import load
-from tuner.report.side import judged_point
+from tuner.plain import plain
+from tuner.report.data import ReportData, judged_point, load
 from tuner.score.judge import passes, slo_utilisation
 from tuner.score.point import Point
 from tuner.score.trial import Trial
@@ -26,6 +27,17 @@ if TYPE_CHECKING:  # half a second to import
     import pandas as pd
 
 Cell = str | int | float | bool | None
+#: Columns of a measurement, of the model that answered, and of the machine.
+_REQUESTS = (
+    *("completed_count", "failed_count", "rejected_count", "unanswered_count", "error_rate"),
+    *("batch_size", "mean_in_flight"),
+)
+_TIMES = ("queue_us", "compute_input_us", "compute_infer_us", "compute_output_us")
+_SERVED = ("mean_batch_size", "cache_hit_rate")
+_HOST = (
+    *("pending_requests_max", "cpu_percent", "gpu_memory_used_bytes", "gpu_utilization"),
+    *("gpu_power_w", "gpu_clock_mhz", "gpu_throttled"),
+)
 
 
 @dataclass(frozen=True)
@@ -83,6 +95,24 @@ def trials_frame(trials: Iterable[Trial]) -> pd.DataFrame:
     return frame[[*columns[:at], *fields, *columns[at:]]]
 
 
+def trials_csv(data: ReportData) -> str:
+    """One header line and one line per trial; a missing value is an empty cell."""
+    text = io.StringIO()
+    frame = trials_frame(data.trials)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(_cell, frame.columns))
+    writer.writerows(map(_cell, row) for row in frame.itertuples(index=False))
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """Text that a spreadsheet would run as a formula gets a quote in front."""
+    if not isinstance(value, str):
+        return value
+    shown = plain(value)
+    return f"'{shown}" if shown.lstrip().startswith(("=", "+", "-", "@", "\\")) else shown
+
+
 def _frame(rows: Iterable[Mapping[str, Cell]]) -> pd.DataFrame:
     import pandas as pd
 
@@ -102,13 +132,12 @@ def _judged(point: Point) -> Iterator[dict[str, Cell]]:
 
 def _streams(point: Point) -> dict[str, Cell]:
     """The columns of each named stream; none if there is only one."""
-    timed = [x for x in METRICS.values() if x.is_latency]
     row: dict[str, Cell] = {}
     for name, m in point.measurement.streams.items():
         figures: dict[str, Cell] = {
-            "throughput_infer_per_s": m.throughput_infer_per_s,
-            **{x.column: point.reading(x, name) for x in timed},
-            "error_rate": m.error_rate,
+            **_named(m, "throughput_infer_per_s"),
+            **_latencies(point, name),
+            **_named(m, "error_rate"),
             "slo_utilisation": slo_utilisation([r for r in point.slo if r.stream == name]),
         }
         row |= {f"stream.{name}.{column}": value for column, value in figures.items()}
@@ -120,19 +149,12 @@ def _models(point: Point) -> dict[str, Cell]:
     return {
         f"model.{name}.{column}": value
         for name, server in several(point.measurement.models).items()
-        for column, value in _served(server).items()
+        for column, value in _named(server, *_TIMES, *_SERVED).items()
     }
 
 
-def _served(server: ServerStatistics | None) -> dict[str, Cell]:
-    return {
-        "queue_us": server.queue_us if server else None,
-        "compute_input_us": server.compute_input_us if server else None,
-        "compute_infer_us": server.compute_infer_us if server else None,
-        "compute_output_us": server.compute_output_us if server else None,
-        "mean_batch_size": server.mean_batch_size if server else None,
-        "cache_hit_rate": server.cache_hit_rate if server else None,
-    }
+def _latencies(point: Point, stream: str) -> dict[str, Cell]:
+    return {x.column: point.reading(x, stream) for x in METRICS.values() if x.is_latency}
 
 
 def _row(trial: Trial) -> dict[str, Cell]:
@@ -142,8 +164,7 @@ def _row(trial: Trial) -> dict[str, Cell]:
         "trial": trial.number,
         "state": trial.state.value,
         "score": score.value if score else None,
-        "feasible": score.feasible if score else None,
-        "violation": score.violation if score else None,
+        **_named(score, "feasible", "violation"),
         "predicted": predicted.value if predicted else None,
         "predicted_low": predicted.low if predicted else None,
         "predicted_high": predicted.high if predicted else None,
@@ -154,51 +175,37 @@ def _row(trial: Trial) -> dict[str, Cell]:
         "attempts": trial.attempts,
         "worker_host": trial.worker.host if trial.worker else None,
         "worker_gpus": trial.worker.gpus if trial.worker else None,
-        "searching_s": trial.time.searching_s,
-        "deploying_s": trial.time.deploying_s,
-        "measuring_s": trial.time.measuring_s,
-        "other_s": trial.time.other_s,
+        **asdict(trial.time),
         "loads_measured": len(trial.points),
         "started_at": trial.started_at,
         "reason": trial.reason,
     }
 
 
-def _load(point: Point, stream: str = "") -> Mapping[str, Cell]:
+def _load(point: Point, stream: str = "") -> dict[str, Cell]:
     m = point.measurement.of(stream)
     assert m is not None  # it is one of the measurement's
-    served, host = _served(m.server), point.measurement.host
     row: dict[str, Cell] = {
         "load_kind": m.load.arrivals.value,
         "load_level": m.load.level,
-        "throughput_infer_per_s": m.throughput_infer_per_s,
-        **{x.column: point.reading(x, stream) for x in METRICS.values() if x.is_latency},
-        "completed_count": m.completed_count,
-        "failed_count": m.failed_count,
-        "rejected_count": m.rejected_count,
-        "unanswered_count": m.unanswered_count,
-        "error_rate": m.error_rate,
-        "batch_size": m.batch_size,
-        "mean_in_flight": m.mean_in_flight,
-        "client_send_us": m.client_send_us,
-        "network_us": m.network_us,
-        **{column: value for column, value in served.items() if column.endswith("_us")},
-        "client_recv_us": m.client_recv_us,
-        "mean_batch_size": served["mean_batch_size"],
-        "cache_hit_rate": served["cache_hit_rate"],
-        "pending_requests_max": host.pending_requests_max,
-        "cpu_percent": host.cpu_percent,
-        "gpu_memory_used_bytes": host.gpu_memory_used_bytes,
-        "gpu_utilization": host.gpu_utilization,
-        "gpu_power_w": host.gpu_power_w,
-        "gpu_clock_mhz": host.gpu_clock_mhz,
-        "gpu_throttled": host.gpu_throttled,
+        **_named(m, "throughput_infer_per_s"),
+        **_latencies(point, stream),
+        **_named(m, *_REQUESTS, "client_send_us", "network_us"),
+        **_named(m.server, *_TIMES),
+        **_named(m, "client_recv_us"),
+        **_named(m.server, *_SERVED),
+        **_named(point.measurement.host, *_HOST),
         "measurement_seed": m.seed,
         "window_s": m.duration_s,
     }
     for metric in METRICS.values():
         row.setdefault(metric.column, point.reading(metric, stream))
     return row
+
+
+def _named(facts: object | None, *names: str) -> dict[str, Cell]:
+    """Columns that are called as what they hold; empty without the facts."""
+    return {name: None if facts is None else getattr(facts, name) for name in names}
 
 
 def _plain(value: FieldValue) -> Cell:

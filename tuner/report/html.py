@@ -10,7 +10,7 @@ from typing import Any
 
 from tuner import __version__
 from tuner.plain import plain_lines
-from tuner.report.blocks import Block, Document
+from tuner.report.blocks import Document, charts_in
 from tuner.report.quantities import time_text
 from tuner.run.result_schema import SCHEMA_VERSION
 
@@ -28,8 +28,8 @@ def render(document: Document) -> str:
         lstrip_blocks=True,
         finalize=_plain,
     )
-    environment.filters.update(kind=_kind, lines=_lines, time=time_text)
-    drawn = {chart.name: chart.figure for chart in document.charts}
+    environment.filters.update(kind=lambda b: type(b).__name__, lines=_lines, time=time_text)
+    drawn = {chart.name: chart.figure for chart in charts_in(document.blocks)}
     return environment.get_template("page.html.j2").render(
         document=document,
         version=__version__,
@@ -39,10 +39,6 @@ def render(document: Document) -> str:
         figures=Markup(script_json(_plain(drawn))),  # noqa: S704  escaped by script_json
         plotly=plotly_packed() if drawn else "",
     )
-
-
-def _kind(block: Block) -> str:
-    return type(block).__name__
 
 
 def _lines(text: str, language: str) -> list[tuple[str, str]]:

@@ -1,28 +1,42 @@
-"""All runs and checks in a directory, a line each: when, of what, how it ended, what was gained."""
+"""Runs as a list, a line each: those in a directory, and those of a series, with its report."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import MutableMapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tuner.errors import TunerError
+from tuner.report import junit
+from tuner.report.blocks import Document, Items, Steps, Table, Tone, filled
 from tuner.report.data import read_result
 from tuner.report.quantities import seconds_text
-from tuner.report.tiles import TIMES, gain_texts
-from tuner.run.checks import CHECK, CheckFacts, read_check
-from tuner.run.manifest import Manifest
-from tuner.run.result_schema import Result
-from tuner.run.store import MANIFEST, RunStore
+from tuner.report.render import write_report
+from tuner.report.sentence import HEADLINES
+from tuner.report.tiles import gain_texts
+from tuner.run.checks import CHECK, read_check
+from tuner.run.manifest import resume_command
+from tuner.run.status import Status
+from tuner.run.store import MANIFEST, SERIES, Member, RunStore, Series, read_series
 from tuner.space.words import changes_text
 
 HEADER = ("ended", "date", "model", "gain", "p99", "took", "change", "run")
+#: JUnit's word for it.
+_PROBLEMS = {
+    None: "skipped",
+    Status.INFEASIBLE: "failure",
+    Status.UNCONFIRMED: "failure",
+    Status.INTERRUPTED: "error",
+    Status.FAILED: "error",
+}
 
 
 @dataclass(frozen=True)
 class Row:
-    """A run or a check.
+    """A run, a check or a series.
 
     Attributes:
         status: How it ended; of one that is unreadable, ``change`` says why.
@@ -50,47 +64,128 @@ class Row:
 
 
 def rows_in(output: Path) -> list[Row]:
-    """The runs and checks in a directory, by their ids, and so by date."""
-    return [row_of(run) for run in sorted(output.glob("*/")) if os.path.lexists(run / MANIFEST)]
+    """The runs, checks and series in a directory, by their ids, and so by date."""
+    kinds = (MANIFEST, SERIES)
+    found = [p for p in output.glob("*/") if any(os.path.lexists(p / kind) for kind in kinds)]
+    return [row_of(path) for path in sorted(found)]
 
 
 def row_of(run: Path) -> Row:
-    """What is known of a run or a check, readable or not."""
+    """What is known of a run, a check or a series, readable or not."""
     try:
         if os.path.lexists(run / CHECK):
-            return _checked(run, read_check(run))
-        store = RunStore.open(run)
-        manifest = store.manifest()
-        row = Row(str(run), date=_minute(manifest.created_at), model=manifest.name)
-        result = read_result(store)
-        return row if result is None else _ended(row, manifest, result)
+            check = read_check(run)
+            gain = "" if check.ratio is None else f"{check.ratio.estimate:.3g}x accepted"
+            status, date = f"check: {check.status.value}", _minute(check.checked_at)
+            return Row(str(run), status, date, check.model, gain, took_s=check.seconds)
+        if os.path.lexists(run / SERIES):
+            series = read_series(run)
+            ended = sum(member.status is not None for member in series.members)
+            status = f"series: {ended} ended, exit code {series.exit_code}"
+            specs = f"{len(series.members)} specs"
+            return Row(str(run), status, _minute(series.created_at), specs)
+        return _row_of_run(run)
     except TunerError as error:
         return Row(str(run), "unreadable", change=error.message)
+
+
+def _row_of_run(run: Path) -> Row:
+    store = RunStore.open(run)
+    manifest = store.manifest()
+    row = Row(str(run), date=_minute(manifest.created_at), model=manifest.name)
+    if (result := read_result(store)) is None:
+        return row
+    gain, winner, side = result.improvement, result.winner, result.winner or result.baseline
+    p99_us = None if side is None else side.p99_latency_us
+    return replace(
+        row,
+        status=result.status.value,
+        gain="" if gain is None else gain_texts(gain)[0],
+        p99_latency_ms=None if p99_us is None else p99_us / 1000,
+        took_s=result.time.wall_s,
+        change="" if winner is None else changes_text(winner.candidate, manifest.current),
+    )
 
 
 def _minute(moment: str) -> str:
     return moment[:16].replace("T", " ")
 
 
-def _checked(run: Path, check: CheckFacts) -> Row:
-    gain = "" if check.ratio is None else f"{check.ratio.estimate:.3g}x accepted"
-    status, date = f"check: {check.status.value}", _minute(check.checked_at)
-    return Row(str(run), status, date, check.model, gain, took_s=check.seconds)
+#: The rows of runs that have ended, which are not read again.
+Known = MutableMapping[Member, Row]
 
 
-def _ended(row: Row, manifest: Manifest, result: Result) -> Row:
-    gain, winner, side = result.improvement, result.winner, result.winner or result.baseline
-    p99_us = None if side is None else side.p99_latency_us
-    change = ""
-    if winner is not None:
-        change = changes_text(winner.candidate, manifest.current)
-    return Row(
-        row.run,
-        result.status.value,
-        row.date,
-        row.model,
-        "" if gain is None else gain_texts(gain, TIMES)[0],
-        None if p99_us is None else p99_us / 1000,
-        result.time.wall_s,
-        change,
+def render_series(directory: Path, known: Known | None = None) -> list[Path]:
+    """Renders a series from what is stored; each file replaces the old one whole."""
+    series = read_series(directory)
+    rows = _rows(directory, series, known)
+    junit_xml = _junit(directory, series, rows)
+    return write_report(directory, _document(directory, series, rows), junit_xml)
+
+
+def summary(directory: Path, known: Known | None = None) -> dict[str, Any]:
+    """A series as JSON: each run with its place, its gain, and how it ended."""
+    series = read_series(directory)
+    runs = [{**r.to_json(), **m.to_json()} for m, r in _rows(directory, series, known)]
+    return {"id": directory.resolve().name, "exit_code": series.exit_code, "runs": runs}
+
+
+def document(directory: Path, known: Known | None = None) -> Document:
+    """The whole report; a row leads to the report of its run."""
+    series = read_series(directory)
+    return _document(directory, series, _rows(directory, series, known))
+
+
+def _document(directory: Path, series: Series, rows: Sequence[tuple[Member, Row]]) -> Document:
+    done = sum(member.done for member in series.members)
+    ends = Counter(row.status for _, row in rows)
+    took_s = sum(row.took_s or 0.0 for _, row in rows)
+    code = series.exit_code
+    bad = code not in (0, 11) or done < len(rows)
+    errors = [f"{member.name}: {member.error}" for member, _ in rows if member.error]
+    again = "Go on with those that have no result"
+    steps = ((again, resume_command(directory)),) if done < len(rows) else ()
+    tones = tuple(HEADLINES[m.status][0] if m.status else Tone.PLAIN for m, _ in rows)
+    return Document(
+        name=f"{len(rows)} specs",
+        headline=", ".join(f"{count} {status}" for status, count in ends.items()),
+        tone=Tone.BAD if bad else Tone.UNSURE if code else Tone.GOOD,
+        kind="series",
+        run_id=directory.resolve().name,
+        started_at=series.created_at,
+        facts=(seconds_text(took_s), f"exit code {code}"),
+        blocks=filled(
+            Table(HEADER, tuple(row.cells() for _, row in rows), tones=tones),
+            Items("Failed", tuple(errors)),
+            Steps("Next", steps),
+        ),
     )
+
+
+def _rows(directory: Path, series: Series, known: Known | None) -> list[tuple[Member, Row]]:
+    known = {} if known is None else known
+    for member in series.members:
+        if member.done and member not in known:
+            known[member] = _row(directory, member)
+    return [(m, known[m] if m in known else _row(directory, m)) for m in series.members]
+
+
+def _row(directory: Path, member: Member) -> Row:
+    """The run as `tune report` lists it; how it ended is told by the series."""
+    run = directory.resolve().parent / member.run
+    begun = bool(member.run) and (run / MANIFEST).is_file()
+    row = row_of(run) if begun else Row("", model=member.name)
+    status = member.status.value if member.status else "under way" if member.run else "not begun"
+    change = " ".join(member.error.split()) or row.change
+    return replace(row, run=member.run if begun else "", status=status, change=change)
+
+
+def _junit(directory: Path, series: Series, rows: Sequence[tuple[Member, Row]]) -> str:
+    facts = {"id": directory.resolve().name, "exit_code": str(series.exit_code)}
+    cases = []
+    for member, row in rows:
+        kind, told = _PROBLEMS.get(member.status), ", ".join(filter(None, row.cells()))
+        problem = None if kind is None else (kind, row.status, member.error or row.status)
+        cases.append(junit.case(member.name, "run", member.spec, problem, told))
+    took_s = sum(row.took_s or 0.0 for _, row in rows)
+    return junit.document("series", facts, cases, took_s, series.created_at)

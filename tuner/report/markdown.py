@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from tuner.plain import plain, plain_lines
 from tuner.report.blocks import (
@@ -23,9 +22,6 @@ from tuner.report.quantities import time_text
 
 #: Rows of a table that are shown, the first ones; the page has all.
 MOST_ROWS = 20
-
-#: GitHub refuses a step's summary above 1 MiB; some is left to other tools of the step.
-SUMMARY_LIMIT_BYTES = 900 * 1024
 
 
 def render(document: Document) -> str:
@@ -75,25 +71,6 @@ def _items(block: Block) -> Iterator[str]:
             yield f"- {escaped(tile.label)}: **{escaped(tile.value)}**{note}"
 
 
-def append_step_summary(path: Path, text: str, limit_bytes: int = SUMMARY_LIMIT_BYTES) -> None:
-    """Appends to the file that `$GITHUB_STEP_SUMMARY` names, up to ``limit_bytes`` in all.
-
-    Text that does not fit is cut after a line and replaced by a note.
-    """
-    used = path.stat().st_size if path.exists() else 0
-    note = "\n\n*Cut here: the summary of a step cannot be longer. See the run's report.md.*\n"
-    content = text.encode()
-    room = limit_bytes - used
-    if len(content) > room:
-        room -= len(note.encode())
-        if room <= 0:
-            return
-        content = content[:room]
-        content = content[: content.rfind(b"\n") + 1] + note.encode()
-    with path.open("ab") as file:
-        file.write(content)
-
-
 def escaped(text: str) -> str:
     """Text from outside as Markdown that shows it as it is, on one line.
 
@@ -113,8 +90,7 @@ def escaped(text: str) -> str:
 def fenced(text: str, language: str) -> str:
     """A code block that no line of ``text`` can end."""
     text = plain_lines(text)
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
+    fence = _ticks(text).rjust(3, "`")
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
@@ -145,5 +121,9 @@ def joined(parts: Sequence[str]) -> str:
 def code(text: str) -> str:
     """Inline code that nothing in ``text`` can end."""
     text = plain(text)
-    ticks = "`" * (max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
-    return f"{ticks}{text}{ticks}"
+    return f"{_ticks(text)}{text}{_ticks(text)}"
+
+
+def _ticks(text: str) -> str:
+    """More of them than there are anywhere in the text."""
+    return "`" * (max(map(len, re.findall(r"`+", text)), default=0) + 1)

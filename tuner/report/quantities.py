@@ -7,6 +7,7 @@ from datetime import datetime
 from math import isfinite
 
 from tuner.measurement.measurement import LoadPoint
+from tuner.report.blocks import Tone
 from tuner.score.judge import SloResult, Verdict
 from tuner.space.words import bytes_text
 from tuner.spec.metrics import METRICS, RATE, SHARE, SIZE, THROUGHPUT, TIME, Unit
@@ -17,10 +18,10 @@ NOTHING = "-"
 _MANY_TIMES = 9  # bounds by which an SLO is missed: a multiple says more than a percentage then
 
 VERDICTS = {
-    Verdict.PASS: "met",
-    Verdict.FAIL: "missed",
-    Verdict.NOT_STEADY: "not steady",
-    Verdict.NOT_ENOUGH_DATA: "not enough data",
+    Verdict.PASS: (Tone.GOOD, "met"),
+    Verdict.FAIL: (Tone.BAD, "missed"),
+    Verdict.NOT_STEADY: (Tone.BAD, "not steady"),
+    Verdict.NOT_ENOUGH_DATA: (Tone.UNSURE, "not enough data"),
 }
 
 
@@ -83,7 +84,7 @@ def found_text(result: SloResult) -> str:
 
 def verdict_text(result: SloResult) -> str:
     """`not steady: answered 95.2% of what was due`."""
-    word = VERDICTS[result.verdict]
+    _, word = VERDICTS[result.verdict]
     return f"{word}: {result.reason}" if result.reason else word
 
 

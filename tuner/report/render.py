@@ -1,63 +1,144 @@
-"""Writes every form of the report of a run beside its data."""
+"""Writes every form of the report of a run beside its data, and what it proposes to reviewers.
+
+A run with a winner has in `best/` a diff for `git apply`, and the text of a pull request.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable
+import os
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from tuner.plain import plain
+from tuner.errors import SpecError
+from tuner.modelconfig.edit import unified_diff
+from tuner.modelconfig.files import directory_of
 from tuner.report import html, junit, markdown
-from tuner.report.blocks import Document
+from tuner.report.blocks import Code, Document, Fold, Table, filled
 from tuner.report.data import ReportData, load
-from tuner.report.frames import trials_frame
-from tuner.report.pull_request import write_proposal
-from tuner.report.run_document import document
-from tuner.run.writing import write_text
+from tuner.report.frames import trials_csv
+from tuner.report.markdown import escaped, joined, parts
+from tuner.report.run_document import document, numbers, overload, proof, request_time
+from tuner.report.tables import change, machine_text
+from tuner.report.tiles import tiles
+from tuner.run.store import BEST, RunStore
+from tuner.run.writing import own_directory, write_bytes, write_text
+from tuner.writeback.plan import FilePlan, plan_from_run
 
-#: File of a run to the function that makes its text.
-FORMATS: dict[str, Callable[[ReportData, Document], str]] = {
-    "report.html": lambda _, document: html.render(document),
-    "report.md": lambda _, document: markdown.render(document),
-    "junit.xml": lambda data, _: junit.render(data),
-    "trials.csv": lambda data, _: trials_csv(data),
-}
-
-
-def report_run(run_dir: Path) -> list[Path]:
-    """`render_all`, and what a run with a winner proposes."""
-    return [*render_all(run_dir), *write_proposal(run_dir)]
+#: GitHub refuses a pull request's text above 65,536 characters; some is left to a template.
+LIMIT = 60_000
 
 
-def render_all(run_dir: Path) -> list[Path]:
+def report_run(directory: Path) -> list[Path]:
     """Renders a run from what is stored, finished or not; each file replaces the old one whole.
 
     Raises:
         SpecError: The directory holds no run.
         TunerError: A file of the run cannot be read.
     """
-    data = load(run_dir)
-    shown = document(data)
-    for name, render in FORMATS.items():
-        write_text(run_dir / name, render(data, shown))
-    return [run_dir / name for name in FORMATS]
+    data = load(directory)
+    written = write_report(directory, document(data), junit.render(data))
+    table = directory / "trials.csv"
+    write_text(table, trials_csv(data))
+    return [*written, table, *write_proposal(data)]
 
 
-def trials_csv(data: ReportData) -> str:
-    """One header line and one line per trial; a missing value is an empty cell."""
-    text = io.StringIO()
-    frame = trials_frame(data.trials)
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(_cell, frame.columns))
-    writer.writerows(map(_cell, row) for row in frame.itertuples(index=False))
-    return text.getvalue()
+def write_report(directory: Path, shown: Document, junit_xml: str) -> list[Path]:
+    """Writes a report in each of its forms; each file replaces the old one whole."""
+    files = {
+        "report.html": html.render(shown),
+        "report.md": markdown.render(shown),
+        "junit.xml": junit_xml,
+    }
+    for name, text in files.items():
+        write_text(directory / name, text)
+    return [directory / name for name in files]
 
 
-def _cell(value: Any) -> Any:
-    """Text that a spreadsheet would run as a formula gets a quote in front."""
-    if not isinstance(value, str):
-        return value
-    shown = plain(value)
-    return f"'{shown}" if shown.lstrip().startswith(("=", "+", "-", "@", "\\")) else shown
+def write_proposal(data: ReportData) -> list[Path]:
+    """Both files of a run with a winner; none if there is nothing to propose."""
+    if data.result.winner is None:
+        return []
+    plan = plan_from_run(data.manifest, RunStore.open(data.directory).result() or {})
+    patch = b"".join(
+        header.encode() + lines.encode(file.encoding)
+        for file, (header, lines) in ((file, _patch(file)) for file in plan.files)
+    )
+    contents = {"proposal.patch": patch, "pull_request.md": pull_request_of(data).encode()}
+    best = own_directory(data.directory, BEST)
+    for name, content in contents.items():
+        write_bytes(best / name, content)
+    return [best / name for name in contents]
+
+
+def patch_of(directory: Path) -> str:
+    """The change as a diff from the root of the Git checkout that holds the configs.
+
+    Outside a checkout the path begins with the model's name, for `patch -p1` in the repository.
+
+    Raises:
+        SpecError: The directory holds no run, or the run has no winner.
+    """
+    store = RunStore.open(directory)
+    plan = plan_from_run(store.manifest(), store.result() or {})
+    return "".join(part for file in plan.files for part in _patch(file))
+
+
+def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
+    """The text of a pull request in Markdown, its first line a title; ``limit`` in characters.
+
+    Raises:
+        SpecError: The run has no winner.
+    """
+    if not data.result.diff and not data.result.server_args:
+        raise SpecError(
+            f"run {data.run_id} proposes nothing: it ended as {data.status.value}",
+            "its report says why",
+        )
+    manifest = data.manifest
+    machine = ("machine", machine_text(manifest))
+    where = Table(("", ""), (machine, *manifest.versions.items(), ("run", data.run_id)))
+    # The same search, wherever the repository is checked out.
+    spec = shlex.quote(Path(manifest.spec_path or "SPEC").name)
+    again = f"tune run {spec} --no-write --seed {manifest.seed}"
+    folds = [section(data) for section in (proof, numbers, request_time, overload)]
+    blocks = filled(
+        tiles(data),
+        change(data),
+        Code("Server flags it needs", "\n".join(data.result.server_args)),
+        *folds,
+        Fold("environment", "Measured on", (where,)),
+        Code("How to repeat it", again, "sh"),
+        Code("The change as a diff", data.result.diff or "", "diff"),
+    )
+    return capped([f"## {escaped(data.model)}: a better config", *parts(blocks)], limit)
+
+
+def capped(found: Sequence[str], limit: int) -> str:
+    """Joins the first parts that fit whole; a note says if some are left out."""
+    text = joined(found) + "\n"
+    kept = list(found)
+    note = "*Cut here: a pull request's text cannot be longer. The run's report has the rest.*"
+    while len(text) > limit and kept:
+        kept.pop()
+        while kept and kept[-1].startswith("###"):
+            kept.pop()  # a heading without the text below it
+        text = joined([*kept, note]) + "\n"
+    return text[:limit]
+
+
+def _patch(file: FilePlan) -> tuple[str, str]:
+    """The lines that name the file, and those of the change."""
+    path = Path(os.path.realpath(file.path))  # also a loop of links
+    checkouts = (p for p in path.parents if os.access(p / ".git", os.F_OK))
+    root = next(checkouts, directory_of(path).parent)
+    name = path.relative_to(root).as_posix()
+    lines = unified_diff(file.text_before or "", file.text_after, name).splitlines(keepends=True)
+    if not lines:
+        return "", ""
+    tab = "\t" if " " in name else ""  # else Git cuts the name short
+    old, mode = f"--- a/{name}{tab}\n", ""
+    if file.text_before is None:
+        old, mode = "--- /dev/null\n", "new file mode 100644\n"
+    header = f"diff --git a/{name} b/{name}\n{mode}{old}+++ b/{name}{tab}\n"
+    return header, "".join(lines[2:])

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from tuner.measurement.measurement import Measurement
+from tuner.report import sentence, tables
 from tuner.report.blocks import (
     Block,
     Code,
@@ -21,15 +22,13 @@ from tuner.report.blocks import (
     Sentence,
     Steps,
     Table,
-    Tone,
     filled,
 )
-from tuner.report.charts.chart import Outcome, outcome_of
+from tuner.report.charts import Outcome
 from tuner.report.charts.load import load_charts
 from tuner.report.charts.request import batches, latency_parts, model_times
 from tuner.report.charts.trials import front, history, slices
-from tuner.report.data import ReportData
-from tuner.report.next_steps import next_steps, repeat_commands
+from tuner.report.data import ReportData, judged_point
 from tuner.report.quantities import (
     NOTHING,
     count_text,
@@ -39,36 +38,6 @@ from tuner.report.quantities import (
     rate_text,
     seconds_text,
     verdict_text,
-)
-from tuner.report.sentence import (
-    bottleneck_sentences,
-    change_text,
-    config_text,
-    headline,
-    overload_sentences,
-    predicted_text,
-    prediction_sentence,
-    score_axis,
-    score_text,
-    soak_sentences,
-    verdict_sentence,
-)
-from tuner.report.side import by_load, judged_point
-from tuner.report.tables import (
-    change,
-    comparison,
-    count_of_refused,
-    ending,
-    environment,
-    field_importance,
-    machine_text,
-    noise_sentences,
-    p99_of,
-    rejections,
-    simplification,
-    slo_table,
-    trial_seconds,
-    wall_time,
 )
 from tuner.report.tiles import tiles
 from tuner.run.status import Status
@@ -84,13 +53,6 @@ _SIMPLER = (
     "What made no difference was put back, and the simpler config measured in the same rounds: the "
     "figures above are those of the simpler config."
 )
-#: Every other status is bad.
-_TONES = {
-    Status.IMPROVED: Tone.GOOD,
-    Status.KEPT: Tone.GOOD,
-    Status.UNCONFIRMED: Tone.UNSURE,
-    Status.INTERRUPTED: Tone.UNSURE,
-}
 
 
 def document(data: ReportData) -> Document:
@@ -98,15 +60,15 @@ def document(data: ReportData) -> Document:
     size, measured = data.manifest.space_size, data.measured_count
     return Document(
         name=data.model,
-        headline=headline(data),
-        tone=_TONES.get(data.status, Tone.BAD),
+        headline=sentence.headline(data),
+        tone=sentence.HEADLINES[data.status][0],
         kind="run",
         run_id=data.run_id,
         started_at=data.manifest.created_at,
         facts=(
             seconds_text(data.result.time.wall_s),
             f"{measured} of {size:,} configs" if size else count_text(measured, "config"),
-            machine_text(data.manifest),
+            tables.machine_text(data.manifest),
         ),
         blocks=filled(*first_screen(data), *(section(data) for section in SECTIONS)),
     )
@@ -116,11 +78,11 @@ def first_screen(data: ReportData) -> Iterator[Block | None]:
     """The answer, what to do about it, and one picture."""
     improved = data.status is Status.IMPROVED
     if not improved:
-        yield Sentence(verdict_sentence(data))
+        yield Sentence(sentence.verdict_sentence(data))
         yield Items("", data.result.reasons)
     yield tiles(data)
     yield _changed(data)
-    yield Steps("What next", tuple(next_steps(data)))
+    yield Steps("What next", tuple(sentence.next_steps(data)))
     yield Code("Server flags it needs", "\n".join(data.result.server_args))
     yield Items("Caution", tuple(dict.fromkeys(_cautions(data))))
     yield next(iter(load_charts(data)), None)
@@ -128,7 +90,7 @@ def first_screen(data: ReportData) -> Iterator[Block | None]:
 
 def _changed(data: ReportData) -> Table | None:
     """The change, with the files that it was written to."""
-    table, written = change(data), data.result.written
+    table, written = tables.change(data), data.result.written
     if table is None or written is None:
         return table
     where = " and ".join(file.path for file in written.files)
@@ -160,9 +122,9 @@ def proof(data: ReportData) -> Fold:
     reasons = data.result.reasons if data.status is Status.IMPROVED else ()
     simpler = data.result.simplification or ()
     blocks = filled(
-        slo_table(rows) if rows else None,
-        Items("", (*reasons, *soak_sentences(data), *noise_sentences(data))),
-        simplification(data),
+        tables.slo_table(rows) if rows else None,
+        Items("", (*reasons, *sentence.soak_sentences(data), *tables.noise_sentences(data))),
+        tables.simplification(data),
         Sentence(_SIMPLER if any(not r.kept for r in simpler) else "", aside=True),
     )
     title = "How it was proved" if data.status is Status.IMPROVED else "What was measured"
@@ -182,7 +144,7 @@ def diff(data: ReportData) -> Fold:
 
 
 def numbers(data: ReportData) -> Fold:
-    return Fold("numbers", "Before and after in numbers", filled(comparison(data)))
+    return Fold("numbers", "Before and after in numbers", filled(tables.comparison(data)))
 
 
 def loads(data: ReportData) -> Fold:
@@ -190,36 +152,36 @@ def loads(data: ReportData) -> Fold:
 
 
 def request_time(data: ReportData) -> Fold:
-    sentences = Items("", tuple(bottleneck_sentences(data)))
+    sentences = Items("", tuple(sentence.bottleneck_sentences(data)))
     charts = (latency_parts(data), model_times(data), *batches(data))
     return Fold("request-time", "Where the time of a request goes", filled(sentences, *charts))
 
 
 def search(data: ReportData) -> Fold:
     """How it went; what it says of the fields is a hint, since it changes several at once."""
-    rejected = rejections(data)
+    rejected = tables.rejections(data)
     blocks = filled(
         history(data),
         front(data),
-        Sentence(prediction_sentence(data), aside=True),
-        field_importance(data),
+        Sentence(sentence.prediction_sentence(data), aside=True),
+        tables.field_importance(data),
         *slices(data),
         rejected,
         Sentence(_REJECTED, aside=True) if rejected else None,
-        wall_time(data),
+        tables.wall_time(data),
     )
     return Fold("search", "The search", blocks, page_only=True)
 
 
 def trials(data: ReportData) -> Fold:
-    score = score_axis(data)[0].split(" (")[0]
+    score = sentence.score_axis(data)[0].split(" (")[0]
     heads = ("trial", "outcome", "change", score, "p99", "refused", "deployed", "time")
     rows = Rows(heads, tuple(_trial(data, t) for t in data.trials))
     return Fold("trials", "Every trial", filled(rows), page_only=True)
 
 
 def overload(data: ReportData) -> Fold:
-    sentences = Items("", tuple(overload_sentences(data)))
+    sentences = Items("", tuple(sentence.overload_sentences(data)))
     return Fold("overload", "Overload and recovery", filled(sentences))
 
 
@@ -236,8 +198,8 @@ def surroundings(data: ReportData) -> Fold:
         "The spec and the configs, as they were read",
         (Code("The spec, as it was read", data.manifest.spec_text), *configs),
     )
-    steps = Steps("How to repeat it", tuple(repeat_commands(data)))
-    blocks = (environment(data), steps, texts)
+    steps = Steps("How to repeat it", tuple(sentence.repeat_commands(data)))
+    blocks = (tables.environment(data), steps, texts)
     return Fold("environment", "Environment, and how to repeat it", blocks, page_only=True)
 
 
@@ -257,20 +219,20 @@ SECTIONS: tuple[Callable[[ReportData], Fold], ...] = (
 
 
 def _trial(data: ReportData, trial: Trial) -> Row:
-    judged = judged_point(trial)
-    bound = "at best " if outcome_of(trial) is Outcome.PRUNED else ""
-    score = score_text(data, trial.score.value if trial.score else None)
-    seconds = trial_seconds(trial)
-    said = predicted_text(data, trial.predicted) if trial.predicted else ""
+    judged, outcome = judged_point(trial), Outcome.of(trial)
+    bound = "at best " if outcome is Outcome.PRUNED else ""
+    score = sentence.score_text(data, trial.score.value if trial.score else None)
+    seconds = sum(asdict(trial.time).values())
+    said = sentence.predicted_text(data, trial.predicted) if trial.predicted else ""
     return Row(
         f"trial-{trial.number}",
         (
             str(trial.number),
-            ending(trial),
-            change_text(data, trial.candidate),
+            outcome.words,
+            sentence.change_text(data, trial.candidate),
             f"{bound}{score}",
-            p99_of(judged),
-            count_of_refused(judged),
+            tables.p99_of(judged),
+            tables.count_of_refused(judged),
             trial.deployment or "",
             seconds_text(seconds),
         ),
@@ -281,7 +243,7 @@ def _trial(data: ReportData, trial: Trial) -> Row:
             *("", "", f"{seconds:.2f}"),
         ),
         filled(
-            Items("", tuple(config_text(trial.candidate))),
+            Items("", tuple(sentence.config_text(trial.candidate))),
             Sentence(f"predicted {said}, 90% interval" if said else ""),
             Sentence(trial.reason or ""),
             _points(trial),
@@ -292,7 +254,7 @@ def _trial(data: ReportData, trial: Trial) -> Row:
 def _points(trial: Trial) -> Table:
     """The loads of one trial."""
     rows = []
-    for point in by_load(trial.points):
+    for point in sorted(trial.points, key=lambda p: p.level):
         m, own = point.measurement, point.limiting
         open_slos = [s for s in point.slo if s.verdict is not Verdict.PASS]
         missed = "; ".join(f"{s.expression} {verdict_text(s)}" for s in open_slos)
@@ -302,8 +264,8 @@ def _points(trial: Trial) -> Table:
                 load_text(m.load),
                 rate_text(m.throughput_infer_per_s),
                 *(latency_text(t) for t in times),
-                p99_of(point),
-                count_of_refused(point),
+                tables.p99_of(point),
+                tables.count_of_refused(point),
                 _starts(m),
                 missed or "all met",
             )

@@ -1,37 +1,45 @@
-"""The run in one sentence, and its configs and scores in words."""
+"""A run in sentences: what it came to, its configs and scores, and what to do next."""
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from statistics import median
 
+from tuner.hiding import hidden_command
+from tuner.report.blocks import Tone
+from tuner.report.charts import sides
 from tuner.report.data import ReportData
 from tuner.report.quantities import count_text, load_text, metric_text, share_text
 from tuner.run.bottleneck import Bottleneck, bottleneck_of
 from tuner.run.confirmation import Role
-from tuner.run.status import Status
+from tuner.run.manifest import resume_command
+from tuner.run.status import Status, remedies
 from tuner.score.judge import Verdict
 from tuner.score.trial import Predicted
 from tuner.space.candidate import Candidate
 from tuner.space.words import cache_text, changes_text, field_text
 from tuner.spec.metrics import THROUGHPUT
 
+#: How a run ended, for its reader.
 HEADLINES = {
-    Status.IMPROVED: "Improved",
-    Status.KEPT: "Current config kept",
-    Status.INFEASIBLE: "No config meets the SLOs",
-    Status.UNCONFIRMED: "Not known: no config was confirmed to be better",
-    Status.INTERRUPTED: "Interrupted",
-    Status.FAILED: "Failed",
+    Status.IMPROVED: (Tone.GOOD, "Improved"),
+    Status.KEPT: (Tone.GOOD, "Current config kept"),
+    Status.INFEASIBLE: (Tone.BAD, "No config meets the SLOs"),
+    Status.UNCONFIRMED: (Tone.UNSURE, "Not known: no config was confirmed to be better"),
+    Status.INTERRUPTED: (Tone.UNSURE, "Interrupted"),
+    Status.FAILED: (Tone.BAD, "Failed"),
 }
 
 
 def headline(data: ReportData) -> str:
     """The verdict in a few words; of a winner, whether it was written."""
+    _, words = HEADLINES[data.status]
     if data.status is not Status.IMPROVED:
-        return HEADLINES[data.status]
+        return words
     if data.result.written is None:
-        return f"{HEADLINES[data.status]}, not written"
-    return f"{HEADLINES[data.status]}, written{' and taken back' if data.taken_back else ''}"
+        return f"{words}, not written"
+    return f"{words}, written{' and taken back' if data.taken_back else ''}"
 
 
 def score_text(data: ReportData, value: float | None) -> str:
@@ -86,15 +94,35 @@ def change_text(data: ReportData, candidate: Candidate) -> str:
 
 def verdict_sentence(data: ReportData) -> str:
     """What the run came to, in a sentence; its figures are told apart."""
-    sentence = {
-        Status.IMPROVED: _improved,
-        Status.KEPT: _kept,
-        Status.INFEASIBLE: _infeasible,
-        Status.UNCONFIRMED: _unconfirmed,
-        Status.INTERRUPTED: _unfinished,
-        Status.FAILED: _unfinished,
-    }[data.status](data)
+    sentence = _verdict(data)
     return sentence[0].upper() + sentence[1:]
+
+
+def _verdict(data: ReportData) -> str:
+    tried = count_text(data.measured_count, "config")
+    found = change_text(data, data.best.candidate) if data.best else "the best config"
+    if data.status is Status.IMPROVED:
+        verb = "writes" if data.result.written else "found, and did not write,"
+        return f"{'found, wrote and took back' if data.taken_back else verb} {found}."
+    if data.status is Status.KEPT:
+        again = any(r.role is Role.CANDIDATE for r in data.repeats)
+        but = ", and what looked better was not better when measured again" if again else ""
+        return f"nothing better than the current config was found among {tried} measured{but}."
+    if data.status is Status.INFEASIBLE:
+        missed = [row.found for row in data.slo if row.found.verdict is not Verdict.PASS]
+        if data.subject is None or not missed:
+            return f"none of {tried} measured meets every SLO."
+        misses = (f"{r.expression}, found {metric_text(r.metric, r.value)}" for r in missed[:2])
+        nearest = change_text(data, data.subject.candidate)
+        start = f"none of {tried} measured meets every SLO; the nearest, {nearest}, misses"
+        return f"{start} {'; '.join(misses)}."
+    if data.status is Status.UNCONFIRMED:
+        return f"{found} was best in the search but was not confirmed; the current config stays."
+    how = "failed" if data.status is Status.FAILED else "was stopped"
+    start = f"the run {how} after {count_text(len(data.trials), 'trial')}; nothing was written"
+    if data.best is None or data.best.goodput_infer_per_s is None:
+        return f"{start}."
+    return f"{start}. Best so far, not confirmed: {found}."
 
 
 def overload_sentences(data: ReportData) -> list[str]:
@@ -119,14 +147,8 @@ def soak_sentences(data: ReportData) -> list[str]:
 
 def bottleneck_sentences(data: ReportData) -> list[str]:
     """In which of several models a request spends most of its time, for each config."""
-    named = (("current config", data.current), (data.best_name, data.best))
-    sentences = []
-    for name, side in named:
-        point = None if side is None else side.judged
-        found = None if point is None else bottleneck_of(point, data.manifest)
-        if found is not None:
-            sentences.append(f"{name.capitalize()}: {bottleneck_text(found)}.")
-    return sentences
+    found = ((name, bottleneck_of(point, data.manifest)) for name, *_, point in sides(data))
+    return [f"{name.capitalize()}: {bottleneck_text(b)}." for name, b in found if b is not None]
 
 
 def bottleneck_text(found: Bottleneck) -> str:
@@ -143,39 +165,66 @@ def bottleneck_text(found: Bottleneck) -> str:
     return f"at {load_text(found.load)} a request{whose} spends {where}"
 
 
-def _improved(data: ReportData) -> str:
-    assert data.best is not None
-    verb = "writes" if data.result.written else "found, and did not write,"
-    verb = "found, wrote and took back" if data.taken_back else verb
-    return f"{verb} {change_text(data, data.best.candidate)}."
+def next_steps(data: ReportData) -> list[tuple[str, str]]:
+    """What to do now: (reason, command) pairs; the command may be empty."""
+    run = shlex.quote(str(data.directory))
+    again = f"tune run {_spec(data)}{'' if data.manifest.choices.write else ' --no-write'}"
+    if data.status is Status.IMPROVED:
+        flags = [("start the server with the flags below", "")] if data.result.server_args else []
+        if data.result.written is not None and not data.taken_back:
+            models = [Path(file.path).parent.name for file in data.result.written.files]
+            model = shlex.quote(models[0])  # and what was written with it
+            url = "localhost:8000/v2/repository/models"
+            loads = (f"-X POST {url}/{shlex.quote(name)}/load" for name in models)
+            reload = f"curl {' --next '.join(loads)}"
+            repository = shlex.quote(str(data.manifest.repository))
+            accept = f"tune check {_spec(data)} --update-baseline"
+            return [
+                ("let a running server read it, or restart the server", reload),
+                *flags,
+                ("make it the baseline of later checks", accept),
+                ("take it back", f"tune rollback {model} --repository {repository}"),
+            ]
+        return [
+            ("look at the change", f"tune apply {run} --dry-run"),
+            ("write it again" if data.taken_back else "write it", f"tune apply {run}"),
+            *flags,
+        ]
+    if causes := remedies(data.result.reasons):
+        return [*((cause, "") for cause in causes), ("then run again", again)]
+    if data.status is Status.KEPT:
+        if len(data.trials) == data.manifest.space_size:
+            return [("every config of the space was tried: another space may have better ones", "")]
+        return [("search further: raise the budget, or widen the space", again)]
+    if data.status is Status.INFEASIBLE:
+        return [
+            ("see above which SLO is out of reach, and by how much", ""),
+            ("widen the space, relax that SLO, or use faster hardware", again),
+        ]
+    if data.status is Status.UNCONFIRMED:
+        return [
+            ("measure longer (workload.window) or in more rounds (confirm.rounds)", ""),
+            ("then run again", again),
+        ]
+    if data.status is Status.FAILED:
+        return [
+            ("read the reasons above, those of each trial, and the run's logs/server.log", ""),
+            ("check this machine", "tune doctor"),
+        ]
+    return [("resume it where it stopped", resume_command(data.directory))]
 
 
-def _kept(data: ReportData) -> str:
-    tried = count_text(data.measured_count, "config")
-    looked_better = any(r.role is Role.CANDIDATE for r in data.repeats)
-    again = ", and what looked better was not better when measured again" if looked_better else ""
-    return f"nothing better than the current config was found among {tried} measured{again}."
+def repeat_commands(data: ReportData) -> list[tuple[str, str]]:
+    """(what, command line) pairs that repeat what this run did."""
+    manifest = data.manifest
+    options = map(shlex.quote, manifest.choices.options)
+    same = " ".join(["tune run", _spec(data), *options, "--seed", str(manifest.seed)])
+    return [
+        ("the run, as it was started", shlex.join(hidden_command(manifest.command))),
+        ("the same search, from its seed", same),
+        ("this report", f"tune report {shlex.quote(str(data.directory))}"),
+    ]
 
 
-def _infeasible(data: ReportData) -> str:
-    side = data.best or data.current
-    tried = count_text(data.measured_count, "config")
-    missed = [row.found for row in data.slo if row.found.verdict is not Verdict.PASS]
-    if side is None or not missed:
-        return f"none of {tried} measured meets every SLO."
-    worst = "; ".join(f"{r.expression}, found {metric_text(r.metric, r.value)}" for r in missed[:2])
-    name = change_text(data, side.candidate)
-    return f"none of {tried} measured meets every SLO; the nearest, {name}, misses {worst}."
-
-
-def _unconfirmed(data: ReportData) -> str:
-    name = change_text(data, data.best.candidate) if data.best else "the best config"
-    return f"{name} was best in the search but was not confirmed; the current config stays."
-
-
-def _unfinished(data: ReportData) -> str:
-    how = "failed" if data.status is Status.FAILED else "was stopped"
-    start = f"the run {how} after {count_text(len(data.trials), 'trial')}; nothing was written"
-    if data.best is None or data.best.goodput_infer_per_s is None:
-        return f"{start}."
-    return f"{start}. Best so far, not confirmed: {change_text(data, data.best.candidate)}."
+def _spec(data: ReportData) -> str:
+    return shlex.quote(data.manifest.spec_path or "SPEC")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tuner.measurement.measurement import ServerStatistics
 from tuner.report.analysis import importance, value_text
-from tuner.report.blocks import Table, Tone
-from tuner.report.charts.chart import outcome_of, sides
-from tuner.report.data import ReportData
+from tuner.report.blocks import Table
+from tuner.report.charts import sides
+from tuner.report.data import ReportData, Side
 from tuner.report.quantities import (
     NOTHING,
     VERDICTS,
@@ -24,12 +24,10 @@ from tuner.report.quantities import (
     time_text,
 )
 from tuner.report.sentence import score_text
-from tuner.report.side import Side
 from tuner.run.manifest import Manifest
 from tuner.run.status import Status
-from tuner.score.judge import SloResult, Verdict, slo_utilisation
+from tuner.score.judge import SloResult, slo_utilisation
 from tuner.score.point import Point
-from tuner.score.trial import Trial, TrialState
 from tuner.space.words import bytes_text
 from tuner.spec.labels import labelled, several
 from tuner.spec.metrics import METRICS
@@ -41,23 +39,24 @@ def comparison(data: ReportData) -> Table | None:
 
     With several rounds, that is the load of the worst one.
     """
-    shown = [(name, side, side.judged) for name, _, side in sides(data) if side.judged]
+    shown = [*sides(data)]
     if not shown:
         return None
-    names = tuple(name for name, _, _ in shown)
-    goodputs = tuple(_goodput(side) for _, side, _ in shown)
-    points = [point for _, _, point in shown]
-    again = any(len(side.proofs) > 1 for _, side, _ in shown)
-    soaked = any(side.soak.held for _, side, _ in shown)
+    names = tuple(name for name, *_ in shown)
+    goodputs = tuple(_goodput(side) for _, _, side, _ in shown)
+    again = any(len(side.proofs) > 1 for _, _, side, _ in shown)
+    soaked = any(side.soak.held for _, _, side, _ in shown)
     rows = [("goodput, worst of the rounds" if again and not soaked else "goodput", *goodputs)]
     rows += _means(data) if len(shown) == 2 else []  # of both configs
-    by_point = [_numbers(point, data.computing) for point in points]
-    rows += [
-        (name, *(numbers.get(name, NOTHING) for numbers in by_point))
-        for name in dict.fromkeys(name for numbers in by_point for name in numbers)
-        if any(numbers.get(name, NOTHING) != NOTHING for numbers in by_point)
-    ]
+    found = rows_of([_numbers(point, data.computing) for *_, point in shown])
+    rows += [(name, *cells) for name, *cells in found if {*cells} != {NOTHING}]
     return Table(("", *names), tuple(rows))
+
+
+def rows_of(columns: Sequence[Mapping[str, str]]) -> list[tuple[str, ...]]:
+    """A row for each name in any of the columns, with `-` where a column does not have it."""
+    names = dict.fromkeys(name for column in columns for name in column)
+    return [(name, *(column.get(name, NOTHING) for column in columns)) for name in names]
 
 
 def slo_table(
@@ -73,18 +72,13 @@ def slo_table(
     )
     cells = tuple(
         (
-            *(VERDICTS[w.verdict], w.expression, found_text(w), margin_text(w)),
+            *(VERDICTS[w.verdict][1], w.expression, found_text(w), margin_text(w)),
             *([", ".join(rounds)] if again else []),
             *([NOTHING if soak is None else found_text(soak)] if soaked else []),
         )
         for w, rounds, soak in rows
     )
-    return Table(heads, cells, "SLOs", tuple(tone_of(w) for w, _, _ in rows))
-
-
-def tone_of(result: SloResult) -> Tone:
-    tones = {Verdict.PASS: Tone.GOOD, Verdict.NOT_ENOUGH_DATA: Tone.UNSURE}
-    return tones.get(result.verdict, Tone.BAD)
+    return Table(heads, cells, "SLOs", tuple(VERDICTS[w.verdict][0] for w, _, _ in rows))
 
 
 def change(data: ReportData) -> Table | None:
@@ -133,15 +127,10 @@ def _numbers(point: Point, labels: Collection[str]) -> dict[str, str]:
         **{metric.words: metric_text(metric.name, point.reading(metric)) for metric in timed},
         "requests in the window": f"{m.completed_count:,}",
         "failed requests": f"{m.failed_count:,}",
-        "of which refused": f"{m.rejected_count:,}" if m.rejected_count else NOTHING,
-        "requests never answered": f"{m.unanswered_count:,}" if m.unanswered_count else NOTHING,
-        **{
-            labelled(label, name, m.models): text
-            for label, server in m.models.items()
-            if label in labels
-            for name, text in _served(server).items()
-        },
-        **{f"{name}: {what}": text for name in m.streams for what, text in _got(point, name)},
+        "of which refused": _unless_zero(m.rejected_count),
+        "requests never answered": _unless_zero(m.unanswered_count),
+        **_by_model(m.models, labels),
+        **_by_stream(point),
         "CPU, all cores": share_text(cpu),
         "GPU memory": NOTHING if memory is None else bytes_text(memory),
         "GPU utilisation": share_text(host.gpu_utilization),
@@ -149,24 +138,34 @@ def _numbers(point: Point, labels: Collection[str]) -> dict[str, str]:
     }
 
 
-def _served(server: ServerStatistics) -> dict[str, str]:
-    """The rows of one model."""
-    batch, hits = server.mean_batch_size, server.cache_hit_rate if server.cache_hit_count else None
-    return {
-        "mean batch": NOTHING if batch is None else digits(batch),
-        "cache hit rate": share_text(hits),
-    }
+def _by_model(models: Mapping[str, ServerStatistics], labels: Collection[str]) -> dict[str, str]:
+    rows: dict[str, str] = {}
+    for label, server in models.items():
+        if label in labels:
+            hits = server.cache_hit_rate if server.cache_hit_count else None
+            batch = server.mean_batch_size
+            mean = NOTHING if batch is None else digits(batch)
+            rows[labelled(label, "mean batch", models)] = mean
+            rows[labelled(label, "cache hit rate", models)] = share_text(hits)
+    return rows
 
 
-def _got(point: Point, stream: str) -> Iterator[tuple[str, str]]:
-    """The rows of one stream of several."""
-    own = point.measurement.streams[stream]
-    yield "throughput", rate_text(own.throughput_infer_per_s)
-    yield "p50 latency", latency_text(own.p50_latency_us)
-    yield "p99 latency", latency_text(own.p99_latency_us)
-    used = slo_utilisation([r for r in point.slo if r.stream == stream])
-    yield "SLO utilisation", share_text(used)
-    yield "failed requests", f"{own.failed_count:,}" if own.failed_count else NOTHING
+def _by_stream(point: Point) -> dict[str, str]:
+    rows: dict[str, str] = {}
+    for name, own in point.measurement.streams.items():
+        used = slo_utilisation([r for r in point.slo if r.stream == name])
+        rows |= {
+            f"{name}: throughput": rate_text(own.throughput_infer_per_s),
+            f"{name}: p50 latency": latency_text(own.p50_latency_us),
+            f"{name}: p99 latency": latency_text(own.p99_latency_us),
+            f"{name}: SLO utilisation": share_text(used),
+            f"{name}: failed requests": _unless_zero(own.failed_count),
+        }
+    return rows
+
+
+def _unless_zero(count: int) -> str:
+    return f"{count:,}" if count else NOTHING
 
 
 def rejections(data: ReportData) -> Table | None:
@@ -210,7 +209,10 @@ def simplification(data: ReportData) -> Table | None:
         (
             row.field,
             score_text(data, row.with_change),
-            _without(data, row.without_change),
+            # A config that missed an SLO at the load it had to sustain has a goodput of zero.
+            "misses an SLO"
+            if row.without_change == 0 and data.maximizes
+            else score_text(data, row.without_change),
             _signed(data, row.difference),
             share_text(row.loss_allowed),
             "kept" if row.kept else "put back",
@@ -219,21 +221,6 @@ def simplification(data: ReportData) -> Table | None:
     )
     heads = ("field", "with", "without", "difference", "allowed loss", "")
     return Table(heads, rows, "Field by field")
-
-
-def _without(data: ReportData, value: float | None) -> str:
-    """A config that missed an SLO at the load it had to sustain has a goodput of zero."""
-    return "misses an SLO" if value == 0 and data.maximizes else score_text(data, value)
-
-
-def ending(trial: Trial) -> str:
-    """How a trial ended, in a few words."""
-    return "failed" if trial.state is TrialState.FAILED else outcome_of(trial).value
-
-
-def trial_seconds(trial: Trial) -> float:
-    time = trial.time
-    return time.searching_s + time.deploying_s + time.measuring_s + time.other_s
 
 
 def noise_sentences(data: ReportData) -> list[str]:

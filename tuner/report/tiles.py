@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tuner.report.blocks import Tile, Tiles, Tone
-from tuner.report.data import ReportData
+from tuner.report.data import ReportData, Side
 from tuner.report.quantities import (
-    NOTHING,
+    VERDICTS,
     count_text,
     found_text,
     load_text,
@@ -15,8 +15,6 @@ from tuner.report.quantities import (
     rate_text,
     verdict_text,
 )
-from tuner.report.side import Side
-from tuner.report.tables import tone_of
 from tuner.run.result_schema import Improvement
 from tuner.run.status import Status
 from tuner.score.judge import SloResult, Verdict, value_of
@@ -32,9 +30,12 @@ TIMES = 3.0
 
 def tiles(data: ReportData) -> Tiles:
     """What a reader wants to know first."""
-    shown = [row for row in data.slo if _is_told(row.found)][:MOST_SLOS]
-    slos = [slo_tile(row.found, row.rounds, row.soak) for row in shown]
-    found = (_gain(data), _objective(data), *slos, _soak(data))
+    slos = [
+        slo_tile(row.found, row.rounds, row.soak)
+        for row in data.slo
+        if METRICS[row.found.metric].is_latency or row.found.verdict is not Verdict.PASS
+    ]
+    found = (_gain(data), _objective(data), *slos[:MOST_SLOS], _soak(data))
     return Tiles(tuple(tile for tile in found if tile is not None))
 
 
@@ -49,13 +50,9 @@ def slo_tile(worst: SloResult, rounds: Sequence[SloResult], soak: SloResult | No
         of_stream(worst.stream, metric.words),
         f"{found.removesuffix(unit)} {'of' if lower else 'for'} {bound}",
         _met_text(worst, rounds, soak),
-        tone_of(worst),
+        VERDICTS[worst.verdict][0],
         share,
     )
-
-
-def _is_told(result: SloResult) -> bool:
-    return METRICS[result.metric].is_latency or result.verdict is not Verdict.PASS
 
 
 def _met_text(worst: SloResult, rounds: Sequence[SloResult], soak: SloResult | None) -> str:
@@ -113,12 +110,9 @@ def _objective(data: ReportData) -> Tile | None:
     if after is None:
         return Tile(f"{name} of the current config", current, _held_text(data.current))
     unit = "/s" if current.endswith("/s") and found.endswith("/s") else ""
-    value = f"{current.removesuffix(unit)} -> {found}"
-    if data.current is None:
-        value = found
-    label = (
-        "before and after" if data.status is Status.IMPROVED else f"now and in the {data.best_name}"
-    )
+    value = found if data.current is None else f"{current.removesuffix(unit)} -> {found}"
+    improved = data.status is Status.IMPROVED
+    label = "before and after" if improved else f"now and in the {data.best_name}"
     return Tile(f"{name}, {label}", value, _means_text(data) or _held_text(after))
 
 
@@ -158,8 +152,3 @@ def _soak(data: ReportData) -> Tile | None:
     late = "" if held.late is None else f", {held.late.text}"
     value = f"held {digits(measured.duration_s)} s"
     return Tile("soak", value, f"at {load_text(measured.load)}{late}", Tone.GOOD)
-
-
-def texts(found: Iterable[Tile]) -> list[str]:
-    """Each figure as a sentence."""
-    return [f"{tile.label}: {tile.text}." for tile in found if tile.value != NOTHING]

@@ -17,7 +17,7 @@ from builders.checks import facts, nights
 from builders.runs import Toy, make_run
 
 from tuner.report.check_document import render_check
-from tuner.report.render import render_all
+from tuner.report.render import report_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -56,7 +56,7 @@ def browser() -> Iterator[Any]:
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a synthetic run of 200 trials."""
     toy = Toy(trials=200, gpu=True, twin=True, seed=3)
-    return render_all(make_run(tmp_path_factory.mktemp("runs"), toy))[0]
+    return report_run(make_run(tmp_path_factory.mktemp("runs"), toy))[0]
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_every_chart_is_drawn_without_a_word_on_the_console(page: Any) -> None:
 
 @pytest.mark.parametrize("status", ["killed", "failed", "infeasible", "kept"])
 def test_a_run_of_any_end_is_drawn_in_silence(browser: Any, tmp_path: Path, status: str) -> None:
-    page = opened(browser, render_all(make_run(tmp_path, Toy(trials=12), status))[0])
+    page = opened(browser, report_run(make_run(tmp_path, Toy(trials=12), status))[0])
     assert run(page, "return document.documentElement.dataset.charts") == "drawn"
     assert page.get_log("browser") == []
 
@@ -124,8 +124,8 @@ def test_words_are_painted_within_a_second(browser: Any, report: Path) -> None:
 def test_200_trials_take_less_than_three_seconds(report: Path) -> None:
     """From the start of Python on: seconds of a processor, since others may use the machine."""
     code = (
-        "import sys, pathlib; from tuner.report.render import render_all; "
-        "render_all(pathlib.Path(sys.argv[1]))"
+        "import sys, pathlib; from tuner.report.render import report_run; "
+        "report_run(pathlib.Path(sys.argv[1]))"
     )
     command = [sys.executable, "-c", code]
     seconds = []

@@ -12,7 +12,8 @@ import pytest
 from builders.mixed_runs import mixed_run
 from builders.runs import BETTER, CONFIG, Toy, edit_config, make_run, with_config
 
-from tuner.report.pull_request import patch_of, write_proposal
+from tuner.report.data import load
+from tuner.report.render import patch_of, write_proposal
 from tuner.writeback.plan import sha256_of
 
 pytestmark = [
@@ -64,7 +65,7 @@ def test_git_apply_takes_the_configs_of_several_models_as_one(tmp_path: Path) ->
         manifest["models"][name]["path"] = str(config)
         configs.append(config)
     (run / "manifest.json").write_text(json.dumps(manifest))
-    patch, body = write_proposal(run)
+    patch, body = write_proposal(load(run))
     subprocess.run(["git", "apply", str(patch)], cwd=checkout, check=True)
     texts = json.loads((run / "result.json").read_text())["models"].values()
     assert [config.read_text() for config in configs] == [text["config_after"] for text in texts]

@@ -13,7 +13,7 @@ from builders.commands import Tune
 from tuner import __version__, errors
 from tuner.cli import COMMANDS
 from tuner.cli.boundary import ci_annotations, exit_codes_table, wanted_color
-from tuner.cli.terminal import annotation, append_summary
+from tuner.cli.terminal import annotation, append_step_summary, append_summary
 from tuner.errors import EnvironmentNotReadyError, StalePlanError, TrialError, TunerError
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
@@ -159,6 +159,24 @@ def test_reports_are_appended_to_the_summary_of_the_step(tmp_path: Path) -> None
     for _ in range(2):
         append_summary(report, {"GITHUB_STEP_SUMMARY": str(summary)})
     assert summary.read_text() == "## one\n\n## one\n\n"
+
+
+def test_a_summary_is_cut_at_a_line_with_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "summary"
+    path.write_bytes(b"x" * 500)
+    append_step_summary(path, "é line\n" * 100, limit_bytes=800)
+    assert path.stat().st_size <= 800
+    added = path.read_bytes()[500:].decode()
+    lines, note = added.split("\n\n\n")
+    assert set(lines.split("\n")) == {"é line"}
+    assert note.startswith("*Cut here")
+
+
+def test_a_full_summary_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "summary"
+    path.write_bytes(b"x" * 790)
+    append_step_summary(path, "more\n" * 10, limit_bytes=800)
+    assert path.stat().st_size == 790
 
 
 def test_a_summary_that_cannot_be_written_ends_nothing(

@@ -13,7 +13,7 @@ from builders.runs import Toy, make_run
 
 from tuner.cli import COMMANDS, cli
 from tuner.cli.check_command import annotation_lines
-from tuner.report.exposition import benchmark, open_metrics
+from tuner.report.check_document import benchmark, open_metrics
 from tuner.run.checks import read_check
 from tuner.run.status import CheckStatus
 

@@ -13,7 +13,7 @@ from builders.workplace import Workplace, interrupt
 
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError
 from tuner.programs.run import run as pipeline
-from tuner.report import render, series_document
+from tuner.report import listing, render
 
 
 def run(workplace: Workplace, *arguments: str) -> int:
@@ -69,8 +69,8 @@ def test_a_run_that_has_ended_is_read_once_for_all_summaries(
     workplace: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_specs(tmp_path, 3)
-    real, read = series_document.row_of, list[str]()
-    monkeypatch.setattr(series_document, "row_of", lambda d: read.append(d.name) or real(d))
+    real, read = listing.row_of, list[str]()
+    monkeypatch.setattr(listing, "row_of", lambda d: read.append(d.name) or real(d))
     assert run(workplace, "specs/*.yaml") == 0
     assert len(read) == len(set(read)) == 3
 

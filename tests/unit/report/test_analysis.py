@@ -16,8 +16,7 @@ from tuner.report.analysis import (
     pareto,
     varied_knobs,
 )
-from tuner.report.data import ReportData
-from tuner.report.side import judged_point
+from tuner.report.data import ReportData, judged_point
 from tuner.score.point import Score
 from tuner.score.trial import Trial, TrialState
 from tuner.space.parameters import Knob
@@ -40,18 +39,16 @@ def scored(number: int, fields: dict[str, int], score: float, *, feasible: bool 
 
 def test_the_front_is_what_no_trial_beats(made: Made) -> None:
     data = made()
-    places = {
-        t.number: (-p.measurement.throughput_infer_per_s, P99.of(p))
+    places = [
+        (p.measurement.throughput_infer_per_s, P99.of(p) or 0.0)
         for t in data.scored
         if (p := judged_point(t)) is not None
-    }
+    ]
     beaten = {
-        n
-        for n, own in places.items()
-        if any(o != own and o[0] <= own[0] and o[1] <= own[1] for o in places.values())
+        own for own in places if any(o != own and o[0] >= own[0] and o[1] <= own[1] for o in places)
     }
-    front = [t.number for t in pareto(data, P99)]
-    assert sorted(front) == sorted(places.keys() - beaten)
+    front = pareto(places)
+    assert sorted(front) == sorted({*places} - beaten)
     assert len(front) >= 2
 
 

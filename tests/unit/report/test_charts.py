@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from builders.pages import Made
 
-from tuner.report.charts.chart import EDGE, latency_axis
+from tuner.report.charts import EDGE, latency_layout
 from tuner.report.charts.load import load_charts
 from tuner.report.charts.trials import front, history
 from tuner.score.judge import SloResult, Verdict
@@ -45,11 +45,11 @@ def test_what_is_far_beyond_the_bound_is_drawn_at_the_edge(made: Made) -> None:
 
 
 def test_where_nearly_all_is_beyond_the_bound_nothing_is_at_the_edge() -> None:
-    axis, edge = latency_axis("p99 (ms)", [900.0, 1000.0, 30.0], [BOUND])
+    layout, edge = latency_layout("load", "p99 (ms)", [900.0, 1000.0, 30.0], [BOUND])
     assert edge == float("inf")
-    assert axis["title"]["text"] == "p99 (ms), log scale"
-    axis, edge = latency_axis("p99 (ms)", [20.0, 30.0, 300.0], [BOUND])
-    assert (edge, axis["range"]) == (80.0, [0, pytest.approx(84.8)])
+    assert layout["yaxis"]["title"]["text"] == "p99 (ms), log scale"
+    layout, edge = latency_layout("load", "p99 (ms)", [20.0, 30.0, 300.0], [BOUND])
+    assert (edge, layout["yaxis"]["range"]) == (80.0, [0, pytest.approx(84.8)])
 
 
 def test_every_trial_with_a_measurement_has_a_point_with_its_change(made: Made) -> None:

@@ -17,19 +17,19 @@ from builders.runs import Toy, make_run
 
 from tuner.report import junit, markdown
 from tuner.report.data import load
+from tuner.report.frames import _cell, trials_csv
 from tuner.report.markdown import code, escaped, fenced
-from tuner.report.pull_request import pull_request_of
-from tuner.report.render import FORMATS, _cell, render_all, trials_csv
+from tuner.report.render import pull_request_of, report_run
 from tuner.score.trial import Worker
 
 
 @pytest.mark.parametrize("status", STATUSES)
 def test_all_forms_are_written_and_written_again(tmp_path: Path, status: str) -> None:
     run = make_run(tmp_path, Toy(trials=14), status)
-    paths = render_all(run)
-    assert [p.name for p in paths] == [*FORMATS]
+    paths = report_run(run)
+    assert [p.name for p in paths][:4] == ["report.html", "report.md", "junit.xml", "trials.csv"]
     first = [p.read_bytes() for p in paths]
-    assert render_all(run) == paths
+    assert report_run(run) == paths
     assert [p.read_bytes() for p in paths] == first
     assert not list(run.glob("tmp*"))
 
@@ -37,7 +37,7 @@ def test_all_forms_are_written_and_written_again(tmp_path: Path, status: str) ->
 def test_a_run_without_trials_is_rendered(tmp_path: Path) -> None:
     run = make_run(tmp_path, Toy(trials=1), "killed")
     (run / "trials.jsonl").unlink()
-    assert all(path.stat().st_size > 0 for path in render_all(run))
+    assert all(path.stat().st_size > 0 for path in report_run(run))
 
 
 class TestMarkdown:
@@ -77,30 +77,6 @@ class TestMarkdown:
     )
     def test_escaped(self, text: str, shown: str) -> None:
         assert markdown.escaped(text) == shown
-
-
-class TestStepSummary:
-    def test_is_appended(self, tmp_path: Path) -> None:
-        path = tmp_path / "summary"
-        path.write_text("before\n")
-        markdown.append_step_summary(path, "after\n")
-        assert path.read_text() == "before\nafter\n"
-
-    def test_is_cut_at_a_line_with_a_note(self, tmp_path: Path) -> None:
-        path = tmp_path / "summary"
-        path.write_bytes(b"x" * 500)
-        markdown.append_step_summary(path, "é line\n" * 100, limit_bytes=800)
-        assert path.stat().st_size <= 800
-        added = path.read_bytes()[500:].decode()
-        lines, note = added.split("\n\n\n")
-        assert set(lines.split("\n")) == {"é line"}
-        assert note.startswith("*Cut here")
-
-    def test_a_full_one_is_left_alone(self, tmp_path: Path) -> None:
-        path = tmp_path / "summary"
-        path.write_bytes(b"x" * 790)
-        markdown.append_step_summary(path, "more\n" * 10, limit_bytes=800)
-        assert path.stat().st_size == 790
 
 
 class TestJUnit:
@@ -216,7 +192,7 @@ def test_a_run_of_an_older_tune_is_rendered_without_the_password_in_its_command(
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["command"] += ["--storage", "postgresql://u:hunter2@db/x"]
     (run / "manifest.json").write_text(json.dumps(manifest))
-    render_all(run)
+    report_run(run)
     for name in ("report.html", "report.md", "junit.xml", "trials.csv"):
         assert "hunter2" not in (run / name).read_text()
     assert "hunter2" not in pull_request_of(load(run))

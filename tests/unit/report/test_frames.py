@@ -13,7 +13,7 @@ from builders.runs import Toy, make_run
 import tuner
 from tuner.errors import SpecError
 from tuner.report.data import load
-from tuner.report.render import trials_csv
+from tuner.report.frames import trials_csv
 
 PAGE = Path(__file__).parents[3] / "docs" / "results.md"
 

@@ -21,9 +21,9 @@ from tuner.report.charts.load import load_charts
 from tuner.report.charts.request import batches, latency_parts, model_times
 from tuner.report.compare import compared, document
 from tuner.report.data import ReportData, load
-from tuner.report.pull_request import pull_request_of
+from tuner.report.frames import trials_csv
 from tuner.report.quantities import latency_text
-from tuner.report.render import trials_csv
+from tuner.report.render import pull_request_of
 from tuner.report.tables import p99_of
 from tuner.run.confirmation import Soaked
 from tuner.run.result_schema import check

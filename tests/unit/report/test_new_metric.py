@@ -13,8 +13,8 @@ from pydantic import TypeAdapter
 from tuner.cli.console import slo_text
 from tuner.measurement.measurement import ServerStatistics
 from tuner.report.data import ReportData
+from tuner.report.frames import trials_csv
 from tuner.report.quantities import metric_text
-from tuner.report.render import trials_csv
 from tuner.score.judge import SloResult, Verdict, judge, value_of
 from tuner.score.point import judge_point
 from tuner.spec.metrics import METRICS, SHARE, TIME, Better, Metric

@@ -7,7 +7,8 @@ from builders.pages import NASTY, Made, told
 from builders.runs import BETTER, CONFIG, Toy, make_run, with_config
 
 from tuner.errors import SpecError
-from tuner.report.pull_request import (
+from tuner.report.data import load
+from tuner.report.render import (
     LIMIT,
     capped,
     patch_of,
@@ -53,7 +54,7 @@ def test_no_limit_is_exceeded(limit: int) -> None:
 
 def test_a_run_without_a_winner_proposes_nothing(tmp_path: Path, made: Made) -> None:
     run = make_run(tmp_path / "other", Toy(trials=14), "kept")
-    assert write_proposal(run) == []
+    assert write_proposal(load(run)) == []
     with pytest.raises(SpecError, match="no config to write"):
         patch_of(run)
     with pytest.raises(SpecError, match="proposes nothing"):
@@ -95,7 +96,7 @@ def test_a_file_that_was_not_there_is_made(tmp_path: Path) -> None:
 
 def test_both_files_lie_beside_the_best_config(tmp_path: Path) -> None:
     run = make_run(tmp_path, Toy(trials=14))
-    paths = write_proposal(run)
+    paths = write_proposal(load(run))
     assert [p.relative_to(run).as_posix() for p in paths] == [
         "best/proposal.patch",
         "best/pull_request.md",

@@ -10,9 +10,8 @@ from builders.pages import STATUSES, Made, tiles_of, told
 from tuner.report import html, markdown, run_document
 from tuner.report.blocks import Document, Fold, Items, Sentence, Steps, Table, Tone
 from tuner.report.data import ReportData
-from tuner.report.next_steps import next_steps, repeat_commands
 from tuner.report.run_document import SECTIONS, document
-from tuner.report.sentence import prediction_sentence, verdict_sentence
+from tuner.report.sentence import next_steps, prediction_sentence, repeat_commands, verdict_sentence
 from tuner.report.tiles import gain_texts
 from tuner.run.confirmation import PutBack
 from tuner.run.result_schema import Improvement

@@ -1,4 +1,4 @@
-"""Tables and sentences that are not behind a chart."""
+"""Tables and sentences that are not behind a chart, and the numbers in them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from builders.pages import Made, told
 
-from tuner.report.quantities import found_text
+from tuner.report.quantities import found_text, latency_text, margin_text
 from tuner.report.tables import comparison, noise_sentences, simplification
 from tuner.run.confirmation import PutBack, RunNoise
 from tuner.score.judge import SloResult, Verdict
@@ -45,3 +45,23 @@ def test_without_a_current_config_to_show_no_row_is_longer_than_the_table(made: 
     both = comparison(data)
     assert both is not None
     assert {len(row) for row in both.rows} == {3}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (30_000.0, "25% left"),
+        (60_000.0, "missed by 50%"),
+        (82_840_000.0, "2071 times the bound"),
+    ],
+)
+def test_a_bound_missed_many_times_over_is_told_as_a_multiple(value: float, text: str) -> None:
+    bound = 40_000.0
+    margin = (bound - value) / bound
+    verdict = Verdict.PASS if margin >= 0 else Verdict.FAIL
+    slo = SloResult("p99_latency <= 40ms", "p99_latency", bound, value, verdict, margin)
+    assert margin_text(slo) == text
+
+
+def test_latencies_have_no_exponent() -> None:
+    assert latency_text(5_000_000_000.0) == "5000 s"

@@ -8,18 +8,9 @@ from typing import Any
 
 from tuner.report.analysis import Latency, latency_slos
 from tuner.report.blocks import Chart, Table
-from tuner.report.charts.chart import (
-    MS,
-    axis,
-    bound_lines,
-    hover,
-    latency_axis,
-    scatter,
-    sides,
-)
-from tuner.report.data import ReportData
+from tuner.report.charts import MS, hover, latency_layout, scatter, sides
+from tuner.report.data import ReportData, Side
 from tuner.report.quantities import latency_text, load_text, rate_text, verdict_text
-from tuner.report.side import Side
 from tuner.score.judge import SloResult
 from tuner.score.point import Point
 
@@ -39,7 +30,7 @@ class _Series:
 
 def load_charts(data: ReportData) -> tuple[Chart, ...]:
     """Latency over the load of the current and the best config, one chart per latency SLO."""
-    series = [s for name, color, side in sides(data) for s in _series(name, color, side)]
+    series = [s for name, color, side, _ in sides(data) for s in _series(name, color, side)]
     found = enumerate(latency_slos(data).items())
     charts = (_chart(n, latency, slos, series) for n, (latency, slos) in found)
     return tuple(chart for chart in charts if chart.table.rows)
@@ -64,27 +55,27 @@ def _series(name: str, color: str, side: Side) -> Iterator[_Series]:
 def _chart(
     number: int, latency: Latency, slos: Sequence[SloResult], series: Sequence[_Series]
 ) -> Chart:
-    shown = [(s, [(at, p) for at, p in s.points if latency.is_known(p)]) for s in series]
-    values = [latency.of(p) * MS for _, points in shown for _, p in points]
-    is_rate = all(p.measurement.load.arrivals.open_loop for _, points in shown for _, p in points)
-    y_axis, edge = latency_axis(f"{latency} (ms)", values, slos)
+    shown = [
+        (s, [(at, p, us) for at, p in s.points if (us := latency.of(p)) is not None])
+        for s in series
+    ]
+    values = [us * MS for _, points in shown for *_, us in points]
+    loads = (p.measurement.load for _, points in shown for _, p, _ in points)
+    is_rate = all(load.arrivals.open_loop for load in loads)
+    x_title = "load (requests/s)" if is_rate else "throughput (infer/s)"
+    layout, edge = latency_layout(x_title, f"{latency} (ms)", values, slos)
     heads = ("config", "in", "load", "throughput", str(latency), "SLOs")
     traces, cells = [], []
     for s, points in shown:
         if not points:
             continue
-        rows = [_row(s.name, at, p, latency) for at, p in points]
-        x = [p.level if is_rate else p.measurement.throughput_infer_per_s for _, p in points]
-        y = [min(latency.of(p) * MS, edge) for _, p in points]
+        rows = [_row(s.name, at, p, us) for at, p, us in points]
+        x = [p.level if is_rate else p.measurement.throughput_infer_per_s for _, p, _ in points]
+        y = [min(us * MS, edge) for *_, us in points]
         text = [hover(*(f"{h}: {c}" for h, c in zip(heads, row, strict=True))) for row in rows]
         where = points[0][0].replace("round 1", "rounds")
         traces.append(scatter(f"{s.name}, {where}", x, y, color=s.color, text=text, **s.style))
         cells += rows
-    layout: dict[str, Any] = {
-        "xaxis": axis("load (requests/s)" if is_rate else "throughput (infer/s)"),
-        "yaxis": y_axis,
-    }
-    bound_lines(layout, slos)
     beyond = " What lies at the upper edge is beyond it." if max(values, default=0) > edge else ""
     suffix = f"-{number}" if latency.stream else ""  # whose name may be any text
     return Chart(
@@ -97,12 +88,12 @@ def _chart(
     )
 
 
-def _row(name: str, at: str, point: Point, latency: Latency) -> tuple[str, ...]:
+def _row(name: str, at: str, point: Point, latency_us: float) -> tuple[str, ...]:
     return (
         name,
         at,
         load_text(point.measurement.load),
         rate_text(point.measurement.throughput_infer_per_s),
-        latency_text(latency.of(point)),
+        latency_text(latency_us),
         ", ".join(f"{s.expression} {verdict_text(s)}" for s in point.slo),
     )

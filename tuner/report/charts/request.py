@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape, unescape
 
 from tuner.report.blocks import Chart, Table
-from tuner.report.charts.chart import (
+from tuner.report.charts import (
     BLUE,
     GREEN,
     GREY,
@@ -44,45 +43,35 @@ PARTS = (
 
 def parts_us(data: ReportData, point: Point) -> dict[str, float]:
     """Microseconds of the average request by part; what is left of its latency is a part too."""
-    measurement, server = point.measurement, point.measurement.server
-    client = (measurement.client_send_us, measurement.client_recv_us)
-    parts = {
-        "client": sum(sent) if (sent := [us for us in client if us is not None]) else None,
-        "network": measurement.network_us,
-        "queue": _queue_us(data, point),
-        "compute input": server.compute_input_us if server else None,
-        "compute infer": server.compute_infer_us if server else None,
-        "compute output": server.compute_output_us if server else None,
-    }
+    measurement, server, manifest = point.measurement, point.measurement.server, data.manifest
+    client = [u for u in (measurement.client_send_us, measurement.client_recv_us) if u is not None]
+    parts = {"client": sum(client) if client else None, "network": measurement.network_us}
+    if server is not None:
+        stream, label = next(iter(manifest.streams.items()))
+        queue_us = server.queue_us
+        if manifest.models[label].is_ensemble:  # which has no queue of its own, but its steps have
+            queue_us = sum(time.queue_us for time in times_of(point, manifest, stream))
+        parts |= {
+            "queue": queue_us,
+            "compute input": server.compute_input_us,
+            "compute infer": server.compute_infer_us,
+            "compute output": server.compute_output_us,
+        }
     known = {name: us for name, us in parts.items() if us is not None}
     rest = measurement.avg_latency_us - sum(known.values())
     return {**known, "not accounted for": max(rest, 0.0)}
 
 
-def _queue_us(data: ReportData, point: Point) -> float | None:
-    """The queue time; for an ensemble, which has no queue of its own, that of its steps."""
-    server, (stream, *_) = point.measurement.server, data.manifest.streams
-    if server is None or not data.manifest.models[data.manifest.streams[stream]].is_ensemble:
-        return server.queue_us if server else None
-    return sum(time.queue_us for time in times_of(point, data.manifest, stream))
-
-
 def latency_parts(data: ReportData) -> Chart | None:
     """How the average request spends its time, current and best config."""
-    shown = [(name, side.judged) for name, _, side in sides(data) if side.judged is not None]
+    shown = [(name, point) for name, *_, point in sides(data)]
     if not any(p.measurement.server for _, p in shown):
         return None
-    labels = [f"{name}<br>at {load_text(point.measurement.load)}" for name, point in shown]
+    labels = [(name, f"at {load_text(point.measurement.load)}") for name, point in shown]
     by_side = [parts_us(data, point) for _, point in shown]
-    parts = [
-        (part, color, [p.get(part, 0.0) * MS for p in by_side])
-        for part, color in PARTS
-        if any(p.get(part, 0.0) > 0 for p in by_side)
-    ]
-    rows = [
-        (part, *(latency_text(p[part]) if part in p else NOTHING for p in by_side))
-        for part, _ in PARTS
-    ]
+    lengths = {part: [p.get(part, 0.0) * MS for p in by_side] for part, _ in PARTS}
+    parts = [(part, color, lengths[part]) for part, color in PARTS if max(lengths[part]) > 0]
+    rows = [(part, *(latency_text(p.get(part)) for p in by_side)) for part, _ in PARTS]
     averages = (latency_text(point.measurement.avg_latency_us) for _, point in shown)
     rows.append(("average latency", *averages))
     return Chart(
@@ -91,8 +80,8 @@ def latency_parts(data: ReportData) -> Chart | None:
         note="Averages at the load each config is judged at. Time in the queue may shrink with "
         "more instances or larger batches. Compute may too: a larger batch costs less for each "
         "request, and another instance may use cores or a GPU that are idle.",
-        figure=stacked(labels, parts, height=170 + 60 * len(shown)),
-        table=Table(("part", *(label.replace("<br>", " ") for label in labels)), tuple(rows)),
+        figure=stacked(labels, parts, height_px=170 + 60 * len(shown)),
+        table=Table(("part", *map(" ".join, labels)), tuple(rows)),
     )
 
 
@@ -102,28 +91,26 @@ def model_times(data: ReportData) -> Chart | None:
         return None
     streams = data.manifest.streams
     found = [
-        (stream, time, name, load_text(side.judged.measurement.load))
+        (stream, time, name, load_text(point.measurement.load))
         for stream in streams
-        for name, _, side in sides(data)
-        if side.judged is not None
-        for time in times_of(side.judged, data.manifest, stream)
+        for name, *_, point in sides(data)
+        for time in times_of(point, data.manifest, stream)
         if time.total_us  # an ensemble itself takes none
     ]
     models = list(dict.fromkeys(time.model for _, time, *_ in found))
     found.sort(key=lambda row: ([*streams].index(row[0]), models.index(row[1].model)))
-    rows = [
-        (time, f"{escape(' for '.join(whose), quote=False)}<br>{name}, at {load}")
+    times = [time for _, time, *_ in found]
+    labels = [
+        (f"{time.model} for {stream}" if len(streams) > 1 else time.model, f"{name}, at {load}")
         for stream, time, name, load in found
-        for whose in [(time.model, stream) if len(streams) > 1 else (time.model,)]
     ]
-    labels = [label for _, label in rows]
     parts = [
-        ("queue", ORANGE, [time.queue_us * MS for time, _ in rows]),
-        ("compute", BLUE, [time.compute_us * MS for time, _ in rows]),
+        ("queue", ORANGE, [time.queue_us * MS for time in times]),
+        ("compute", BLUE, [time.compute_us * MS for time in times]),
     ]
-    cells = tuple(
-        (unescape(label.replace("<br>", ", ")), *map(latency_text, (t.queue_us, t.compute_us)))
-        for t, label in rows
+    rows = tuple(
+        (", ".join(label), latency_text(time.queue_us), latency_text(time.compute_us))
+        for time, label in zip(times, labels, strict=True)
     )
     return Chart(
         name="models",
@@ -131,8 +118,8 @@ def model_times(data: ReportData) -> Chart | None:
         note="Averages at the load each config is judged at, times how often a request calls the "
         "model. Time that a model waits for others counts as theirs. The longest bar is the "
         "bottleneck: if it queues, more of its instances or larger batches may help.",
-        figure=stacked(labels, parts, height=150 + 44 * len(rows)),
-        table=Table(("model and config", "queue", "compute"), cells),
+        figure=stacked(labels, parts, height_px=150 + 44 * len(rows)),
+        table=Table(("model and config", "queue", "compute"), rows),
     )
 
 
@@ -146,22 +133,16 @@ def _batches(data: ReportData, number: int, label: str) -> Chart | None:
     """Batch sizes of one model, as shares of its executions."""
     models = data.manifest.models
     traces, rows = [], []
-    for name, color, side in sides(data):
-        server = side.judged.measurement.models.get(label) if side.judged else None
+    for name, color, _, point in sides(data):
+        server = point.measurement.models.get(label)
         if server is None or not server.batch_stats:
             continue
         total = sum(count for _, count, _ in server.batch_stats)
         stats = sorted(server.batch_stats)
         shares = [100 * count / total if total else 0.0 for _, count, _ in stats]
-        traces.append(
-            bar(
-                name,
-                [str(size) for size, _, _ in stats],
-                shares,
-                color,
-                hovertemplate=f"{name}, batch of %{{x}}: %{{y:.3g}}%<extra></extra>",
-            )
-        )
+        told = f"{name}, batch of %{{x}}: %{{y:.3g}}%<extra></extra>"
+        x = [str(size) for size, _, _ in stats]
+        traces.append(bar(name, x, shares, color, hovertemplate=told))
         for (size, count, ns), share in zip(stats, shares, strict=True):
             each = latency_text(ns / count / 1000) if count else NOTHING
             rows.append((name, str(size), f"{count:,}", f"{digits(share)}%", each))

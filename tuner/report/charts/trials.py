@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -17,26 +17,22 @@ from tuner.report.analysis import (
     varied_knobs,
 )
 from tuner.report.blocks import Chart, Table
-from tuner.report.charts.chart import (
+from tuner.report.charts import (
     GREEN,
     MS,
-    RED,
     Outcome,
     axis,
-    bound_lines,
     hover,
-    latency_axis,
+    latency_layout,
     line,
-    outcome_of,
     scatter,
     sides,
 )
-from tuner.report.data import ReportData
+from tuner.report.data import ReportData, judged_point
 from tuner.report.quantities import NOTHING, rate_text
 from tuner.report.sentence import change_text, score_axis, score_text
-from tuner.report.side import judged_point
-from tuner.report.tables import ending, p99_of
-from tuner.score.trial import Trial
+from tuner.report.tables import p99_of
+from tuner.score.trial import Trial, TrialState
 from tuner.space.parameters import Knob
 
 #: With more values than this only some have their label in a slice.
@@ -62,13 +58,15 @@ def history(data: ReportData) -> Chart | None:
     x_axis = {**axis("trial"), "range": [-0.5 - last / 50, last + 0.5 + last / 50]}
     if last <= 12:
         x_axis["dtick"] = 1
-    points = _by_outcome(data, scored, lambda t: t.number, lambda t: _score(t) * factor)
-    traces = [*points, *_failed(data), best]
+    shown = [(t, t.number, _score(t) * factor) for t in (*scored, *data.failed)]
+    traces = [*_by_outcome(data, shown), best]
     early = "A trial that was stopped early is drawn at its best possible score."
+    current = None if data.current is None else data.current.trial
+    which = "" if current is None else f"Trial {current} is the current config. "
     return Chart(
         name="history",
         title="Scores by trial",
-        note=f"{_which_is_current(data)}{early} {_CLICK}",
+        note=f"{which}{early} {_CLICK}",
         figure={"data": traces, "layout": {"xaxis": x_axis, "yaxis": axis(title)}},
         table=_table(data, scored),
     )
@@ -77,37 +75,30 @@ def history(data: ReportData) -> Chart | None:
 def front(data: ReportData) -> Chart | None:
     """Every trial with a measurement by throughput and latency, and the Pareto front."""
     latency, slos = next(iter(latency_slos(data).items()))
-    scored = [t for t in data.trials if t.score is not None]
-    found = {t.number: p for t in scored if (p := judged_point(t)) and latency.is_known(p)}
+    found = [
+        (trial, point.measurement.throughput_infer_per_s, us * MS)
+        for trial in data.trials
+        if trial.score is not None
+        and (point := judged_point(trial)) is not None
+        and (us := latency.of(point)) is not None
+    ]
     if not found:
         return None
-    shown = [t for t in scored if t.number in found]
-    values = [latency.of(p) * MS for p in found.values()]
-    y_axis, edge = latency_axis(f"{latency} (ms)", values, slos)
-
-    def rate(trial: Trial) -> float:
-        return found[trial.number].measurement.throughput_infer_per_s
-
-    def time(trial: Trial) -> float:
-        return min(latency.of(found[trial.number]) * MS, edge)
-
-    best = [t for t in pareto(data, latency) if time(t) < edge]
+    values = [ms for *_, ms in found]
+    layout, edge = latency_layout("throughput (infer/s)", f"{latency} (ms)", values, slos)
+    shown = [(trial, rate, min(ms, edge)) for trial, rate, ms in found]
+    measured = [(rate, ms) for trial, rate, ms in found if trial.state is TrialState.MEASURED]
+    best = [(rate, ms) for rate, ms in pareto(measured) if ms < edge]
     traces = []
     if len(best) > 1:
-        x, y = [*map(rate, best)], [*map(time, best)]
+        x, y = [rate for rate, _ in best], [ms for _, ms in best]
         traces.append(line("Pareto front", x, y, GREEN, shape="hv"))
-    traces += _by_outcome(data, shown, rate, time)
-    for name, color, side in sides(data):
-        point = side.judged
-        if point is not None and latency.is_known(point):
-            served = [point.measurement.throughput_infer_per_s]
-            ring = scatter(
-                name, served, [min(latency.of(point) * MS, edge)], color=color, text=[hover(name)],
-                symbol="circle-open", size=17,
-            )  # fmt: skip
-            traces.append(ring)
-    layout: dict[str, Any] = {"xaxis": axis("throughput (infer/s)"), "yaxis": y_axis}
-    bound_lines(layout, slos)
+    traces += _by_outcome(data, shown)
+    for name, color, _, point in sides(data):
+        if (us := latency.of(point)) is not None:
+            x, y = [point.measurement.throughput_infer_per_s], [min(us * MS, edge)]
+            text, symbol = [hover(name)], "circle-open"
+            traces.append(scatter(name, x, y, color=color, text=text, symbol=symbol, size=17))
     beyond = " Points at the upper edge are beyond it." if max(values) > edge else ""
     return Chart(
         name="pareto",
@@ -115,7 +106,7 @@ def front(data: ReportData) -> Chart | None:
         note="One point per trial, at the load that its score is for. No config beats those on the "
         f"line in both directions.{beyond} {_CLICK}",
         figure={"data": traces, "layout": layout},
-        table=_table(data, shown),
+        table=_table(data, [trial for trial, *_ in shown]),
     )
 
 
@@ -154,52 +145,40 @@ def _slice(data: ReportData, knob: Knob, index: int) -> Chart:
         met = [_score(t) for t in own if t.score and t.score.feasible]
         best = (max if data.maximizes else min)(met, default=None)
         rows.append((level, str(len(own)), str(len(met)), score_text(data, best)))
-    points = _by_outcome(data, data.scored, lambda t: label[t.number], lambda t: _score(t) * factor)
+    shown = [(t, label[t.number], _score(t) * factor) for t in data.scored]
     return Chart(
         name=f"slice-{index}",
         title=name,
         note="",
-        figure={"data": points, "layout": layout},
+        figure={"data": _by_outcome(data, shown), "layout": layout},
         table=Table((name, "trials", "meet the SLOs", "best score"), tuple(rows)),
         small=True,
     )
 
 
 def _by_outcome(
-    data: ReportData,
-    trials: Sequence[Trial],
-    x: Callable[[Trial], object],
-    y: Callable[[Trial], float],
+    data: ReportData, shown: Sequence[tuple[Trial, object, float]]
 ) -> list[dict[str, Any]]:
-    """The trials as points, one trace an outcome."""
-    groups = [(o, [t for t in trials if outcome_of(t) is o]) for o in Outcome]
-    return [
-        scatter(
-            outcome.value,
-            [x(t) for t in members],
-            [y(t) for t in members],
+    """Trials with their places, as points; one trace an outcome."""
+    traces = []
+    for outcome in Outcome:
+        members = [found for found in shown if Outcome.of(found[0]) is outcome]
+        if not members:
+            continue
+        trials, x, y = zip(*members, strict=True)
+        clipped: dict[str, Any] = {"cliponaxis": False} if outcome is Outcome.FAILED else {}
+        trace = scatter(
+            outcome.words,
+            x,
+            y,
             color=outcome.color,
             symbol=outcome.symbol,
-            text=[_text(data, t) for t in members],
-            customdata=[t.number for t in members],
+            text=[_text(data, t) for t in trials],
+            **clipped,
+            customdata=[t.number for t in trials],
         )
-        for outcome, members in groups
-        if members
-    ]
-
-
-def _failed(data: ReportData) -> list[dict[str, Any]]:
-    """Trials without a score, on the axis."""
-    if not data.failed:
-        return []
-    numbers = [t.number for t in data.failed]
-    text = [_text(data, t) for t in data.failed]
-    return [
-        scatter(
-            "failed", numbers, [0.0] * len(numbers), color=RED, symbol="triangle-up-open",
-            cliponaxis=False, text=text, customdata=numbers,
-        )
-    ]  # fmt: skip
+        traces.append(trace)
+    return traces
 
 
 def _text(data: ReportData, trial: Trial) -> str:
@@ -216,7 +195,7 @@ def _row(data: ReportData, trial: Trial) -> tuple[str, ...]:
     point = judged_point(trial)
     return (
         str(trial.number),
-        ending(trial),
+        Outcome.of(trial).words,
         change_text(data, trial.candidate),
         score_text(data, trial.score.value if trial.score else None),
         NOTHING if point is None else rate_text(point.measurement.throughput_infer_per_s),
@@ -225,11 +204,5 @@ def _row(data: ReportData, trial: Trial) -> tuple[str, ...]:
 
 
 def _score(trial: Trial) -> float:
-    assert trial.score is not None
-    return trial.score.value
-
-
-def _which_is_current(data: ReportData) -> str:
-    if data.current is None or data.current.trial is None:
-        return ""
-    return f"Trial {data.current.trial} is the current config. "
+    """A trial without a score is drawn on the axis."""
+    return trial.score.value if trial.score else 0.0

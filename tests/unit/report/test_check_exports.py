@@ -12,7 +12,7 @@ from builders.checks import SLO, facts
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 
-from tuner.report.exposition import benchmark, open_metrics
+from tuner.report.check_document import benchmark, open_metrics
 from tuner.run.checks import CheckFacts
 from tuner.run.status import CheckStatus
 
