@@ -9,7 +9,7 @@ from enum import Enum
 from tuner.score.judge import tightest_latency
 from tuner.score.next_load import LoadPlan
 from tuner.score.trial import Trial
-from tuner.spec.model import Spec
+from tuner.spec.model import Spec, Strategy
 from tuner.spec.slo import Slo
 
 #: Failures before their share says anything.
@@ -18,6 +18,8 @@ FEWEST_FAILED = 4
 HOPELESS = 10.0
 #: Configs that must show it, the current one among them.
 CONFIGS = 2
+#: Where the spec states no patience. What does not learn from its trials needs more.
+PATIENCE = {Strategy.GP: 12}
 
 
 class StopReason(Enum):
@@ -65,7 +67,8 @@ class Budget:
     @classmethod
     def of(cls, spec: Spec) -> Budget:
         time_s = None if spec.budget.time is None else float(spec.budget.time)
-        return cls(spec.budget.trials, time_s, spec.search.patience, float(spec.budget.max_failed))
+        patience = spec.search.patience or PATIENCE.get(spec.search.strategy)
+        return cls(spec.budget.trials, time_s, patience, float(spec.budget.max_failed))
 
     def __call__(self, progress: Progress) -> StopReason | None:
         """Why to stop now; None to go on. Failure comes first, it makes the run fail."""

@@ -36,10 +36,6 @@ class Strategy(Enum):
     MODEL_ANALYZER = "model-analyzer"
 
 
-#: Of a model that learns from every trial; what draws at random needs more.
-PATIENCE = {Strategy.GP: 12}
-
-
 class ModelAnalyzerMode(Enum):
     """Searches that NVIDIA's Model Analyzer has."""
 
@@ -70,8 +66,9 @@ class Search(Strict):
         8, description="random proposals before the model is used; strategy gp needs no more than 4"
     )
     patience: Count | None = Field(
-        default_factory=lambda given: PATIENCE.get(given.get("strategy")),
-        description="stop after this many trials without a better one; 12 for strategy gp",
+        None,
+        description="stop after this many trials without a better one; by default 12 for strategy "
+        "gp, and never for the others",
     )
 
 

@@ -132,7 +132,7 @@ def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
 def _default(info: FieldInfo) -> str:
     if info.is_required():
         return "required" if info.annotation not in _IN_LONG else "or `model`"
-    value = info.get_default(call_default_factory=True, validated_data={})
+    value = info.get_default(call_default_factory=True)
     if isinstance(value, BaseModel):
         kind = getattr(value, "kind", None)
         return f"`{{kind: {kind}}}`" if kind else "see below"

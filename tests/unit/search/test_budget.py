@@ -63,5 +63,12 @@ def test_the_limits_come_from_the_spec() -> None:
     assert Budget.of(spec) == Budget(trials=12, time_s=1200.0, patience=6, max_failed=0.25)
 
 
+@pytest.mark.parametrize(("strategy", "patience"), [("gp", 12), ("tpe", None), ("grid", None)])
+def test_only_what_learns_from_every_trial_loses_patience_by_itself(
+    strategy: str, patience: int | None
+) -> None:
+    assert Budget.of(spec_of(USUAL, search={"strategy": strategy})).patience == patience
+
+
 def test_each_reason_is_a_sentence() -> None:
     assert all(r.value[0].isupper() and r.value.endswith(".") for r in StopReason)

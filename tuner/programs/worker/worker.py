@@ -174,7 +174,7 @@ def without_limits(spec: Spec) -> Spec:
     return spec.model_copy(
         update={
             "budget": spec.budget.model_copy(update=none),
-            "search": spec.search.model_copy(update={"patience": None}),
+            "search": spec.search.model_copy(update={"patience": sys.maxsize}),
         }
     )
 
