@@ -206,14 +206,15 @@ class JoinedSearcher(Searcher):
 
     def next(self) -> Proposal | None:
         """What to measure now; waits for it. None once the run's search is over."""
-        asked: tuple[int, int] | None = None
+        asked: tuple[set[str], int] | None = None
         while self._shared.searching:
             claims = self._shared.claims()
             self._learn(claims)
-            known = len(claims), len(self.history)
+            claimed = {c.candidate_key for c in claims}
+            known = claimed, len(self.history)
             if self.history and len(claims) < self._trials and known != asked:
                 asked = known  # with nothing new the answer would be the same
-                taken = {c.candidate_key for c in claims} | self._taken(self.history)
+                taken = claimed | self._taken(self.history)
                 proposal = self._propose(len(claims), self.history, taken)
                 if isinstance(proposal, Proposal):
                     return proposal
@@ -226,6 +227,8 @@ class JoinedSearcher(Searcher):
 
     def tell(self, trial: Trial) -> None:
         """A finished trial, which is handed in before anything else."""
-        self._shared.write([trial])
-        self.history.append(trial)
-        self.mine.append(trial)
+        if self._shared.hand_in(trial):
+            self.history.append(trial)
+            self.mine.append(trial)
+        else:
+            self._note("dropped: somebody else took its config while this worker was cut off")

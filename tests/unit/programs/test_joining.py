@@ -262,13 +262,19 @@ class TestWhatIsRefused:
         directory = tmp_path / "models" / "emulated-accelerator"
         directory.mkdir(parents=True)
         (directory / "config.pbtxt").write_text("max_batch_size: 4\n")
-        with pytest.raises(SpecError, match="is not the config that"):
+        with pytest.raises(SpecError, match=r"(?s)is not the config that.*\n\+max_batch_size: 4"):
             joined_job(offer, JoinRequest("m", "", directory.parent))
         text = offer.manifest.spec_text.replace(str(REPOSITORY), "/nowhere")
         moved = replace(offer, manifest=replace(offer.manifest, spec_text=text))
         with pytest.raises(EnvironmentNotReadyError) as caught:
             joined_job(moved, JoinRequest("m", ""))
         assert "--repository" in caught.value.hint
+
+    def test_another_file_of_the_model(self, offer: Any) -> None:
+        joined_job(offer, JoinRequest("m", ""))
+        other = replace(offer, files={**offer.files, "emulated-accelerator/1/model.py": "0" * 16})
+        with pytest.raises(SpecError, match=r"not those that .*:\n  .*/1/model.py differs"):
+            joined_job(other, JoinRequest("m", ""))
 
     def test_a_path_of_the_spec_begins_where_the_runs_spec_lies(
         self, offer: Any, tmp_path: Path

@@ -70,7 +70,7 @@ def test_of_two_claims_on_a_candidate_the_first_holds_until_it_is_given_up(url: 
 def test_a_finished_candidate_is_nobodys_any_more(url: str) -> None:
     with record_of(url) as run, record_of(url, ELSEWHERE) as worker:
         assert worker.started(1, ONE)
-        worker.write([synthetic_trial(1, ONE, [])])
+        worker.hand_in(synthetic_trial(1, ONE, []))
         assert not run.started(1, ONE)
     with record_of(url) as run:
         assert len(run.claims()) == 1
@@ -88,7 +88,7 @@ def test_the_run_takes_over_what_workers_finished_and_leaves_what_they_measure(u
         assert worker.started(1, done)
         assert worker.started(1, measured)
         assert not run.start(done)  # it was proposed before the worker had it
-        worker.write([synthetic_trial(1, done, [])])
+        worker.hand_in(synthetic_trial(1, done, []))
         left = []
         while isinstance(proposal := run.next(), Proposal):
             assert run.start(proposal.candidate)
@@ -108,7 +108,7 @@ def test_resuming_takes_nothing_over_twice_and_fails_no_workers_trial(url: str) 
         run.start(proposed(run))
         tell(run, SPACE.current)
         worker.started(1, ONE)
-        worker.write([synthetic_trial(1, ONE, [])])
+        worker.hand_in(synthetic_trial(1, ONE, []))
         worker.started(1, TWO)
         run.next()
         history = list(run.history)
@@ -143,7 +143,7 @@ def test_a_resumed_batch_passes_over_what_a_worker_measured(url: str) -> None:
         run.start(first)
         stolen = run._batch[1].candidate
         worker.started(1, stolen)
-        worker.write([synthetic_trial(1, stolen, [])])
+        worker.hand_in(synthetic_trial(1, stolen, []))
         tell(run, first)
         following = proposed(run)
         assert stolen in {t.candidate for t in run.history}
@@ -302,7 +302,7 @@ def test_a_run_drops_a_forged_trial_with_a_note_and_goes_on(what: str, url: str)
         forge(worker, ONE, FORGED[what]())
         honest = synthetic_trial(2, TWO, [])
         assert worker.started(2, TWO)
-        worker.write([honest])
+        worker.hand_in(honest)
         asked = []
         while (proposal := run.next()) is not None:
             asked.append(proposal.candidate)  # type: ignore[union-attr]

@@ -101,7 +101,7 @@ def test_a_workers_trial_is_told_with_where_it_was_measured_and_costs_no_time(
             url, job.spec.name, store.run_id, job.space, job.spec.objective, theirs.worker
         ) as record:
             assert record.started(1, theirs.candidate)
-            record.write([theirs])
+            record.hand_in(theirs)
         again.searcher.next()
         assert [t.worker for t in store.trials()] == [None, theirs.worker]
     assert notes == ["trial 1 is a worker's: box, GPUs 1,2, failed"]

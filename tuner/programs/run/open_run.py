@@ -18,6 +18,7 @@ from tuner.confirm.stored import ResumedBench, finished_rows
 from tuner.errors import SpecError
 from tuner.machine.host import Host
 from tuner.measurement.measurement import Stage
+from tuner.modelconfig.content import content_of
 from tuner.run.manifest import Choices, Manifest
 from tuner.run.result_schema import Result
 from tuner.run.store import MANIFEST, RESULT, STUDY, RunStore
@@ -115,7 +116,9 @@ def open_run(
         strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
         searcher = Searcher(job.space, strategy, history, record, keep, note)
         directory = job.loaded.path.parent.absolute()
-        record.open_to_workers(Offer(manifest, directory, job.spec.budget.trials).to_json())
+        files = content_of(job.served) if job.spec.server.managed else {}
+        offer = Offer(manifest, directory, job.spec.budget.trials, files)
+        record.open_to_workers(offer.to_json())
         with closed_to_workers(record, note):
             yield OpenRun(store, manifest, searcher)
 
@@ -149,7 +152,7 @@ def study_of(
         aside = _moved_aside(path)
         note(f"{path} is damaged ({why}): kept as {aside.name}, rebuilt from trials.jsonl")
     url = storage or f"sqlite:///{path}"
-    return StudyRecord(url, spec.name, store.run_id, job.space, spec.objective)
+    return StudyRecord(url, spec.name, store.run_id, job.space, spec.objective, note=note)
 
 
 @contextmanager
@@ -161,6 +164,7 @@ def closed_to_workers(record: StudyRecord, note: Callable[[str], None]) -> Itera
     try:
         yield
     finally:
+        record.patience.end()  # the run ends, perhaps since somebody stopped it
         try:
             record.close_to_workers()
         except (SQLAlchemyError, OptunaError) as error:

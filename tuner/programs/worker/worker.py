@@ -24,6 +24,8 @@ from tuner.bench.timebook import TimeBook
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
 from tuner.machine.host import Host, read_host
 from tuner.machine.process import private_directory
+from tuner.modelconfig.content import content_of, differences
+from tuner.modelconfig.edit import unified_diff
 from tuner.programs.worker.trust import refuse_strange_programs, with_own_values
 from tuner.run.manifest import Identity, Manifest, machine_of, programs_of
 from tuner.score.trial import Trial, Worker
@@ -50,6 +52,7 @@ from tuner.steps.session import Session, open_session
 from tuner.steps.stop import Stop, explain_error
 from tuner.steps.tools import Programs, find_programs
 
+_COPY = "copy the run's model repository as it is and name the copy with --repository DIR"
 #: How often a worker that waits, or is about to measure, looks whether the search is over.
 POLL_S = 1.0
 
@@ -139,7 +142,8 @@ def _join(request: JoinRequest, events: Events, stop: Stop) -> Joined:
             offer.manifest.refuse_if_completed_otherwise(here)
             offer.manifest.refuse_if_measured_otherwise(here)
             with StudyRecord(
-                request.storage, job.spec.name, run, job.space, job.spec.objective, worker
+                *(request.storage, job.spec.name, run, job.space, job.spec.objective, worker),
+                note=events.note,
             ) as record:
 
                 def stopped() -> None:
@@ -183,8 +187,8 @@ def job_of(offer: Offer, spec: Spec, environment: Mapping[str, str]) -> Job:
     """The run's job with this machine's repository and GPUs, as `offered_spec` has it.
 
     Raises:
-        SpecError: The config here is not the one that the run measures, or the run uses a server
-            that somebody else runs.
+        SpecError: The configs or the models' files here are not those that the run measures, or
+            the run uses a server that somebody else runs.
         EnvironmentNotReadyError: There is no such repository here.
     """
     manifest = offer.manifest
@@ -205,10 +209,18 @@ def job_of(offer: Offer, spec: Spec, environment: Mapping[str, str]) -> Job:
     for label, model in job.served.models.items():
         kept = manifest.models.get(label)
         if kept is None or model.files.sha256 != kept.sha256:
+            there = "" if kept is None else kept.text
+            diff = unified_diff(there, model.files.text, "config.pbtxt")
             raise SpecError(
-                f"{model.files.path} is not the config that {manifest.run_id} measures",
-                "copy the run's model repository as it is and name the copy with --repository DIR",
+                f"{model.files.path} is not the config that {manifest.run_id} measures:\n{diff}",
+                _COPY,
             )
+    if differing := differences(offer.files, content_of(job.served)):
+        raise SpecError(
+            f"the model's files are not those that {manifest.run_id} measures:\n"
+            + "\n".join(f"  {difference}" for difference in differing),
+            _COPY,
+        )
     return job
 
 

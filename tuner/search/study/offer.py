@@ -12,7 +12,8 @@ from tuner.facts import Facts
 from tuner.run.manifest import Manifest
 from tuner.run.reading import read_received
 from tuner.search.optuna_trial import quiet_optuna
-from tuner.search.study.record import close_storage, open_storage, searching_key
+from tuner.search.study.record import searching_key
+from tuner.search.study.storage import close_storage, open_storage
 from tuner.search.study.storage_url import parsed_url, shown_url
 
 
@@ -23,6 +24,7 @@ class Offer(Facts):
     Attributes:
         directory: Where relative paths of its spec begin, on the run's machine.
         trials: Its budget, with options of the command line applied.
+        files: What its models' files hold, see `tuner.modelconfig.content`.
     """
 
     unknown = "ignore"
@@ -30,6 +32,7 @@ class Offer(Facts):
     manifest: Manifest
     directory: Path
     trials: int
+    files: Mapping[str, str]
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

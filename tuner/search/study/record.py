@@ -5,17 +5,20 @@ alone. A trial's own number is in its attribute `trial`; Optuna's counts interru
 
 Whoever measures a candidate **claims** it first: a trial in state RUNNING, written with its
 attributes in one transaction, so that everybody sees all claims before its own. Of two claims on
-one candidate the earlier one holds. A finished claim holds the whole trial. A worker that dies
-leaves its claim behind, and nobody measures that candidate in this run.
+one candidate the earlier one holds. A finished claim holds the whole trial. The claim of a worker
+that dies, or is cut off for long, is freed (`leases.py`). If such a worker comes back with a
+result, it must claim the candidate again, so there are never two results for one.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.run.reading import read_received
@@ -29,17 +32,18 @@ from tuner.search.optuna_trial import (
     params,
     quiet_optuna,
 )
-from tuner.search.study.storage_url import hidden_reason, shown_url
+from tuner.search.study.leases import WORKER, Leases
+from tuner.search.study.storage import Patience, close_storage, open_storage
 from tuner.search.study.uninterrupted import uninterrupted
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.slo import Goal, Objective
 
 _SPACE = "space"
-#: Attributes of a study's trial: the worker that measures it, and the finished trial as JSON.
-_WORKER, _RESULT = "worker", "result"
-#: Writers of a SQLite file wait for each other so long.
-_SQLITE_PATIENCE_S = 60.0
+#: Attribute of a study's trial: the finished trial as JSON.
+_RESULT = "result"
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -81,12 +85,37 @@ class Claim:
         return trial
 
 
+def _transaction(
+    method: Callable[Concatenate[StudyRecord, _P], _T],
+) -> Callable[Concatenate[StudyRecord, _P], _T]:
+    """No signal interrupts it; while the database is out of reach it is tried again.
+
+    So it must do no harm when it is done twice: the answer to the first time may have been lost.
+    """
+
+    @wraps(method)
+    def tried(record: StudyRecord, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        while True:
+            try:
+                with uninterrupted():
+                    done = method(record, *args, **kwargs)
+            except optuna.exceptions.StorageInternalError as error:
+                if not record.patience.wait(error):
+                    raise
+            else:
+                record.patience.reached()
+                return done
+
+    return tried
+
+
 class StudyRecord:
     """An open study; closes its storage on leaving the context, and gives a worker's claim up.
 
     Args:
         storage: SQLAlchemy URL, ``sqlite:///DIRECTORY/study.db`` for a run of its own.
         run: Run id; several runs may share a study.
+        note: Receives a sentence when the storage is out of reach, or a dead worker's claim free.
 
     Raises:
         EnvironmentNotReadyError: The storage cannot be opened.
@@ -101,7 +130,10 @@ class StudyRecord:
         space: Space,
         objective: Objective,
         worker: Worker | None = None,
+        note: Callable[[str], None] = lambda _: None,
     ):
+        self.patience = Patience(storage, note)
+        self._note = note
         self._run = run
         self._space = space
         self._goal = objective.goal
@@ -115,89 +147,117 @@ class StudyRecord:
             except BaseException:
                 close_storage(self._storage)
                 raise
+        self._leased = {} if worker is None else self._open
+        self._leases = Leases(self._storage, self._id, run, self._leased)
 
     def __enter__(self) -> Self:
+        self._leases.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._leases.end()
         try:
-            for claim in self._open.values() if self._worker is not None else ():
-                self._end(claim, optuna.trial.TrialState.FAIL)
+            with suppress(optuna.exceptions.StorageInternalError):  # others free it in a while
+                for claim in self._leased.values():
+                    self._free(claim)
         finally:
             close_storage(self._storage)
 
-    @uninterrupted()
+    @_transaction
     def resume(self, history: Sequence[Trial]) -> None:
         """Ends the claims that an interruption of the run left behind, and writes its trials."""
         states = optuna.trial.TrialState
         for left in self._trials():
-            if left.state is states.RUNNING and _WORKER not in left.user_attrs:
+            if left.state is states.RUNNING and WORKER not in left.user_attrs:
                 self._study.tell(left.number, state=states.FAIL)
-        self.write(history)
+        self._write(history)
 
-    @uninterrupted()
+    @_transaction
     def started(self, number: int, candidate: Candidate) -> bool:
         """A trial is about to be measured; False when somebody else claimed it before."""
+        return self._started(number, candidate)
+
+    def _started(self, number: int, candidate: Candidate) -> bool:
         states = optuna.trial.TrialState
         claim = self._claim(number, candidate, self._worker)
         claims = [t for t in self._trials() if t.state is not states.FAIL]
         first = min(t.number for t in claims if t.user_attrs["candidate"] == candidate.key)
         if first != self._storage.get_trial_number_from_id(claim):
-            self._end(claim, states.FAIL)
+            self._free(claim)
             return False
         self._open[candidate.key] = claim
         return True
 
-    @uninterrupted()
+    @_transaction
     def write(self, trials: Sequence[Trial]) -> None:
-        """Adds those finished trials that are not in the study yet, and ends their claims."""
+        """Adds those of the run's trials that are not in the study yet, and ends their claims."""
+        self._write(trials)
+
+    def _write(self, trials: Sequence[Trial]) -> None:
         states = optuna.trial.TrialState
         finished = (t for t in self._trials() if t.state in (states.COMPLETE, states.PRUNED))
         done = {t.user_attrs["candidate"] for t in finished} - self._open.keys()
         for trial in trials:
             if trial.candidate.key in done:
                 continue
-            own = trial if self._worker is None else replace(trial, worker=self._worker)
-            claim = self._open.get(own.candidate.key)
+            claim = self._open.get(trial.candidate.key)
             if claim is None:
-                claim = self._claim(own.number, own.candidate, own.worker)
-            self._finish(claim, own)
-            self._open.pop(own.candidate.key, None)
+                claim = self._claim(trial.number, trial.candidate, trial.worker)
+            self._finish(claim, trial)
+            self._open.pop(trial.candidate.key, None)
 
-    @uninterrupted()
+    @_transaction
+    def hand_in(self, trial: Trial) -> bool:
+        """A worker's finished trial; False where somebody else has its candidate by now."""
+        own = replace(trial, worker=self._worker)
+        key = own.candidate.key
+        if key in self._open and not self._finish(self._open[key], own):
+            del self._open[key]  # it was freed: this worker was cut off
+        if key not in self._open:
+            if not self._started(own.number, own.candidate):
+                return False
+            self._finish(self._open[key], own)
+        del self._open[key]
+        return True
+
+    @_transaction
     def given_up(self, candidate: Candidate) -> None:
         """A `started` trial gave no result: its candidate is free again."""
-        claim = self._open.pop(candidate.key, None)
-        if claim is not None:
-            self._end(claim, optuna.trial.TrialState.FAIL)
+        if candidate.key in self._open:
+            self._free(self._open[candidate.key])
+            del self._open[candidate.key]
 
-    @uninterrupted()
+    @_transaction
     def claims(self) -> list[Claim]:
         """Everybody's on this run, oldest first; without those that were given up."""
         states = optuna.trial.TrialState
+        while self._leases.freed:
+            by = self._leases.freed.pop()
+            self._note(f"no sign any more of the worker on {by}: its config is free again")
         return [
             Claim(
                 t.user_attrs["candidate"],
-                _WORKER in t.user_attrs,
+                WORKER in t.user_attrs,
                 t.user_attrs.get(_RESULT) if t.state.is_finished() else None,
             )
             for t in self._trials()
             if t.state is not states.FAIL
         ]
 
-    @uninterrupted()
+    @_transaction
     def open_to_workers(self, offer: Mapping[str, Any]) -> None:
         """The run searches; ``offer`` is what somebody needs to measure for it."""
         self._study.set_user_attr(offer_key(self._run), dict(offer))
         self._study.set_user_attr(searching_key(self._run), True)
 
-    @uninterrupted()
+    @_transaction
     def close_to_workers(self) -> None:
-        """The search is over."""
+        """The search is over, so claims no longer matter."""
+        self._leases.end()
         self._study.set_user_attr(searching_key(self._run), False)
 
     @property
-    @uninterrupted()
+    @_transaction
     def searching(self) -> bool:
         """The run still takes trials."""
         return bool(self._storage.get_study_user_attrs(self._id).get(searching_key(self._run)))
@@ -219,7 +279,7 @@ class StudyRecord:
         """The id of a new trial in state RUNNING. A worker's has no number: the run gives it."""
         values = params(self._space, candidate)
         known = distributions(self._space)
-        who = {"trial": number} if worker is None else {_WORKER: asdict(worker)}
+        who = {"trial": number} if worker is None else {WORKER: asdict(worker)}
         claim = optuna.trial.create_trial(
             state=optuna.trial.TrialState.RUNNING,
             params=values,
@@ -235,7 +295,18 @@ class StudyRecord:
             made: int = self._storage.create_new_trial(self._id, template_trial=claim)
         return made
 
-    def _finish(self, claim: int, trial: Trial) -> None:
+    def _finish(self, claim: int, trial: Trial) -> bool:
+        """Stores the trial; False where its claim was freed before."""
+        try:
+            self._store(claim, trial)
+        except RuntimeError:  # Optuna's, of a claim that has ended
+            state = self._storage.get_trial(claim).state
+            if not state.is_finished():
+                raise
+            return state is not optuna.trial.TrialState.FAIL
+        return True
+
+    def _store(self, claim: int, trial: Trial) -> None:
         seen = observe(trial, self._goal)
         facts: dict[str, Any] = {
             "state": trial.state.value,
@@ -250,6 +321,10 @@ class StudyRecord:
         self._storage.set_trial_system_attr(claim, CONSTRAINTS, [seen.violation])
         states = optuna.trial.TrialState
         self._end(claim, states.PRUNED if seen.value is None else states.COMPLETE, seen.value)
+
+    def _free(self, claim: int) -> None:
+        with suppress(RuntimeError):  # it was freed before
+            self._end(claim, optuna.trial.TrialState.FAIL)
 
     def _end(self, claim: int, state: optuna.trial.TrialState, value: float | None = None) -> None:
         with quiet_optuna():
@@ -285,30 +360,6 @@ def offer_key(run: str) -> str:
 def searching_key(run: str) -> str:
     """The study's attribute that says whether a run takes trials."""
     return f"searching {run}"
-
-
-def open_storage(url: str) -> optuna.storages.RDBStorage:
-    """To be closed by `close_storage`.
-
-    Raises:
-        EnvironmentNotReadyError: It cannot be opened.
-    """
-    from sqlalchemy.exc import SQLAlchemyError
-
-    patience = {"timeout": _SQLITE_PATIENCE_S} if url.startswith("sqlite") else {}
-    try:
-        return optuna.storages.RDBStorage(url, {"connect_args": patience})
-    except (SQLAlchemyError, ImportError, RuntimeError, ValueError) as error:
-        reason = hidden_reason(url, error)
-        raise EnvironmentNotReadyError(
-            f"cannot open the study's storage {shown_url(url)}: {reason}",
-            "check the URL, e.g. sqlite:///study.db or postgresql://user@host/database",
-        ) from None  # the cause may quote the password
-
-
-def close_storage(storage: optuna.storages.RDBStorage) -> None:
-    storage.remove_session()
-    storage.engine.dispose()
 
 
 def _refusal(trial: Trial, candidate_key: str, space: Space) -> str:

@@ -1,0 +1,79 @@
+"""What the files of models hold, in a form that two machines can compare."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tuner.modelconfig.served import Served
+
+#: A file no larger than their product is read whole; of a larger one so many blocks are.
+_BLOCKS, _BLOCK_BYTES = 64, 1 << 20
+#: So many differences are named.
+_NAMED = 5
+
+
+def content_of(served: Served) -> dict[str, str]:
+    """A hash for each file of the models, by ``MODEL/VERSION/NAME``.
+
+    Configs, which are compared by themselves, hidden files and Python's caches are left out. Deeper
+    directories have one hash each, so that an unpacked environment is not listed file by file.
+    """
+    found: dict[str, list[str]] = {}
+    for label, model in served.models.items():
+        top = model.files.directory
+        for path in _files(top, ()):
+            parts = path.relative_to(top).parts
+            if path.suffix != ".pbtxt" or parts[:-1] not in ((), ("configs",)):
+                name = _shown("/".join((label, *parts[:2])))
+                found.setdefault(name, []).append(f"{_shown(str(parts))} {_digest(path)}")
+    return {
+        name: hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+        for name, lines in found.items()
+    }
+
+
+def differences(there: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
+    """A line for each file that is not the same in both; the last one counts what is not named."""
+    names = sorted(n for n in {*there, *here} if there.get(n) != here.get(n))
+    lines = []
+    for name in names[:_NAMED]:
+        missing = "is missing here" if name in there else "is not part of the run's"
+        lines.append(f"{name} {'differs' if name in there and name in here else missing}")
+    return [*lines, f"and {len(names) - _NAMED} more"] if len(names) > _NAMED else lines
+
+
+def _shown(name: str) -> str:
+    """A path that is not UTF-8 can still be stored."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _files(directory: Path, above: tuple[Path, ...]) -> Iterator[Path]:
+    """The files below a directory in the order of their names, through links."""
+    real = directory.resolve()
+    if real in above:
+        return  # a link to a directory that it lies in
+    try:
+        for entry in sorted(directory.iterdir()):
+            if entry.name.startswith(".") or entry.name == "__pycache__":
+                continue
+            if entry.is_dir():
+                yield from _files(entry, (*above, real))
+            elif entry.is_file():
+                yield entry
+    except OSError:
+        return  # only the server may be allowed to read it
+
+
+def _digest(path: Path) -> str:
+    try:
+        size = path.stat().st_size
+        found = hashlib.sha256(str(size).encode())
+        with path.open("rb") as file:
+            for offset in range(0, size, max(size // _BLOCKS, _BLOCK_BYTES)):
+                file.seek(offset)
+                found.update(file.read(_BLOCK_BYTES))
+    except OSError as error:
+        return str(error.strerror)
+    return found.hexdigest()
