@@ -4,7 +4,8 @@ Searching, proving, writing back and reporting are the product's own. Run as
 ``python -c "from builders.emulated_tune import main; main()" run SPEC``.
 
 Variables: ``EMULATED_PAUSE_S``, how long each measurement takes; ``EMULATED_CPU``, another
-machine's CPU; ``EMULATED_DEPLOYED``, a file that gets a line for each config that the search tries.
+machine's CPU; ``EMULATED_DEPLOYED``, a file that gets a line for each config that the search tries;
+``EMULATED_GRACE_S``, how soon the claim of a dead worker is free.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from builders.searches import served
 from tuner.cli import main as tune
 from tuner.programs.run import run
 from tuner.programs.worker import worker
+from tuner.search.study import leases
 from tuner.space.candidate import Candidate
 from tuner.steps import session
 
@@ -87,4 +89,6 @@ def main() -> None:
     setattr(session, "set_up_bench", set_up_bench)  # noqa: B010 - as above
     if every := os.environ.get("EMULATED_POLL_S"):
         worker.POLL_S = float(every)
+    if grace := os.environ.get("EMULATED_GRACE_S"):
+        leases.BEAT_S, leases.GRACE_S = float(grace) / 10, float(grace)
     tune()

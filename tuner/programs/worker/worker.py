@@ -141,9 +141,9 @@ def _join(request: JoinRequest, events: Events, stop: Stop) -> Joined:
             here = with_completed(offer.manifest, job)
             offer.manifest.refuse_if_completed_otherwise(here)
             offer.manifest.refuse_if_measured_otherwise(here)
+            objective = job.spec.objective
             with StudyRecord(
-                *(request.storage, job.spec.name, run, job.space, job.spec.objective, worker),
-                note=events.note,
+                request.storage, job.spec.name, run, job.space, objective, worker, events.note
             ) as record:
 
                 def stopped() -> None:

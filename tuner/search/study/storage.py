@@ -15,6 +15,7 @@ PATIENCE_S, RETRY_S = 600.0, 1.0
 #: Writers of a SQLite file wait for each other so long.
 _SQLITE_PATIENCE_S = 60.0
 #: A network that drops packets without a word would block a query for a quarter of an hour.
+_LIBPQ_DRIVERS = ("postgresql", "postgresql+psycopg", "postgresql+psycopg2")
 _LIBPQ = {
     "connect_timeout": 10,
     "keepalives_idle": 10,
@@ -50,11 +51,9 @@ def close_storage(storage: optuna.storages.RDBStorage) -> None:
 def _engine_options(url: str) -> dict[str, Any]:
     if url.startswith("sqlite"):
         return {"connect_args": {"timeout": _SQLITE_PATIENCE_S}}
-    parsed = parsed_url(url)
-    dialect, _, driver = ("" if parsed is None else parsed.drivername).partition("+")
-    libpq = dialect == "postgresql" and driver in ("", "psycopg", "psycopg2")
-    options = _LIBPQ if libpq else {}
-    arguments = {name: value for name, value in options.items() if name not in parsed.query}
+    parsed, arguments = parsed_url(url), {}
+    if parsed is not None and parsed.drivername in _LIBPQ_DRIVERS:
+        arguments = {name: value for name, value in _LIBPQ.items() if name not in parsed.query}
     return {"pool_pre_ping": True, "connect_args": arguments}
 
 
