@@ -12,7 +12,7 @@ from tuner.server.binaries import tritonserver
 from tuner.server.control import Control
 from tuner.triton.local import LocalLauncher
 
-pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.long]
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.long, pytest.mark.measuring]
 
 _MODEL = """
 import time

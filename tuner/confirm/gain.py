@@ -62,7 +62,7 @@ def gain(own: Contender, other: Contender, objective: Objective, error: float) -
     metric.
 
     Only rounds count in which both were `disturbed_alike`. Where these are fewer than `FEW`, all
-    do, and the ends of the interval are moved by as much as the difference explains. For an
+    do, and each end of the interval is moved by as much as the difference explains of it. For an
     outclassed ``other``, all rounds of each are compared, unpaired. ``error`` is that of the
     interval (`InterimAnalyses.error`).
 
@@ -88,9 +88,10 @@ def gain(own: Contender, other: Contender, objective: Objective, error: float) -
     better, worse = (two, one) if objective.goal is Goal.MINIMIZE else (one, two)
     ratio = paired_ratio(better, worse, error)
     if not all(disturbed_alike(*pairs[i]) for i in counted):
-        differ = max(abs(a.taken_percent - b.taken_percent) for a, b in pairs)
-        left = max(0.0, 1.0 - EXPLAINS * differ / 100.0)
-        ratio = replace(ratio, low=left * ratio.low, high=ratio.high / left if left else math.inf)
+        # What others took beside the other config feigns a gain; beside this one it hides one.
+        more = [EXPLAINS * (b.taken_percent - a.taken_percent) / 100.0 for a, b in pairs]
+        low, high = (max(0.0, 1.0 - max(0.0, end)) for end in (max(more), -min(more)))
+        ratio = replace(ratio, low=low * ratio.low, high=ratio.high / high if high else math.inf)
     means = (geometric_mean(one), geometric_mean(two))
     return Gain(ratio, means, (len(counted), len(counted)), other.at_most)
 

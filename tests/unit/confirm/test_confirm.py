@@ -494,14 +494,19 @@ def test_a_round_with_a_job_beside_one_side_twice_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("truth", "outcome"),
-    [(1.0, Outcome.UNDECIDED), (1.5, Outcome.UNDECIDED), (6.0, Outcome.CONFIRMED)],
+    ("beside", "truth", "outcome"),
+    [
+        (CURRENT, 1.0, Outcome.UNDECIDED),
+        (CURRENT, 1.5, Outcome.UNDECIDED),
+        (CURRENT, 6.0, Outcome.CONFIRMED),
+        (OTHER, 1.5, Outcome.CONFIRMED),  # it hides a gain and feigns none
+    ],
 )
 def test_with_a_job_beside_one_side_in_each_round_only_more_than_it_explains_counts(
-    truth: float, outcome: Outcome
+    beside: Candidate, truth: float, outcome: Outcome
 ) -> None:
     bench = JobBeside({CURRENT: 1000, OTHER: 1000 * truth}, noise=0.002)
-    bench.servers = range(100)
+    bench.beside, bench.servers = beside, range(100)
     result = duel(bench, 1000, 1000 * truth)
     assert result.outcome is outcome
     rounds = result.gain.rounds[0]
