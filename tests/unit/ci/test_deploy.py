@@ -126,7 +126,7 @@ def test_a_dockerfile_installs_the_project_on_a_pinned_image_for_a_plain_user(na
     sources = [word for words in steps if words[0] == "COPY" for word in words[1:-1]]
     assert [source for source in sources if not (TOP / source).exists()] == []
     assert {"pyproject.toml", "tuner"} < {*sources}
-    (install,) = (words for words in steps if "install" in words and '"/src"' in words)
+    (install,) = (words for words in steps if "install" in words and '"/src[postgres]"' in words)
     assert any(word.endswith("pip") for word in install)
     (user,) = (words[1] for words in steps if words[0] == "USER")
     pod = pod_of(read("job.yaml"))["securityContext"]
