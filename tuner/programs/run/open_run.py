@@ -181,23 +181,18 @@ def damage(path: Path) -> str:
         return "not a file"
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as database:
-            found = database.execute("PRAGMA quick_check(1)").fetchone()
-            studies = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            known = database.execute(
-                "SELECT count(*) FROM sqlite_master WHERE name = 'studies'"
-            ).fetchone()
-            if known[0] and found == (
-                "ok",
-            ):  # pages may fit together though a value on them was torn
-                for (value,) in database.execute(_VALUES):
-                    json.loads(value)
+            if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+                return "its pages do not fit together"
+            names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+            if names and "studies" not in names:
+                return "another program's database"
+            for (value,) in database.execute(_VALUES):  # one may be torn on pages that fit
+                json.loads(value)
     except sqlite3.OperationalError:
         return ""  # locked, or not ours to open: opening it says so
     except (sqlite3.DatabaseError, ValueError) as error:
         return str(error)
-    if found is None or found[0] != "ok":
-        return "its pages do not fit together"
-    return "another program's database" if studies[0] and not known[0] else ""
+    return ""
 
 
 def _moved_aside(path: Path) -> Path:
