@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from tuner.programs.run.open_run import closed_to_workers, damage, study_of
 from tuner.run.store import STUDY, RunStore
-from tuner.search.study.storage import Patience
+from tuner.search.study.storage import Reconnection
 from tuner.steps.job import Job
 
 
@@ -123,7 +123,7 @@ class Record:
 
     def __init__(self, error: Exception | None) -> None:
         self.error, self.closed = error, 0
-        self.patience = Patience("sqlite://", lambda _: None)
+        self.reconnection = Reconnection("sqlite://", lambda _: None)
 
     def close_to_workers(self) -> None:
         self.closed += 1

@@ -111,7 +111,7 @@ def test_a_worker_that_was_cut_off_hands_in_what_nobody_else_has(
     "case",
     [
         (POSTGRES, LOST, 60.0, 60.0),
-        (POSTGRES, LOST, 1e6, storage.PATIENCE_S + storage.RETRY_S),
+        (POSTGRES, LOST, 1e6, storage.RECONNECT_S + storage.RETRY_S),
         (POSTGRES, WRONG, 60.0, 0.0),
         ("sqlite:///study.db", LOST, 60.0, 0.0),
     ],
@@ -130,7 +130,7 @@ def test_a_database_that_is_out_of_reach_is_waited_for_but_not_forever(
 
     monkeypatch.setattr(storage, "time", clock)
     monkeypatch.setattr(run, "_trials", trials)
-    run.patience = storage.Patience(address, said.append)
+    run.reconnection = storage.Reconnection(address, said.append)
     for _ in range(2):  # the second time, what is out of reach is known
         fails = waits_s < lasts_s
         with pytest.raises(optuna.exceptions.StorageInternalError) if fails else nullcontext():

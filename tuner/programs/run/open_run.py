@@ -164,7 +164,7 @@ def closed_to_workers(record: StudyRecord, note: Callable[[str], None]) -> Itera
     try:
         yield
     finally:
-        record.patience.end()  # the run ends, perhaps since somebody stopped it
+        record.reconnection.end()  # the run ends, perhaps since somebody stopped it
         try:
             record.close_to_workers()
         except (SQLAlchemyError, OptunaError) as error:

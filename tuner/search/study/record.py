@@ -33,7 +33,7 @@ from tuner.search.optuna_trial import (
     quiet_optuna,
 )
 from tuner.search.study.leases import WORKER, Leases
-from tuner.search.study.storage import Patience, close_storage, open_storage
+from tuner.search.study.storage import Reconnection, close_storage, open_storage
 from tuner.search.study.uninterrupted import uninterrupted
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
@@ -100,10 +100,10 @@ def _transaction(
                 with uninterrupted():
                     done = method(record, *args, **kwargs)
             except optuna.exceptions.StorageInternalError as error:
-                if not record.patience.wait(error):
+                if not record.reconnection.wait(error):
                     raise
             else:
-                record.patience.reached()
+                record.reconnection.reached()
                 return done
 
     return tried
@@ -132,7 +132,7 @@ class StudyRecord:
         worker: Worker | None = None,
         note: Callable[[str], None] = lambda _: None,
     ):
-        self.patience = Patience(storage, note)
+        self.reconnection = Reconnection(storage, note)
         self._note = note
         self._run = run
         self._space = space

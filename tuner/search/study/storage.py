@@ -11,7 +11,7 @@ from tuner.search.optuna_trial import optuna
 from tuner.search.study.storage_url import hidden_reason, parsed_url, shown_url
 
 #: How long a process goes on trying to reach a database, and how often.
-PATIENCE_S, RETRY_S = 600.0, 1.0
+RECONNECT_S, RETRY_S = 600.0, 1.0
 #: Writers of a SQLite file wait for each other so long.
 _SQLITE_PATIENCE_S = 60.0
 #: A network that drops packets without a word would block a query for a quarter of an hour.
@@ -57,7 +57,7 @@ def _engine_options(url: str) -> dict[str, Any]:
     return {"pool_pre_ping": True, "connect_args": arguments}
 
 
-class Patience:
+class Reconnection:
     """How long a process waits for a database: for a whole outage, not for each attempt.
 
     A SQLite file is there or not, so nobody waits for it.
@@ -89,9 +89,9 @@ class Patience:
         now_s = time.monotonic()
         if self._out_of_reach_since_s is None:
             self._out_of_reach_since_s = now_s
-            reason, minutes = hidden_reason(self._url, cause), PATIENCE_S / 60
+            reason, minutes = hidden_reason(self._url, cause), RECONNECT_S / 60
             self._note(f"the study's storage is out of reach, waiting {minutes:.0f} min: {reason}")
-        if now_s - self._out_of_reach_since_s > PATIENCE_S:
+        if now_s - self._out_of_reach_since_s > RECONNECT_S:
             return False
         time.sleep(RETRY_S)
         return True
