@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TOP = Path(__file__).parents[2]
-PAGES = sorted(
-    page
-    for folder in ("docs", "benchmarks", "model_repository", "search_spaces", "results")
-    for page in (TOP / folder).glob("**/*.md")
-) + sorted(TOP.glob("*.md"))
+_FOLDERS = ("docs", "benchmarks", "model_repository", "search_spaces")
+PAGES = [
+    *sorted(page for folder in _FOLDERS for page in (TOP / folder).glob("**/*.md")),
+    *(TOP / "results" / "README.md", *sorted(TOP.glob("*.md"))),  # runs leave reports there
+]
 _BLOCK = re.compile(r"^```(\S*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _BETWEEN = {"&&", "||", ";", "&", "|"}
 

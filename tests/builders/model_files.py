@@ -12,6 +12,13 @@ import pytest
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
 
 
+def shipped_config(model: Path) -> str:
+    """A model's config as it was before any run wrote there, as the quickstart does."""
+    backups = model.glob(".config.pbtxt.tune.*.bak")
+    oldest = min(backups, key=lambda path: path.stat().st_mtime_ns, default=model / "config.pbtxt")
+    return oldest.read_text()
+
+
 def write_model(model: Path, config: str, code: str = "") -> None:
     """A model's directory with its config and one version: code, or nothing."""
     (model / "1").mkdir(parents=True)

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from builders.jobs import SPEC
-from builders.model_files import REPOSITORY
+from builders.model_files import REPOSITORY, shipped_config, write_model
 
 MODEL = "emulated-accelerator"
 
@@ -18,9 +18,9 @@ def make_specs(directory: Path, count: int) -> list[str]:
     (directory / "specs").mkdir(exist_ok=True)
     for number in range(count):
         name = f"model-{number:02d}"
-        shutil.copytree(REPOSITORY / MODEL, repository / name)
-        config = repository / name / "config.pbtxt"
-        config.write_text(config.read_text().replace(MODEL, name))
+        shipped = shipped_config(REPOSITORY / MODEL)
+        write_model(repository / name, shipped.replace(MODEL, name))
+        shutil.copytree(REPOSITORY / MODEL / "1", repository / name / "1", dirs_exist_ok=True)
         text = SPEC.format(repository="../my repository").replace(MODEL, name)
         text += "search: {strategy: random}\nbudget: {trials: 2}\n"
         (directory / "specs" / f"{name}.yaml").write_text(text)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from builders.candidates import the_one
+from builders.model_files import shipped_config
 from builders.serving import served_one
 
 from tuner.cli import cli
@@ -37,7 +38,7 @@ def _in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def model_config(repository: Path, model: str) -> Any:
-    return parse((repository / model / "config.pbtxt").read_text())
+    return parse(shipped_config(repository / model))
 
 
 def drafted(path: Path, model: str | None, slo: str = "p99_latency <= 100ms") -> str:

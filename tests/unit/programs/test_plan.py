@@ -15,6 +15,11 @@ from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.programs.plan import DrawnPlan, draw_plan
 
 
+@pytest.fixture(autouse=True)
+def _away_from_earlier_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 def planned(tmp_path: Path, more: str, candidates: int = 0) -> DrawnPlan:
     spec = tmp_path / "spec.yaml"
     spec.write_text(SPEC.format(repository=REPOSITORY) + more)
