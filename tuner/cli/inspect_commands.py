@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import click
 from tuner.cli import options
 from tuner.cli.storage import children_environment
 from tuner.cli.terminal import annotation, say, say_annotations, say_columns, say_json, say_lines
-from tuner.errors import EnvironmentNotReadyError, NothingToSearchError
+from tuner.errors import EnvironmentNotReadyError, NothingToSearchError, TunerError
 
 if TYPE_CHECKING:
     from tuner.lint.rules import Finding
@@ -117,12 +118,14 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     """Check programs (by running them), ports, GPU and permissions; say how to fix each problem.
 
     With SPEC, checks what that spec needs; otherwise, what the local mode needs. Exit code 4 if
-    something is missing. How well measurements repeat here is told by the report of each run.
+    something is missing; a busy machine is a warning. How well measurements repeat here is told by
+    the report of each run.
     """
     from tuner.spec.load import load_spec
     from tuner.steps.job import models_of
     from tuner.triton.doctor import Check, run_checks
     from tuner.writeback.rollback import half_written
+    from tuner.writeback.target import foreseen
 
     wanted = None if spec is None else load_spec(spec).spec
     checks = run_checks(
@@ -133,14 +136,24 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
         repository=None if wanted is None else wanted.repository,
         results=output,
     )
-    for half in (half_written(wanted.repository) if wanted else {}).values():
-        checks.append(Check("write", "whole configs", False, half.message, half.hint))
+    if wanted is not None:
+        for half in half_written(wanted.repository).values():
+            checks.append(Check("write", "whole configs", False, half.message, half.hint))
+        with suppress(TunerError):  # `tune plan` says what is wrong with the models
+            served = models_of(wanted).models
+            told = "; ".join(
+                foreseen(served[la].files for la, m in wanted.models.items() if m.space)
+            )
+            checks = [
+                replace(c, mend=c.mend or told) if c.id == "repository" else c for c in checks
+            ]
     if output_format == "json":
         say_json([asdict(c) for c in checks])
     else:
         for check in checks:
-            mark = click.style("ok  ", fg="green") if check.ok else click.style("FIX ", fg="red")
-            say(f"{mark}  {check.label}: {check.found}")
+            mark, color = ("warn", "yellow") if check.mend else ("ok  ", "green")
+            mark, color = (mark, color) if check.ok else ("FIX ", "red")
+            say(f"{click.style(mark, fg=color)}  {check.label}: {check.found}")
             if check.mend:
                 say(f"        {check.mend}")
     return 0 if all(c.ok for c in checks) else EnvironmentNotReadyError.exit_code

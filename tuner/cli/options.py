@@ -160,5 +160,5 @@ overrides_option = click.option(
 through_links_option = click.option(
     "--through-links",
     is_flag=True,
-    help="If config.pbtxt is a link to a file outside the repository, write that file.",
+    help="Write a config.pbtxt that is a link to a file which is not the model's own.",
 )

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import hashlib
 from dataclasses import dataclass
-from os.path import lexists
+from os.path import commonpath, lexists, realpath
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
@@ -110,6 +110,19 @@ def directory_of(config: Path) -> Path:
     """The model's directory, by the path of any of its configs; looks at no disk."""
     named = CONFIG_NAMES.fullmatch("/".join(config.parts[-2:]))
     return config.parent.parent if named else config.parent
+
+
+def is_own(path: Path, model: Path) -> bool:
+    """Whether a path, its links followed, is a file of a model's directory or of its repository.
+
+    What counts is the directory that ``model`` leads to. A hidden store (.git/annex, .dvc, ..data),
+    which names files by their content, is nobody's own.
+    """
+    real, repository = Path(realpath(path)), Path(realpath(model.parent))
+    if not any(real.is_relative_to(own) for own in (repository, Path(realpath(model)))):
+        return False
+    above = commonpath((real, repository))
+    return not any(part.startswith(".") for part in real.relative_to(above).parts)
 
 
 def read_config(path: Path) -> bytes | None:

@@ -52,6 +52,7 @@ from tuner.steps.tools import client_notes, client_of, find_programs, request_no
 from tuner.triton.docker import DockerLauncher
 from tuner.triton.local import LocalLauncher
 from tuner.writeback.rollback import half_written
+from tuner.writeback.target import foreseen
 
 #: The rate for which perf_analyzer's command line is shown, where rates are searched.
 SHOWN_PER_S = 1000.0
@@ -144,6 +145,7 @@ def draw_plan(
             *_completion_notes(job),
             *_parameter_notes(job),
             *cache_notes(job),
+            *foreseen(job.searched_files),
             *(told for ends, told in lacking if not ends),
         ),
         problems=[

@@ -80,6 +80,10 @@ class Job:
         """Labels of the models whose configs the search changes, and may write."""
         return tuple(self.space.current.models)
 
+    @property
+    def searched_files(self) -> list[ModelFiles]:
+        return [self.served.models[label].files for label in self.searched]
+
     def over(self, served: Served) -> Job:
         """The same over what a server completed.
 

@@ -39,7 +39,7 @@ class Check:
     """One fact of the machine.
 
     Attributes:
-        ok: False when a run would fail or could not be trusted.
+        ok: False when a run would fail.
         mend: What to do or know about it; empty when it is fine.
     """
 
@@ -78,8 +78,8 @@ def run_checks(
         _checked("gpu", "GPUs", lambda: _gpus(environment)),
         _checked("shm", "shared memory (/dev/shm)", _shm),
         *_directories(repository, results),
-        _checked("load", "machine is quiet", _load),
-        _checked("governor", "CPU frequency governor", _governor),
+        _load(),
+        _governor(),
     ]
 
 
@@ -196,8 +196,10 @@ def _shm() -> str:
         free = shutil.disk_usage(SHM).free
     except OSError as error:
         raise EnvironmentNotReadyError(str(error), "mount a tmpfs at /dev/shm") from error
-    mend = "" if free >= _SHM_WANTED else "start the container with --shm-size=1g"
-    return _unless(mend, f"{free / _MIB:.0f} MiB free")
+    found = f"{free / _MIB:.0f} MiB free"
+    if free < _SHM_WANTED:
+        raise EnvironmentNotReadyError(found, "start the container with --shm-size=1g")
+    return found
 
 
 def _directories(repository: Path | None, results: Path | None) -> Iterator[Check]:
@@ -221,23 +223,16 @@ def _writable(path: Path, place: Path) -> str:
     raise EnvironmentNotReadyError(f"{path} cannot be written", mend)
 
 
-def _load() -> str:
+def _load() -> Check:
     cores = len(os.sched_getaffinity(0))
     load = os.getloadavg()[0]
     noisy = load > _BUSY * cores
     mend = "stop other work: measurements made now would not repeat" if noisy else ""
-    return _unless(mend, f"load {load:.2f} on {cores} cores")
+    return Check("load", "machine is quiet", True, f"load {load:.2f} on {cores} cores", mend)
 
 
-def _governor() -> str:
+def _governor() -> Check:
     governor = host.read_governor()
     fine = governor in (None, "performance")
     mend = "" if fine else "cpupower frequency-set -g performance"
-    return _unless(mend, governor or "not visible here")
-
-
-def _unless(mend: str, found: str) -> str:
-    """What was found, as an error where there is something to mend."""
-    if mend:
-        raise EnvironmentNotReadyError(found, mend)
-    return found
+    return Check("governor", "CPU frequency governor", True, governor or "not visible here", mend)

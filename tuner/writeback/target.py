@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError
-from tuner.modelconfig.files import directory_of, is_model_name, model_names, read_config, versions
+from tuner.modelconfig.files import (
+    ModelFiles,
+    directory_of,
+    is_model_name,
+    is_own,
+    model_names,
+    read_config,
+    versions,
+)
 from tuner.spec.paths import CONFIG_NAME
 from tuner.writeback.files import explained
 
@@ -56,7 +64,7 @@ def target_of(path: Path, model: str, *, through_links: bool = False) -> Target:
 
     Raises:
         EnvironmentNotReadyError: There is no such model directory, or the config is a link to
-            a file that is not the repository's own.
+            a file that is neither the model's nor the repository's own.
         SpecError: The path is not that of a config, or something else than a file is there.
     """
     if not is_config_of(path, model):
@@ -82,27 +90,35 @@ def _looked_at(path: Path, *, through_links: bool) -> Target:
         )
     repository = directory.parent.resolve()
     real = path.resolve()
-    own = _is_own(real, repository)
+    mounted = any(part.startswith("..") for part in real.parts)
+    own = is_own(path, directory) and not mounted
     if not own and not through_links:
+        leads = f"{path} leads to {real}, which is not the model's own file"
+        links = "to write that file, use --through-links with `tune apply` or `tune rollback`"
+        config_map = "change the ConfigMap; the patch is in the run's best/proposal.patch"
         raise EnvironmentNotReadyError(
-            f"{path} leads to {real}, which is not the repository's own file; it was not written",
-            "to write that file, use --through-links with `tune apply` or `tune rollback`",
+            f"{leads} but mounted by Kubernetes" if mounted else leads,
+            config_map if mounted else links,
         )
     return Target(path, real, tuple(_notes(path, real, repository, own=own)))
 
 
-def _is_own(real: Path, repository: Path) -> bool:
-    """In the repository, and not in a hidden store (.git/annex, .dvc) that names files by hash."""
-    if not real.is_relative_to(repository):
-        return False
-    return not any(part.startswith(".") for part in real.relative_to(repository).parts)
+def foreseen(models: Iterable[ModelFiles]) -> tuple[str, ...]:
+    """What the user should know about the files that a winner will be written to."""
+    paths = {m.model: m.directory / m.write_to for m in models}
+    try:
+        return tuple(note for m, path in paths.items() for note in target_of(path, m).notes)
+    except TunerError as error:
+        return (f"a winner will not be written: {error.message}; {error.hint}",)
 
 
 def _notes(path: Path, real: Path, repository: Path, *, own: bool) -> Iterator[str]:
     if path.name != CONFIG_NAME:
         yield f"a server reads {path} when started with --model-config-name={path.stem}"
     model = directory_of(path)
-    if real != repository / path.relative_to(model.parent):
+    if (home := model.resolve()) != repository / model.name:
+        yield f"{model} is a link to {home}: {real} is written"
+    if real != home / path.relative_to(model):
         yield f"{path} is a link to {real}{'' if own else ', outside the repository'}"
     others = sorted(_linked(repository, real, path.relative_to(model)) - {model.name})
     if others:

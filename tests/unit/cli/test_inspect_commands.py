@@ -20,7 +20,7 @@ from tuner.programs.plan import DrawnPlan, Preview
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
 from tuner.steps.estimate import Estimate
-from tuner.triton.doctor import run_checks
+from tuner.triton.doctor import Check, run_checks
 
 TENSORS = (
     'input { name: "x" data_type: TYPE_FP32 dims: 1 } '
@@ -186,3 +186,42 @@ def test_a_server_with_public_holes_is_warned_of_and_fine_all_the_same(
     check, *_ = run_checks({})
     assert (check.id, check.ok) == ("tritonserver", True)
     assert check.mend.startswith("older than release 25.07") is warned
+
+
+def test_a_busy_machine_is_a_warning_and_nothing_is_missing(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (99.0, 0.0, 0.0))
+    monkeypatch.setattr("tuner.machine.host.read_governor", lambda: "powersave")
+    monkeypatch.setattr("tuner.triton.doctor._checked", lambda id_, *_: Check(id_, id_, True, "?"))
+    monkeypatch.setattr("tuner.triton.doctor._tritonserver", lambda *_: [])
+    assert tune("doctor") == 0
+    assert "warn  machine is quiet: load 99.00 on " in tune.out
+    assert "warn  CPU frequency governor: powersave" in tune.out
+
+
+def test_doctor_tells_where_a_winner_will_be_written_or_why_not(
+    tmp_path: Path, tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "tuner.triton.doctor.run_checks",
+        lambda *_, **__: [Check("repository", "model repository", True, "can be written")],
+    )
+    model = make_repository(tmp_path / "real", "fast") / "fast"
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "fast").symlink_to(model)
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        "model: fast\nrepository: models\nslo: [p99_latency <= 40ms]\n"
+        "space: {instance_group.count: {int: [1, 4]}}\n"
+    )
+    assert tune("doctor", spec) == 0
+    assert (
+        f"warn  model repository: can be written\n        {tmp_path}/models/fast is a link to"
+        in tune.out
+    )
+    (model / "config.pbtxt").rename(tmp_path / "away.pbtxt")
+    (model / "config.pbtxt").symlink_to(tmp_path / "away.pbtxt")
+    assert tune("doctor", spec) == 0
+    assert "a winner will not be written: " in tune.out
+    assert "use --through-links with `tune apply`" in tune.out

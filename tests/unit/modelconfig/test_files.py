@@ -11,7 +11,7 @@ from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.lint.repository import Severity, lint_repository
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.encoding import LATIN_1, encode
-from tuner.modelconfig.files import is_model_name, model_directory, read_model
+from tuner.modelconfig.files import is_model_name, is_own, model_directory, read_model
 
 
 @pytest.fixture
@@ -52,6 +52,36 @@ def test_a_config_by_another_name_is_read_where_it_is_there(repository):
     assert files.config().max_batch_size == 4
     assert read_model(repository, "bert").config().max_batch_size == 8
     assert read_model(repository, "bare", name).sha256 is None
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "own"),
+    [
+        ("", "", True),
+        ("", "repo/shared/m.pbtxt", True),
+        ("", "elsewhere/config.pbtxt", False),
+        ("", "repo/.git/annex/SHA256E-s9--abc", False),
+        ("", "repo/m/..2026_09_01/config.pbtxt", False),
+        ("real/m", "", True),
+        ("real/m", "real/m/other.pbtxt", True),
+        ("real/m", "real/other/config.pbtxt", False),
+        ("real/m", "real/m/.dvc/cache/abc", False),
+        ("repo/..2026_09_01/m", "", False),
+        (".dvc/cache/m", "", False),
+    ],
+)
+def test_a_models_own_files_lie_in_its_repository_or_where_its_directory_leads(
+    tmp_path, model, config, own
+):
+    top = tmp_path / ".hidden"  # what lies above both is not asked
+    there = top / (model or "repo/m")
+    there.mkdir(parents=True)
+    (top / "repo").mkdir(exist_ok=True)
+    if model:
+        (top / "repo" / "m").symlink_to(there)
+    if config:
+        (there / "config.pbtxt").symlink_to(top / config)
+    assert is_own(top / "repo" / "m" / "config.pbtxt", top / "repo" / "m") is own
 
 
 def test_an_unknown_model_is_named_with_the_nearest(repository):

@@ -51,6 +51,22 @@ def test_what_the_spec_chooses_is_named_and_not_run(tmp_path: Path, more: str, s
         assert any(line[0] == "/tmp/evil" for line in plan.commands.values())
 
 
+def linked(tmp_path: Path) -> str:
+    """A repository in which the model is a link."""
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo" / "emulated-accelerator").symlink_to(REPOSITORY / "emulated-accelerator")
+    return str(tmp_path / "repo")
+
+
+def test_a_model_behind_a_link_is_told_with_the_file_that_is_written(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    repository = linked(tmp_path)
+    spec.write_text(SPEC.format(repository=repository) + "server: {binary: /no/server}\n")
+    model = REPOSITORY / "emulated-accelerator"
+    written = f"is a link to {model}: {model / 'config.pbtxt'} is written"
+    assert f"{repository}/emulated-accelerator {written}" in draw_plan(spec, {"PATH": ""}, 0).notes
+
+
 @pytest.mark.parametrize(
     ("mount", "warned"),
     [

@@ -8,12 +8,13 @@ import pytest
 from builders.jobs import opened
 from builders.plans import cut_short, make_file
 
-from tuner.programs.run.ending import best_configs, foreseen, settle_writes, write_back
+from tuner.programs.run.ending import best_configs, settle_writes, write_back
 from tuner.run.store import RunStore
 from tuner.space.candidate import Candidate
 from tuner.steps.job import Job, Request, draw_up, prepare
 from tuner.writeback.plan import WritePlan
 from tuner.writeback.rollback import rollback
+from tuner.writeback.target import foreseen
 
 CONFIG = """\
 # {name}: a comment
@@ -95,8 +96,11 @@ def test_a_link_that_a_winner_will_not_be_written_through_is_told_beforehand(job
     outside = job.loaded.path.parent / "b.pbtxt"
     config.rename(outside)
     config.symlink_to(outside)
-    (told,) = foreseen(job)
+    (told,) = foreseen(job.searched_files)
     assert told.startswith(f"a winner will not be written: {config} leads to {outside}")
+    assert told.endswith(
+        "; to write that file, use --through-links with `tune apply` or `tune rollback`"
+    )
 
 
 def test_a_run_begins_with_whole_configs_where_a_kill_left_half(tmp_path: Path, job: Job) -> None:

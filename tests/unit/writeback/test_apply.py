@@ -193,22 +193,52 @@ def test_what_is_no_file_is_neither_read_nor_replaced(tmp_path: Path, kind: str)
     assert not (tmp_path / "new").exists()
 
 
-def test_a_model_directory_that_is_a_link_out_of_the_repository_is_refused_too(
+def test_a_model_directory_that_is_a_link_is_written_where_it_leads_and_put_back(
     tmp_path: Path,
 ) -> None:
-    plan = make_plan(tmp_path / "elsewhere")
-    repository = tmp_path / "models"
+    (real,) = make_plan(tmp_path / "real").files
+    repository = tmp_path / "repo"
     repository.mkdir()
-    (repository / "m").symlink_to(plan.path.parent)
-    with pytest.raises(EnvironmentNotReadyError, match="not the repository's own"):
-        target_of(repository / "m" / "config.pbtxt", "m")
+    (repository / "m").symlink_to("../real/m")
+    plan = WritePlan((replace(real, path=repository / "m" / "config.pbtxt"),), "r1")
+    written = apply(plan)
+    told = f"{repository / 'm'} is a link to {real.path.parent}: {real.path} is written"
+    assert written.all_notes == (told,)
+    assert real.path.read_bytes() == AFTER.encode()
+    assert (repository / "m").readlink() == Path("../real/m")
+    rollback(repository, "m")
+    assert real.path.read_bytes() == BEFORE.encode()
+    assert (repository / "m").readlink() == Path("../real/m")
+
+
+@pytest.mark.parametrize("link", ["config.pbtxt", "directory", "repository"])
+def test_a_config_that_kubernetes_mounted_is_changed_in_its_config_map(
+    tmp_path: Path, link: str
+) -> None:
+    mount = tmp_path / "mnt"
+    data = mount / "..2026_09_01_08_00_00.123456789"
+    model = {"config.pbtxt": mount, "directory": mount / "m"}.get(link, mount / "models" / "m")
+    make_plan(data / model.relative_to(mount).parent)
+    (mount / "..data").symlink_to(data.name)
+    first = model.relative_to(mount).parts
+    if first:
+        (mount / first[0]).symlink_to(f"..data/{first[0]}")
+    else:
+        model = mount / "m"
+        (model / "1").mkdir(parents=True)
+        (model / "config.pbtxt").symlink_to(mount / "..data" / "m" / "config.pbtxt")
+    with pytest.raises(EnvironmentNotReadyError, match="but mounted by Kubernetes") as caught:
+        target_of(model / "config.pbtxt", "m")
+    assert (
+        caught.value.hint == "change the ConfigMap; the patch is in the run's best/proposal.patch"
+    )
 
 
 def test_a_store_that_names_files_by_their_content_is_not_the_repositorys_own(
     tmp_path: Path,
 ) -> None:
     linked(tmp_path, tmp_path / ".git" / "annex" / "objects" / "SHA256E-s9--abc")
-    with pytest.raises(EnvironmentNotReadyError, match="not the repository's own"):
+    with pytest.raises(EnvironmentNotReadyError, match="not the model's own"):
         target_of(tmp_path / "m" / "config.pbtxt", "m")
 
 

@@ -26,7 +26,7 @@ from tuner.steps.machine_lock import Neighbours
 from tuner.steps.stop import explain_error
 from tuner.writeback.plan import WritePlan, apply, file_plans
 from tuner.writeback.rollback import half_written, settle_all
-from tuner.writeback.target import Written, target_of
+from tuner.writeback.target import Written
 
 
 @dataclass(frozen=True)
@@ -173,16 +173,6 @@ def settle_writes(repository: Path, *, write: bool) -> Iterator[str]:
         raise half
     for written in settle_all(repository) if write else ():
         yield from written.all_notes
-
-
-def foreseen(job: Job) -> tuple[str, ...]:
-    """What the user should know about the files that a winner will be written to."""
-    models = [job.served.models[label].files for label in job.searched]
-    paths = {m.model: m.directory / m.write_to for m in models}
-    try:
-        return tuple(note for m, path in paths.items() for note in target_of(path, m).notes)
-    except TunerError as error:
-        return (f"a winner will not be written: {error.message}",)
 
 
 def best_configs(job: Job, change: Change) -> dict[str, bytes]:

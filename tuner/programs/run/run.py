@@ -10,7 +10,7 @@ from tuner.bench.timebook import TimeBook
 from tuner.errors import InterruptedRunError
 from tuner.machine.host import read_host
 from tuner.measurement.measurement import Stage
-from tuner.programs.run.ending import Ending, Finished, foreseen, settle_writes
+from tuner.programs.run.ending import Ending, Finished, settle_writes
 from tuner.programs.run.open_run import (
     end_of_a_write,
     open_run,
@@ -42,6 +42,7 @@ from tuner.steps.serving import Serving, serving
 from tuner.steps.session import Session, open_session
 from tuner.steps.stop import Stop, explain_error
 from tuner.steps.tools import LARGE_BYTES, client_notes, find_programs, request_notes
+from tuner.writeback.target import foreseen
 
 
 def run(
@@ -142,7 +143,7 @@ def _beforehand(served: Serving, *, write: bool) -> Iterator[str]:
         yield f"loading the model took {served.load_s:.0f} s; the run takes {estimate.text}"
     yield from request_notes(job, LARGE_BYTES)
     yield from trace_notes(job.spec, job.plan)
-    yield from foreseen(job) if write else ()
+    yield from foreseen(job.searched_files) if write else ()
 
 
 def _search(session: Session, searcher: Searcher, store: RunStore) -> list[Trial]:
