@@ -90,6 +90,10 @@ class ServerGoneError(TrialError):
     """The server crashed, hangs or cannot be reached; it must be restarted."""
 
 
+class ServerHangsError(ServerGoneError):
+    """The server did not answer in time; it may be alive."""
+
+
 class LoadFailedError(TrialError):
     """The load generator gave no usable result; `message` says why."""
 

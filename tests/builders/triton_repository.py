@@ -10,7 +10,8 @@ from builders.model_files import write_model
 MODEL = "doubler"
 
 #: ``parameters.behaviour`` decides what happens when the model is loaded; ``parameters.lock``
-#: names a file that only one copy of the model can hold, like memory that is there once.
+#: names a file that only one copy of the model can hold, like memory that is there once, or a
+#: device ("device" in its name).
 CONFIG = """\
 backend: "python"
 max_batch_size: 8
@@ -48,6 +49,8 @@ class TritonPythonModel:
             try:
                 fcntl.flock(self.memory, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                if "device" in lock:
+                    raise pb_utils.TritonModelException("device 0 is in use") from None
                 raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB") from None
 
     def execute(self, requests):

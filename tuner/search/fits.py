@@ -7,7 +7,7 @@ load generator that could not keep up, or a load without a result, does not.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,8 @@ _NOISE = 1e-3
 
 #: In the path of a field that says who computes when, which takes hardly any memory.
 _FREE = ("thread", "rate_limiter")
+#: In the path of a field that says on what an instance runs.
+_PLACE = (".kind", ".gpus")
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,10 @@ class Demand:
             batches={label: _whole(fields.get(MAX_BATCH_SIZE)) for label, fields in models},
             cache_bytes=candidate.cache_bytes or 0,
         )
+
+    @property
+    def instances_alone(self) -> Demand:
+        return Demand(self.instances, {}, 0)
 
     def covers(self, other: Demand) -> bool:
         """At least as much of everything."""
@@ -79,23 +85,44 @@ class Refusals:
     history: Sequence[Trial]
 
     def forbids(self, candidate: Candidate) -> bool:
-        """One that asked for no more was refused, and none that asked for as much was served."""
-        refused = [t for t in self.history if t.refused]
-        return self._with_less(candidate, refused, service_key)
+        """One that asked for no more was refused, and none that asked for as much was served.
 
-    def lacks_memory(self, candidate: Candidate) -> bool:
-        """The same of those for which there was no memory: more threads need no less of it."""
+        Where there was no memory, more threads need no less of it. Where only fewer instances were
+        served, such as on a device that one process can hold, no other field lets more of them in.
+        """
         refused = [t for t in self.history if t.refused]
+        if not refused:
+            return False
         lacked = [t for t in refused if not t.attempts or out_of_memory(t.reason or "")]
-        return self._with_less(candidate, lacked, _memory_key)
+        crowded = [t for t in refused if t not in lacked and self._is_crowded(t)]
+        return (
+            self._with_less(candidate, refused, service_key)
+            or self._with_less(candidate, lacked, _memory_key)
+            or self._with_less(candidate, crowded, _place_key, lambda d: d.instances_alone)
+        )
+
+    def _is_crowded(self, refused: Trial) -> bool:
+        """One with fewer instances, and alike otherwise, was served."""
+        demand = Demand.of(refused.candidate)
+        return any(
+            t.state is not TrialState.FAILED
+            and demand.instances != Demand.of(t.candidate).instances
+            and demand.covers(Demand.of(t.candidate).instances_alone)
+            and Demand.of(t.candidate).covers(replace(demand, instances={}))
+            for t in _alike(refused.candidate, self.history, service_key)
+        )
 
     def _with_less(
-        self, candidate: Candidate, refused: Sequence[Trial], key: Callable[[Candidate], object]
+        self,
+        candidate: Candidate,
+        refused: Sequence[Trial],
+        key: Callable[[Candidate], object],
+        of: Callable[[Demand], Demand] = lambda demand: demand,
     ) -> bool:
         if not refused:
             return False
-        demand = Demand.of(candidate)
-        less = (demand.covers(Demand.of(t.candidate)) for t in _alike(candidate, refused, key))
+        demand = of(Demand.of(candidate))
+        less = (demand.covers(of(Demand.of(t.candidate))) for t in _alike(candidate, refused, key))
         return any(less) and not _served(demand, _alike(candidate, self.history, key))
 
 
@@ -114,6 +141,11 @@ def _alike(
 def _memory_key(candidate: Candidate) -> list[tuple[Knob, Any]]:
     """What is equal in two candidates of which each instance takes about as much memory."""
     return [(k, v) for k, v in service_key(candidate) if not any(w in k.path for w in _FREE)]
+
+
+def _place_key(candidate: Candidate) -> list[tuple[Knob, Any]]:
+    """What is equal in two candidates whose instances run on the same."""
+    return [(k, v) for k, v in candidate.fields.items() if any(w in k.path for w in _PLACE)]
 
 
 def cannot_fit(candidate: Candidate, history: Sequence[Trial], slos: Sequence[Slo]) -> str | None:

@@ -140,10 +140,10 @@ class Searcher:
     def _propose(
         self, number: int, history: Sequence[Trial], taken: set[str]
     ) -> Proposal | Enough | None:
-        """The strategy's proposal; nothing as large as what there was no memory for."""
+        """The strategy's proposal; nothing that asks for as much as what was refused."""
         refusals, taken = Refusals(history), set(taken)
         while isinstance(proposal := self._strategy.propose(number, history, taken), Proposal):
-            if not refusals.lacks_memory(proposal.candidate):
+            if not refusals.forbids(proposal.candidate):
                 break
             taken.add(proposal.candidate.key)
         return proposal

@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, ServerGoneError
+from tuner.errors import (
+    DeployRefusedError,
+    EnvironmentNotReadyError,
+    ServerGoneError,
+    ServerHangsError,
+)
 from tuner.hiding import without_passwords
 from tuner.machine.process import LOOPBACK
 from tuner.server.server import Endpoints, credentials, get, key_headers
@@ -75,8 +80,9 @@ class Control:
         Raises:
             DeployRefusedError: The config or the model was refused; what ran before still runs.
             EnvironmentNotReadyError: The server is not in explicit model control.
-            ServerGoneError: Not loaded by the deadline (a Python stub that cannot start hangs
-                for ever), or the server died.
+            ServerHangsError: Not loaded by the deadline (a Python stub that cannot start hangs
+                for ever).
+            ServerGoneError: The server died.
         """
         with _translated(f"loading {model}", deadline_s):
             self._client.load_model(
@@ -164,7 +170,7 @@ def _translated(doing: str, deadline_s: float) -> Iterator[None]:
                 "name it in server.headers_from_env: NAME, or triton-grpc-protocol-NAME over gRPC",
             ) from error
         if status == "StatusCode.DEADLINE_EXCEEDED":
-            raise ServerGoneError(f"{doing}: no answer within {deadline_s:g} s") from error
+            raise ServerHangsError(f"{doing}: no answer within {deadline_s:g} s") from error
         if status in _GONE:
             raise ServerGoneError(f"{doing}: the server is gone ({message})") from error
         raise DeployRefusedError(message) from error

@@ -175,11 +175,16 @@ def refusal(message: str, model: str, log: str) -> str:
         if reasons:
             return _first_line(reasons[-1].rstrip('"'))
     reason = _STEP_FAILED.sub("", _first_line(_LOAD_FAILED.sub("", message.strip())))
-    since = _telling(log.rpartition(f"loading: {model}:")[2])
-    errors = [_first_line(m["message"]) for line in since if (m := _ERROR_LINE.search(line))]
+    errors = errors_of_load(model, log)
     memory = () if out_of_memory(reason) else filter(out_of_memory, errors)
     cause = next(chain(memory, () if meaning(reason) else filter(meaning, errors)), "")
     return f"{reason}: {cause}" if cause else reason
+
+
+def errors_of_load(model: str, log: str) -> list[str]:
+    """What a server has logged as errors since it began to load a model."""
+    since = _telling(log.rpartition(f"loading: {model}:")[2])
+    return [_first_line(m["message"]) for line in since if (m := _ERROR_LINE.search(line))]
 
 
 def out_of_memory(reason: str) -> bool:

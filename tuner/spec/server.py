@@ -196,7 +196,8 @@ class Server(Strict):
     )
     unload_first: Flag = Field(
         False,
-        description="unload a model before reloading it, where two copies do not fit in memory",
+        description="unload a model before reloading it, where two copies do not fit in memory, or "
+        "need what one alone can hold; a run that finds this out does so by itself",
     )
     space: SpaceSpec = Field(
         default_factory=dict,

@@ -19,7 +19,7 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 
-from tuner.errors import DeployRefusedError, ServerGoneError
+from tuner.errors import DeployRefusedError, ServerGoneError, ServerHangsError, TrialError
 from tuner.machine.process import leave_out_the_middle
 from tuner.modelconfig.base import differences
 from tuner.modelconfig.message import to_load_json
@@ -87,9 +87,10 @@ class _Running:
     completes: bool = True
     #: Label and kind of a change that is not read back yet.
     change: tuple[str, DeploymentKind] | None = None
-    #: A load failed on a GPU: TensorRT and ONNX Runtime lose some of its memory with each
-    #: (server's issue 8969, onnxruntime_backend's 268).
-    leaks: bool = False
+    #: Nothing more is loaded here. A load is still under way, or one failed on a GPU: TensorRT and
+    #: ONNX Runtime lose some of its memory with each (server's issue 8969, onnxruntime_backend's
+    #: 268).
+    spent: bool = False
 
 
 class Deployer:
@@ -101,8 +102,9 @@ class Deployer:
 
     Args:
         load_timeout_s: A model that takes longer to load counts as hung.
-        unload_first: Unload before each reload. Done by itself after a reload ran out of
-            memory, since by default old and new copy are in memory together.
+        unload_first: Unload before each reload. Done by itself once a model was loaded only
+            without its old copy: by default both are there together, and there may not be enough
+            memory for both, or a device or file that only one can hold.
 
     Attributes:
         completes: Servers started from now on complete configs, as Triton does by default. A
@@ -246,25 +248,45 @@ class Deployer:
             for label, config in configs.items():
                 self._load(running, label, config)
             return DeploymentKind.RESTART
-        learned = self._unload_first
-        try:
-            for label, kind in kinds.items():
-                if kind is not DeploymentKind.UNCHANGED:
-                    running.change = (label, kind)
-                    unload_first = self._unload_first and kind is DeploymentKind.RELOAD
-                    self._load(running, label, configs[label], unload_first=unload_first)
-        except DeployRefusedError:
-            if running.leaks and self._unload_first and not learned:
-                return self._bring(candidate, configs)  # on a new server, where nothing is beside
-            raise
+        changed = {la: kind for la, kind in kinds.items() if kind is not DeploymentKind.UNCHANGED}
+        for label, kind in changed.items():
+            running.change, reload = (label, kind), kind is DeploymentKind.RELOAD
+            beside_old = reload and label in running.configs and not self._unload_first
+            try:
+                self._load(running, label, configs[label])
+            except (DeployRefusedError, ServerHangsError) as failed:
+                if not beside_old:
+                    raise
+                return self._bring_without_old(candidate, configs, failed)
         return _dearest(kinds)
+
+    def _bring_without_old(
+        self, candidate: Candidate, configs: Mapping[str, ModelConfig], failed: TrialError
+    ) -> DeploymentKind:
+        """Once more with nothing beside it: whatever the words, the old copy may be the reason."""
+        self._unload_first = True
+        try:
+            kind = self._bring(candidate, configs)
+        except TrialError as again:
+            self._unload_first = False
+            if not isinstance(again, ServerHangsError):
+                raise
+            self._stop()
+            told = f"{again.message}, beside its old copy or without it (server.unload_first)"
+            raise DeployRefusedError(told) from again
+        _logger.warning(
+            "a model did not load beside its old copy (%s), and does without it: from now on "
+            "models are unloaded before each reload, as with server.unload_first: true",
+            failed.message,
+        )
+        return kind
 
     def _changes(
         self, candidate: Candidate, configs: Mapping[str, ModelConfig]
     ) -> Mapping[str, DeploymentKind] | None:
         """What each model takes on the current server; None if another has to be started."""
         running = self._running
-        if running is None or running.leaks or not self._healthy():
+        if running is None or running.spent or not self._healthy():
             return None
         if running.cache_bytes != candidate.cache_bytes:
             return None
@@ -328,42 +350,30 @@ class Deployer:
             running.stack.close()
             leave_out_the_middle(self._log)  # a model may log each batch
 
-    def _load(
-        self, running: _Running, label: str, config: ModelConfig, *, unload_first: bool = False
-    ) -> None:
-        """One load, and after an out-of-memory reload another with nothing else loaded."""
+    def _load(self, running: _Running, label: str, config: ModelConfig) -> None:
         before = dict(running.configs)
-        had_one = label in before and not unload_first
-        if unload_first:
+        if self._unload_first and running.change == (label, DeploymentKind.RELOAD):
             self._unload(running, label)
         try:
-            self._load_once(running, label, config)
-        except DeployRefusedError as refused:
-            if not (had_one and server_log.out_of_memory(refused.message)):
-                raise
-            self._unload_first = True
-            if running.leaks:
-                raise
-            self._unload(running, label)
-            self._load_once(running, label, config)
-        # Ensembles that went with it are there again, as they were.
-        running.configs = {**before, label: config}
-
-    def _load_once(self, running: _Running, name: str, config: ModelConfig) -> None:
-        text = to_load_json(config)
-        try:
-            running.control.load(name, text, self._load_timeout_s)
+            running.control.load(label, to_load_json(config), self._load_timeout_s)
         except DeployRefusedError as refused:
             log = running.server.log_tail(_LOG_LINES)
-            words = server_log.refusal(refused.message, name, log)
-            reason = in_repository(words, self.served.models[name].files.directory.parent)
-            running.leaks = self._launcher.restartable and (
+            words = server_log.refusal(refused.message, label, log)
+            reason = in_repository(words, self.served.models[label].files.directory.parent)
+            running.spent = self._launcher.restartable and (
                 server_log.out_of_memory(reason) or any(map(is_of_gpu, running.empty))
             )
-            raise DeployRefusedError(labelled(name, reason, self.served.models)) from refused
+            raise DeployRefusedError(labelled(label, reason, self.served.models)) from refused
         except ServerGoneError as gone:
-            reason = server_log.failure(running.server.log_tail(_LOG_LINES))
-            raise ServerGoneError(f"{gone.message}; the log ends with: {reason}") from gone
+            running.spent, log = self._launcher.restartable, running.server.log_tail(_LOG_LINES)
+            if isinstance(gone, ServerHangsError):
+                errors = server_log.errors_of_load(label, log)[-1:]
+                told = "; ".join([f"{gone.message} (server.load_timeout)", *errors])
+                raise ServerHangsError(told) from gone
+            told = f"{gone.message}; the log ends with: {server_log.failure(log)}"
+            raise ServerGoneError(told) from gone
+        # Ensembles that went with it are there again, as they were.
+        running.configs = {**before, label: config}
 
     def _unload(self, running: _Running, label: str) -> None:
         """Ensembles over the model go with it."""

@@ -103,13 +103,12 @@ def test_a_refused_config_fails_with_tritons_reason_and_the_server_goes_on(
         on_gpu = candidate_of({"instance_group.kind": "KIND_GPU"}, model=MODEL)
         with pytest.raises(DeployRefusedError, match=r"KIND_GPU but no GPUs are available$"):
             deployer.deploy(on_gpu)
-        assert deployer.deploy(candidate()).kind is DeploymentKind.UNCHANGED
 
         with pytest.raises(DeployRefusedError, match=r"^ValueError: no such weights$"):
             deployer.deploy(candidate(behaviour="raise"))
         with pytest.raises(DeployRefusedError, match=r"(?i)stub"):
             deployer.deploy(candidate(behaviour="die"))
-        assert deployer.deploy(candidate()).kind is DeploymentKind.UNCHANGED
+        assert deployer.deploy(candidate()).kind is DeploymentKind.RELOAD, "tried without it too"
         assert serves(deployer)
 
 
@@ -154,3 +153,19 @@ def test_a_reload_that_runs_out_of_memory_is_tried_again_where_no_old_copy_is(
         with pytest.raises(DeployRefusedError, match="out of memory"):
             deployer.deploy(candidate(lock=memory, size=2, count=2))
         assert the_one(deployer.deploy(candidate(lock=memory)).running).max_batch_size == 8
+
+
+def test_a_device_that_one_copy_can_hold_is_freed_before_each_reload(
+    make: Callable[..., Deployer], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    device = str(tmp_path / "device")
+    with make() as deployer:
+        deployer.deploy(candidate(lock=device))
+        kinds = [deployer.deploy(candidate(lock=device, size=size)).kind for size in (4, 2, 1)]
+        assert kinds == [DeploymentKind.RELOAD] * 3
+        assert [m for m in caplog.messages if "device 0 is in use" in m] == caplog.messages
+        assert len(caplog.messages) == 1
+
+        with pytest.raises(DeployRefusedError, match=r"^device 0 is in use$"):
+            deployer.deploy(candidate(lock=device, size=1, count=2))
+        assert the_one(deployer.deploy(candidate(lock=device)).running).max_batch_size == 8

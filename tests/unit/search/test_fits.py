@@ -75,11 +75,24 @@ class TestRefusals:
     def test_only_a_want_of_memory_is_one_of_other_thread_counts_too(self, reason: str) -> None:
         threads, kind = "parameters.intra_op_thread_count", "instance_group.kind"
         small, asked = config(2, **{threads: "1"}), config(3, **{threads: "4"})
-        assert Refusals([refused(small, reason)]).lacks_memory(asked)
-        assert not Refusals([refused(small)]).lacks_memory(asked)
-        assert not Refusals([refused(small, reason)]).lacks_memory(config(1, **{threads: "1"}))
+        assert Refusals([refused(small, reason)]).forbids(asked)
+        assert not Refusals([refused(small)]).forbids(asked)
+        assert not Refusals([refused(small, reason)]).forbids(config(1, **{threads: "1"}))
         on_gpu, on_cpu = (config(2, **{kind: f"KIND_{k}"}) for k in ("GPU", "CPU"))
-        assert not Refusals([refused(on_gpu, reason)]).lacks_memory(on_cpu)
+        assert not Refusals([refused(on_gpu, reason)]).forbids(on_cpu)
+
+    def test_a_device_that_one_process_holds_gets_no_second_instance_by_any_other_field(
+        self,
+    ) -> None:
+        threads, kind = "parameters.intra_op_thread_count", "instance_group.kind"
+        held = refused(config(2, **{threads: "1"}), "device 0 is in use by another process")
+        served = trial(config(1, **{threads: "1"}))
+        asked = [config(2, 4, **{threads: "2"}), config(3), config(1, 16), config(2, **{kind: "G"})]
+        forbidden = [Refusals([served, held]).forbids(c) for c in asked]
+        assert forbidden == [True, True, False, False], "on something else there may be room"
+        assert not Refusals([served, held, trial(config(3))]).forbids(config(2))
+        elsewhere = trial(config(1, **{threads: "4"}))
+        assert not Refusals([elsewhere, held]).forbids(config(2)), "its threads may be the reason"
 
 
 class TestCannotFit:
@@ -175,6 +188,6 @@ def test_no_strategy_gets_to_try_what_is_at_least_as_large(name: Strategy) -> No
         proposal = searcher.next()
         if not isinstance(proposal, Proposal):
             break
-        assert not Refusals(searcher.history).lacks_memory(proposal.candidate)
+        assert not Refusals(searcher.history).forbids(proposal.candidate)
         searcher.tell(Trial(len(searcher.history), proposal.candidate, TrialState.FAILED))
     assert len(searcher.history) > 2

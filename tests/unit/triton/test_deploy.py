@@ -14,7 +14,7 @@ from builders.candidates import candidate_of
 from builders.serving import served_one, served_several
 from google.protobuf import json_format
 
-from tuner.errors import DeployRefusedError, ServerGoneError
+from tuner.errors import DeployRefusedError, ServerGoneError, ServerHangsError, TrialError
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.schema import new_config
 from tuner.server.control import Metrics, MetricSample
@@ -203,18 +203,39 @@ def test_a_dead_server_is_named_with_its_last_words_and_replaced(notes: Notes) -
         assert used.deploy(count(2)).kind is DeploymentKind.RESTART
 
 
-@pytest.mark.parametrize("restartable", [True, False])
-def test_out_of_memory_beside_the_old_copy_is_tried_once_more_without(
-    notes: Notes, restartable: bool
+IN_USE = "load failed for model 'm': version 1 is at UNAVAILABLE state: device 0 is in use"
+HANGS = "loading m: no answer within 20 s"
+
+
+@pytest.mark.parametrize(
+    ("failure", "restartable", "new_server"),
+    [
+        (DeployRefusedError(IN_USE), True, False),
+        (DeployRefusedError(IN_USE), False, False),
+        (DeployRefusedError(OUT_OF_MEMORY), True, True),
+        (DeployRefusedError(OUT_OF_MEMORY), False, False),
+        (ServerHangsError(HANGS), True, True),
+        (ServerHangsError(HANGS), False, False),
+    ],
+)
+def test_what_does_not_load_beside_its_old_copy_is_tried_once_more_without_whatever_the_words(
+    notes: Notes,
+    caplog: pytest.LogCaptureFixture,
+    failure: TrialError,
+    restartable: bool,
+    new_server: bool,
 ) -> None:
-    """On a new server, since backends lose memory with each load that fails."""
+    """On a new server where backends lose memory with each load that fails, or a load hangs."""
     with deployer(notes, restartable=restartable) as used:
         used.deploy(count(1))
         notes.events.clear()
-        notes.answers = [DeployRefusedError(OUT_OF_MEMORY)]
+        notes.answers = [failure]
         used.deploy(count(2, max_batch_size=4))
-        again = ["stop", "start"] if restartable else ["unload"]
+        again = ["stop", "start"] if new_server else ["unload"]
         assert notes.events == ["load 2", *again, "load 2"]
+        (told,) = caplog.messages
+        assert "unloaded before each reload, as with server.unload_first: true" in told
+        assert failure.message.rpartition(": ")[2] in told
 
         notes.events.clear()
         used.deploy(count(2, max_batch_size=2))
@@ -225,6 +246,40 @@ def test_out_of_memory_beside_the_old_copy_is_tried_once_more_without(
         with pytest.raises(DeployRefusedError, match="out of memory"):
             used.deploy(count(2, max_batch_size=1))
         assert notes.events == ["unload", "load 2"], "nothing was beside it, so it cannot fit"
+        assert len(caplog.messages) == 1
+
+
+def test_what_loads_neither_beside_its_old_copy_nor_without_is_refused_and_nothing_is_learned(
+    notes: Notes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with deployer(notes) as used:
+        used.deploy(count(1))
+        notes.events.clear()
+        notes.answers = [DeployRefusedError(IN_USE), DeployRefusedError("load failed: no weights")]
+        with pytest.raises(DeployRefusedError, match="no weights"):
+            used.deploy(count(1, max_batch_size=4))
+        used.deploy(count(1))
+        used.deploy(count(1, max_batch_size=2))
+    assert notes.events == ["load 1", "unload", "load 1", "load 1", "load 1", "stop"]
+    assert not caplog.messages
+
+
+def test_a_load_that_never_ends_names_both_settings_and_no_line_of_the_log_that_is_no_error(
+    notes: Notes,
+) -> None:
+    with deployer(notes) as used:
+        used.deploy(count(1))
+        notes.answers = [ServerHangsError(HANGS), ServerHangsError(HANGS)]
+        with pytest.raises(DeployRefusedError) as refused:
+            used.deploy(count(1, max_batch_size=4))
+        assert refused.value.message == (
+            "loading m: no answer within 20 s (server.load_timeout), beside its old copy or "
+            "without it (server.unload_first)"
+        )
+        notes.answers = [ServerHangsError(HANGS)]
+        with pytest.raises(ServerHangsError, match=r"within 20 s \(server.load_timeout\)$"):
+            used.deploy(count(1))
+        assert used.deploy(count(1)).kind is DeploymentKind.RESTART
 
 
 def of_gpu(used: int) -> Metrics:
@@ -479,7 +534,7 @@ def test_a_refused_step_is_named_and_what_was_loaded_before_it_is_known(
         used.deploy(steps())
         notes.answers = [None, DeployRefusedError("load failed for model 'second': no weights")]
         with pytest.raises(DeployRefusedError, match=r"^second: no weights$"):
-            used.deploy(steps(first={SIZE: 16}, second={SIZE: 16}))
+            used.deploy(steps(first={SIZE: 16}, second={COUNT: 2}))
         notes.events.clear()
         used.deploy(steps())
     assert notes.events == ["load first 1", "stop"], "the second still serves what it did"
