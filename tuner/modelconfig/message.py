@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tuner.errors import SpecError
 from tuner.modelconfig.encoding import as_python_reads, foreign
 from tuner.modelconfig.schema import ModelConfig, message_types, new_config
+from tuner.modelconfig.values import is_list, type_name
 from tuner.spec.mistakes import did_you_mean
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ _RENAMED = {"TYPE_BYTES": "text is TYPE_STRING in a config; BYTES is its name in
 #: What an unparsable text most likely is: a template, or a merge conflict.
 _PLACEHOLDER = re.compile(r"\$\{|\{\{|\{%|\$[A-Za-z_]|<[A-Z][A-Z_]+>")
 _LONGEST_NAME = 100  # of a field: a search through a long text would take seconds
+#: A field's name at the end; lists without messages; text in quotes; what a list of numbers has.
+_LAST_NAME, _SIMPLE_LISTS = re.compile(r"(\w+)\s*:?$"), re.compile(r"(\[[^\[\]{}]*\]\s*)+")
+_STRING, _LISTED = re.compile(r"""(["'])(?:\\.|(?!\1)[^\\\n])*\1"""), "-0123456789, \t\r\n[]"
 _CONFLICT = re.compile(r"(<{7}|={7}|>{7}|\|{7})( |$)")
 _POSITION = re.compile(r"^\d+(:\d+)? : ")
 _NOT_UTF8 = re.compile(r".*codec can't decode bytes? (0x\w+|in).*", re.DOTALL)
@@ -113,7 +117,11 @@ def _mistake(error: Any, source: str, root: Descriptor) -> Mistake:
         text = f"there is no field {name!r} in {where}"
         newer = name if _NEWER.get(name) == where else ""
         types = (d for _, d in message_types(root) if d.full_name == unknown["type"])
-        hint = _hint_for_unknown(name, next(types, None), root)
+        inside = next(types, None)
+        if name.isidentifier() or inside is None:
+            hint = _hint_for_unknown(name, inside, root)
+        else:
+            hint = _hint_for_number(source, line, column, inside)
     elif unknown := _UNKNOWN_ENUM.search(text):
         names = _enum_names(root, unknown["type"])
         near = did_you_mean(unknown["name"], names) or f"known are {', '.join(names)}"
@@ -135,6 +143,19 @@ def _hint_for_unknown(name: str, descriptor: Descriptor | None, root: Descriptor
     if elsewhere:
         return f"{name} belongs at {' or '.join(elsewhere[:3])}"
     return "remove it, or install a tritonclient that is as new as the server"
+
+
+def _hint_for_number(text: str, line: int, column: int, inside: Descriptor) -> str:
+    """Numbers stand where a field is wanted: behind a list's one value, or without any name."""
+    at = sum(len(above) + 1 for above in text.split("\n")[: line - 1]) + column - 1
+    head, tail = text[:at].rstrip(_LISTED), text[at:]
+    numbers = text[len(head) : at] + tail[: len(tail) - len(tail.lstrip(_LISTED))]
+    lists = [f.name for f in inside.fields if is_list(f) and "whole number" in type_name(f)]
+    named = _LAST_NAME.search(head[-_LONGEST_NAME:])
+    fields = [named[1]] if named and named[1] in lists else lists
+    written = f"[ {', '.join(re.findall(r'-?[0-9]+', numbers))} ]"
+    advice = " or ".join(f"{name}: {written}" for name in fields)
+    return f"a field's name is missing before it{f': {advice}' if advice else ''}"
 
 
 def _enum_names(root: Descriptor, full_name: str) -> list[str]:
@@ -167,8 +188,32 @@ def _hint_before(here: str, before: str) -> str:
     previous = re.sub(r"#[^\n]*(?=\n|$)", "", before).rstrip(" \t\r\n")
     if here.startswith("]") and previous.endswith(","):
         return "remove the comma before ]"
+    if (closed := previous.removesuffix("[").rstrip()).endswith("]") and closed != previous:
+        return _hint_after_closed("[" + here, closed)
+    if here.startswith("{") and previous.endswith("}"):
+        return _hint_after_closed(here, previous)
     field = previous[:-1].rstrip()[-_LONGEST_NAME:] if previous.endswith(":") else ""
     name = re.search(r"\w+$", field)
     if name and "\n" in before[len(previous) :] and not here.startswith(("{", "[")):
         return f"{name[0]} has no value: its line ends after the colon"
     return ""
+
+
+def _hint_after_closed(here: str, previous: str) -> str:
+    """A second list or message, without a name, behind one that is closed."""
+    plain = _STRING.sub(lambda found: "x" * len(found[0]), previous)
+    depth, at = 1, len(plain) - 1
+    while depth and at:
+        at -= 1
+        depth += (plain[at] in "]}") - (plain[at] in "[{")
+    name = _LAST_NAME.search(previous[:at].rstrip()[-_LONGEST_NAME:])
+    if name is None:
+        return ""
+    if here.startswith("{"):
+        return f"write {name[1]} before this {{, or one list: {name[1]} [ {{ }}, {{ }} ]"
+    more = _SIMPLE_LISTS.match(here)
+    if more is None or "{" in plain[at:]:
+        return f"{name[1]} is one list: join them"
+    items = ", ".join(re.split(r"[\s\[\],]+", previous[at:] + more[0])[1:-1])
+    batch = ", without the batch" if name[1] == "dims" else ""
+    return f"{name[1]} is one list: [ {items} ]{batch}"

@@ -95,12 +95,22 @@ def test_load_json_has_proto_names_enum_names_and_empty_messages():
         ("name: x", (1, 7), "in quotes"),
         ('\nname: "\\377"', (2, 13), "write the character itself"),
         ("batch_output { batch_output { } }", (1, 16), "at the top level"),
+        ("dynamic_batching {\n2,4,8\n}", (2, 1), "before it: preferred_batch_size: [ 2, 4, 8 ]"),
+        ("instance_group { gpus: 0, 1 }", (1, 27), "missing before it: gpus: [ 0, 1 ]"),
+        ("max_batch_size: 8\n2", (2, 1), "a field's name is missing before it"),
+        ("input { dims: [-1][-1]\n}", (1, 20), "dims is one list: [ -1, -1 ], without the batch"),
+        ('input [ { name: "x" } ] [ { } ]', (1, 27), "input is one list: join them"),
+        (
+            'ensemble_scheduling { step [ {\noutput_map { key: "}" }\n{ key: "b" }\n} ] }',
+            *((3, 1), "write output_map before this {, or one list: output_map [ { }, { } ]"),
+        ),
     ],
 )
 def test_a_text_that_is_something_else_is_recognised(text, place, hint):
     mistake = try_parse(text)
     assert (mistake.line, mistake.column) == place
     assert hint in mistake.hint
+    assert "tritonclient" in hint or "tritonclient" not in mistake.hint
 
 
 @pytest.mark.parametrize(
