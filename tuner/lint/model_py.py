@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -110,10 +112,15 @@ def python_findings(
     for path, source in _sources(files, config):
         silent = silenced_in(source)
         findings = [*lint_source(path, source, config)]
-        for model, place in (call for call in _model_calls(source) if call[0] not in names):
-            text = f"this calls model {model!r}, which is not in the repository"
-            hint = did_you_mean(model, names) or f"it has {', '.join(names)}"
-            findings.append(_at(path, place, Severity.WARNING, "called-model", text, hint))
+        for model, place in _model_calls(source, config):
+            if not model:
+                text = "this calls a model by a name that is made at run time"
+                hint = "a spec lists the models that it may be: calls: [MODEL]"
+                findings.append(_at(path, place, Severity.NOTE, "unnamed-call", text, hint))
+            elif model not in names:
+                text = f"this calls model {model!r}, which is not in the repository"
+                hint = did_you_mean(model, names) or f"it has {', '.join(names)}"
+                findings.append(_at(path, place, Severity.WARNING, "called-model", text, hint))
         yield from (f for f in findings if f.rule not in silent)
 
 
@@ -123,21 +130,84 @@ def knows_sequences(files: ModelFiles, config: ModelConfig) -> bool:
     return any(word in source for _, source in _sources(files, config) for word in words)
 
 
-def called_models(files: ModelFiles, config: ModelConfig) -> list[str]:
-    """Models that a model.py names in its requests to others (business logic scripting)."""
-    calls = (call for _, source in _sources(files, config) for call in _model_calls(source))
-    return list(dict.fromkeys(model for model, _ in calls))
+@dataclass(frozen=True)
+class Called:
+    """What a model's code asks of others (business logic scripting, BLS).
+
+    Attributes:
+        models: Those of the repository that it names; if it makes names at run time, those that
+            the config's parameters name as well.
+        unnamed: The places of such requests, ``1/model.py:20``.
+    """
+
+    models: tuple[str, ...] = ()
+    unnamed: tuple[str, ...] = ()
 
 
-def _model_calls(source: str) -> Iterator[tuple[str, ast.Constant]]:
-    """Models that the source names in its requests, with the places; others are known at run."""
+def called_models(files: ModelFiles, config: ModelConfig, names: Collection[str]) -> Called:
+    """The models that a model's code calls; ``names`` are those of the repository."""
+    found, unnamed = list[str](), list[str]()
+    for path, source in _sources(files, config):
+        for model, place in _model_calls(source, config):
+            found.append(model)
+            unnamed += [] if model else [f"{path.parent.name}/{path.name}:{place.lineno}"]
+    if unnamed:
+        found += (p.string_value for p in config.parameters.values())
+    models = (model for model in found if model in names and model != files.model)
+    return Called(tuple(dict.fromkeys(models)), tuple(dict.fromkeys(unnamed)))
+
+
+def _model_calls(source: str, config: ModelConfig) -> Iterator[tuple[str, ast.expr]]:
+    """Models that the source names in its requests, with the places; "": only a run knows."""
     module = _parsed(source)
-    for call in _calls(module) if isinstance(module, ast.Module) else ():
-        if _dotted(call.func).rpartition(".")[2] != "InferenceRequest":
-            continue
-        for value in (keyword.value for keyword in call.keywords if keyword.arg == "model_name"):
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                yield value.value, value
+    if not isinstance(module, ast.Module):
+        return
+    known = _assigned_once(module)
+    for call in _calls(module):
+        if _dotted(call.func).rpartition(".")[2] == "InferenceRequest":
+            named = (k.value for k in call.keywords if k.arg == "model_name")
+            place: ast.expr = next(named, call)
+            yield from ((text, place) for text in dict.fromkeys(_texts(place, known, config)))
+
+
+def _assigned_once(module: ast.Module) -> dict[str, ast.expr]:
+    """What the names and attributes are that the module assigns once; of a loop, all it takes."""
+    stored, values = Counter[str](), dict[str, ast.expr]()
+    for node in ast.walk(module):
+        match node:
+            case ast.arg(arg=name):
+                stored[name] += 1
+            case ast.Name(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
+                stored[_dotted(node)] += 1
+            case ast.Assign(targets=[ast.Name() | ast.Attribute() as target], value=value):
+                values[_dotted(target)] = value
+            case ast.For(target=ast.Name(id=name), iter=value):
+                values[name] = value
+            case ast.comprehension(target=ast.Name(id=name), iter=value):
+                values[name] = value
+    return {name: value for name, value in values.items() if stored[name] == 1}
+
+
+def _texts(node: ast.expr, known: Mapping[str, ast.expr], config: ModelConfig) -> Iterator[str]:
+    """What an expression may be, as far as the source and the config say; "": something else."""
+    match node:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.List(elts=[_, *_] as parts) | ast.Tuple(elts=[_, *_] as parts):
+            for part in parts:
+                yield from _texts(part, known, config)
+        case ast.Subscript(
+            value=ast.Subscript(slice=ast.Constant(value=str(key))),
+            slice=ast.Constant(value="string_value"),
+        ):
+            yield config.parameters[key].string_value if key in config.parameters else ""
+        case ast.Name() | ast.Attribute():
+            name = _dotted(node)
+            name = name if name in known else name.removeprefix("self.")  # the class's own
+            others = {n: value for n, value in known.items() if n != name}
+            yield from _texts(known[name], others, config) if name in known else [""]
+        case _:
+            yield ""
 
 
 def _sources(files: ModelFiles, config: ModelConfig) -> Iterator[tuple[Path, str]]:

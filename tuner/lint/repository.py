@@ -87,7 +87,7 @@ def errors_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> list
         findings += _lint_model(repository, name, names, write_to)
         if (found := _readable(repository, name, write_to)) is not None:
             steps = (step.model_name for step in found[1].ensemble_scheduling.step)
-            called = dict.fromkeys([*steps, *called_models(*found)])
+            called = dict.fromkeys([*steps, *called_models(*found, names).models])
             waiting += [n for n in called if n in names and n not in waiting]
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 

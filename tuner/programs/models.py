@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -129,8 +129,13 @@ def _tunable(
     return {name: tuple(part["space"]) for name, part in models.items() if part.get("space")}
 
 
-def parts_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> dict[str, Part]:
-    """The model, and then every model that is served with it, by name."""
+def parts_of(
+    repository: Path, model: str, write_to: str = CONFIG_NAME, calling: Iterable[str] = ()
+) -> dict[str, Part]:
+    """The model, and then every model that is served with it, by name.
+
+    ``calling``: models that its code calls, beside those that it shows.
+    """
     there, reached = model_names(repository), dict[str, Part]()
     waiting, least = [model], defaultdict[str, int](int)
     for name in waiting:  # grows
@@ -138,9 +143,10 @@ def parts_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> dict[
             continue
         files = read_model(repository, name, write_to)
         config = files.config()
-        calls = tuple(called for called in called_models(files, config) if called in there)
+        called = called_models(files, config, there)
+        calls = tuple(dict.fromkeys((*called.models, *(calling if name == model else ()))))
         config.backend = files.backend(config)
-        reached[name] = Part(config, files.completes(config), calls)
+        reached[name] = Part(config, files.completes(config), calls, called.unnamed)
         for step in config.ensemble_scheduling.step:
             least[step.model_name] = max(least[step.model_name], config.max_batch_size)
             waiting.append(step.model_name)

@@ -72,12 +72,15 @@ class Part:
 
     Attributes:
         completes: The server may complete the config when it loads the model.
+        calls: Models that its code names.
+        unnamed: Where in its code it calls others, by names that are made at run time.
         least_batch: The batches it must take at the least, for the ensembles it is a step of.
     """
 
     config: Any
     completes: bool = False
     calls: tuple[str, ...] = ()
+    unnamed: tuple[str, ...] = ()
     least_batch: int = 0
 
 
@@ -121,7 +124,7 @@ def draft_spec(
         workload = _workload(whole.config)
     else:
         head, workload = _given_head(place, given), _block("workload", given.workload)
-    if len(models) > 1:
+    if len(models) > 1 or whole.unnamed:
         searched = _models(models, machine, bound, {model: known} if known else {})
     else:
         cache = "# response_cache.size: {choice: [off, 64MiB, 256MiB]}"
@@ -250,12 +253,13 @@ def _models(
     ]
     for name, part in named.items():
         lines.append(f"  {_flow(name)}:")
-        if part.calls:
-            lines.append(
-                f"    calls: {_flow(part.calls)}     # by its own code; add what it names otherwise"
-            )
+        if part.calls or part.unnamed:
+            lines.append(f"    calls: {_flow(part.calls)}     # by its own code")
+        if part.unnamed:
+            text = "calls models by names that are made at run time: list them all"
+            lines.append(f"    # {', '.join(part.unnamed)} {text}")
         if not is_ensemble(part.config):
-            fields = [*_space(part, machine, shared, alone=False)]
+            fields = [*_space(part, machine, shared, alone=len(models) == 1)]
             if name in known:
                 fields = [*_given_space(known[name], fields)]
             lines += ["    space:", *(f"      {line}" for line in fields)]

@@ -7,6 +7,7 @@ from builders.configs import CASES, case
 from builders.ensemble_cases import ENSEMBLE, MODEL, step
 
 from tuner.errors import SpecError
+from tuner.lint.model_py import called_models
 from tuner.lint.repository import errors_of, lint_repository
 from tuner.lint.rules import Severity
 from tuner.modelconfig.files import read_model
@@ -419,7 +420,6 @@ def test_a_cache_on_an_ensemble_over_a_step_that_cannot_be_passed_over(
 
 def test_a_model_that_asks_one_that_is_not_there_is_told_where(repository):
     code = MODEL_PY + "        pb_utils.InferenceRequest(model_name='brt', inputs=[])\n"
-    code += "        pb_utils.InferenceRequest(model_name=self.chosen, inputs=[])\n"
     add(repository, "m", PYTHON, source=code)
     add(repository, "bert", PYTHON.replace('"m"', '"bert"'))
     finding = only(repository)
@@ -428,6 +428,65 @@ def test_a_model_that_asks_one_that_is_not_there_is_told_where(repository):
     assert finding.hint == "did you mean bert?"
     (repository / "m" / "1" / "model.py").write_text(code.replace("'brt'", "'bert'"))
     assert lint_repository(repository) == []
+
+
+ASKING = """
+FINDER, OTHER = "finder", None
+SPEAKER = "speaker"
+
+class TritonPythonModel:
+    reader = "reader"
+
+    def initialize(self, args):
+        given = json.loads(args["model_config"])["parameters"]
+        self.scorer = given["scorer"]["string_value"]
+        self.twice = "finder"
+        self.twice = self.scorer
+
+    def execute(self, requests, chosen=None):
+        %s
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "calls", "unnamed"),
+    [
+        ('Request(model_name="finder")', ["finder"], False),
+        ("Request(model_name=SPEAKER)", ["speaker"], False),
+        ("Request(model_name=self.reader)", ["reader"], False),
+        ("Request(model_name=self.scorer)", ["scorer"], False),
+        (
+            "for name in (SPEAKER, self.scorer): Request(model_name=name)",
+            ["speaker", "scorer"],
+            False,
+        ),
+        ("[Request(model_name=n) for n in [SPEAKER]]", ["speaker"], False),
+        ("for name in (SPEAKER, chosen): Request(model_name=name)", ["speaker", "scorer"], True),
+        ("Request(model_name=FINDER)", ["scorer"], True),
+        ("Request(model_name=self.twice)", ["scorer"], True),
+        ("Request(model_name=chosen)", ["scorer"], True),
+        ("Request(**self.asked)", ["scorer"], True),
+        ("[Request(model_name=name) for name in []]", ["scorer"], True),
+        ("chosen()", [], False),
+    ],
+)
+def test_names_of_called_models_are_found_or_the_lack_of_one_is_told(
+    repository, asked, calls, unnamed
+):
+    parameter = 'parameters { key: "%s" value { string_value: "%s" } }\n'
+    config = PYTHON + parameter % ("scorer", "scorer") + parameter % ("x", "5")
+    source = ASKING % asked.replace("Request", "pb_utils.InferenceRequest")
+    add(repository, "m", config, source=source)
+    for name in ("finder", "speaker", "reader", "scorer"):
+        add(repository, name, PYTHON.replace('"m"', f'"{name}"'))
+    found = lint_repository(repository, "m")
+    assert [(f.rule, f.line, f.severity) for f in found] == (
+        [("unnamed-call", 15, Severity.NOTE)] if unnamed else []
+    )
+    files = read_model(repository, "m")
+    called = called_models(files, files.config(), ["finder", "speaker", "reader", "scorer", "m"])
+    assert sorted(called.models) == sorted(calls)
+    assert called.unnamed == (("1/model.py:15",) if unnamed else ())
 
 
 METRICS = """model_metrics {

@@ -126,6 +126,19 @@ def test_a_model_that_calls_others_is_drafted_with_them() -> None:
     assert INSTANCES in models["bert"]["space"]
 
 
+@pytest.mark.parametrize("calls", [(), ("bert",)])
+def test_a_draft_says_where_the_code_calls_models_that_it_does_not_name(
+    calls: tuple[str, ...], tmp_path: Path
+) -> None:
+    whole = Part(parse('name: "m" backend: "python"' + IO), False, calls, ("1/model.py:7",))
+    parts = {"m": whole, **{n: Part(parse(f'name: "{n}"' + IO)) for n in calls}}
+    target = tmp_path / "spec.yaml"
+    target.write_text(draft_spec(parts, Machine(cores=4), "models"))
+    told = "# 1/model.py:7 calls models by names that are made at run time: list them all\n"
+    assert told in target.read_text()
+    assert load_spec(target).spec.models["m"].calls == calls
+
+
 def test_an_ensemble_without_its_models_is_refused() -> None:
     with pytest.raises(SpecError, match="none of its models is there") as caught:
         draft_spec({"m": Part(parse(ENSEMBLE))}, Machine(cores=4), "models")
