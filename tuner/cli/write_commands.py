@@ -12,13 +12,13 @@ import click
 
 from tuner.cli import options
 from tuner.cli.terminal import say, say_document, say_notes
-from tuner.errors import TunerError
+from tuner.errors import SpecError, TunerError
 
 if TYPE_CHECKING:
     from tuner.run.manifest import Manifest
     from tuner.run.store import RunStore
     from tuner.writeback.plan import WritePlan
-    from tuner.writeback.target import Written
+    from tuner.writeback.target import Written, WrittenFile
 
 
 @click.command("apply")
@@ -104,11 +104,12 @@ def next_lines(
         return [f"next:  {shlex.join(['tune', 'apply', str(run), *options])}"]
     through_links = [option for option in options if option == "--through-links"]
     where = ["--repository", str(plan.repository), *through_links]
-    model = next((file.model for file in plan.files if file.changes), plan.files[0].model)
-    undo = ["tune", "rollback", model, *where]
+    changed = [file.model for file in plan.files if file.changes] or [plan.files[0].model]
+    undo = shlex.join(["tune", "rollback", changed[0], *where])
+    undo += f"   (takes back all {len(changed)} configs)" if len(changed) > 1 else ""
     check = ["tune", "check", manifest.spec_path or "SPEC", "--update-baseline"]
     return [
-        f"undo:  {shlex.join(undo)}",
+        f"undo:  {undo}",
         f"next:  {shlex.join(check)}   (later checks are compared with its result)",
     ]
 
@@ -118,17 +119,24 @@ def next_lines(
 @click.option(
     "--repository",
     type=options.EXISTING_DIRECTORY,
-    help="Model repository; by default model_repository, or the one that RUN read.",
+    help="Model repository; by default model_repository, or the one that RUN read, if you are in "
+    "it or above it.",
 )
 @options.results_option
 @click.option(
     "--force", is_flag=True, help="Restore the config even if it was changed since tune wrote it."
 )
+@click.option("--dry-run", is_flag=True, help="Show the diff, write nothing.")
 @options.through_links_option
 def rollback_command(
-    model: str, repository: Path | None, output: Path, force: bool, through_links: bool
+    model: str,
+    repository: Path | None,
+    output: Path,
+    force: bool,
+    dry_run: bool,
+    through_links: bool,
 ) -> None:
-    """Put back MODEL's config as it was before tune's last write, byte for byte.
+    """Put back MODEL's config as it was before tune's last write, byte for byte; show the diff.
 
     RUN is a directory, or an id below --output; its write must be the last one. Configs that were
     written together are taken back together: those of all models that the run changed, or none if
@@ -144,7 +152,7 @@ def rollback_command(
     from tuner.writeback.rollback import rollback
 
     run = next((d for d in (Path(model), output / model) if os.access(d / MANIFEST, os.F_OK)), None)
-    run_id = None
+    run_id, what, named = None, model, repository is not None
     if run is not None:
         repository, model, run_id = _written_by(run, repository)
     written = rollback(
@@ -153,19 +161,40 @@ def rollback_command(
         run_id=run_id,
         force=force,
         through_links=through_links,
+        dry_run=dry_run,
     )
+    say_document("".join(file.diff for file in written.files))
     say_notes(written.notes)
     for file in written.files:
-        if file.sha256_after is None:
-            say(f"removed: {file.real} (there was none before)")
-        else:
-            say(f"{'restored' if file.changed else 'already back'}: {file.real}")
+        say(_line_of(file, dry_run=dry_run), err=dry_run)
         say_notes(file.notes)
-    _render_again(run or output / written.run_id)
+    if len(written.files) > 1:
+        say_notes([f"run {written.run_id} wrote these {len(written.files)} configs together"])
+    if dry_run:
+        given = {"--force": force, "--through-links": through_links}
+        more = ["--repository", str(repository)] if named else []
+        more += ["--output", str(output)] if output != Path("results") else []
+        more += [option for option, is_given in given.items() if is_given]
+        say(f"next:  {shlex.join(['tune', 'rollback', what, *more])}", err=True)
+    else:
+        _render_again(run or output / written.run_id)
+
+
+def _line_of(file: WrittenFile, *, dry_run: bool) -> str:
+    if not file.changed:
+        return f"already back: {file.real}"
+    if file.sha256_after is None:
+        return f"{'would remove' if dry_run else 'removed'}: {file.real} (there was none before)"
+    return f"{'would restore' if dry_run else 'restored'}: {file.real}"
 
 
 def _written_by(run: Path, repository: Path | None) -> tuple[Path, str, str]:
-    """The repository that a run wrote into, a model whose config it changed, and the run's id."""
+    """The repository that a run wrote into, a model whose config it changed, and the run's id.
+
+    Raises:
+        SpecError: The user neither named the repository nor is in it or above it: the run may be a
+            copy of somebody else's.
+    """
     from tuner.run.store import RunStore
     from tuner.writeback.plan import plan_from_run
 
@@ -173,6 +202,14 @@ def _written_by(run: Path, repository: Path | None) -> tuple[Path, str, str]:
     manifest = store.manifest()
     plan = plan_from_run(manifest, store.result() or {}, repository)
     model = next((file.model for file in plan.files if file.changes), plan.files[0].model)
+    here, there = Path.cwd(), plan.repository.resolve()
+    if repository is None and not (here.is_relative_to(there) or there.is_relative_to(here)):
+        raise SpecError(
+            f"run {manifest.run_id} is of {plan.repository}, which is not below this directory; "
+            "nothing was restored",
+            f"if you mean it: tune rollback {shlex.quote(str(run))} --repository "
+            f"{shlex.quote(str(plan.repository))}",
+        )
     return plan.repository, model, manifest.run_id
 
 

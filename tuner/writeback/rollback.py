@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tuner.errors import EnvironmentNotReadyError, StalePlanError, TunerError
+from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError, TunerError
 from tuner.modelconfig.files import directory_of, model_directory, model_names, read_config
 from tuner.modelconfig.served import read_served
 from tuner.spec.paths import CONFIG_NAME
@@ -81,7 +81,9 @@ def _are_new(path: Path, entry: Entry) -> dict[str, bool]:
     return {directory_of(t.path).name: is_new for t, is_new in are.items()}
 
 
-def settle(target: Target, *, force: bool = False, through_links: bool = False) -> Written | None:
+def settle(
+    target: Target, *, force: bool = False, through_links: bool = False, dry_run: bool = False
+) -> Written | None:
     """Undoes a write of several files that a kill cut short, and finishes such a rollback.
 
     Either way the files are then as before the winner was written. It is harmless to repeat this,
@@ -89,6 +91,7 @@ def settle(target: Target, *, force: bool = False, through_links: bool = False) 
 
     Args:
         force: Also where one of them was changed since.
+        dry_run: Change nothing, and tell what would be done.
 
     Returns:
         What was done; ``None`` where there was nothing to do.
@@ -106,8 +109,9 @@ def settle(target: Target, *, force: bool = False, through_links: bool = False) 
         if len(entries) < len(files) or not all(e.is_of_the_write_of(entry) for e in entries):
             return None  # never begun, or ended, or followed by another
         undo = entry.action is Action.APPLY
-        written, is_old = _settle(parts_of(files, entries[0]), entry, force=force)
-        if is_old is not None:
+        parts = parts_of(files, entries[0])
+        written, is_old = _settle(parts, entry, force=force, dry_run=dry_run)
+        if is_old is not None and not dry_run:
             end = Action.UNDONE if undo is is_old else Action.DONE
             for file, own in zip(files, entries, strict=True):
                 file.journal.note_end(own, end)
@@ -115,7 +119,7 @@ def settle(target: Target, *, force: bool = False, through_links: bool = False) 
 
 
 def _settle(
-    parts: Sequence[Part], entry: Entry, *, force: bool
+    parts: Sequence[Part], entry: Entry, *, force: bool, dry_run: bool
 ) -> tuple[Written | None, bool | None]:
     """What was done, and whether all files are the old ones now; ``None`` where that is open."""
     if all(part.is_new for part in parts):
@@ -133,22 +137,23 @@ def _settle(
             "keeps a copy",
         )
     note = f"the write of run {entry.run_id}, which was cut short, is undone"
-    return Written(_put_back(parts), entry.run_id, (note,)), True
+    return Written(_put_back(parts, dry_run=dry_run), entry.run_id, (note,)), True
 
 
-def _put_back(parts: Sequence[Part]) -> tuple[WrittenFile, ...]:
+def _put_back(parts: Sequence[Part], *, dry_run: bool) -> tuple[WrittenFile, ...]:
     """Without an entry of its own: that of the write remains until all are back."""
     old = [part.old_content() for part in parts]
-    backups = [None if part.is_old else keep(part.file) for part in parts]
+    backups = [None if part.is_old or dry_run else keep(part.file) for part in parts]
     files = []
     for part, content, backup in zip(parts, old, backups, strict=True):
-        target, found = part.file.target, part.file.sha256
+        target = part.file.target
         if part.is_old:
-            files.append(unchanged(target, found))
+            files.append(unchanged(target, part.old))
             continue
-        with explained(target.path):
-            restore(part.file, content)
-        files.append(replaced(target, (found, part.old), backup))
+        if not dry_run:
+            with explained(target.path):
+                restore(part.file, content)
+        files.append(replaced(target, part.file.content, content, backup))
     return tuple(files)
 
 
@@ -159,6 +164,7 @@ def rollback(
     run_id: str | None = None,
     force: bool = False,
     through_links: bool = False,
+    dry_run: bool = False,
 ) -> Written:
     """Restores, byte for byte, the config that the last `apply` replaced, and all it wrote with it.
 
@@ -172,13 +178,14 @@ def rollback(
         run_id: The run whose write is meant; None: whichever was the last.
         force: Restore even if a file was changed after the write.
         through_links: Also where a config is a link to a file outside the repository.
+        dry_run: Change nothing, and tell what would be done.
 
     Raises:
         StalePlanError: A file was changed after the write, and ``force`` is not set; or the last
             write is not that of ``run_id``.
-        EnvironmentNotReadyError: Nothing was ever written here, a journal or a backup is
-            missing or damaged, or a directory cannot be written.
-        SpecError: There is no such model.
+        EnvironmentNotReadyError: A journal or a backup is missing or damaged, or a directory
+            cannot be written.
+        SpecError: There is no such model, or nothing was ever written to it.
     """
     directory = model_directory(repository, model)
     path = _last_written(directory, run_id=run_id) or directory / CONFIG_NAME
@@ -189,8 +196,8 @@ def rollback(
         target = _last_written_step(repository, model, through_links=through_links)
     if run_id is not None:
         _refuse_another(target, run_id)
-    settled = settle(target, force=force, through_links=through_links)
-    return settled or _take_back(target, force=force, through_links=through_links)
+    how = {"force": force, "through_links": through_links, "dry_run": dry_run}
+    return settle(target, **how) or _take_back(target, **how)
 
 
 def _refuse_another(target: Target, run_id: str) -> None:
@@ -222,15 +229,14 @@ def _last_written(*models: Path, run_id: str | None = None) -> Path | None:
     return noted[max(noted)] if noted else None
 
 
-def _take_back(target: Target, *, force: bool, through_links: bool) -> Written:
+def _take_back(target: Target, *, force: bool, through_links: bool, dry_run: bool) -> Written:
     with opened([target]) as (file,):
         entry = file.journal.last(file.sha256)
         if entry is None:
             raise _never_written(target.path)
-        if entry.action is Action.ROLLBACK and file.sha256 == entry.sha256_after:
-            return Written((unchanged(target, file.sha256),), entry.run_id)
+        is_back = entry.action is Action.ROLLBACK and file.sha256 == entry.sha256_after
         if gone := missing(target, entry):
-            if not force:
+            if not force and not is_back:
                 raise EnvironmentNotReadyError(
                     f"{target.path} was written together with the config of "
                     f"{', '.join(sorted(gone))}, which is not there any more; nothing was restored",
@@ -239,12 +245,13 @@ def _take_back(target: Target, *, force: bool, through_links: bool) -> Written:
             entry = replace(entry, others=tuple(o for o in entry.others if o.model not in gone))
         with opened(others_of(target, entry, through_links=through_links)) as others:
             parts = parts_of([file, *others], entry)
-            if not any(part.is_new for part in parts) and parts[0].is_old:
-                return Written((unchanged(target, file.sha256),), entry.run_id)
-            return _take_all_back(parts, entry, force=force)
+            if is_back or (parts[0].is_old and not any(part.is_new for part in parts)):
+                back = (unchanged(part.file.target, part.old) for part in parts if part.is_old)
+                return Written(tuple(back), entry.run_id)
+            return _take_all_back(parts, entry, force=force, dry_run=dry_run)
 
 
-def _take_all_back(parts: Sequence[Part], entry: Entry, *, force: bool) -> Written:
+def _take_all_back(parts: Sequence[Part], entry: Entry, *, force: bool, dry_run: bool) -> Written:
     for part in parts:
         if not (part.is_old or part.is_new or force):
             raise StalePlanError(
@@ -257,7 +264,8 @@ def _take_all_back(parts: Sequence[Part], entry: Entry, *, force: bool) -> Writt
         for part in parts
         if not part.is_old
     ]
-    done = {file.real: file for file in commit(back, Action.ROLLBACK, entry.run_id)}
+    rolled = commit(back, Action.ROLLBACK, entry.run_id, dry_run=dry_run)
+    done = {file.real: file for file in rolled}
     targets = [(part.file.target, part.old) for part in parts]
     files = tuple(done.get(target.real) or unchanged(target, old) for target, old in targets)
     return Written(files, entry.run_id)
@@ -277,8 +285,8 @@ def is_back(path: Path, sha256_before: str | None, sha256_after: str | None) -> 
         return False
 
 
-def _never_written(path: Path) -> EnvironmentNotReadyError:
-    return EnvironmentNotReadyError(
+def _never_written(path: Path) -> SpecError:
+    return SpecError(
         f"nothing to take back: tune never wrote {path}",
         "check the repository and the model's name",
     )

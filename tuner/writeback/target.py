@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError
+from tuner.modelconfig.edit import unified_diff
 from tuner.modelconfig.files import (
     ModelFiles,
     directory_of,
@@ -19,7 +20,7 @@ from tuner.modelconfig.files import (
     versions,
 )
 from tuner.spec.paths import CONFIG_NAME
-from tuner.writeback.files import explained
+from tuner.writeback.files import explained, sha256_or_none
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,7 @@ class WrittenFile:
     backup: Path | None
     changed: bool
     notes: tuple[str, ...]
+    diff: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -197,11 +199,21 @@ def unchanged(target: Target, sha256: str | None) -> WrittenFile:
 
 def replaced(
     target: Target,
-    hashes: tuple[str | None, str | None],
+    before: bytes | None,
+    after: bytes | None,
     backup: Path | None,
     notes: tuple[str, ...] = (),
 ) -> WrittenFile:
-    """A file that was replaced; ``hashes`` are those before and after."""
-    before, after = hashes
-    said = (*target.notes, *notes)
-    return WrittenFile(target.path, target.real, before, after, backup, changed=True, notes=said)
+    """A file that was replaced, or is to be."""
+    name = target.path.relative_to(directory_of(target.path).parent).as_posix()
+    old, new = ((content or b"").decode(errors="replace") for content in (before, after))
+    return WrittenFile(
+        target.path,
+        target.real,
+        sha256_or_none(before),
+        sha256_or_none(after),
+        backup,
+        changed=True,
+        notes=(*target.notes, *notes),
+        diff=unified_diff(old, new, name),
+    )

@@ -132,15 +132,17 @@ def others_of(target: Target, entry: Entry, *, through_links: bool) -> list[Targ
 
 
 def commit(
-    replacements: Sequence[Replacement], action: Action, run_id: str
+    replacements: Sequence[Replacement], action: Action, run_id: str, *, dry_run: bool = False
 ) -> tuple[WrittenFile, ...]:
-    """Carries all of them out, or none.
+    """Carries all of them out, or none; with ``dry_run`` none.
 
     Raises:
         StalePlanError: Somebody who takes no lock, such as an editor, changed a file meanwhile.
         EnvironmentNotReadyError: Something failed; all files are as they were, or, where the
             way back failed too, will be by `tuner.writeback.rollback`.
     """
+    if dry_run:
+        return tuple(replaced(r.file.target, r.file.content, r.wanted, None) for r in replacements)
     entries = _entries(replacements, action, run_id)
     backups = [keep(replacement.file) for replacement in replacements]
     pairs = list(zip(replacements, entries, strict=True))
@@ -163,8 +165,8 @@ def commit(
     for replacement in replacements:
         replacement.file.journal.prune()
     return tuple(
-        replaced(r.file.target, entry.hashes, backup, (*r.file.journal.notes, *said))
-        for (r, entry), backup, said in zip(pairs, backups, notes, strict=True)
+        replaced(r.file.target, r.file.content, r.wanted, backup, (*r.file.journal.notes, *said))
+        for r, backup, said in zip(replacements, backups, notes, strict=True)
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from builders.plans import cut_short, make_file
 
-from tuner.errors import EnvironmentNotReadyError
+from tuner.errors import SpecError
 from tuner.writeback.plan import WritePlan, apply
 from tuner.writeback.rollback import rollback, settle_all
 
@@ -155,6 +155,6 @@ def finish(plan: WritePlan, name: str) -> None:
 
 
 def undo(plan: WritePlan, name: str) -> None:
-    with suppress(EnvironmentNotReadyError):  # nothing to take back: killed before any was noted
+    with suppress(SpecError):  # nothing to take back: killed before any was noted
         rollback(plan.repository, name)
     assert contents(plan) == before(plan)

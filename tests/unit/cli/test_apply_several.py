@@ -63,7 +63,8 @@ def test_all_files_are_listed_written_and_taken_back_by_one_rollback(
         f"written: {config}" for config in configs
     ]
     assert out.count("\nbackup: ") == 2
-    assert f"undo:  tune rollback tiny-bert {' '.join(where)}\n" in err
+    undo = f"undo:  tune rollback tiny-bert {' '.join(where)}   (takes back all 2 configs)\n"
+    assert undo in err
     assert contents(repository) == winners(run)
     result = json.loads((run / "result.json").read_text())
     assert check(result) == []
@@ -71,9 +72,16 @@ def test_all_files_are_listed_written_and_taken_back_by_one_rollback(
 
     assert tune("rollback", "tokenizer", *where, "--output", run.parent) == 0
     out = tune.out
-    assert sorted(out.splitlines()) == [f"restored: {config}" for config in configs]
+    assert [line for line in out.splitlines() if line.startswith("restored")] == [
+        f"restored: {config}" for config in reversed(configs)
+    ]
+    for name in SEARCHED:
+        assert f"--- a/{name}/config.pbtxt\n+++ b/{name}/config.pbtxt\n" in out
+    assert f"note:  run {run.name} wrote these 2 configs together\n" in tune.err
     assert contents(repository) == old
     assert f"write it again: `tune apply {run}`" in (run / "report.md").read_text()
+    assert tune("rollback", "tokenizer", *where, "--output", run.parent) == 0
+    assert sorted(tune.out.splitlines()) == [f"already back: {config}" for config in configs]
 
 
 def refused(run: Path, repository: Path, code: int, tune: Tune) -> None:

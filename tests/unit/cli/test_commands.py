@@ -151,8 +151,9 @@ def test_reports_say_what_apply_and_rollback_did(tmp_path: Path, tune: Tune) -> 
 
 
 def test_a_run_can_be_named_to_take_its_write_back_if_that_is_the_last(
-    tmp_path: Path, tune: Tune
+    tmp_path: Path, tune: Tune, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     earlier = make_run(tmp_path, Toy(trials=5)).rename(tmp_path / "earlier")
     later = make_run(tmp_path, Toy(trials=5)).rename(tmp_path / "later")
     config = tmp_path / "models" / "toy" / "config.pbtxt"
@@ -168,6 +169,34 @@ def test_a_run_can_be_named_to_take_its_write_back_if_that_is_the_last(
     assert f"next:  take that back first: tune rollback {later.name}" in tune.err
     assert config.read_text() == written
     assert tune("rollback", later.name, "--output", tmp_path) == 0
+    assert config.read_text() == CONFIG
+
+
+def test_a_runs_directory_is_not_enough_to_change_a_repository_that_nobody_named(
+    tmp_path: Path, tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path, Toy(trials=5))
+    repository = tmp_path / "models"
+    config = repository / "toy" / "config.pbtxt"
+    config.parent.mkdir(parents=True)
+    config.write_text(CONFIG)
+    edit_config(run, path=str(config))
+    assert tune("apply", run) == 0
+    written = config.read_text()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert tune("rollback", run) == 2
+    assert f"is of {repository}, which is not below this directory; nothing was" in tune.err
+    assert f"tune rollback {run} --repository {repository}\n" in tune.err
+    assert config.read_text() == written
+    for here in (tmp_path, config.parent):
+        monkeypatch.chdir(here)
+        assert tune("rollback", run, "--dry-run") == 0
+        assert f"would restore: {config}\n" in tune.err
+        assert f"next:  tune rollback {run}\n" in tune.err
+        assert config.read_text() == written
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert tune("rollback", run, "--repository", repository) == 0
     assert config.read_text() == CONFIG
 
 

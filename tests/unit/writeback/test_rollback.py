@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,9 +67,20 @@ def test_takes_back_the_last_write_only(tmp_path: Path) -> None:
 
 def test_a_model_never_written_is_explained_and_left_alone(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
-    with pytest.raises(EnvironmentNotReadyError, match="tune never wrote"):
+    with pytest.raises(SpecError, match="tune never wrote"):
         rollback(tmp_path, "m")
     assert {p.name for p in plan.path.parent.iterdir()} == {"1", "config.pbtxt"}
+
+
+def test_a_dry_run_tells_what_a_rollback_does_and_changes_nothing(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    apply(plan)
+    there = {p: p.read_bytes() for p in plan.path.parent.iterdir() if p.is_file()}
+    told = rollback(tmp_path, "m", dry_run=True)
+    assert there == {p: p.read_bytes() for p in plan.path.parent.iterdir() if p.is_file()}
+    done = rollback(tmp_path, "m")
+    assert only(told) == replace(only(done), backup=None)
+    assert only(done).diff.endswith("-max_batch_size: 16\n+max_batch_size: 8\n")
 
 
 def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:

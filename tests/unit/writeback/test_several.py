@@ -379,7 +379,7 @@ def test_a_rollback_of_an_ensemble_takes_back_the_last_write_to_its_steps(tmp_pa
     old = {name: f"max_batch_size: {n}\n" for n, name in enumerate(OLD)}
     files = [make_file(tmp_path, name, old[name], "max_batch_size: 8\n") for name in OLD]
     ensemble(tmp_path, ["tokenizer", "bert"])
-    with pytest.raises(EnvironmentNotReadyError, match=r"tune never wrote .*whole/config\.pbtxt"):
+    with pytest.raises(SpecError, match=r"tune never wrote .*whole/config\.pbtxt"):
         rollback(tmp_path, "whole")
     apply(WritePlan(tuple(files[:2]), "r1"))
     apply(WritePlan((files[2],), "r2"))
