@@ -6,10 +6,11 @@ confirmation adds rounds and soaks of its own. What does not count is passed on,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from tuner.errors import ServerGoneError
 from tuner.load.validity import client_kept_up
 from tuner.load.watch.machine import taken_percent
 from tuner.measurement.measurement import Measurement, Rejected, Stage
@@ -71,7 +72,7 @@ WARMING_UP = Again("only the start of a loaded model's first window missed", 1, 
 TOO_FEW = Again("too few answers for a verdict", 1, "a longer window, up to `max_window`")
 UNDECIDED = Again("ended early without need", 1, "a fresh server, and the whole window")
 TOO_HIGH = Again("a first load was too high for a result", 4, "a lower load")
-SERVER_DIED = Again("the server died", 1, "a fresh server, and the trial from its start")
+SERVER_DIED = Again("the server died", 1, "a fresh server, and trial or round from its start")
 NEAR_MISS = Again("the load to beat was nearly sustained", 1, "the incumbent's own load")
 UNEVEN = Again("others took more beside one side of a round", 1, "that side's round")
 #: The first three share one repetition.
@@ -96,6 +97,36 @@ def why_again(slos: Sequence[Slo], point: Point, *, first: bool) -> Again | None
         if explained and not ((point.passed and found.load.arrivals.open_loop) or point.undecided):
             return DISTURBED
     return WARMING_UP if first and missed_while_warming_up(slos, point) else None
+
+
+class Attempts:
+    """Attempts that each begin with a deployment: another one where the server died in the last.
+
+    ``for attempt in Attempts(note):``, and in it ``with attempt:``. ``note`` receives what is told
+    of a server that died; the last one's death is raised.
+
+    Attributes:
+        made: So far.
+    """
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self.made = 0
+        self._note = note
+        self._died = True
+
+    def __iter__(self) -> Iterator[Attempts]:
+        while self._died:
+            self.made, self._died = self.made + 1, False
+            yield self
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        if isinstance(error, ServerGoneError) and self.made <= SERVER_DIED.at_most:
+            self._died = True
+            self._note(error.message)
+        return self._died
 
 
 def better_of(first: Measurement, second: Measurement) -> Measurement:

@@ -6,12 +6,15 @@ the capacity (the comparison), which is far finer than the distance between the 
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import fmean, geometric_mean
 
+from tuner.bench.again import Attempts
 from tuner.bench.evaluate import FromAbove
 from tuner.bench.protocol import Bench
 from tuner.errors import ClientLimitError, LoadFailedError
@@ -32,6 +35,8 @@ from tuner.score.capacity import (
 from tuner.score.next_load import Steps, next_load
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
+
+_logger = logging.getLogger(__name__)
 
 #: A round measures this share below the expected capacity, and as far above it.
 SPREAD = 0.04
@@ -90,16 +95,24 @@ class Rounds:
 
         ``arrivals``: the round whose arrivals it has; None: its own, ``number``.
         """
-        self.bench.deploy(candidate, fresh=True)
         seed = self.seed + (number if arrivals is None else arrivals)
+        points: list[Point] = []
 
         def measure(level: float) -> Point:
-            point = self.bench.measure(level, seed, least_s)
-            self.record(Row(number, self._made[number], role, candidate, point))
-            self._made[number] += 1
-            return point
+            points.append(self.bench.measure(level, seed, least_s))
+            return points[-1]
 
-        return search(measure)
+        try:
+            for attempt in Attempts(partial(_logger.warning, "round %d: %s", number + 1)):
+                with attempt:
+                    points.clear()  # those of a server that died are in no round
+                    self.bench.deploy(candidate, fresh=True)
+                    found = search(measure)
+            return found
+        finally:
+            for point in points:
+                self.record(Row(number, self._made[number], role, candidate, point))
+                self._made[number] += 1
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-from tuner.bench.again import SERVER_DIED
+from tuner.bench.again import Attempts
 from tuner.bench.evaluate import Evaluation, Race, SecondChance, evaluate, evaluate_listed, race
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
@@ -19,7 +19,6 @@ from tuner.errors import (
     LoadFailedError,
     ModelFailsError,
     OutOfTimeError,
-    ServerGoneError,
     TooManyFailedTrialsError,
     TrialError,
 )
@@ -187,25 +186,22 @@ def _run_trial(
         if reason := cannot_fit(proposal.candidate, history or [loaded], session.spec.slos):
             bare = replace(bare, reason=f"not loaded: it {reason}", attempts=0, refused=True)
             return replace(bare, time=_lap(session.book))
-    for attempt in range(1, SERVER_DIED.at_most + 2):
-        bare = replace(bare, attempts=attempt)
-        try:
-            deployment = session.bench.deploy(proposal.candidate)
-            measuring = _Measuring(session, history, proposal, clock)
-            evaluation = measuring.race() or measuring.climb()
-        except OutOfTimeError as error:
-            session.bench.lost(error.message)
-            return None
-        except ServerGoneError as error:
-            bare = replace(bare, reason=error.message, refused=_asks_too_much(error))
-            session.events.note(f"trial {number}: {error.message}")
-        except TrialError as error:
-            session.bench.lost(error.message)
-            bare = replace(bare, reason=error.message, refused=_asks_too_much(error))
-            break
-        else:
-            return _measured_trial(session, bare, deployment, evaluation)
-    return replace(bare, time=_lap(session.book))
+    attempts = Attempts(lambda reason: session.events.note(f"trial {number}: {reason}"))
+    try:
+        for attempt in attempts:
+            with attempt:
+                deployment = session.bench.deploy(proposal.candidate)
+                measuring = _Measuring(session, history, proposal, clock)
+                evaluation = measuring.race() or measuring.climb()
+    except OutOfTimeError as error:
+        session.bench.lost(error.message)
+        return None
+    except TrialError as error:
+        session.bench.lost(error.message)
+        bare = replace(bare, reason=error.message, refused=_asks_too_much(error))
+        return replace(bare, attempts=attempts.made, time=_lap(session.book))
+    bare = replace(bare, attempts=attempts.made)
+    return _measured_trial(session, bare, deployment, evaluation)
 
 
 def _asks_too_much(error: TrialError) -> bool:
@@ -223,8 +219,6 @@ def _measured_trial(
         state=evaluation.state,
         points=evaluation.points,
         score=evaluation.score,
-        reason=None,
-        refused=False,
         deployment=deployment.kind.value,
         memory=session.memory(),
         time=_lap(session.book),

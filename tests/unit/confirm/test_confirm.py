@@ -19,11 +19,18 @@ from tuner.confirm.confirm import (
 )
 from tuner.confirm.gain import OUTCLASSED, InterimAnalyses
 from tuner.confirm.rounds import Entrant, Row
-from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
+from tuner.errors import (
+    ClientLimitError,
+    LoadFailedError,
+    ModelFailsError,
+    ServerGoneError,
+    TrialError,
+)
 from tuner.measurement.measurement import Measurement
 from tuner.run.confirmation import Role
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
+from tuner.score.point import Point
 from tuner.score.ratio import ERROR, paired_ratio
 from tuner.space.candidate import Candidate
 from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
@@ -78,6 +85,36 @@ def test_every_measurement_is_recorded_in_its_place() -> None:
         )
     firsts = [r.role for r in rows if r.order == 0]
     assert firsts == [Role.CURRENT, Role.CANDIDATE, Role.CURRENT]
+
+
+class Dying(EmulatedBench):
+    """The server dies in the measurements with these numbers."""
+
+    deaths: tuple[int, ...] = ()
+
+    def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+        point = super().measure(level, seed, least_s)
+        if len(self.asked) in self.deaths:
+            raise ServerGoneError("the server is gone")
+        return point
+
+
+def test_a_server_that_dies_in_a_round_is_started_again_and_the_round_begins_anew(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The last measurement of all ends in the crash; the round's first one is made again too."""
+    bench, rows = Dying({CURRENT: 500, OTHER: 700}), list[Row]()
+    duel(bench, 490, 690, rows)
+    dying, again = Dying({CURRENT: 500, OTHER: 700}), list[Row]()
+    dying.deaths = (len(rows),)
+    assert duel(dying, 490, 690, again).outcome is Outcome.CONFIRMED
+    assert [r.point.level for r in again] == [r.point.level for r in rows]
+    assert dying.deployed == [*bench.deployed, bench.deployed[-1]]
+    assert caplog.messages == ["round 3: the server is gone"]
+
+    twice = Dying({CURRENT: 500, OTHER: 700})
+    twice.deaths = (len(rows), len(rows) + 2)
+    assert duel(twice, 490, 690).reason == "the server is gone"
 
 
 def test_a_round_has_the_same_arrivals_for_all_and_the_next_one_other_arrivals() -> None:
