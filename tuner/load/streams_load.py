@@ -22,7 +22,7 @@ from tuner.load.probes.answers import Answers, ask
 from tuner.load.probes.preparing import Filling, await_first_answers, fill, seconds_for, together
 from tuner.load.setup import Setup, Site, Stream, Target, in_turn
 from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
-from tuner.load.traffic.encoding import RequestForm, datatype_of, resolve
+from tuner.load.traffic.encoding import RequestForm, inputs_of, resolve
 from tuner.load.traffic.inputs import InputFiles
 from tuner.load.validity import warnings_about
 from tuner.measurement.measurement import (
@@ -174,14 +174,14 @@ def _stream(name: str, asked: Asked, protocol: Protocol, site: Site) -> Stream:
     target = Target(model, site.endpoints, protocol, asked.batch_size)
     inputs = InputFiles(
         own,
-        resolve(model, config, own.shapes) if isinstance(own, RandomInputs) else (),
+        resolve(model, config, own.shapes) if isinstance(own, RandomInputs) else inputs_of(config),
         site.directory,
         cached=lambda: control.running_config(model).response_cache.enable,
     )
     form = RequestForm(
         model=model,
-        datatypes={t.name: datatype_of(t) for t in config.input},
-        shapes={t.name: tuple(t.dims) for t in config.input},
+        datatypes={t.name: t.datatype for t in inputs_of(config)},
+        shapes={t.name: t.shape for t in inputs_of(config)},
         batched=config.max_batch_size > 0,
         batch_size=asked.batch_size,
         priority=asked.priority,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tuner.errors import SpecError
+from tuner.modelconfig.backends import backend_of
 from tuner.modelconfig.path import element_index, get, with_fields
 from tuner.modelconfig.path_steps import Step, format_steps, parse_steps
 from tuner.modelconfig.rules import Rule, Violation
@@ -180,6 +181,19 @@ def turns_on_batching(backend: str, config: ModelConfig) -> bool:
     completed = backend == "onnxruntime" and not (config.input and config.output)
     scheduled = config.WhichOneof("scheduling_choice") is not None or config.max_batch_size == 1
     return (completed or backend == "tensorrt") and not scheduled
+
+
+def unragged_inputs(config: ModelConfig, *, may_batch: bool = False) -> list[str]:
+    """Inputs of open dimensions that must have one shape in all requests of a batch.
+
+    ``may_batch``: a dynamic batcher is to be tried, whether or not there is one now.
+    """
+    scheduler = config.WhichOneof("scheduling_choice")
+    may_batch = may_batch or turns_on_batching(backend_of(config), config)
+    batches = scheduler == DYNAMIC_BATCHING or (scheduler is None and may_batch)
+    if config.max_batch_size < 2 or not batches:
+        return []
+    return [t.name for t in config.input if -1 in t.dims and not t.allow_ragged_batch]
 
 
 def _complete(file: ModelConfig, running: ModelConfig) -> ModelConfig:

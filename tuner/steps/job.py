@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -9,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.load.traffic.encoding import TensorShape, resolve
+from tuner.load.traffic.encoding import TensorShape, inputs_of, read_recorded, resolve
 from tuner.machine.host import has_gpu
+from tuner.modelconfig.backends import may_set_batch
 from tuner.modelconfig.edit import edit, unified_diff
 from tuner.modelconfig.encoding import UTF_8
 from tuner.modelconfig.files import ModelFiles
@@ -25,7 +27,7 @@ from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.model import ModelSpec, Spec, Strategy
 from tuner.spec.paths import PRIORITY_LEVELS
 from tuner.spec.units import Seconds
-from tuner.spec.workload import RandomInputs, StreamSpec
+from tuner.spec.workload import FileInputs, RandomInputs, StreamSpec
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,16 @@ class Request:
 
 
 @dataclass(frozen=True)
+class RecordedFigures:
+    """A file's number of entries, the bytes of one, and the number of shapes of each input."""
+
+    count: int
+    least_bytes: int
+    most_bytes: int
+    shapes: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Job:
     """A checked spec with the models it is about.
 
@@ -65,6 +77,7 @@ class Job:
         served: The models, with their configs as far as they are known: what the files say, until
             a server was asked.
         space: Over these configs.
+        recorded: By stream, what its file of requests holds.
         has_perf_analyzer: There is one here; otherwise our own client measures.
     """
 
@@ -74,6 +87,7 @@ class Job:
     space: Space
     plan: LoadPlan
     has_perf_analyzer: bool = True
+    recorded: Mapping[str, RecordedFigures] = field(default_factory=dict)
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -91,7 +105,10 @@ class Job:
             SpecError: The spec's space is wrong for it.
             NothingToSearchError: It leaves nothing to search.
         """
-        return replace(self, served=served, space=_space(self.loaded, self.spec, served))
+        space, recorded = _space(self.loaded, self.spec, served), self.recorded
+        if any(model.base.completes for model in served.models.values()):
+            recorded = _recorded(self.spec, served)
+        return replace(self, served=served, space=space, recorded=recorded)
 
 
 def prepare(request: Request, loaded: LoadedSpec | None = None) -> Job:
@@ -148,6 +165,7 @@ def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> 
         space,
         load_plan(spec.workload, spec.objective, spec.slos, spec.shares),
         has_perf_analyzer(spec.workload.perf_analyzer, environment),
+        _recorded(spec, served),
     )
 
 
@@ -183,6 +201,26 @@ def drawn_tensors(stream: StreamSpec, model: ServedModel) -> tuple[TensorShape, 
     there = {tensor.name for tensor in base.completed.input}
     shapes = {name: s for name, s in inputs.shapes.items() if name in there or not more}
     return resolve(model.name, base.completed, shapes)
+
+
+def _recorded(spec: Spec, served: Served) -> dict[str, RecordedFigures]:
+    """The files of requests, as far as the configs say what fits before a server was asked.
+
+    Raises:
+        SpecError: Entries do not fit a model's inputs.
+    """
+    found = {}
+    for name, stream in spec.streams.items():
+        if isinstance(stream.inputs, FileInputs):
+            base = served.models[stream.model].base
+            more = base.completes and not base.known
+            tensors = () if more and may_set_batch(base.file) else inputs_of(base.completed)
+            entries = read_recorded(stream.inputs.file, tensors, all_known=not more)
+            sizes = [sum(len(content.raw) for content in entry.values()) for entry in entries]
+            shapes = {(of, content.shape) for entry in entries for of, content in entry.items()}
+            counts = Counter(of for of, _ in shapes)
+            found[name] = RecordedFigures(len(sizes), min(sizes), max(sizes), counts)
+    return found
 
 
 def _refuse_unknown_priorities(spec: Spec, served: Served) -> None:

@@ -15,12 +15,14 @@ from tuner.load.generators import OWN_CLIENT, Choice, Demand, choose, may_reject
 from tuner.load.traffic.encoding import content_bytes
 from tuner.machine.host import NOT_SPLIT, Cores, Host, read_host
 from tuner.modelconfig.backends import is_ensemble
+from tuner.modelconfig.base import unragged_inputs
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin, numpy_of_models
 from tuner.server.server import ServerLauncher
 from tuner.space.words import bytes_text
 from tuner.spec.labels import of_label
-from tuner.spec.workload import Protocol, RandomInputs
+from tuner.spec.paths import DYNAMIC_BATCHING
+from tuner.spec.workload import FileInputs, Protocol, RandomInputs
 from tuner.steps.job import Job, drawn_tensors
 from tuner.triton.launchers import cores_of, server_launcher
 from tuner.triton.local import LocalLauncher, find_backends
@@ -130,9 +132,17 @@ def client_notes(job: Job) -> list[str]:
 
 
 def request_notes(job: Job, above_bytes: int = -1) -> Iterator[str]:
-    """What a request of each stream carries, where that is not from a file, and large enough."""
+    """What a request of each stream carries, where that is large enough; what its figures count."""
     for name, stream in job.spec.streams.items():
         model, inputs = job.served.models[stream.model], stream.inputs
+        if stream.batch_size > 1:
+            whose = of_label(name, job.spec.streams)
+            yield (
+                f"a request{whose} carries {stream.batch_size} inferences, which goodput and "
+                "throughput count; loads are in requests"
+            )
+        if isinstance(inputs, FileInputs):
+            yield from _file_notes(name, inputs.file.name, job, above_bytes)
         tensors = drawn_tensors(stream, model)
         if not tensors or not isinstance(inputs, RandomInputs):
             continue
@@ -148,3 +158,22 @@ def request_notes(job: Job, above_bytes: int = -1) -> Iterator[str]:
             where = f"streams.{name}.inputs" if whose else "workload.inputs"
             note += f"; where your users send less, say so in {where}.shapes"
         yield note
+
+
+def _file_notes(name: str, file: str, job: Job, above_bytes: int) -> Iterator[str]:
+    """How many requests a stream's file has, how large, and of how many shapes."""
+    stream, recorded = job.spec.streams[name], job.recorded[name]
+    if recorded.most_bytes * stream.batch_size > above_bytes:
+        least, most = bytes_text(recorded.least_bytes), bytes_text(recorded.most_bytes)
+        what = "request" if stream.batch_size == 1 else "inference"
+        size = most if least == most else f"{least} to {most} each"
+        yield f"{file}: {recorded.count} {what}{'s' * (recorded.count > 1)}, {size}"
+    config = job.served.models[stream.model].base.completed
+    own = [p.path for p in job.space.parameters if p.knob.owner == stream.model]
+    searched = any(path.startswith(DYNAMIC_BATCHING) for path in own)
+    for tensor in unragged_inputs(config, may_batch=searched):
+        if recorded.shapes.get(tensor, 0) > 1:
+            yield (
+                f"{file}: {tensor} has {recorded.shapes[tensor]} different shapes and no "
+                "allow_ragged_batch: requests of different shapes never share a batch"
+            )

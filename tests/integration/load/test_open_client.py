@@ -12,7 +12,7 @@ import pytest
 from builders.load_repository import CAPACITY_PER_S, SERVICE_S
 from google.protobuf.json_format import MessageToJson
 
-from tuner.errors import LoadFailedError
+from tuner.errors import SpecError
 from tuner.load.client.generator import OpenClient
 from tuner.load.generators import OWN_CLIENT
 from tuner.load.streams_load import StreamsLoad
@@ -139,11 +139,11 @@ def test_failing_requests_are_counted_with_the_models_own_words(
     assert any("negative input" in warning for warning in found.warnings)
 
 
-def test_inputs_it_cannot_send_are_named(bench: Bench, tmp_path: Path) -> None:
+def test_inputs_that_do_not_fit_the_model_are_named(bench: Bench, tmp_path: Path) -> None:
     path = tmp_path / "inputs.json"
     path.write_text('{"data": [{"z": [1.0]}]}')
     wrong = client(bench, "plain", inputs={"kind": "file", "file": str(path)})
-    with pytest.raises(LoadFailedError, match="no x"):
+    with pytest.raises(SpecError, match="entry 1: z is no input"):
         wrong.measure(poisson(40.0), SHORT, seed=1)
 
 

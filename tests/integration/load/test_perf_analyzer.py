@@ -11,7 +11,7 @@ import pytest
 from builders.load_repository import CAPACITY_PER_S, SERVICE_S
 from builders.waits import wait_until
 
-from tuner.errors import LoadFailedError
+from tuner.errors import LoadFailedError, SpecError
 from tuner.measurement.measurement import Arrivals, LatencySource, LoadPoint
 from tuner.measurement.window import Window
 
@@ -105,11 +105,11 @@ def test_a_failing_request_gives_the_models_own_words(bench: Bench, tmp_path: Pa
         generator.measure(poisson(40.0), SHORT, seed=1)
 
 
-def test_inputs_perf_analyzer_refuses(bench: Bench, tmp_path: Path) -> None:
+def test_inputs_that_do_not_fit_the_model_are_named(bench: Bench, tmp_path: Path) -> None:
     path = tmp_path / "inputs.json"
     path.write_text('{"data": [{"z": [1.0]}]}')
     generator = bench.generator("plain", inputs={"kind": "file", "file": str(path)})
-    with pytest.raises(LoadFailedError, match="missing tensor x"):
+    with pytest.raises(SpecError, match="entry 1: z is no input"):
         generator.measure(poisson(40.0), SHORT, seed=1)
 
 

@@ -10,6 +10,7 @@ import base64
 import json
 import math
 import string
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,9 @@ import numpy as np
 
 from tuner.errors import LoadFailedError, SpecError
 from tuner.modelconfig.schema import enum_name
+from tuner.plain import plain
+from tuner.regular import read_regular
+from tuner.spec.mistakes import MOST_SHOWN, in_brackets
 from tuner.spec.workload import Protocol
 
 #: Above this the client would need more memory than it may take from the server.
@@ -29,11 +33,12 @@ _LETTERS = np.frombuffer((string.ascii_letters + string.digits).encode(), dtype=
 
 @dataclass(frozen=True)
 class TensorShape:
-    """One tensor of one inference: ``shape`` has no batch dimension and no unknowns."""
+    """One tensor of one inference, without the batch; -1 is left to a file of requests."""
 
     name: str
     datatype: str
     shape: tuple[int, ...]
+    optional: bool = False
 
     @property
     def elements(self) -> int:
@@ -78,6 +83,13 @@ def resolve(
     return tuple(TensorShape(t.name, datatype_of(t), tuple(found[t.name])) for t in sent)
 
 
+def inputs_of(config: Any) -> tuple[TensorShape, ...]:
+    """All inputs of a ``ModelConfig``, with open dimensions as they are."""
+    return tuple(
+        TensorShape(t.name, datatype_of(t), tuple(t.dims), t.optional) for t in config.input
+    )
+
+
 def datatype_of(tensor: Any) -> str:
     """The name in requests of a config's ``data_type``."""
     name = enum_name(tensor, "data_type").removeprefix("TYPE_")
@@ -107,7 +119,7 @@ def random_contents(
         return [row.tobytes() for row in np.concatenate([lengths, letters], axis=2)]
     if tensor.datatype == "BF16":  # the upper half of a float32
         return [row.tobytes() for row in (rng.random(size, "f4").view("u4") >> 16).astype("u2")]
-    dtype = _dtype(tensor)
+    dtype = _dtype(tensor.datatype)
     if dtype is None:
         raise SpecError(
             f"input {tensor.name}: no random values for datatype {tensor.datatype}",
@@ -130,13 +142,13 @@ def content_bytes(tensor: TensorShape, string_length: int) -> int:
         return tensor.elements * (4 + string_length)
     if tensor.datatype == "BF16":
         return tensor.elements * 2
-    return tensor.elements * (_dtype(tensor) or np.dtype("f8")).itemsize
+    return tensor.elements * (_dtype(tensor.datatype) or np.dtype("f8")).itemsize
 
 
-def _dtype(tensor: TensorShape) -> np.dtype[Any] | None:
+def _dtype(datatype: str) -> np.dtype[Any] | None:
     from tritonclient.utils import triton_to_np_dtype
 
-    known = triton_to_np_dtype(tensor.datatype)
+    known = triton_to_np_dtype(datatype)
     return None if known is None else np.dtype(known)
 
 
@@ -159,11 +171,73 @@ class RequestForm:
 
 
 @dataclass(frozen=True)
-class _Content:
+class Content:
     """One input of one inference, in Triton's binary form."""
 
     shape: tuple[int, ...]
     raw: bytes
+
+
+def read_recorded(
+    path: Path, tensors: Sequence[TensorShape], *, all_known: bool = True
+) -> list[dict[str, Content]]:
+    """Each entry of a file in perf_analyzer's format, by input.
+
+    Values are taken as JSON has them, such as 1 for a float, which perf_analyzer refuses.
+
+    Args:
+        tensors: The model's inputs.
+        all_known: False before a server was asked, which may add some.
+
+    Raises:
+        SpecError: It cannot be read, or entries do not fit, with a line for each.
+    """
+    try:
+        entries = json.loads(read_regular(path))["data"]
+    except OSError as error:
+        raise SpecError(f"{path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        message = f"{path}: not in perf_analyzer's input format: {error}"
+        raise SpecError(message, _FORM) from error
+    if not isinstance(entries, list) or not entries:
+        raise SpecError(f"{path}: data is no list of requests", _FORM)
+    read = [_read(entry, tensors, all_known=all_known) for entry in entries]
+    wrong = [f"{path}: entry {k}: {'; '.join(told)}" for k, (_, told) in enumerate(read, 1) if told]
+    if wrong:
+        more = [f"and {len(wrong) - MOST_SHOWN} more"] if len(wrong) > MOST_SHOWN else []
+        raise SpecError("\n".join([*map(plain, wrong[:MOST_SHOWN]), *more]), _FORM)
+    return [contents for contents, _ in read]
+
+
+_FORM = (
+    'write {"data": [{"INPUT": [1, 2, 3]}, ...]}, and {"content": [1, 2, 3], "shape": [3]} for the '
+    "values of an input with an open dimension; each entry is one inference, without the batch"
+)
+#: Beside inputs, perf_analyzer lets an entry name its model.
+_BESIDE = ("model",)
+
+
+def _read(
+    entry: Any, tensors: Sequence[TensorShape], *, all_known: bool
+) -> tuple[dict[str, Content], list[str]]:
+    """Its contents, and what is wrong with it."""
+    if not isinstance(entry, dict):
+        return {}, ["not one request, with its inputs by name (sequences are not measured)"]
+    found, names = dict[str, Content](), [tensor.name for tensor in tensors]
+    wrong = [
+        f"{name} is no input of the model{in_brackets(name, names)}"
+        for name in entry
+        if all_known and name not in (*names, *_BESIDE)
+    ]
+    for tensor in tensors:
+        try:
+            if tensor.name in entry:
+                found[tensor.name] = _content(entry[tensor.name], tensor)
+            elif not tensor.optional:
+                wrong.append(f"it has no {tensor.name}")
+        except (ValueError, TypeError, OverflowError, struct.error) as error:
+            wrong.append(f"{tensor.name}: {error}")
+    return found, wrong
 
 
 def build(
@@ -181,16 +255,20 @@ def build(
     round as well. Equal requests are one object.
 
     Raises:
-        LoadFailedError: The file does not fit the model, or all of it does not fit in memory.
+        SpecError: The file does not fit the model.
+        LoadFailedError: Entries of a batch do not fit each other, or all of it not in memory.
     """
-    steps = _steps(path)
+    tensors = [
+        TensorShape(name, datatype, tuple(form.shapes[name]), name in form.optional)
+        for name, datatype in form.datatypes.items()
+    ]
+    steps = read_recorded(path, tensors)
     # after as many requests as there are steps, whatever the batch size, the same come again
     wanted = range(min(count, len(steps)) * form.batch_size)
-    contents = [_contents(step, form) for step in steps[: len(wanted)]]
     known: dict[bytes, bytes] = {}
     requests, total = [], 0
     for first in wanted[:: form.batch_size]:
-        batch = [contents[i % len(steps)] for i in range(first, first + form.batch_size)]
+        batch = [steps[i % len(steps)] for i in range(first, first + form.batch_size)]
         request = _WRITERS[protocol](_tensors(batch, form), form, head)
         if request not in known:
             known[request] = request
@@ -204,61 +282,59 @@ def build(
     return requests
 
 
-def _steps(path: Path) -> Sequence[Mapping[str, Any]]:
-    try:
-        steps = json.loads(path.read_bytes())["data"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LoadFailedError(f"{path}: not in perf_analyzer's input format: {error}") from error
-    if not steps or not all(isinstance(step, dict) for step in steps):
-        raise LoadFailedError(
-            f"{path}: not one flat list of steps",
-            "sequences of steps are sent by perf_analyzer only",
-        )
-    return list(steps)
-
-
-def _contents(step: Mapping[str, Any], form: RequestForm) -> dict[str, _Content]:
-    if missing := form.datatypes.keys() - step.keys() - {*form.optional}:
-        raise LoadFailedError(f"a step of the inputs has no {', '.join(sorted(missing))}")
-    return {
-        name: _content(name, step[name], datatype, form.shapes[name])
-        for name, datatype in form.datatypes.items()
-        if name in step
-    }
-
-
-def _content(name: str, given: Any, datatype: str, shape: Sequence[int]) -> _Content:
+def _content(given: Any, tensor: TensorShape) -> Content:
     """perf_analyzer's forms: ``{b64, shape}``, ``{content, shape}``, or values alone."""
-    values = given
-    if isinstance(given, dict):
-        shape = given.get("shape", shape)
-        values = given.get("content", [])
+    from tritonclient.utils import deserialize_bytes_tensor
+
+    form = given if isinstance(given, dict) else {"content": given}
+    shape, content = form.get("shape", tensor.shape), form.get("content", form)
+    fits = isinstance(shape, (list, tuple)) and len(shape) == len(tensor.shape)
+    sizes = zip(shape, tensor.shape, strict=True) if fits else ()
+    if not fits or not all(type(size) is int and dim in (-1, size) for size, dim in sizes):
+        raise ValueError(f"shape {shape}, where {[*tensor.shape]} is expected, without the batch")
     if any(size < 0 for size in shape):
-        raise LoadFailedError(
-            f"input {name}: variable dimensions, and no shape",
-            'write {"content": ..., "shape": ..}',
-        )
-    try:
-        if isinstance(given, dict) and "b64" in given:
-            return _Content(tuple(shape), base64.b64decode(given["b64"]))
-        return _Content(tuple(shape), _raw(values, datatype))
-    except (ValueError, TypeError, OverflowError) as error:
-        raise LoadFailedError(f"input {name} is not {datatype}: {error}") from error
+        raise ValueError(f"it has no shape, and {[*shape]} is open")
+    if isinstance(content, dict) and "b64" not in content:
+        raise ValueError("neither content nor b64")
+    by_b64 = isinstance(content, dict)
+    raw = base64.b64decode(content["b64"]) if by_b64 else _raw(content, tensor.datatype)
+    one_bytes = content_bytes(TensorShape("", tensor.datatype, ()), 0)
+    strings = tensor.datatype == "BYTES"
+    held = len(deserialize_bytes_tensor(raw)) if strings else len(raw) / one_bytes
+    if held != math.prod(shape):
+        raise ValueError(f"{held:g} values, where {[*shape]} is expected")
+    return Content(tuple(shape), raw)
+
+
+#: What JSON's values may be, by kind of NumPy's types.
+_TYPES: Mapping[str, set[type]] = {
+    "b": {bool},
+    "i": {int},
+    "u": {int},
+    "f": {int, float},
+    "O": {str},
+}
 
 
 def _raw(values: Any, datatype: str) -> bytes:
-    import numpy as np
-    from tritonclient import utils
-
+    dtype = _dtype(datatype)
+    if dtype is None or not isinstance(values, list):
+        raise ValueError(f"it is no list of {datatype}")
+    flat = np.array(values, dtype=object).ravel().tolist()
+    limits = np.iinfo(dtype) if dtype.kind in "iu" else None
+    for value in flat:
+        fits = type(value) in _TYPES[dtype.kind]
+        if not fits or (limits is not None and not limits.min <= value <= limits.max):
+            raise ValueError(f"{json.dumps(value)[:60]} is no {datatype}")
     if datatype == "BYTES":
-        texts = np.array(np.asarray(values, dtype=object).ravel(), dtype=object)
-        return bytes(utils.serialize_byte_tensor(texts).item())
+        texts = [text.encode() for text in flat]
+        return b"".join(len(text).to_bytes(4, "little") + text for text in texts)
     if datatype == "BF16":  # the upper half of a float; tritonclient 2.73 has no function for it
-        return np.array(values, dtype="<f4").ravel().view("<u2")[1::2].tobytes()
-    return np.array(values, dtype=utils.triton_to_np_dtype(datatype)).tobytes()
+        return np.array(flat, dtype="<f4").view("<u2")[1::2].tobytes()
+    return np.array(flat, dtype=dtype).tobytes()
 
 
-def _tensors(batch: Sequence[Mapping[str, _Content]], form: RequestForm) -> Mapping[str, _Content]:
+def _tensors(batch: Sequence[Mapping[str, Content]], form: RequestForm) -> Mapping[str, Content]:
     """The inputs of one request, by name."""
     leading = (form.batch_size,) if form.batched else ()
     tensors = {}
@@ -268,11 +344,11 @@ def _tensors(batch: Sequence[Mapping[str, _Content]], form: RequestForm) -> Mapp
         if shapes or shape is None:
             raise LoadFailedError(f"input {name}: shapes differ within one batch")
         raw = b"".join(step[name].raw for step in batch)
-        tensors[name] = _Content((*leading, *shape), raw)
+        tensors[name] = Content((*leading, *shape), raw)
     return tensors
 
 
-def _over_grpc(tensors: Mapping[str, _Content], form: RequestForm, _: Sequence[str]) -> bytes:
+def _over_grpc(tensors: Mapping[str, Content], form: RequestForm, _: Sequence[str]) -> bytes:
     from tritonclient.grpc import service_pb2
 
     request = service_pb2.ModelInferRequest(model_name=form.model)
@@ -284,7 +360,7 @@ def _over_grpc(tensors: Mapping[str, _Content], form: RequestForm, _: Sequence[s
     return bytes(request.SerializeToString())
 
 
-def _over_http(tensors: Mapping[str, _Content], form: RequestForm, lines: Sequence[str]) -> bytes:
+def _over_http(tensors: Mapping[str, Content], form: RequestForm, lines: Sequence[str]) -> bytes:
     """Tensors in binary both ways, as perf_analyzer has them.
 
     Source: Triton's binary tensor data extension.

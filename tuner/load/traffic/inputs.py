@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +25,13 @@ import numpy as np
 from tuner.errors import SpecError
 from tuner.load import seeds
 from tuner.load.traffic import repeats
-from tuner.load.traffic.encoding import TensorShape, content_bytes, random_contents
+from tuner.load.traffic.encoding import (
+    Content,
+    TensorShape,
+    content_bytes,
+    random_contents,
+    read_recorded,
+)
 from tuner.load.traffic.repeats import Order
 from tuner.spec.workload import (
     DuplicatesRepeat,
@@ -106,11 +112,11 @@ class InputFiles:
         The file is good until the next call.
 
         Raises:
-            SpecError: A file of the user's cannot be read, or not be sampled from.
+            SpecError: A file of the user's does not fit.
         """
         repeat = self._spec.repeat
         if isinstance(repeat, NoRepeat) and isinstance(self._spec, FileInputs):
-            return InputFile(self._spec.file, None)
+            return InputFile(self.first(len(self._pool.contents)), None)
         length = sampled_length(steps, self._most_steps)
         if isinstance(repeat, (NoRepeat, DuplicatesRepeat)):
             return self._of_new_ones(repeat, seed, length)
@@ -129,7 +135,7 @@ class InputFiles:
         """A file of the ``count`` most popular different inputs, or of all there are.
 
         Raises:
-            SpecError: The user's file holds sequences, or cannot be read.
+            SpecError: As `file`.
         """
         order = np.arange(min(count, len(self._pool.contents)))
         return self._written(f"first-{count}", self._pool, order)
@@ -192,8 +198,8 @@ class InputFiles:
     def _pool(self) -> _Pool:
         """The inputs that are the same in all measurements."""
         if isinstance(self._spec, FileInputs):
-            pool = _read_pool(self._spec.file)
-            wanted = len(pool.contents)
+            entries = read_recorded(self._spec.file, self._tensors)
+            pool = _Pool(tuple(map(_entry, entries)), bytes)
         else:
             wanted = self._spec.unique or DEFAULT_UNIQUE
             if isinstance(self._spec.repeat, LogRepeat) and self._spec.unique is None:
@@ -263,32 +269,17 @@ def _random_pool(
         )
     if len(inputs) < wanted:
         warnings.append(f"Only {len(inputs)} of {unique} unique inputs exist within int_range.")
-    return _Pool(tuple(inputs), lambda contents: _entry(tensors, contents), tuple(warnings))
+
+    def encode(drawn: Sequence[bytes]) -> bytes:
+        pairs = zip(tensors, drawn, strict=True)
+        return _entry({tensor.name: Content(tensor.shape, raw) for tensor, raw in pairs})
+
+    return _Pool(tuple(inputs), encode, tuple(warnings))
 
 
-def _entry(tensors: Sequence[TensorShape], contents: Sequence[bytes]) -> bytes:
+def _entry(contents: Mapping[str, Content]) -> bytes:
     values = {
-        tensor.name: {"b64": base64.b64encode(content).decode(), "shape": tensor.shape}
-        for tensor, content in zip(tensors, contents, strict=True)
+        name: {"b64": base64.b64encode(content.raw).decode(), "shape": content.shape}
+        for name, content in contents.items()
     }
     return json.dumps(values, separators=(",", ":")).encode()
-
-
-def _read_pool(path: Path) -> _Pool:
-    """The steps of a user's file in perf_analyzer's format."""
-    try:
-        data = json.loads(path.read_bytes())["data"]
-    except OSError as error:
-        raise SpecError(f"{path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise SpecError(
-            f"{path}: not in perf_analyzer's input format: {error}",
-            'it must be JSON like {"data": [{"INPUT": [1, 2, 3]}, ...]}',
-        ) from error
-    if not data or not all(isinstance(step, dict) for step in data):
-        raise SpecError(
-            f"{path}: inputs can only be sampled from one flat list of steps",
-            "use repeat: {kind: none} for sequences of steps",
-        )
-    steps = tuple(json.dumps(step, separators=(",", ":")).encode() for step in data)
-    return _Pool(steps, bytes)

@@ -18,6 +18,7 @@ from tuner.modelconfig.message import parse
 from tuner.spec.workload import FileInputs, RandomInputs
 
 X = TensorShape("x", "FP32", (4,))
+ONE = TensorShape("x", "INT32", (1,))
 
 
 def random(**fields: Any) -> RandomInputs:
@@ -27,6 +28,10 @@ def random(**fields: Any) -> RandomInputs:
 def steps_of(path: Path) -> list[dict[str, Any]]:
     data: list[dict[str, Any]] = json.loads(path.read_text())["data"]
     return data
+
+
+def numbers(path: Path) -> list[int]:
+    return [int.from_bytes(base64.b64decode(content), "little") for content in contents(path)]
 
 
 def contents(path: Path) -> list[str]:
@@ -110,7 +115,7 @@ def test_a_log_may_ask_for_the_inputs_of_a_file(tmp_path: Path) -> None:
     spec = FileInputs.model_validate(
         {**fields, "repeat": {"kind": "log", "file": tmp_path / "log"}}
     )
-    found = [s["x"][0] for s in steps_of(InputFiles(spec, [], tmp_path).file(1, 300).path)]
+    found = numbers(InputFiles(spec, [ONE], tmp_path).file(1, 300).path)
     assert found.count(11) == pytest.approx(2 * found.count(10), abs=2)
 
 
@@ -205,10 +210,20 @@ def test_too_few_different_values_say_so(tmp_path: Path) -> None:
     assert file.warnings == ("Only 10 of 50 unique inputs exist within int_range.",)
 
 
-def test_a_file_is_passed_on_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("datatype", "given", "dtype"),
+    [("FP32", [1, 2.5], "f4"), ("FP16", [1, 2.5], "f2"), ("FP64", [[1], [2.5]], "f8")],
+)
+def test_values_that_perf_analyzer_refuses_are_written_as_it_takes_them(
+    tmp_path: Path, datatype: str, given: Any, dtype: str
+) -> None:
     path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"data": [{"x": given}, {"x": given}]}))
     spec = FileInputs.model_validate({"kind": "file", "file": str(path)})
-    assert InputFiles(spec, [], tmp_path).file(1, 10).path == path
+    file = InputFiles(spec, [TensorShape("x", datatype, (2,))], tmp_path).file(1, 10)
+    assert file.sampled_steps is None
+    sent = [np.frombuffer(base64.b64decode(c), dtype) for c in contents(file.path)]
+    assert [list(values) for values in sent] == [[1, 2.5]] * 2
 
 
 def test_a_file_can_be_sampled(tmp_path: Path) -> None:
@@ -217,21 +232,21 @@ def test_a_file_can_be_sampled(tmp_path: Path) -> None:
     spec = FileInputs.model_validate(
         {"kind": "file", "file": str(path), "repeat": {"kind": "uniform"}}
     )
-    found = [step["x"][0] for step in steps_of(InputFiles(spec, [], tmp_path).file(1, 3000).path)]
+    found = numbers(InputFiles(spec, [ONE], tmp_path).file(1, 3000).path)
     assert set(found) == {1, 2, 3}
     assert found.count(1) == pytest.approx(len(found) / 3, rel=0.1)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("{", "input format"), ("[]", "input format"), ('{"data": [[{"x": [1]}]]}', "flat list")],
+    [("{", "input format"), ("[]", "input format"), ('{"data": [[{"x": [1]}]]}', "sequences")],
 )
 def test_a_file_that_cannot_be_sampled(tmp_path: Path, text: str, expected: str) -> None:
     path = tmp_path / "mine.json"
     path.write_text(text)
     spec = FileInputs.model_validate({"kind": "file", "file": path, "repeat": {"kind": "uniform"}})
     with pytest.raises(SpecError, match=expected):
-        InputFiles(spec, [], tmp_path).file(1, 10)
+        InputFiles(spec, [ONE], tmp_path).file(1, 10)
 
 
 NUMBERS = ["BOOL", "FP16", "BF16", "FP32", "FP64"]
