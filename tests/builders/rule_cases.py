@@ -15,9 +15,12 @@ BATCH = 'batch_input { target_name: "t" %s }'
 SCATTER = "batch_output { kind: BATCH_SCATTER_WITH_INPUT_SHAPE %s }"
 START = 'control_input { name: "S" control { kind: CONTROL_SEQUENCE_START %s } }'
 CORRID = 'control_input { name: "C" control { kind: CONTROL_SEQUENCE_CORRID %s } }'
-WARMUP = (
-    'model_warmup { name: "w" batch_size: 1 inputs { key: "x" '
-    "value { data_type: TYPE_FP32 dims: %d zero_data: true } } }"
+WARMUP = 'model_warmup { name: "w" batch_size: %d %s }'
+VALUES = 'inputs { key: "%s" value { data_type: TYPE_%s dims: %s zero_data: true } }'
+ZEROS = VALUES % ("x", "FP32", 4)
+STATE = (
+    'sequence_batching { state { input_name: "s" output_name: "t" data_type: TYPE_FP32 dims: 2 '
+    'initial_state { name: "i" zero_data: true data_type: %s dims: %s } } }'
 )
 FORCE = 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "%s" } }'
 FALSE_TRUE = "int32_false_true: [ 0, 1 ]"
@@ -117,7 +120,20 @@ REFUSED = [
         ("dims", 'platform: "tensorrt_plan" ', "dims: 3 is_non_linear_format_io: true", "dims: 3"),
         ("dims", "", "dims: 3 format: FORMAT_NHWC", "dims: [ 3, 4, 4 ] format: FORMAT_NHWC"),
     )),
-    (Rule.WARMUP, "model_warmup[0]", WARMUP % -1, WARMUP % 4),
+    *((Rule.WARMUP, f"model_warmup[0]{path}", WARMUP % (1, values), WARMUP % (1, ZEROS))
+      for path, values in (
+        (".inputs[x]", VALUES % ("x", "FP32", -1)),
+        (".inputs[x]", VALUES % ("x", "FP16", 4)),
+        (".inputs[x]", VALUES % ("x", "FP32", "[ 1, 4 ]")),
+        (".inputs[x]", VALUES.replace("zero_data: true", "") % ("x", "FP32", 4)),
+        ("", ""),
+        ("", VALUES % ("input", "FP32", 4)),
+    )),
+    *((Rule.WARMUP, "sequence_batching.state[0].initial_state", STATE % bad, STATE % good)
+      for bad, good in (
+        (("TYPE_FP16", 2), ("TYPE_FP32", 2)),
+        (("TYPE_FP32", 3), ("TYPE_FP32", 2)),
+    )),
     *((Rule.BACKEND, path, bad, good) for path, bad, good in (
         ("parameters[FORCE_CPU_ONLY_INPUT_TENSORS]", FORCE % "true", FORCE % "yes"),
         ("runtime", 'runtime: "lib/../../libtriton_python.so"', ""),
@@ -129,6 +145,7 @@ DEADLY = [
      'batch_output { kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "x" }',
      ('batch_output { kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "x" '
       'target_name: "y" }')),
+    (Rule.WARMUP, "model_warmup[0].batch_size", WARMUP % (9, ZEROS), WARMUP % (8, ZEROS)),
 ]  # fmt: skip
 
 IDLE = [

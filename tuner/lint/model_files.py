@@ -13,6 +13,7 @@ from copy import deepcopy
 from difflib import get_close_matches
 from pathlib import Path
 
+from tuner.lint.named_files import is_there, named_files
 from tuner.lint.rules import Finding, Severity, error_at
 from tuner.modelconfig.backends import Mistake, backend_of, is_completed, is_ensemble
 from tuner.modelconfig.base import turns_on_batching
@@ -72,20 +73,7 @@ def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]
         text = "neither the config nor a model file says which backend loads this model"
         hint = "write backend: ... in config.pbtxt, or put the model's file into a version"
         yield error_at(files, "default_model_filename", "no-backend", text, hint)
-    for index, tensor in enumerate(config.output):
-        label = tensor.label_filename
-        if label and not _is_there(files.directory / label):
-            text = f"output {tensor.name} takes its labels from {label}, which is not there"
-            hint = f"it is looked for in {files.directory}"
-            yield error_at(files, f"output[{index}].label_filename", "label-file", text, hint)
-
-
-def _is_there(path: Path) -> bool:
-    """Something that can be loaded. Also asked of names that no file can have: too long."""
-    try:
-        return path.is_file() or path.is_dir()
-    except OSError:
-        return False
+    yield from named_files(files, config)
 
 
 def _model_files(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
@@ -95,7 +83,7 @@ def _model_files(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
     wanted = (config.default_model_filename,) if config.default_model_filename else _LOADED[name]
     for version in files.versions:
         directory = files.directory / str(version)
-        if any(_is_there(directory / file) for file in wanted):
+        if any(is_there(directory / file) for file in wanted):
             continue
         text = f"{name} finds no {' or '.join(wanted)} in version {version}"
         yield Finding(
@@ -105,7 +93,7 @@ def _model_files(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
 
 def _hint(directory: Path, backend: str) -> str:
     present = sorted(entry.name for entry in directory.glob("*"))  # none where it may not be read
-    broken = [name for name in present if not _is_there(directory / name)]
+    broken = [name for name in present if not is_there(directory / name)]
     if broken:
         return f"{directory / broken[0]} is a link to nothing, or a pipe"
     ending, hint = _UNREADABLE.get(backend, (None, ""))

@@ -19,7 +19,7 @@ from enum import Enum
 from math import prod
 from typing import Any
 
-from tuner.modelconfig import backends, ensembles
+from tuner.modelconfig import backends, ensembles, samples
 from tuner.modelconfig.backends import Mistake, backend_of, is_completed, is_tensorrt, may_set_batch
 from tuner.modelconfig.schema import ModelConfig, enum_name
 
@@ -358,17 +358,11 @@ def _formats(config: ModelConfig) -> Iterator[Mistake]:
             yield f"{path}.dims", text, "dims leave the batch out"
 
 
-def _warmup(config: ModelConfig) -> Iterator[Mistake]:
-    """An open dimension in a sample: refused."""
-    for index, sample in enumerate(config.model_warmup):
-        for name in sorted(sample.inputs) if sample.batch_size else ():
-            if -1 in sample.inputs[name].dims:
-                text = f"model_warmup gives input {name} an open dimension"
-                yield f"model_warmup[{index}]", text, "give it a size"
-
-
 #: For a config that nothing completes.
-_OF_A_WHOLE = ((Rule.TENSOR, _unfinished_tensors),)
+_OF_A_WHOLE = (
+    (Rule.TENSOR, _unfinished_tensors),
+    (Rule.WARMUP, samples.mistakes_without_batches),
+)
 _REFUSALS: tuple[tuple[Rule, Check], ...] = (
     (Rule.MAX_BATCH_SIZE, _max_batch_size),
     (Rule.TENSOR, _dims),
@@ -384,6 +378,6 @@ _REFUSALS: tuple[tuple[Rule, Check], ...] = (
     (Rule.CONTROL_INPUT, _controls),
     (Rule.BATCH_INPUT, _batch_tensors),
     (Rule.TENSOR_FORMAT, _formats),
-    (Rule.WARMUP, _warmup),
+    (Rule.WARMUP, samples.mistakes),
     (Rule.BACKEND, backends.mistakes),
 )

@@ -16,7 +16,7 @@ from tuner.modelconfig.encoding import as_python_reads, moved_starts
 
 _CLOSING = {"{": "}", "<": ">"}
 _QUOTES = ("'", '"')
-_PATH_STEP = re.compile(r"(\w+)(?:\[([0-9]+)\])?")
+_PATH_STEP = re.compile(r"(\w+)(?:\[([^\]]*)\])?")
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,8 @@ class _Builder:
 def locate(text: str, path: str) -> tuple[int, int]:
     """Line and column, from 1, of the field that a path names, or of the nearest around it.
 
-    ``[n]`` in the path counts elements; map keys are passed over. (1, 1) when nothing of the
-    path is in the text.
+    ``[n]`` in the path counts elements, or is a map's key. (1, 1) when nothing of the path is in
+    the text.
     """
     parent, position = build(text), 0
     for name, index in _PATH_STEP.findall(path):
@@ -187,7 +187,11 @@ def locate(text: str, path: str) -> tuple[int, int]:
         if not fields:
             break
         inner = elements(parent, name)
-        chosen = int(index) if index and int(index) < len(inner) else 0
+        keys = [_key(text, element.message) for element in inner]
+        if index in keys:
+            chosen = keys.index(index)
+        else:
+            chosen = int(index) if index.isdecimal() and int(index) < len(inner) else 0
         if not inner:
             position = fields[0].start
             break
@@ -195,6 +199,12 @@ def locate(text: str, path: str) -> tuple[int, int]:
         parent = inner[chosen].message
     line = text.count("\n", 0, position) + 1
     return line, position - text.rfind("\n", 0, position)
+
+
+def _key(text: str, entry: Message) -> str | None:
+    """Of an entry of a map."""
+    found = entry.named("key")
+    return text[found[0].value.start : found[0].value.end].strip("\"'") if found else None
 
 
 def field_place(source: str, text: str, path: str) -> str:

@@ -685,3 +685,90 @@ def test_a_directory_of_configs_is_no_version(repository):
     (repository / "m" / "configs").mkdir()
     (repository / "m" / "configs" / "a100.pbtxt").write_text(PYTHON)
     assert lint_repository(repository) == []
+
+
+SCORER = """name: "scorer"
+backend: "python"
+max_batch_size: 0
+input [ { name: "x" data_type: TYPE_FP32 dims: [ 4 ] } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 4 ] } ]
+instance_group [ { count: 1 kind: KIND_CPU } ]
+model_warmup [
+  { name: "a" batch_size: 256 %s },
+  { name: "b" batch_size: 1 %s },
+  { name: "c" batch_size: 1 %s },
+  { name: "d" batch_size: 1 %s }
+]
+parameters { key: "other" value { string_value: "1" } }
+parameters { key: "EXECUTION_ENV_PATH" value { string_value: "%s" } }
+"""
+
+
+def values(key="x", source="zero_data: true", data_type="TYPE_FP32"):
+    given = f"data_type: {data_type} dims: [ 4 ] {source}"
+    return f'inputs {{ key: "{key}" value {{ {given} }} }}'
+
+
+def test_every_broken_warm_up_sample_and_an_absent_environment_are_errors_at_their_place(
+    repository,
+):
+    seven, absent = 'input_data_file: "seven"', 'input_data_file: "absent"'
+    samples = [values(), values("input"), values("x", seven), values("x", absent)]
+    environment = "$$TRITON_MODEL_DIRECTORY/env.tar.gz"
+    add(repository, "scorer", SCORER % (*samples, environment), ("1/model.py", "warmup/seven"))
+    (repository / "scorer" / "warmup" / "seven").write_bytes(b"1234567")
+    errors = lint_repository(repository)
+    assert [(f.line, f.column, f.rule) for f in errors] == [
+        (8, 15, "warmup"),
+        (9, 3, "warmup"),
+        (10, 36, "sample-file"),
+        (11, 36, "sample-file"),
+        (14, 12, "execution-env"),
+    ]
+    said = ("ends tritonserver", "has no x: 'input' is no input", "16 bytes are wanted, the file")
+    said += ("takes its values from warmup/absent: it is not there", "env.tar.gz is not there")
+    assert all(words in f.message for words, f in zip(said, errors, strict=True))
+    assert {f.severity for f in errors} == {Severity.ERROR}
+
+
+def test_samples_and_an_environment_that_are_as_they_should_be_are_no_finding(repository):
+    seen = [values(), values(source='input_data_file: "sixteen"'), values(), values()]
+    text = SCORER % (*seen, "$$TRITON_MODEL_DIRECTORY/env")
+    files = ("1/model.py", "warmup/sixteen", "env/bin")
+    add(repository, "scorer", text.replace("256", "1"), files)
+    (repository / "scorer" / "warmup" / "sixteen").write_bytes(bytes(16))
+    assert lint_repository(repository) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "has"),
+    [
+        (b"\2\0\0\0hi" * 4, ""),
+        (b"\2\0\0\0hi" * 3, "the file has 3"),
+        (b"\2\0\0\0hi" * 5, "the file has 5"),
+        (b"hello\n", "the file has something else"),
+    ],
+)
+def test_strings_of_a_sample_have_their_lengths_before_them(repository, data, has):
+    tensor = values(source='input_data_file: "words"', data_type="TYPE_STRING")
+    text = SCORER.replace("FP32", "STRING") % (tensor, tensor, tensor, tensor, "/")
+    add(repository, "scorer", text.replace("256", "1"), ("1/model.py", "warmup/words"))
+    (repository / "scorer" / "warmup" / "words").write_bytes(data)
+    found = {f.message for f in lint_repository(repository)}
+    assert len(found) == (4 if has else 0)
+    assert all(message.endswith(has) for message in found)
+
+
+def test_an_environment_outside_of_the_model_and_a_model_for_some_gpus_may_be_elsewhere(repository):
+    more = 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "/no/env" } }'
+    add(repository, "m", PYTHON + more)
+    plan = 'name: "p" backend: "tensorrt" cc_model_filenames { key: "7.5" value: "sm75.plan" }'
+    add(repository, "p", plan, ("1/model.plan",))
+    found = {f.rule: (f.severity, f.message) for f in lint_repository(repository)}
+    assert found == {
+        "execution-env": (
+            Severity.WARNING,
+            "EXECUTION_ENV_PATH: /no/env is not there, on this machine at least",
+        ),
+        "model-file": (Severity.WARNING, "version 1 has no sm75.plan, which GPUs of 7.5 load"),
+    }

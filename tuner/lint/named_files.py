@@ -1,0 +1,71 @@
+"""The files that a config names: labels, values of samples, an environment, models by GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from errno import ENOENT
+from pathlib import Path
+
+from tuner.lint.rules import Finding, Severity, error_at
+from tuner.modelconfig.files import ModelFiles
+from tuner.modelconfig.samples import Sample, samples
+from tuner.modelconfig.schema import ModelConfig
+from tuner.regular import read_regular
+
+_ENVIRONMENT = "EXECUTION_ENV_PATH"
+_DIRECTORY = "$$TRITON_MODEL_DIRECTORY"
+#: Of a file of values; what is longer is not looked at.
+_MOST_BYTES = 1 << 28
+
+
+def named_files(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
+    """Those that are not there, or cannot be what the config says of them."""
+    for index, tensor in enumerate(config.output):
+        label = tensor.label_filename
+        if label and not is_there(files.directory / label):
+            text = f"output {tensor.name} takes its labels from {label}, which is not there"
+            hint = f"it is looked for in {files.directory}"
+            yield error_at(files, f"output[{index}].label_filename", "label-file", text, hint)
+    for sample in samples(config):
+        if sample.file and (wrong := _mistake_in(sample, files.directory / sample.file)):
+            text = f"{sample.what} takes its values from {sample.file}: {wrong}"
+            yield error_at(files, sample.path, "sample-file", text, "")
+    yield from _environment(files, config)
+    for version in files.versions:
+        for capability, name in sorted(config.cc_model_filenames.items()):
+            if not is_there(files.directory / str(version) / name):
+                text = f"version {version} has no {name}, which GPUs of {capability} load"
+                found = error_at(files, f"cc_model_filenames[{capability}]", "model-file", text, "")
+                yield replace(found, severity=Severity.WARNING)
+
+
+def is_there(path: Path) -> bool:
+    """Something that can be loaded. Also asked of names that no file can have: too long."""
+    try:
+        return path.is_file() or path.is_dir()
+    except OSError:
+        return False
+
+
+def _mistake_in(sample: Sample, path: Path) -> str:
+    try:
+        data = read_regular(path, _MOST_BYTES)
+    except OSError as error:
+        return "it is not there" if error.errno == ENOENT else f"{error.strerror}"
+    return sample.mistake_in(data) if len(data) < _MOST_BYTES else ""
+
+
+def _environment(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
+    """That of a Python model; only a path below the model is the same wherever a server runs."""
+    named = _ENVIRONMENT in config.parameters and files.backend(config) == "python"
+    value = config.parameters[_ENVIRONMENT].string_value if named else ""
+    path = Path(value.replace(_DIRECTORY, str(files.directory)))
+    if value and not is_there(path):
+        hint = "put it there, or leave the parameter out"
+        text, place = f"{_ENVIRONMENT}: {path} is not there", f"parameters[{_ENVIRONMENT}]"
+        found = error_at(files, place, "execution-env", text, hint)
+        if _DIRECTORY not in value:
+            text += ", on this machine at least"
+            found = replace(found, severity=Severity.WARNING, message=text)
+        yield found
