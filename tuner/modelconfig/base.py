@@ -84,6 +84,10 @@ class Base:
         """The file leaves max_batch_size to whatever completes the config."""
         return self.completes and not self.file.max_batch_size
 
+    def assumes_batch(self, fields: Mapping[str, FieldValue]) -> bool:
+        """Whether max_batch_size is a placeholder, until a server was queried."""
+        return self.leaves_batch_open and not self.known and MAX_BATCH_SIZE not in fields
+
     def message(self, fields: Mapping[str, FieldValue]) -> ModelConfig:
         """What runs when ``fields`` are requested (a new message)."""
         base = self.completed

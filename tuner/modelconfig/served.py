@@ -56,7 +56,10 @@ class ServedModel:
 
     def violations(self, fields: Mapping[str, FieldValue]) -> list[Violation]:
         """Why Triton would refuse it with ``fields``, regardless of other models."""
-        own = rules.violations(self.base.message(fields), completes=self.base.completes)
+        config = self.base.message(fields)
+        if self.base.assumes_batch(fields):
+            config.ClearField("model_warmup")  # its rows fit the batches that the server will set
+        own = rules.violations(config, completes=self.base.completes)
         found = (*own, *self.base.violations(fields))
         return [replace(violation, owner=self.name) for violation in found]
 
@@ -158,7 +161,7 @@ def _seen_by_others(fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
 def _as_known(base: Base, fields: Mapping[str, FieldValue]) -> ModelConfig:
     """The config as far as others may rely on it: without a placeholder batch size."""
     config = base.message(fields)
-    if base.leaves_batch_open and not base.known and MAX_BATCH_SIZE not in fields:
+    if base.assumes_batch(fields):
         config.ClearField(MAX_BATCH_SIZE)
     return config
 

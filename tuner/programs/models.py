@@ -19,6 +19,7 @@ from tuner.modelconfig.base import turns_on_batching
 from tuner.modelconfig.files import ModelFiles, model_names, read_model
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import read_served
+from tuner.modelconfig.tree import locate
 from tuner.space.build import refuse_unmeasurable
 from tuner.space.draft import Machine, Part, draft_spec, why_unbatched
 from tuner.space.words import SHORT_NAMES
@@ -146,7 +147,12 @@ def parts_of(
         called = called_models(files, config, there)
         calls = tuple(dict.fromkeys((*called.models, *(calling if name == model else ()))))
         config.backend = files.backend(config)
-        reached[name] = Part(config, files.completes(config), calls, called.unnamed)
+        rows = [(sample.batch_size, at) for at, sample in enumerate(config.model_warmup)]
+        least[name], at = max([(least[name], -1), *rows])
+        line, _ = locate(files.text, f"model_warmup[{at}].batch_size")
+        why = f"No smaller size: the sample in line {line}, model_warmup, has {least[name]} rows."
+        own = Part(config, files.completes(config), calls, called.unnamed)
+        reached[name] = replace(own, why_least=why if at >= 0 else "")
         for step in config.ensemble_scheduling.step:
             least[step.model_name] = max(least[step.model_name], config.max_batch_size)
             waiting.append(step.model_name)

@@ -28,6 +28,7 @@ from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategy import Proposal
 from tuner.server.binaries import Installation, Origin
 from tuner.server.server import Endpoints, ServerLauncher
+from tuner.space.build import never_tried
 from tuner.space.candidate import list_sizes
 from tuner.space.words import bytes_text, changes_text
 from tuner.spec.labels import of_label
@@ -144,6 +145,7 @@ def draw_plan(
             *trace_notes(job.spec, job.plan),
             *_completion_notes(job),
             *_parameter_notes(job),
+            *never_tried(job.space),
             *cache_notes(job),
             *foreseen(job.searched_files),
             *(told for ends, told in lacking if not ends),

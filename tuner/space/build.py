@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, islice
 from typing import Any
@@ -232,13 +232,14 @@ def _current_value(parameter: Parameter, message: Any) -> FieldValue:
 def _refuse_empty(space: Space) -> None:
     left, text = _some(space), ""
     if not left:
-        refused = next((space.violations(c) for c in space.combinations()), [])
-        why = f": {refused[0].message}" if refused else ""
-        text = f"Triton would refuse every config of the space{why}"
+        text = "Triton would refuse every config of the space"
     elif left == [space.canonical(space.current)]:
         text = "the space holds nothing but the current config"
     if text:
-        raise NothingToSearchError(text, "widen the space of the spec")
+        looked_at = islice(space.combinations(), COUNTED_ONE_BY_ONE)
+        refused = next(filter(None, map(space.violations, looked_at)), [])
+        why = f": {refused[0].message} ({space.served.place(refused[0])})" if refused else ""
+        raise NothingToSearchError(f"{text}{why}", "widen the space of the spec")
 
 
 def _some(space: Space) -> list[Candidate]:
@@ -269,6 +270,21 @@ def _show(value: FieldValue) -> str:
     return "unset" if value is None else str(value)
 
 
+def never_tried(space: Space) -> Iterator[str]:
+    """Why no config with some value of the space would be loaded, a sentence each."""
+    for parameter in space.parameters:
+        for value in parameter if parameter.count <= _LISTED else ():
+            one = ChoiceParameter(parameter.knob, (value,))
+            others = (one if p is parameter else p for p in space.parameters)
+            with_it = replace(space, parameters=tuple(others))
+            if with_it.sample(random.Random(0)) is None:  # noqa: S311
+                refused = map(space.violations, islice(with_it.combinations(), 1))
+                for violation in next(refused, [])[:1]:
+                    yield f"not tried: {violation.message} ({space.served.place(violation)})"
+
+
+#: Values of one parameter that are looked at one by one.
+_LISTED = 64
 #: Enough to meet any value that makes the config valid, unless it is one of very many.
 _DRAWS = 200
 #: Backends whose models generate token by token, batched by the backend itself.

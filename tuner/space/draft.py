@@ -74,7 +74,9 @@ class Part:
         completes: The server may complete the config when it loads the model.
         calls: Models that its code names.
         unnamed: Where in its code it calls others, by names that are made at run time.
-        least_batch: The batches it must take at the least, for the ensembles it is a step of.
+        least_batch: The batches it must take at the least, for its own warm-up samples and the
+            ensembles it is a step of.
+        why_least: A remark where that is for a warm-up sample.
     """
 
     config: Any
@@ -82,6 +84,7 @@ class Part:
     calls: tuple[str, ...] = ()
     unnamed: tuple[str, ...] = ()
     least_batch: int = 0
+    why_least: str = ""
 
 
 def draft_spec(
@@ -339,6 +342,8 @@ def _batching(part: Part, expert: Expert, slo: Slo, *, alone: bool) -> Iterator[
     above = (2 * largest,) if expert.larger and alone else ()
     sizes = [s for s in (largest // 4, largest // 2, largest, *above) if s > 1]
     taken = [size for size in sizes if size >= part.least_batch]
+    if taken != sizes and part.why_least:
+        yield f"# {part.why_least}"
     if taken:
         yield f"max_batch_size: {{choice: {taken}}}     # {largest} in config.pbtxt"
     if config.HasField("dynamic_batching"):

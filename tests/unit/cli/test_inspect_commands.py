@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from builders.commands import Tune
+from builders.model_files import write_model
 
 from tuner.cli.inspect_commands import lines_of
 from tuner.programs import plan as planning
@@ -225,3 +226,39 @@ def test_doctor_tells_where_a_winner_will_be_written_or_why_not(
     assert tune("doctor", spec) == 0
     assert "a winner will not be written: " in tune.out
     assert "use --through-links with `tune apply`" in tune.out
+
+
+FULL_BATCH = f"""backend: "python"
+max_batch_size: 32 {TENSORS}
+instance_group {{ kind: KIND_CPU count: 1 }}
+dynamic_batching {{ }}
+model_warmup [ {{ name: "full batch" batch_size: 32
+  inputs {{ key: "x" value {{ data_type: TYPE_FP32 dims: 1 random_data: true }} }} }} ]
+"""
+TOO_FEW = (
+    "max_batch_size 8: the warm-up sample 'full batch' has 32 rows ({}/config.pbtxt:5:37: "
+    "model_warmup[0].batch_size)"
+)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "code", "said"),
+    [
+        ("8, 32", 3, "error: the space holds nothing but the current config: "),
+        ("8, 32, 64", 0, "note      not tried: "),
+    ],
+)
+def test_batches_smaller_than_a_warm_up_sample_are_neither_drafted_nor_planned(
+    sizes: str, code: int, said: str, tmp_path: Path, tune: Tune
+) -> None:
+    model = tmp_path / "models" / "scorer"
+    write_model(model, FULL_BATCH, "class TritonPythonModel:\n    def execute(self, r): ...\n")
+    assert tune("init", "scorer", "--repository", str(model.parent), "--output", "-") == 0
+    assert "# No smaller size: the sample in line 5, model_warmup, has 32 rows.\n" in tune.out
+    assert yaml.safe_load(tune.out)["space"]["max_batch_size"] == {"choice": [32, 64]}
+    spec = tmp_path / "spec.yaml"
+    space = f"space: {{max_batch_size: {{choice: [{sizes}]}}}}\nslo: [p99_latency <= 40ms]\n"
+    remote = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}"  # none is started to plan
+    spec.write_text(f"model: scorer\nrepository: {model.parent}\n{remote}\n{space}")
+    assert tune("plan", str(spec)) == code
+    assert said + TOO_FEW.format(model) in tune.out + tune.err

@@ -118,3 +118,16 @@ def test_a_step_that_leaves_its_batch_size_to_the_backend_is_judged_once_it_is_k
     file = served.models["one"].base.file
     known = Base.of_server(file, served.configs({"one": {"max_batch_size": 8}})["one"], completes=1)
     assert ["one" in v.message for v in served.over({"one": known}).violations({})] == [True]
+
+
+def test_a_sample_of_more_rows_than_a_batch_is_held_against_a_size_that_is_known(
+    tmp_path: Path,
+) -> None:
+    tensors = MODEL.replace('backend: "python" max_batch_size: 4', 'backend: "onnxruntime"')
+    values = 'inputs { key: "x" value { data_type: TYPE_FP32 dims: 4 zero_data: true } }'
+    sample = f'model_warmup {{ name: "full" batch_size: 16 {values} }}'
+    served = read_served(write_models(tmp_path, one=tensors + sample), ["one"])
+    assert served.violations({}) == []  # the server sets the size
+    (found,) = served.violations({"one": {"max_batch_size": 8}})
+    assert found.message == "max_batch_size 8: the warm-up sample 'full' has 16 rows"
+    assert served.violations({"one": {"max_batch_size": 16}}) == []
