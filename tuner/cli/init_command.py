@@ -126,6 +126,7 @@ def command(
 
 def _write(target: Path, text: str) -> None:
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
     except OSError as error:
         raise EnvironmentNotReadyError(
@@ -165,7 +166,6 @@ def _draft_all(
             if target.exists() and not force:
                 say(f"kept {target}, which exists: --force replaces it")
                 continue
-            directory.mkdir(parents=True, exist_ok=True)
             _write(target, text)
     for name, why in sorted(left.items()):
         say(f"left out {name}: {why}")
@@ -217,7 +217,7 @@ def _drafted(
 ) -> str:
     """The text of a spec in ``directory``; ``parts``: the models, where they were read already."""
     from tuner.lint.repository import errors_of
-    from tuner.modelconfig.files import read_model
+    from tuner.modelconfig.files import model_names, read_model
     from tuner.modelconfig.message import parse
     from tuner.modelconfig.rules import violations
     from tuner.modelconfig.tree import field_place
@@ -225,9 +225,9 @@ def _drafted(
     from tuner.space.build import broken_config
     from tuner.space.draft import draft_spec
 
-    given = None
+    given, calls = None, tuple[str, ...]()
     if profile is not None:
-        from tuner.model_analyzer.carry import carried, repository_of
+        from tuner.model_analyzer.carry import called, carried, repository_of
 
         repository = repository or repository_of(profile)
     repository = repository or REPOSITORY
@@ -241,12 +241,14 @@ def _drafted(
         raise SpecError(text, "put the model's file into a version directory, such as 1")
     for finding in errors_of(repository, model, write_to):
         say(f"{finding.place}: {finding.message}", err=True)
-    parts = parts or parts_of(repository, model, write_to)
+    if profile is not None:
+        calls = called(profile, model_names(repository))
+    parts = parts or parts_of(repository, model, write_to, calls)
     if profile is not None:
         slo = next((text for text in slos if "_latency" in text), slos[0])
         given = carried(profile, parts[model].config, directory, slo)
     more: dict[str, Any] = {"server": server} if server else {}
-    if not server and given is None:
+    if not server:
         more = _needed_server(read_model(repository, name, write_to) for name in parts)
     where = os.path.relpath(repository, directory)
     machine = read_machine(children_environment())

@@ -1,16 +1,17 @@
-"""Turns Model Analyzer's YAML into the parts of a spec, and lists what it does not take over."""
+"""Turns Model Analyzer's YAML into the parts of a spec, where both say the same; lists the rest."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tuner.errors import SpecError
 from tuner.model_analyzer.yaml_file import Profile
+from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.path import canonical, get, with_fields
-from tuner.space.draft import Given, open_shapes
+from tuner.space.draft import GOODPUT, Given, open_shapes
 from tuner.spec.metrics import (
     AVG_LATENCY,
     GPU_MEMORY,
@@ -20,16 +21,12 @@ from tuner.spec.metrics import (
     THROUGHPUT,
     Metric,
 )
-from tuner.spec.mistakes import Location
-from tuner.spec.model import ModelAnalyzerMode
-from tuner.spec.paths import DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE, PREFERRED, is_inside
+from tuner.spec.mistakes import Location, in_brackets
+from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, is_inside
 
-GOODPUT = "maximize goodput"
 PARAMETERS = "model_config_parameters"
 FLAGS = "perf_analyzer_flags"
-
-#: Model Analyzer's own bounds.
-MAX_CONCURRENCY, INSTANCE_COUNTS, MODEL_BATCH_SIZES = 1024, (1, 5), (1, 128)
+CALLED = "bls_composing_models"
 
 #: Metrics of Model Analyzer that `tune` measures too; ``perf_latency`` is an old name.
 _METRICS = {
@@ -56,6 +53,20 @@ def repository_of(profile: Profile) -> Path | None:
     return beside if beside.is_dir() and not Path(given).is_dir() else Path(given)
 
 
+def called(profile: Profile, names: Collection[str]) -> tuple[str, ...]:
+    """The models that the model's code calls, as far as the repository has them by these names."""
+    found, wrong = profile.take_models(CALLED)
+    for where, text in wrong:
+        profile.leave(where, text)
+    for name, (options, where) in found.items():
+        if name not in names:
+            near = in_brackets(name, names)
+            profile.leave(where, f"there is no model {name!r} in the repository{near}")
+        elif options:
+            profile.leave(where, "it is called, and its options are left out")
+    return tuple(name for name in found if name in names)
+
+
 def carried(profile: Profile, config: Any, directory: Path, slo: str) -> Given:
     """Everything a spec in ``directory`` has a place for, and a list of the rest.
 
@@ -68,41 +79,33 @@ def carried(profile: Profile, config: Any, directory: Path, slo: str) -> Given:
     if (profile.take("model_type", str) or "").lower() == "llm":
         raise profile.mistake(("model_type",), "language models are not tuned here")
     profile.take("model_repository", str)
-    mode = profile.take("run_config_search_mode", str) or ModelAnalyzerMode.BRUTE.value
-    if mode not in [known.value for known in ModelAnalyzerMode]:
-        raise profile.mistake(("run_config_search_mode",), "brute, quick or optuna is expected")
     arrivals = _arrivals(profile)
     goal = _objective(profile, arrivals)
-    protocol = (profile.take("client_protocol", str) or "grpc").lower()
-    if protocol not in ("grpc", "http"):
-        raise profile.mistake(("client_protocol",), "grpc or http is expected")
-    workload: dict[str, Any] = {"protocol": protocol, "arrivals": arrivals}
-    if sizes := profile.take_numbers("batch_sizes"):
-        workload |= {"batch_size": sizes[0]} if sizes[0] > 1 else {}
-        if len(sizes) > 1:
-            reason = f"{sizes[0]} is taken: all requests carry the same number of inputs"
-            profile.leave(("batch_sizes",), reason)
-    workload["inputs"] = _inputs(profile, config, directory)
+    sizes = profile.take_numbers("batch_sizes")
+    if len(sizes) > 1:
+        reason = f"{sizes[0]} is taken: all requests carry the same number of inputs"
+        profile.leave(("batch_sizes",), reason)
+    file, shapes = _inputs(profile, config)
     return Given(
         command=f"tune init {profile.model} --from-model-analyzer {profile.path}",
         slos=tuple(_slos(profile, goal, slo)),
         objective=goal,
-        workload=workload,
-        space=_space(profile, config, mode),
-        trials=profile.take("optuna_max_trials", int),
-        search=mode,
+        arrivals=arrivals,
+        batch_size=sizes[0] if sizes else 1,
+        file=file and os.path.relpath(file, directory),
+        shapes=shapes,
+        space=_space(profile, config),
         left=profile.left,
     )
 
 
 def _arrivals(profile: Profile) -> dict[str, Any]:
-    """An even pace becomes Poisson arrivals of the same mean; without any load it is searched."""
+    """An even pace becomes Poisson arrivals of the same mean."""
     if rates := profile.take_numbers("request_rate"):
         return {"kind": "poisson", "rate": rates}
     if clients := profile.take_numbers("concurrency"):
         return {"kind": "closed", "concurrency": clients}
-    most = profile.take("run_config_search_max_concurrency", int)
-    return {"kind": "closed", "max_concurrency": most or MAX_CONCURRENCY}
+    return {}
 
 
 def _objective(profile: Profile, arrivals: dict[str, Any]) -> str:
@@ -165,39 +168,43 @@ def _slos(profile: Profile, goal: str, stand_in: str) -> list[str]:
     return [*slos, "error_rate <= 0%"]
 
 
-def _inputs(profile: Profile, config: Any, directory: Path) -> dict[str, Any]:
-    """One file of requests, or random ones; what those cannot know of a shape is guessed."""
+def _inputs(profile: Profile, config: Any) -> tuple[str, dict[str, list[int]]]:
+    """A file of requests, if it is one, and the shapes of random ones."""
     flags = profile.take(FLAGS, dict) or {}
     for name in flags.keys() - {"input-data", "shape"}:
         profile.leave((FLAGS, name))
-    data = flags.get("input-data", "random")
+    data, file = flags.get("input-data", "random"), ""
     data = data[0] if isinstance(data, list) and len(data) == 1 else data
     if isinstance(data, str) and data not in ("random", "zero") and not Path(data).is_dir():
-        file = data if Path(data).is_absolute() else os.path.relpath(data, directory)
-        return {"kind": "file", "file": file}
-    if data != "random":
+        file = data
+        if not Path(file).is_file():
+            profile.leave((FLAGS, "input-data"), f"{file}, which the draft names, is not there")
+    elif data != "random":
         profile.leave((FLAGS, "input-data"), "random inputs instead; tune takes one JSON file")
-    shapes, given = open_shapes(config), flags.get("shape") or []
+    wanted, shapes, given = open_shapes(config), {}, flags.get("shape") or []
     for text in given if isinstance(given, list) else [given]:
         name, _, dims = str(text).rpartition(":")
         if not name or not all(part.strip().isdigit() for part in dims.split(",")):
             raise profile.mistake((FLAGS, "shape"), "NAME:DIM,DIM is expected")
-        if name in shapes:
+        if name not in wanted:
+            reason = f"{name} is no input with an open dimension{in_brackets(name, wanted)}"
+            profile.leave((FLAGS, "shape"), reason)
+        elif file:
+            profile.leave((FLAGS, "shape"), f"requests of a file have their own shapes of {name}")
+        else:
             shapes[name] = [int(part) for part in dims.split(",")]
-    return {"kind": "random", "unique": 2000, **({"shapes": shapes} if shapes else {})}
+    return file, shapes
 
 
-def _space(profile: Profile, config: Any, mode: str) -> dict[str, dict[str, Any]]:
-    """Path to the values to try, in the spec's words; empty when nothing is to be searched.
-
-    What Model Analyzer's mode searches by itself is added with its bounds.
-    """
-    given = profile.take(PARAMETERS, dict) or {}
+def _space(profile: Profile, config: Any) -> dict[str, dict[str, Any]]:
+    """Path to the values to try, in the spec's words; empty when nothing is to be searched."""
     found: dict[str, dict[str, Any]] = {}
-    for path, where, values in _listed(given, (PARAMETERS,), ""):
-        if _is_so(config, path, values):
+    for path, where, values in _listed(profile.take(PARAMETERS, dict) or {}, (PARAMETERS,), ""):
+        if is_ensemble(config):
+            profile.leave(where, "an ensemble's are those of its steps, which are searched")
+        elif _is_so(config, path, values):
             continue
-        if reason := _refusal(config, path, values):
+        elif reason := _refusal(config, path, values):
             profile.leave(where, reason)
         elif not any(isinstance(value, tuple) for value in values):
             found[path] = {"choice": list(dict.fromkeys(values))}
@@ -207,9 +214,7 @@ def _space(profile: Profile, config: Any, mode: str) -> dict[str, dict[str, Any]
             found[path] = {"choice": single} if most == 1 else {"subsets": single, "at_most": most}
             if most > 1:
                 profile.leave(where, "every subset of the sizes is searched")
-    if given and mode == "brute":
-        return found
-    return found | _by_itself(profile, config, found)
+    return found
 
 
 def _listed(
@@ -258,37 +263,3 @@ def _refusal(config: Any, path: str, values: list[Any]) -> str:
     except SpecError as error:
         return error.message
     return ""
-
-
-def _by_itself(
-    profile: Profile, config: Any, listed: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """What every mode except a manual brute search varies by default, and switches on."""
-    if config.WhichOneof("scheduling_choice") == "ensemble_scheduling":
-        return {}
-    found: dict[str, dict[str, Any]] = {}
-    if INSTANCES not in listed and not _refusal(config, INSTANCES, [1]):
-        found[INSTANCES] = {"int": list(_bounds(profile, "instance_count", INSTANCE_COUNTS))}
-    if MAX_BATCH_SIZE not in listed and config.max_batch_size > 0:
-        size, most = _bounds(profile, "model_batch_size", MODEL_BATCH_SIZES)
-        sizes = [size << double for double in range((most // size).bit_length())]
-        found[MAX_BATCH_SIZE] = {"choice": sizes}
-    sizes = {**found, **listed}.get(MAX_BATCH_SIZE, {}).get("choice", [])
-    off = config.WhichOneof("scheduling_choice") is None
-    if (
-        off
-        and max(sizes, default=1) > 1
-        and not any(is_inside(p, DYNAMIC_BATCHING) for p in listed)
-    ):
-        found[DYNAMIC_BATCHING] = {"choice": [True]}
-    return found
-
-
-def _bounds(profile: Profile, what: str, bounds: tuple[int, int]) -> tuple[int, int]:
-    least, most = (
-        profile.take(f"run_config_search_{end}_{what}", int) or bound
-        for end, bound in zip(("min", "max"), bounds, strict=True)
-    )
-    if not 0 < least <= most:
-        raise profile.mistake((f"run_config_search_max_{what}",), f"is below {max(least, 1)}")
-    return least, most

@@ -5,7 +5,7 @@ The format is that of `model-analyzer profile -f FILE`, release 1.58.0 (its docs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +16,9 @@ from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, d
 from tuner.spec.yaml_tree import BadYamlError, Position, Tree, mistake_at, read_yaml_file
 
 _T = TypeVar("_T")
+#: Models by name, each with its own options and its place; and the places of mistakes, with why.
+_Models = tuple[dict[str, tuple[dict[str, Any], Location]], list[tuple[Location, str]]]
+_TOP: Location = ("profile_models",)
 _HINT = "docs/model-analyzer.md says what is taken over from Model Analyzer's YAML"
 _KINDS = {str: "text", int: "a whole number", dict: "a mapping of names to values"}
 
@@ -60,10 +63,14 @@ class Profile:
             text = "whole numbers are expected: a list, or {start: 1, stop: 8, step: 1}"
             raise self.mistake((option,), text) from None
 
+    def take_models(self, option: str) -> _Models:
+        """Names, with options or without."""
+        return _models(self.take(option, object), (option,))
+
     def leave(self, where: Location, reason: str = "") -> None:
         """Lists what is not taken over; ``where`` begins with an option."""
         line = self.tree.position(Finding(self._place(where), "", key=True)).line
-        text = f"{dotted(where)} (line {line})" if where[0] in self.values else dotted(where)
+        text = f"{dotted(where)} (line {line})" if where[0] in self.places else dotted(where)
         self._left.append((line, plain(f"{text}: {reason}" if reason else text)))
 
     @property
@@ -84,16 +91,17 @@ class Profile:
 def read_profile(path: Path, model: str | None) -> Profile:
     """The options of a model; without a name, of the only one in the file.
 
-    A model's own options replace those of the whole file, one by one.
+    A model's own options replace those of the whole file, one by one. A file that names none is
+    about any.
 
     Raises:
         SpecError: The file cannot be read, is not one of Model Analyzer's, or does not say which
             model; the message has ``file:line:column``.
     """
     tree = _tree(path)
-    models = _models(path, tree)
-    name = _chosen(path, tree, models, model)
-    own, at = models[name]
+    models, wrong = _models(tree.data.get("profile_models"), _TOP)
+    name = _chosen(path, tree, models, wrong, model)
+    own, at = models.get(name, ({}, _TOP))
     values = {str(k): v for k, v in tree.data.items() if k != "profile_models"}
     places: dict[str, Location] = {str(k): (k,) for k in tree.data}
     placed: dict[str, Location] = {key: (*at, key) for key in own}
@@ -104,7 +112,10 @@ def read_profile(path: Path, model: str | None) -> Profile:
     for key, value in own.items():
         if value not in (None, {}, []):
             values[str(key)], places[str(key)] = value, placed[key]
-    return Profile(path, name, tuple(n for n in models if n != name), tree, values, places)
+    profile = Profile(path, name, tuple(n for n in models if n != name), tree, values, places)
+    for where, text in wrong:
+        profile.leave(where, text)
+    return profile
 
 
 def _tree(path: Path) -> Tree:
@@ -121,41 +132,52 @@ def _tree(path: Path) -> Tree:
     return tree
 
 
-def _models(path: Path, tree: Tree) -> dict[str, tuple[dict[str, Any], Location]]:
-    """Own options of each model and where they are: names, a mapping, or a mixture."""
-    top: Location = ("profile_models",)
-    given = tree.data.get("profile_models")
+def _models(given: Any, top: Location) -> _Models:
+    """Own options of each model and where they are: names, a mapping, or a mixture; and mistakes.
+
+    ``given`` is at ``top``.
+    """
     if isinstance(given, str):
         given = [name.strip() for name in given.split(",")]
-    parts: list[tuple[Location, Any]] = [(top, given)]
+    parts = [(top, given)] if given is not None else []
     if isinstance(given, list):
         parts = [((*top, index), part) for index, part in enumerate(given)]
     found: dict[str, tuple[dict[str, Any], Location]] = {}
+    wrong: list[tuple[Location, str]] = []
     for where, part in parts:
-        if isinstance(part, str):
-            found[part] = ({}, where)
-        elif isinstance(part, dict) and all(isinstance(own or {}, dict) for own in part.values()):
-            found |= {str(n): (dict(own or {}), (*where, n)) for n, own in part.items()}
-        else:
-            found = {}
-            break
-    if not found:
-        raise _mistake(path, tree, top, "names the models to profile, each with its options")
-    return found
+        for name, own in part.items() if isinstance(part, dict) else [(part, None)]:
+            at = (*where, name) if isinstance(part, dict) else where
+            if isinstance(name, str | int) and name != "*" and isinstance(own or {}, dict):
+                found[str(name)] = (dict(own or {}), at)
+            else:
+                shown = f"{name}: {own}" if isinstance(part, dict) else name
+                wrong.append((at, f"names are wanted, with options or without; `{shown}` is none"))
+    return found, wrong
 
 
-def _chosen(path: Path, tree: Tree, models: Mapping[str, object], model: str | None) -> str:
-    if model is None and len(models) == 1:
+def _chosen(
+    path: Path,
+    tree: Tree,
+    models: Mapping[str, object],
+    wrong: Sequence[tuple[Location, str]],
+    model: str | None,
+) -> str:
+    if model is not None and (model in models or wrong or not models):
+        return model
+    if model is None and len(models) == 1 and not wrong:
         return next(iter(models))
-    names, top = ", ".join(models), ("profile_models",)
+    where, names = _TOP, ", ".join(models)
+    if model is not None:
+        text = f"{model} is not among the models: {names}{in_brackets(model, models)}"
+    elif wrong:
+        where, text = wrong[0]
+    else:
+        several = f"several models are profiled: {names}"
+        text = several if models else "names the models to profile, each with its options"
+    error = _mistake(path, tree, where, text)
     if model is None:
-        error = _mistake(path, tree, top, f"several models are profiled: {names}")
         error.hint = f"name one: tune init MODEL --from-model-analyzer {path}"
-        raise error
-    if model not in models:
-        near = in_brackets(model, models)
-        raise _mistake(path, tree, top, f"{model} is not among the models: {names}{near}")
-    return model
+    raise error
 
 
 def _numbers(value: Any) -> list[int]:

@@ -14,10 +14,11 @@ from tuner.modelconfig.base import turns_on_batching
 from tuner.modelconfig.schema import enum_name
 from tuner.space.build import refuse_unmeasurable
 from tuner.space.experts import EXPERTS, UNKNOWN, Expert
-from tuner.spec.paths import CONFIG_NAME, DELAY, INSTANCE_GROUP, INSTANCES
+from tuner.spec.paths import CONFIG_NAME, DELAY, INSTANCE_GROUP, INSTANCES, MAX_BATCH_SIZE
 from tuner.spec.slo import Slo
 from tuner.spec.yaml_tree import dump_scalar
 
+GOODPUT = "maximize goodput"
 #: Instances worth trying on a GPU: Triton's documentation finds little beyond two to four.
 MOST_GPU_INSTANCES = 4
 #: And on a CPU, however many cores there are.
@@ -45,24 +46,24 @@ class Machine:
 
 @dataclass(frozen=True)
 class Given:
-    """What a draft takes over from elsewhere, in the spec's own words.
+    """What a draft takes over from elsewhere, in the spec's own words; what is empty it guesses.
 
     Attributes:
         command: What drafted it, for the first line.
-        slos: Expressions, all that the spec shall have.
-        space: Path to its values; the draft's own when empty.
-        trials: The budget; the draft's own when None.
-        search: Mode of Model Analyzer that searched so far.
+        file: Of requests, relative to the spec.
+        shapes: Of random requests.
+        space: Path to its values.
         left: What could not be taken over, a line each.
     """
 
     command: str
     slos: tuple[str, ...]
-    objective: str
-    workload: Mapping[str, Any]
+    objective: str = GOODPUT
+    arrivals: Mapping[str, Any] = field(default_factory=dict)
+    batch_size: int = 1
+    file: str = ""
+    shapes: Mapping[str, list[int]] = field(default_factory=dict)
     space: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    trials: int | None = None
-    search: str = ""
     left: tuple[str, ...] = ()
 
 
@@ -121,20 +122,18 @@ def draft_spec(
         raise SpecError(f"{model} is an ensemble, and none of its models is there", hint)
     place = [f"model: {_flow(model)}", f"repository: {_flow(repository)}"]
     place += [] if write_to == CONFIG_NAME else [f"write_to: {write_to}"]
-    known = {} if given is None else given.space
-    if given is None:
-        head = _head(model, place, slos, f"server: {_flow(server)}     # {why}")
-        workload = _workload(whole.config)
-    else:
-        head, workload = _given_head(place, given), _block("workload", given.workload)
+    given = given or Given(f"tune init {model}", slos)
+    place.append(f"server: {_flow(server)}     # {why}")
+    known = given.space
     if len(models) > 1 or whole.unnamed:
         searched = _models(models, machine, bound, {model: known} if known else {})
     else:
         cache = "# response_cache.size: {choice: [off, 64MiB, 256MiB]}"
-        fields = [*_space(whole, machine, bound, alone=True), *_REPEATS, cache]
+        fields = [*_space(whole, machine, bound, known, alone=True), *_REPEATS, cache]
         fields = [*_given_space(known, fields)] if known else fields
         searched = ["space:", *(f"  {line}" for line in fields)]
-    return "\n".join([*head, *workload, *searched, *_tail(machine, given)]) + "\n"
+    lines = [*_head(place, given), *_workload(whole.config, given), *searched, *_tail(machine)]
+    return "\n".join(lines) + "\n"
 
 
 def _latency_bound(slos: tuple[str, ...]) -> Slo:
@@ -171,32 +170,20 @@ def _guess(dims: list[int]) -> list[int]:
     return [guess if d < 0 else d for d in dims]
 
 
-def _head(model: str, place: list[str], slos: tuple[str, ...], server: str) -> list[str]:
-    told = any(text.startswith("error_rate") for text in slos)
+def _head(place: list[str], given: Given) -> list[str]:
+    told = any(text.startswith("error_rate") for text in given.slos)
+    remark = "          # highest load that meets every SLO" if given.objective == GOODPUT else ""
     return [
         "# yaml-language-server: $schema=tune.schema.json",
-        f"# Drafted by `tune init {model}`. Every line may be changed; docs/spec.md has them all,",
+        f"# Drafted by `{given.command}`. Every line may be changed; docs/spec.md has them all,",
         "# and `tune schema > tune.schema.json` lets your editor complete and check them.",
+        *(["# Not carried over:"] if given.left else []),
+        *(f"#   {line}" for line in given.left),
         *place,
-        server,
         "slo:                                 # what your users need: change this first",
-        *(f"  - {_flow(slo)}" for slo in slos),
-        *([] if told else ["  - error_rate <= 0%"]),
-        "objective: maximize goodput          # highest load that meets every SLO",
-    ]
-
-
-def _given_head(place: list[str], given: Given) -> list[str]:
-    left = [f"#   {line}" for line in given.left]
-    return [
-        f"# Drafted by `{given.command}`.",
-        "# Every line may be changed; docs/spec.md has them all.",
-        *(["# Not carried over:", *left] if left else []),
-        *place,
-        *_block("server", _LOCAL),
-        "slo:",
         *(f"  - {_flow(slo)}" for slo in given.slos),
-        f"objective: {given.objective}",
+        *([] if told else ["  - error_rate <= 0%"]),
+        f"objective: {given.objective}{remark}",
     ]
 
 
@@ -211,10 +198,6 @@ def _given_space(given: Mapping[str, Mapping[str, Any]], drafted: list[str]) -> 
         yield from (f"#   {line}" for line in more)
 
 
-def _block(name: str, section: Mapping[str, Any]) -> list[str]:
-    return [f"{name}:", *(f"  {key}: {_flow(value)}" for key, value in section.items())]
-
-
 def _flow(value: Any) -> str:
     """On one line, as the spec's reader reads it back."""
     if isinstance(value, Mapping):
@@ -224,22 +207,26 @@ def _flow(value: Any) -> str:
     return dump_scalar([value])[1:-1]
 
 
-def _workload(config: Any) -> list[str]:
-    lines = [
-        "workload:",
-        "  arrivals: {kind: poisson}          # requests come on their own clock, as users do",
-        "  inputs:",
-        "    kind: random                     # file: your own requests in perf_analyzer's JSON",
-        "    unique: 2000",
-    ]
-    shapes = open_shapes(config)
-    if shapes:
-        lines.append(
-            "    shapes:                          # open in config.pbtxt, so guessed, "
-            "and small: write what your users send"
-        )
-        lines += [f"      {_flow(name)}: {dims}" for name, dims in shapes.items()]
-    return lines
+def _workload(config: Any, given: Given) -> Iterator[str]:
+    yield "workload:"
+    if given.arrivals:
+        yield f"  arrivals: {_flow(given.arrivals)}"
+    else:
+        yield "  arrivals: {kind: poisson}          # requests come on their own clock, as users do"
+    if given.batch_size > 1:
+        yield f"  batch_size: {given.batch_size}"
+    if given.file:
+        yield f"  inputs: {_flow({'kind': 'file', 'file': given.file})}"
+        return
+    yield "  inputs:"
+    yield "    kind: random                     # file: your own requests in perf_analyzer's JSON"
+    yield "    unique: 2000"
+    if shapes := open_shapes(config):
+        guessed = [name for name in shapes if name not in given.shapes]
+        remark = f"{', '.join(guessed)}: open" if given.shapes else "open"
+        remark += " in config.pbtxt, so guessed, and small: write what your users send"
+        yield f"    shapes:{f'                          # {remark}' if guessed else ''}"
+        yield from (f"      {_flow(n)}: {given.shapes.get(n, dims)}" for n, dims in shapes.items())
 
 
 def _models(
@@ -262,9 +249,9 @@ def _models(
             text = "calls models by names that are made at run time: list them all"
             lines.append(f"    # {', '.join(part.unnamed)} {text}")
         if not is_ensemble(part.config):
-            fields = [*_space(part, machine, shared, alone=len(models) == 1)]
-            if name in known:
-                fields = [*_given_space(known[name], fields)]
+            own = known.get(name, {})
+            fields = [*_space(part, machine, shared, own, alone=len(models) == 1)]
+            fields = [*_given_space(own, fields)] if own else fields
             lines += ["    space:", *(f"      {line}" for line in fields)]
     return [
         *lines,
@@ -274,8 +261,10 @@ def _models(
     ]
 
 
-def _space(part: Part, machine: Machine, slo: Slo, *, alone: bool) -> Iterator[str]:
-    """``alone``: of several models the finer fields would make too many configs."""
+def _space(
+    part: Part, machine: Machine, slo: Slo, known: Mapping[str, Mapping[str, Any]], *, alone: bool
+) -> Iterator[str]:
+    """Beside what is ``known``; of several, not ``alone``, finer fields would make it too large."""
     config, expert = part.config, EXPERTS.get(part.config.backend, UNKNOWN)
     yield from (f"# {remark}" for remark in expert.remarks)
     on_gpu = any(_on_gpu(group, machine) for group in config.instance_group or [None])
@@ -288,7 +277,7 @@ def _space(part: Part, machine: Machine, slo: Slo, *, alone: bool) -> Iterator[s
         yield f"# {why}."
         yield "# If the model can batch, say so in config.pbtxt and draft again: it gains most."
     elif config.max_batch_size:
-        yield from _batching(part, expert, slo, alone=alone)
+        yield from _batching(part, expert, slo, known, alone=alone)
     else:
         yield from _completed_batching(expert.sizes if alone else (), slo)
 
@@ -336,11 +325,14 @@ def _longest_delay(slo: Slo) -> int:
     return max(200, min(MOST_DELAY_US, round(slo.bound / 2)))
 
 
-def _batching(part: Part, expert: Expert, slo: Slo, *, alone: bool) -> Iterator[str]:
+def _batching(
+    part: Part, expert: Expert, slo: Slo, known: Mapping[str, Mapping[str, Any]], *, alone: bool
+) -> Iterator[str]:
     config, delay = part.config, _longest_delay(slo)
     largest = config.max_batch_size
-    above = (2 * largest,) if expert.larger and alone else ()
-    sizes = [s for s in (largest // 4, largest // 2, largest, *above) if s > 1]
+    above = (2 * largest,) if expert.larger and alone and not known else ()
+    drafted = (largest // 4, largest // 2, largest, *above)
+    sizes = [s for s in known.get(MAX_BATCH_SIZE, {}).get("choice", drafted) if s > 1]
     taken = [size for size in sizes if size >= part.least_batch]
     if taken != sizes and part.why_least:
         yield f"# {part.why_least}"
@@ -360,15 +352,9 @@ def _batching(part: Part, expert: Expert, slo: Slo, *, alone: bool) -> Iterator[
         yield f"dynamic_batching.preferred_batch_size: {{subsets: {sizes}, at_most: 1, or: unset}}"
 
 
-def _tail(machine: Machine, given: Given | None) -> list[str]:
-    trials, search = 30, []
-    if given is not None:
-        trials = given.trials or trials
-        own = f"search: {{strategy: model-analyzer, mode: {given.search}}}"
-        search = ["# Model Analyzer's own search, under this load and these SLOs:", f"#   {own}"]
+def _tail(machine: Machine) -> list[str]:
     return [
-        *search,
-        f"budget: {{trials: {trials}, time: 20m}}      # whichever comes first",
+        "budget: {trials: 30, time: 20m}      # whichever comes first",
         "confirm: {rounds: 3, min_gain: 2%}   # the winner must prove itself again",
         f"# Machine: {machine.cores} cores, {machine.gpus} GPUs.",
     ]

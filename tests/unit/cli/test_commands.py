@@ -232,12 +232,19 @@ def test_a_time_budget_asks_for_its_unit(tune: Tune) -> None:
     assert "'5' is not a duration such as 500ms, 3s, 20m or 1h" in tune.err
 
 
-@pytest.mark.parametrize("target", ["/dev/full", "/proc/spec.yaml", "nowhere/spec.yaml"])
+@pytest.mark.parametrize("target", ["/dev/full", "/proc/spec.yaml", "/dev/null/spec.yaml"])
 def test_init_says_why_it_cannot_write(target: str, tmp_path: Path, tune: Tune) -> None:
     _model(tmp_path, "m", 'backend: "python" max_batch_size: 8')
     arguments = ["init", "m", "--repository", str(tmp_path), "--force", "--output"]
     assert tune(*arguments, target) == 4
     assert f"cannot write {target}: " in tune.err
+
+
+def test_init_makes_the_directory_that_it_writes_to(tmp_path: Path, tune: Tune) -> None:
+    _model(tmp_path, "m", 'backend: "python" max_batch_size: 8')
+    target = tmp_path / "new" / "deep" / "spec.yaml"
+    assert tune("init", "m", "--repository", tmp_path, "--output", target) == 0
+    assert "repository: ../.." in target.read_text()
 
 
 def test_init_refuses_a_config_that_triton_refuses(tmp_path: Path, tune: Tune) -> None:

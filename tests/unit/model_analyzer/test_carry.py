@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import yaml
-from builders.candidates import the_one
 from builders.model_files import shipped_config
 from builders.serving import served_one
 
@@ -21,6 +20,7 @@ from tuner.modelconfig.message import parse
 from tuner.space.build import build_space
 from tuner.space.draft import Machine, Part, draft_spec
 from tuner.spec.load import load_spec
+from tuner.steps.job import Request, prepare
 
 ROOT = Path(__file__).parents[3]
 CASES = Path("tests/cases/model_analyzer")
@@ -134,12 +134,115 @@ def test_a_latency_is_minimised_at_the_one_concurrency(tmp_path: Path) -> None:
     assert spec.workload.arrivals.concurrency is None
 
 
-@pytest.mark.parametrize("mode", ["brute", "quick", "optuna"])
-def test_what_its_modes_search_by_themselves_is_searched(tmp_path: Path, mode: str) -> None:
-    spec = spec_of(tmp_path, run_config_search_mode=mode, run_config_search_max_instance_count=2)
-    assert the_one(spec.models).space["instance_group.count"].int_ == (1, 2)
-    assert the_one(spec.models).space["max_batch_size"].choice == (1, 2, 4, 8, 16, 32, 64, 128)
-    assert the_one(spec.models).space["dynamic_batching"].choice == (True,)
+OPEN = """backend: "python" max_batch_size: %d
+input [ { name: "audio" data_type: TYPE_FP32 dims: [ -1 ] },
+        { name: "other" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 4 ] } ]
+"""
+WHOLE = """platform: "ensemble"
+max_batch_size: 36
+input [ { name: "audio" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 4 ] } ]
+ensemble_scheduling { step [ {
+  model_name: "m" model_version: -1
+  input_map { key: "audio" value: "audio" } input_map { key: "other" value: "audio" }
+  output_map { key: "y" value: "y" } } ] }
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "yaml_text", "told", "drafted_lines"),
+    [
+        ("m", "concurrency: 4", [], ["model: m", "arrivals: {kind: closed, concurrency: [4]}"]),
+        ("m", "client_protocol: http", ["client_protocol (line 1)"], ["{kind: poisson}"]),
+        (
+            *("m", 'profile_models: [ {model_name: "*"} ]'),
+            ["profile_models[0].model_name (line 1): names are wanted", "`model_name: *` is none"],
+            ["model: m"],
+        ),
+        (
+            *("whole", "model_config_parameters: {max_batch_size: [4, 8]}"),
+            ["parameters.max_batch_size (line 1): an ensemble's are those of its steps"],
+            ["  m:\n    space:"],
+        ),
+        (
+            *("m", 'perf_analyzer_flags: {input-data: a.json, shape: "audio:1600"}'),
+            [
+                "input-data (line 1): a.json, which the draft names, is not there",
+                "shape (line 1): ",
+            ],
+            ["inputs: {kind: file, file: ../a.json}"],
+        ),
+        (
+            *("m", 'perf_analyzer_flags: {shape: "audoi:1600"}'),
+            ["shape (line 1): audoi is no input with an open dimension (did you mean audio?)"],
+            ["shapes:                          # open in config.pbtxt, so guessed", "audio: [128]"],
+        ),
+        (
+            *("m", 'perf_analyzer_flags: {shape: ["audio:16", "other:32"]}'),
+            [],
+            ["shapes:\n      audio: [16]\n      other: [32]"],
+        ),
+        (
+            *("m", 'perf_analyzer_flags: {shape: "audio:16"}'),
+            [],
+            ["# other: open in config.pbtxt, so guessed", "audio: [16]\n      other: [128]"],
+        ),
+        (
+            *("m", "bls_composing_models: inner"),
+            [],
+            ["  m:\n    calls: [inner]", "  inner:\n    space:"],
+        ),
+        (
+            *("m", "bls_composing_models: [ {inner: {weighting: 2}}, iner ]"),
+            ["[0].inner (line 1): it is called, and its options", "did you mean inner?"],
+            ["calls: [inner]"],
+        ),
+        (
+            *("m", "model_config_parameters: {max_batch_size: [9, 18, 36]}"),
+            [],
+            ["#   dynamic_batching.preferred_batch_size: {subsets: [9, 18, 36], "],
+        ),
+        (
+            *(
+                "m",
+                "model_config_parameters: {max_batch_size: 36, instance_group: {count: [1, 2]}}",
+            ),
+            [],
+            ["#   dynamic_batching.preferred_batch_size: {subsets: [9, 18, 36], "],
+        ),
+    ],
+)
+def test_what_is_not_taken_over_is_told_and_what_is_can_be_planned(
+    model: str,
+    yaml_text: str,
+    told: list[str],
+    drafted_lines: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("m", OPEN % 36), ("inner", OPEN % 8), ("whole", WHOLE)):
+        Path("models", name, "1").mkdir(parents=True)
+        Path("models", name, "config.pbtxt").write_text(text)
+    Path("analyzer.yaml").write_text(f"{yaml_text}\nlatency_budget: 40\n")
+    arguments = ["init", model, "--from-model-analyzer", "analyzer.yaml", "--repository", "models"]
+    assert guarded(cli, [*arguments, "--output", "new/spec.yaml"]) == 0
+    err, text = capsys.readouterr().err, Path("new/spec.yaml").read_text()
+    assert all(line in err and line in text for line in told)
+    assert ("not carried over" in err) is bool(told)
+    assert all(line in text for line in drafted_lines)
+    if "kind: file" not in text:
+        assert prepare(Request(Path("new/spec.yaml"))).space.parameters
+
+
+def test_an_entry_that_is_no_name_is_told_where_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / "analyzer.yaml"
+    path.write_text('profile_models:\n  - tiny-bert\n  - {model_name: "*"}\n')
+    with pytest.raises(SpecError, match=r"yaml:3:6: .*names are wanted.*`model_name: \*` is none"):
+        read_profile(path, None)
+    assert read_profile(path, "other").model == "other"
 
 
 def test_a_repository_beside_the_file_is_found(tmp_path: Path) -> None:
