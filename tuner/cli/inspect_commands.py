@@ -121,8 +121,10 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     something is missing; a busy machine is a warning. How well measurements repeat here is told by
     the report of each run.
     """
+    from tuner.machine.host import has_gpu
     from tuner.spec.load import load_spec
     from tuner.steps.job import models_of
+    from tuner.steps.serving import no_gpu_memory
     from tuner.triton.doctor import Check, run_checks
     from tuner.writeback.rollback import half_written
     from tuner.writeback.target import foreseen
@@ -147,6 +149,9 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
             checks = [
                 replace(c, mend=c.mend or told) if c.id == "repository" else c for c in checks
             ]
+    seen = wanted is None or not wanted.server.managed or has_gpu()
+    if wanted and (lacking := no_gpu_memory(wanted, seen=seen)):
+        checks.append(Check("gpu-memory", "memory of GPUs", False, lacking.message, lacking.hint))
     if output_format == "json":
         say_json([asdict(c) for c in checks])
     else:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tuner.lint.named_files import is_there, named_files
 from tuner.lint.rules import Finding, Severity, error_at
 from tuner.modelconfig.backends import Mistake, backend_of, is_completed, is_ensemble
-from tuner.modelconfig.base import turns_on_batching
+from tuner.modelconfig.base import turns_on_batching, unragged_inputs
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.rules import (
     Check,
@@ -273,6 +273,16 @@ def _stateless_sequences(config: ModelConfig) -> Iterator[Mistake]:
         yield "sequence_batching", text, hint
 
 
+def _unequal_shapes(config: ModelConfig) -> Iterator[Mistake]:
+    """Told once, however many inputs there are: one is enough to keep two requests apart."""
+    unragged = unragged_inputs(config)
+    first = next((i for i, t in enumerate(config.input) if t.name in unragged), None)
+    if first is not None:
+        text = "requests of different lengths never share a batch"
+        hint = "pad them to a few lengths, or set allow_ragged_batch if the model can take that"
+        yield f"input[{first}].dims", text, hint
+
+
 def _batch_in_dims(config: ModelConfig) -> Iterator[Mistake]:
     """``dims`` leave the batch dimension out when max_batch_size is above 0."""
     for index, output in enumerate(config.output) if config.max_batch_size > 0 else ():
@@ -317,6 +327,7 @@ _REMARKS: tuple[tuple[Severity, str, Check], ...] = (
     (Severity.NOTE, "no-queue-timeout", _no_eviction),
     (Severity.WARNING, "timeout-within-delay", _timeout_within_delay),
     (Severity.NOTE, "stateless-sequences", _stateless_sequences),
+    (Severity.NOTE, "unequal-shapes", _unequal_shapes),
     (Severity.NOTE, "batch-in-dims", _batch_in_dims),
     (Severity.WARNING, "mixed-kinds", _mixed_kinds),
     (Severity.NOTE, "hidden-batcher", _hidden_batcher),

@@ -80,6 +80,7 @@ RULES: dict[str, RuleText] = {
     "no-queue-timeout": RuleText("A long delay, perhaps meant as a timeout.", "batcher.md"),
     "timeout-within-delay": RuleText("Requests rejected while held back for a batch.", _TRIED),
     "stateless-sequences": RuleText("Sequence batching of a model without state.", _PROTO),
+    "unequal-shapes": RuleText("An input whose lengths keep requests apart.", "ragged_batching.md"),
     "batch-in-dims": RuleText("An output's dims may hold the batch once more.", _PROTO),
     "mixed-kinds": RuleText("CPU instances beside GPU instances.", _TRIED),
     "hidden-batcher": RuleText("A backend that turns on dynamic batching by itself.", _BACKENDS),

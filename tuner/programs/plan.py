@@ -19,7 +19,7 @@ from tuner.load.setup import Target
 from tuner.load.traffic.encoding import TensorShape, content_bytes
 from tuner.load.traffic.inputs import DEFAULT_UNIQUE
 from tuner.load.traffic.repeats import ENTRY_OVERHEAD_BYTES, lru_hit_rate, popularity
-from tuner.machine.host import read_gpus
+from tuner.machine.host import has_gpu, read_gpus
 from tuner.measurement.measurement import LoadPoint
 from tuner.modelconfig.path_steps import parse_steps
 from tuner.modelconfig.schema import enum_name
@@ -48,6 +48,7 @@ from tuner.steps.estimate import (
     window_notes,
 )
 from tuner.steps.job import Job, Request, draw_up, prepare, refuse_missing_extra
+from tuner.steps.serving import no_gpu_memory
 from tuner.steps.session import window_of
 from tuner.steps.tools import client_notes, client_of, find_programs, request_notes
 from tuner.triton.docker import DockerLauncher
@@ -172,8 +173,14 @@ def _completion_notes(job: Job) -> Iterator[str]:
 def _without_gpu(job: Job) -> Iterator[tuple[bool, str]]:
     """What a run does without, and whether it would end there."""
     server = job.spec.server
-    if server.mode is ServerMode.DOCKER and server.gpus == "all":
-        yield False, "server.gpus is all, and no GPU is seen here: the container runs on the CPU"
+    if lacking := no_gpu_memory(job.spec, seen=has_gpu() or not server.managed):
+        yield True, f"{lacking.message}: {lacking.hint}"
+    docker = server.mode is ServerMode.DOCKER
+    if server.gpus != "none" and (docker or "gpus" in server.model_fields_set):
+        named = server.gpus if server.gpus == "all" else [*server.gpus]
+        then = ("the container runs" if docker else "models run") + " on the CPU"
+        then = "the container is refused" if docker and named != "all" else then
+        yield False, f"server.gpus is {named}, and no GPU is seen here: {then}"
     if server.mode is not ServerMode.LOCAL:
         return
     for model in job.served.models.values():

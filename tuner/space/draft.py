@@ -10,7 +10,7 @@ from typing import Any
 
 from tuner.errors import SpecError
 from tuner.modelconfig.backends import is_ensemble
-from tuner.modelconfig.base import turns_on_batching
+from tuner.modelconfig.base import turns_on_batching, unragged_inputs
 from tuner.modelconfig.schema import enum_name
 from tuner.space.build import refuse_unmeasurable
 from tuner.space.experts import EXPERTS, UNKNOWN, Expert
@@ -227,6 +227,11 @@ def _workload(config: Any, given: Given) -> Iterator[str]:
         remark += " in config.pbtxt, so guessed, and small: write what your users send"
         yield f"    shapes:{f'                          # {remark}' if guessed else ''}"
         yield from (f"      {_flow(n)}: {given.shapes.get(n, dims)}" for n, dims in shapes.items())
+        if unragged_inputs(config, may_batch=True):
+            yield "      # one length for all: batches form here that do not in production"
+    texts = [_flow(t.name) for t in config.input if enum_name(t, "data_type") == "TYPE_STRING"]
+    if texts:
+        yield f"    # random letters for {', '.join(texts)}: a model may fail at them"
 
 
 def _models(

@@ -69,6 +69,9 @@ def _config_of_a_model(name: str) -> str:
 def _there(path: Path, info: ValidationInfo) -> Path:
     if info.context and "directory" in info.context and not path.is_file():
         raise ValueError(f"there is no file {path}")
+    kernel = path.is_relative_to("/dev") and not path.is_relative_to("/dev/shm")  # noqa: S108
+    if kernel or path.is_relative_to("/proc") or path.is_relative_to("/sys"):
+        raise ValueError(f"{path} is the kernel's: only files of a disk, or of /dev/shm, are read")
     return path
 
 

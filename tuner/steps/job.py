@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.load.traffic.encoding import TensorShape, inputs_of, read_recorded, resolve
+from tuner.load.traffic.encoding import Content, TensorShape, inputs_of, read_recorded, resolve
 from tuner.machine.host import has_gpu
 from tuner.modelconfig.backends import may_set_batch
 from tuner.modelconfig.edit import edit, unified_diff
@@ -27,7 +27,7 @@ from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.model import ModelSpec, Spec, Strategy
 from tuner.spec.paths import PRIORITY_LEVELS
 from tuner.spec.units import Seconds
-from tuner.spec.workload import FileInputs, RandomInputs, StreamSpec
+from tuner.spec.workload import FileInputs, NoRepeat, RandomInputs, StreamSpec
 
 
 @dataclass(frozen=True)
@@ -216,11 +216,29 @@ def _recorded(spec: Spec, served: Served) -> dict[str, RecordedFigures]:
             more = base.completes and not base.known
             tensors = () if more and may_set_batch(base.file) else inputs_of(base.completed)
             entries = read_recorded(stream.inputs.file, tensors, all_known=not more)
+            _refuse_mixed_batches(entries, stream.inputs, stream.batch_size)
             sizes = [sum(len(content.raw) for content in entry.values()) for entry in entries]
             shapes = {(of, content.shape) for entry in entries for of, content in entry.items()}
             counts = Counter(of for of, _ in shapes)
             found[name] = RecordedFigures(len(sizes), min(sizes), max(sizes), counts)
     return found
+
+
+def _refuse_mixed_batches(
+    entries: Sequence[Mapping[str, Content]], inputs: FileInputs, size: int
+) -> None:
+    """All inferences of one request have the same inputs in the same shapes."""
+    shapes = [{name: content.shape for name, content in entry.items()} for entry in entries]
+    if size == 1 or all(own == shapes[0] for own in shapes):
+        return
+    for first in range(0, len(shapes) * size, size):  # then the same come again
+        batch = [shapes[i % len(shapes)] for i in range(first, first + size)]
+        if not isinstance(inputs.repeat, NoRepeat) or any(own != batch[0] for own in batch):
+            raise SpecError(
+                f"{inputs.file}: entry {first % len(shapes) + 1}: it and others make one request "
+                f"of {size} inferences, and their shapes differ",
+                "leave batch_size out, or use entries of equal shapes for each request",
+            )
 
 
 def _refuse_unknown_priorities(spec: Spec, served: Served) -> None:

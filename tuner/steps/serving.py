@@ -27,6 +27,7 @@ from tuner.space.parameters import Knob
 from tuner.space.space import Space
 from tuner.spec.labels import of_label
 from tuner.spec.metrics import GPU_MEMORY
+from tuner.spec.model import Spec
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from tuner.steps.job import Job
 from tuner.steps.tools import Programs
@@ -117,7 +118,8 @@ def _complete(job: Job, deployer: Deployer) -> Job:
             "; ".join(remedies([error.message]))
             or "logs/server.log holds the server's own words; `tune lint` knows Triton's rules",
         ) from error
-    _refuse_unknown_memory(job, deployer)
+    if lacking := no_gpu_memory(job.spec, seen=any(map(is_of_gpu, deployer.memory()))):
+        raise lacking
     bases = {
         label: Base.of_server(model.base.file, running[label], completes=model.base.completes)
         for label, model in job.served.models.items()
@@ -129,16 +131,18 @@ def _complete(job: Job, deployer: Deployer) -> Job:
     return _over(overridden, job, deployer) if overridden else job
 
 
-def _refuse_unknown_memory(job: Job, deployer: Deployer) -> None:
-    """A metric that was not measured never passes: no config would."""
-    spec = job.spec
-    asked = GPU_MEMORY in (spec.objective.metric, *(slo.metric for slo in spec.slos))
-    if asked and not any(map(is_of_gpu, deployer.memory())):
-        raise EnvironmentNotReadyError(
-            "no GPU's memory can be read, so no config can be judged by gpu_memory",
-            "take gpu_memory out of the spec; or, where there is a GPU that Triton does not "
-            "measure (MIG, --allow-gpu-metrics=false), pip install -e '.[gpu]'",
-        )
+def no_gpu_memory(spec: Spec, *, seen: bool) -> EnvironmentNotReadyError | None:
+    """Why a run cannot judge by gpu_memory, where it is to: a metric nobody measured never passes.
+
+    ``seen``: a GPU's memory is, or may be.
+    """
+    if seen or GPU_MEMORY not in (spec.objective.metric, *(slo.metric for slo in spec.slos)):
+        return None
+    return EnvironmentNotReadyError(
+        "no GPU's memory can be read, so no config can be judged by gpu_memory",
+        "take gpu_memory out of the spec; or, where there is a GPU that Triton does not "
+        "measure (MIG, --allow-gpu-metrics=false), pip install -e '.[gpu]'",
+    )
 
 
 def _over(bases: Mapping[str, Base], job: Job, deployer: Deployer) -> Job:

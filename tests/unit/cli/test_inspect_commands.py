@@ -262,3 +262,19 @@ def test_batches_smaller_than_a_warm_up_sample_are_neither_drafted_nor_planned(
     spec.write_text(f"model: scorer\nrepository: {model.parent}\n{remote}\n{space}")
     assert tune("plan", str(spec)) == code
     assert said + TOO_FEW.format(model) in tune.out + tune.err
+
+
+def test_doctor_tells_that_no_gpus_memory_can_be_read_where_an_slo_needs_it(
+    tmp_path: Path, tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.triton.doctor.run_checks", lambda *_, **__: [])
+    monkeypatch.setattr("tuner.machine.host.has_gpu", lambda: False)
+    make_repository(tmp_path / "models", "fast")
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        "model: fast\nrepository: models\nslo: [p99_latency <= 40ms, gpu_memory <= 42000MB]\n"
+        "space: {instance_group.count: {int: [1, 4]}}\n"
+    )
+    assert tune("doctor", spec) == 4
+    assert "FIX   memory of GPUs: no GPU's memory can be read" in tune.out
+    assert "take gpu_memory out of the spec" in tune.out

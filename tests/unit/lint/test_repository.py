@@ -128,6 +128,16 @@ def test_idle_settings_warn_and_those_that_need_flags_are_notes(repository):
             'sequence_batching { state { input_name: "s" output_name: "s" } }',
         ),
         (
+            "unequal-shapes",
+            'dynamic_batching { } input { name: "x" data_type: TYPE_FP32 dims: [ -1 ] }',
+            'dynamic_batching { } input { name: "x" dims: [ -1 ] allow_ragged_batch: true }',
+        ),
+        (
+            "unequal-shapes",
+            'dynamic_batching { } input { name: "x" data_type: TYPE_FP32 dims: [ -1 ] }',
+            'input { name: "x" data_type: TYPE_FP32 dims: [ -1 ] }',
+        ),
+        (
             "batch-in-dims",
             'output { name: "logits" data_type: TYPE_FP32 dims: [ -1, 2 ] }',
             'output { name: "logits" data_type: TYPE_FP32 dims: [ 2 ] }',
@@ -772,3 +782,12 @@ def test_an_environment_outside_of_the_model_and_a_model_for_some_gpus_may_be_el
         ),
         "model-file": (Severity.WARNING, "version 1 has no sm75.plan, which GPUs of 7.5 load"),
     }
+
+
+def test_of_many_inputs_that_keep_requests_apart_the_first_is_named_once(repository):
+    sizes = {"a": 1, "b": -1, "c": -1}
+    inputs = (f'input {{ name: "{n}" data_type: TYPE_FP32 dims: {d} }}' for n, d in sizes.items())
+    add(repository, "m", PYTHON + "\n".join(["dynamic_batching { }", *inputs]))
+    finding = only(repository)
+    assert (finding.line, finding.severity) == (6, Severity.NOTE)
+    assert finding.message == "requests of different lengths never share a batch"

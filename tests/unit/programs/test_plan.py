@@ -245,38 +245,70 @@ def test_perf_analyzer_is_shown_only_where_it_measures(tmp_path: Path) -> None:
     assert list(plan.commands) == ["tritonserver"]
 
 
+COUNT = "space: {instance_group.count: {int: [1, 4]}}"
+OF_GPU = "instance_group { kind: KIND_GPU }"
+
+
 @pytest.mark.parametrize(
-    ("more", "config", "place"),
+    ("more", "config", "place", "ends"),
     [
         (
             "space: {instance_group.kind: {choice: [KIND_CPU, KIND_GPU]}}",
             "",
             "spec.yaml:5:9: KIND_GPU",
+            False,
         ),
+        (COUNT, OF_GPU, "config.pbtxt:2:1: instance_group: KIND_GPU", True),
         (
-            "space: {instance_group.count: {int: [1, 4]}}",
-            "instance_group { kind: KIND_GPU }",
-            "config.pbtxt:2:1: instance_group: KIND_GPU",
-        ),
-        (
-            "server: {mode: docker, image: i}\nspace: {instance_group.count: {int: [1, 4]}}",
-            "instance_group { kind: KIND_GPU }",
+            f"server: {{mode: docker, image: i}}\n{COUNT}",
+            OF_GPU,
             "the container runs on the CPU",
+            False,
+        ),
+        (
+            f"server: {{mode: docker, image: i, gpus: [1]}}\n{COUNT}",
+            "",
+            "server.gpus is [1], and no GPU is seen here: the container is refused",
+            False,
+        ),
+        (
+            f"server: {{binary: /t, gpus: [0]}}\n{COUNT}",
+            "",
+            "server.gpus is [0], and no GPU is seen here: models run on the CPU",
+            False,
+        ),
+        (
+            f"server: {{binary: /t, gpus: all}}\n{COUNT}",
+            "",
+            "server.gpus is all, and no GPU is seen here: models run on the CPU",
+            False,
+        ),
+        (
+            f"objective: minimize gpu_memory at 300/s\n{COUNT}",
+            "",
+            "no GPU's memory can be read, so no config can be judged by gpu_memory: take",
+            True,
         ),
     ],
 )
 def test_what_needs_a_gpu_is_told_where_none_is(
-    tmp_path: Path, more: str, config: str, place: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, config: str, place: str, ends: bool
 ) -> None:
+    monkeypatch.setattr("tuner.programs.plan.has_gpu", lambda: False)
     (tmp_path / "m" / "1").mkdir(parents=True)
     text = f'backend: "python" max_batch_size: 8\n{config or "instance_group { count: 1 }"}\n'
     (tmp_path / "m" / "config.pbtxt").write_text(text)
     spec = tmp_path / "spec.yaml"
-    server = "" if "docker" in more else "server: {binary: /t}\n"
+    server = "" if "server" in more else "server: {binary: /t}\n"
     spec.write_text(f"model: m\nrepository: .\nslo: [p99_latency <= 40ms]\n{server}{more}\n")
     plan = draw_plan(spec, {"PATH": ""}, 0)
     (told,) = (t for t in (*plan.notes, *plan.problems) if place in t)
-    assert (told in plan.problems) is ("config.pbtxt" in told)
+    assert (told in plan.problems) is ends
+
+
+def test_all_gpus_are_no_remark_where_nobody_wrote_them(tmp_path: Path) -> None:
+    notes = planned(tmp_path, "server: {binary: /t}\n").notes
+    assert not [note for note in notes if "server.gpus" in note]
 
 
 def test_a_budget_that_cannot_give_a_result_is_refused_with_the_least_that_is_enough(

@@ -96,6 +96,31 @@ def test_open_dimensions_are_guessed_so_that_requests_stay_small(tmp_path: Path)
     assert the_one(spec.streams).inputs.model_dump()["shapes"] == {"x": (3, 128, 128)}
 
 
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ("max_batch_size: 8", True),
+        ("max_batch_size: 8 dynamic_batching { }", True),
+        ("max_batch_size: 0", False),
+    ],
+)
+def test_a_guessed_length_says_that_it_batches_as_production_may_not(
+    tmp_path: Path, config: str, told: bool
+) -> None:
+    io = 'input { name: "x" data_type: TYPE_FP32 dims: [ -1 ] }'
+    remark = "# one length for all: batches form here that do not in production"
+    assert (remark in drafted(tmp_path, f'name: "m" {config} {io}')[0]) is told
+    ragged = io.replace("}", "allow_ragged_batch: true }")
+    assert remark not in drafted(tmp_path, f'name: "m" {config} {ragged}')[0]
+
+
+def test_a_draft_says_that_texts_are_random_letters(tmp_path: Path) -> None:
+    io = 'input { name: "text" data_type: TYPE_STRING dims: [ 1 ] }'
+    text, _, _ = drafted(tmp_path, f'name: "m" max_batch_size: 8 {io}')
+    assert "# random letters for text: a model may fail at them" in text
+    assert "random letters" not in drafted(tmp_path, CASES["cpu"])[0]
+
+
 STEPS = 'ensemble_scheduling { step [{ model_name: "tokens" }, { model_name: "bert" }] }'
 ENSEMBLE = f'name: "m" platform: "ensemble" max_batch_size: 8 {STEPS}' + IO
 

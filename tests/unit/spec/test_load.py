@@ -107,6 +107,17 @@ def test_a_pipe_of_inputs_is_told_and_never_waited_for(tmp_path: Path) -> None:
         load_spec(path)
 
 
+@pytest.mark.parametrize("file", ["/proc/self/environ", "/proc/version", "link"])
+def test_what_the_kernel_shows_of_this_machine_is_never_sent_as_inputs(
+    tmp_path: Path, file: str
+) -> None:
+    (tmp_path / "link").symlink_to("/proc/self/environ")
+    path = tmp_path / "tune.yaml"
+    path.write_text(MINIMAL + f"workload: {{inputs: {{kind: file, file: {file}}}}}\n")
+    with pytest.raises(SpecMistakesError, match=r"inputs\.file: .* is the kernel's"):
+        load_spec(path)
+
+
 @pytest.mark.parametrize("letter", ["x", "\u00e9"])
 def test_a_run_of_many_models_has_a_name_that_a_directory_can_have(letter: str) -> None:
     def name(count: int) -> str:

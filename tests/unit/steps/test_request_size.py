@@ -54,7 +54,14 @@ def test_more_than_a_mebibyte_is_large(count: int, said: bool, tmp_path: Path) -
     assert bool([*large]) is said
 
 
-def recorded(tmp_path: Path, inputs: str, *entries: Any, more: str = "", batch: int = 1) -> Job:
+def recorded(
+    tmp_path: Path,
+    inputs: str,
+    *entries: Any,
+    more: str = "",
+    batch: int = 1,
+    repeat: str = "none",
+) -> Job:
     """A job with a file of requests; ``inputs`` and ``more`` are of its model's config."""
     model = tmp_path / "repository" / "m"
     (model / "1").mkdir(parents=True)
@@ -66,7 +73,8 @@ def recorded(tmp_path: Path, inputs: str, *entries: Any, more: str = "", batch: 
     spec = tmp_path / "spec.yaml"
     spec.write_text(
         "model: m\nrepository: repository\nslo: [p99_latency <= 40ms]\n"
-        f"workload: {{batch_size: {batch}, inputs: {{kind: file, file: requests.json}}}}\n"
+        f"workload: {{batch_size: {batch}, inputs: {{kind: file, file: requests.json, "
+        f"repeat: {{kind: {repeat}}}}}}}\n"
         "space: {instance_group.count: {int: [1, 4]}}\n"
     )
     return prepare(Request(spec=spec))
@@ -165,6 +173,26 @@ def test_that_requests_of_different_shapes_never_share_a_batch_is_told(
     assert sizes == "requests.json: 4 requests, 6 B to 18 B each"
     assert bool(shapes) is told
     assert all(re.search("text has 3 different shapes .* never share a batch", s) for s in shapes)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "repeat", "place"),
+    [
+        ((1, 1, 3, 3), "none", ""),
+        ((1, 1, 3, 1), "none", "entry 3"),
+        ((1, 1, 1, 1, 3), "none", "entry 5"),
+        ((1, 1, 3, 3), "uniform", "entry 1"),
+    ],
+)
+def test_inferences_of_different_shapes_in_one_request_are_refused_before_the_run(
+    tmp_path: Path, lengths: tuple[int, ...], repeat: str, place: str
+) -> None:
+    entries = [{"text": {"content": ["ab"] * n, "shape": [n]}} for n in lengths]
+    if not place:
+        recorded(tmp_path, TEXT, *entries, batch=2, repeat=repeat)
+        return
+    with pytest.raises(SpecError, match=f"requests.json: {place}: .*their shapes differ"):
+        recorded(tmp_path, TEXT, *entries, batch=2, repeat=repeat)
 
 
 def test_a_request_of_several_inferences_says_what_figures_count(tmp_path: Path) -> None:
