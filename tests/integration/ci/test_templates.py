@@ -21,6 +21,7 @@ from builders.e2e_workplace import MODEL, REPOSITORY, SPEC
 #: A Python whose new environments see the packages that are installed here: nothing is downloaded.
 PYTHON = """#!/bin/sh
 {python} "$@" || exit
+[ "$1" != -I ] || shift
 case "$1 $2" in "-m venv") echo {packages} > "$3"/lib/{version}/site-packages/here.pth ;; esac
 """
 
@@ -54,7 +55,9 @@ class Runner:
     def checkout(self) -> Path:
         return self.directory / "checkout"
 
-    def bash(self, script: str, given: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    def bash(
+        self, script: str, given: Mapping[str, str], where: str = "checkout"
+    ) -> subprocess.CompletedProcess[str]:
         """Runs a script as GitHub does."""
         said, added = self.directory / "output", self.directory / "path"
         said.write_text("")
@@ -73,7 +76,7 @@ class Runner:
         }
         done = subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
-            cwd=self.checkout,
+            cwd=self.directory / where,
             env=environment,
             capture_output=True,
             text=True,
@@ -85,7 +88,8 @@ class Runner:
     def step(self, step: Mapping[str, Any], given: Mapping[str, str]) -> int:
         """Runs a step; of the values in its ``env``, those with expressions are ``given``."""
         literal = {k: v for k, v in step.get("env", {}).items() if "${{" not in v}
-        done = self.bash(step["run"], {**literal, **given})
+        where = {"${{ runner.temp }}": "temp", None: "checkout"}[step.get("working-directory")]
+        done = self.bash(step["run"], {**literal, **given}, where)
         said = (self.directory / "output").read_text().splitlines()
         self.outputs[step.get("id", step["name"])] = dict(line.split("=", 1) for line in said)
         print(f"== {step['name']}: {done.returncode}\n{done.stdout}{done.stderr}")
@@ -205,7 +209,9 @@ def pipeline_venv(runner: Runner) -> dict[str, str]:
     return {"GITHUB_ACTIONS": ""}
 
 
-def acted(runner: Runner, wheel: Path, **inputs: str) -> int:
+def acted(
+    runner: Runner, wheel: Path, variables: Mapping[str, str] | None = None, **inputs: str
+) -> int:
     """The steps of the action, as their conditions say, until one fails."""
     action = yaml.load((ROOT / "action.yml").read_text(), yaml.BaseLoader)
     given = {name: entry.get("default", "") for name, entry in action["inputs"].items()}
@@ -216,7 +222,8 @@ def acted(runner: Runner, wheel: Path, **inputs: str) -> int:
         if given.get(condition[1], "always"):
             asked = {n: re.sub(r"\${{ inputs\.(\S+) }}", lambda m: given[m[1]], text)
                      for n, text in step["env"].items()}  # fmt: skip
-            code = runner.step({**step, "env": asked}, {"GITHUB_ACTION_PATH": str(wheel)})
+            job = {"GITHUB_ACTION_PATH": str(wheel), **(variables or {})}
+            code = runner.step({**step, "env": asked}, job)
             if code:
                 return code
     return 0
@@ -230,6 +237,27 @@ def test_the_action_fails_with_errors_in_the_repository(runner: Runner, wheel: P
     assert acted(runner, wheel, spec="spec.yaml", check_options="--help") == 0
     break_config(runner)
     assert acted(runner, wheel, repository="repository") == 2
+
+
+@pytest.mark.parametrize("variables", [{}, {"PYTHONPATH": "."}], ids=["alone", "PYTHONPATH"])
+def test_the_action_runs_no_code_of_the_repository_that_it_lints(
+    runner: Runner, wheel: Path, variables: dict[str, str]
+) -> None:
+    """The steps are the action's own; pip installs a wheel, whose dependencies are here already."""
+    ran = runner.directory / "ran"
+    evil = f"open({str(ran)!r}, 'a').write(__file__ + '\\n')\n"
+    modules = ("venv", "pip", "ensurepip", "argparse", "logging", "subprocess", "sitecustomize")
+    for name in (*modules, "usercustomize", "click", "json", "yaml", "setup"):
+        (runner.checkout / f"{name}.py").write_text(evil)
+    for package in ("tuner", "setuptools", "tritonclient"):
+        (runner.checkout / package).mkdir()
+        (runner.checkout / package / "__init__.py").write_text(evil)
+    (runner.checkout / "setup.cfg").write_text("[install]\nprefix = nowhere\n")
+    (runner.checkout / "pip.conf").write_text("[global]\nindex-url = http://127.0.0.1:9\n")
+    clean = acted(runner, wheel, variables, repository="repository", lint_options="--no-weights")
+    broken = acted(runner, wheel, variables, spec="nowhere.yaml")
+    assert not ran.exists(), ran.read_text()
+    assert (clean, broken) == (0, 2)
 
 
 def test_hooks_are_run_as_pre_commit_runs_them(runner: Runner, wheel: Path) -> None:
