@@ -78,8 +78,20 @@ class InterruptedRunError(TunerError):
     meaning = "interrupted, can be resumed"
 
 
+def shortened(words: str, most: int = 2000) -> str:
+    """What a server said, without the middle where that is long."""
+    half = most // 2
+    return words if len(words) <= most else f"{words[:half]} [...] {words[-half:]}"
+
+
 class TrialError(TunerError):
-    """One trial failed, for a reason worth recording; the search goes on."""
+    """One trial failed, for a reason worth recording; the search goes on.
+
+    Mostly it is told in the words of a server, so the message is `shortened`.
+    """
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(shortened(message), hint)
 
 
 class DeployRefusedError(TrialError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from tuner.errors import (
     EnvironmentNotReadyError,
     ServerGoneError,
     ServerHangsError,
+    shortened,
 )
 from tuner.hiding import without_passwords
 from tuner.machine.process import LOOPBACK
@@ -25,6 +27,10 @@ _REFUSED = ("StatusCode.UNAUTHENTICATED", "StatusCode.PERMISSION_DENIED")
 _NOT_EXPLICIT = "explicit model load / unload is not allowed"
 _RESTRICTED = "This protocol is restricted"
 _NO_SUCH_MODEL = "tune-asks-whether-models-may-be-unloaded"
+_NO_COUNTER = 2.0**64
+#: The metric that was said to be left out: once, since metrics are read twice a second.
+_left_out: list[str] = []
+_logger = logging.getLogger(__name__)
 
 
 class ModelState(Enum):
@@ -157,7 +163,7 @@ def _translated(doing: str, deadline_s: float) -> Iterator[None]:
     try:
         yield
     except InferenceServerException as error:
-        message, status = without_passwords(str(error.message())), str(error.status())
+        message, status = shortened(without_passwords(str(error.message()))), str(error.status())
         if _NOT_EXPLICIT in message:
             raise EnvironmentNotReadyError(
                 "the server does not allow models to be loaded: its model control mode is none or "
@@ -253,23 +259,27 @@ class Metrics:
 
     @classmethod
     def parse(cls, text: str) -> Metrics:
-        """Reads them; raises `ServerGoneError` where whoever answers is no metrics endpoint."""
+        """Reads them; raises `ServerGoneError` where whoever answers is no metrics endpoint.
+
+        A value that is not finite, or beyond any counter, is left out, and that is said once.
+        """
         from prometheus_client.parser import text_string_to_metric_families
 
         try:
             families = [*text_string_to_metric_families(text)]
         except ValueError as error:
-            raise ServerGoneError(f"reading the metrics: {error}") from error
-        # The parser appends "_total" to counters; Triton's own names come without.
-        return cls(
-            tuple(
-                MetricSample(
-                    sample.name.removesuffix("_total"), dict(sample.labels), float(sample.value)
-                )
-                for family in families
-                for sample in family.samples
-            )
-        )
+            reason = without_passwords(str(error))
+            raise ServerGoneError(f"reading the metrics: {reason}") from error
+        kept = []
+        for sample in (sample for family in families for sample in family.samples):
+            # The parser appends "_total" to counters; Triton's own names come without.
+            name, value = sample.name.removesuffix("_total"), float(sample.value)
+            if abs(value) < _NO_COUNTER:
+                kept.append(MetricSample(name, dict(sample.labels), value))
+            elif "quantile" not in sample.labels and not _left_out:  # those have none without load
+                _left_out.append(name)
+                _logger.warning("the server's metric %s is %s, and so left out", name, value)
+        return cls(tuple(kept))
 
     def values(self, name: str, **labels: str) -> list[float]:
         """Every value of a metric whose labels include the given ones; empty when not served."""

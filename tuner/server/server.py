@@ -8,18 +8,24 @@ need none.
 
 from __future__ import annotations
 
+import io
 import secrets
 import ssl
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any, Protocol
 
+from tuner.errors import shortened
 from tuner.spec.server import Tls
+
+#: What an answer may have, headers included. Metrics of a thousand models are 5 MB.
+_MOST_BYTES = {"http": 1 << 20, "metrics": 8 << 20}
 
 
 @dataclass(frozen=True)
@@ -121,24 +127,51 @@ def credentials(tls: Tls | None) -> Any:
     return grpc.ssl_channel_credentials(*files)
 
 
+class _Answer(io.RawIOBase):
+    """What a socket receives: by one deadline and up to a size, neither of which HTTP has."""
+
+    def __init__(self, receiver: Any, deadline: float, most_bytes: int) -> None:
+        self._receiver, self._deadline, self._left_bytes = receiver, deadline, most_bytes
+
+    def makefile(self, _: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        self._receiver.settimeout(left_s)
+        received = int(self._receiver.recv_into(buffer))
+        self._left_bytes -= received
+        if self._left_bytes < 0:
+            raise OSError("the answer is too long for what was asked")
+        return received
+
+
 def get(endpoints: Endpoints, service: str, path: str, timeout_s: float) -> bytes:
-    """Asks a server over HTTP, and returns its answer.
+    """Asks a server over HTTP, and returns its answer, all of which has come in time.
 
     Raises:
         OSError: It does not answer, or not with status 200.
     """
     address, tls = getattr(endpoints, service), ssl_context(endpoints.tls_of(service))
+    deadline, most_bytes = time.monotonic() + timeout_s, _MOST_BYTES[service]
     connection = HTTPConnection(address, timeout=timeout_s)
     if tls is not None:
         connection = HTTPSConnection(address, timeout=timeout_s, context=tls)
     try:
         connection.request("GET", path, headers=dict(endpoints.headers))
-        answer = connection.getresponse()
+        received: Any = _Answer(connection.sock, deadline, most_bytes)
+        answer = HTTPResponse(received, method="GET")
+        answer.begin()
         if answer.status != HTTPStatus.OK:
             raise OSError(f"HTTP status {answer.status}")
-        return answer.read(64 << 20)  # metrics of a thousand models are 5 MB
-    except HTTPException as error:
-        raise OSError(f"no HTTP: {error}") from error
+        return answer.read(most_bytes)  # more than it may have
+    except (HTTPException, ValueError) as error:  # the length of a chunk may be negative
+        raise OSError(f"no HTTP: {shortened(str(error))}") from error
     finally:
         connection.close()
 

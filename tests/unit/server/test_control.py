@@ -12,6 +12,7 @@ from tritonclient.grpc import service_pb2
 from tuner.errors import ServerGoneError
 from tuner.server import control
 from tuner.server.control import BatchStatistics, Control, Metrics, ModelState, StatisticsSnapshot
+from tuner.server.memory import gpu_use
 from tuner.server.server import Endpoints
 
 
@@ -122,3 +123,25 @@ def test_metrics_keep_tritons_names_and_are_picked_by_label() -> None:
 def test_what_is_no_metrics_endpoint_is_told(text: str) -> None:
     with pytest.raises(ServerGoneError, match="reading the metrics"):
         Metrics.parse(text)
+
+
+@pytest.mark.parametrize("odd", ["NaN", "+Inf", "-Inf", "1e308"])
+def test_a_metric_that_is_no_finite_number_is_left_out_and_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, odd: str
+) -> None:
+    monkeypatch.setattr(control, "_left_out", [])
+    text = METRICS.replace("1.5e+11", odd) + "nv_inference_pending_request_count 2\n"
+    metrics = [Metrics.parse(text) for _ in range(3)]
+    assert gpu_use(metrics[0]) == {}
+    assert metrics[0].values("nv_gpu_memory_total_bytes") == []
+    assert metrics[0].values("nv_inference_pending_request_count") == [3, 2]
+    (told,) = caplog.messages
+    assert "nv_gpu_memory_total_bytes" in told
+
+
+def test_summaries_of_a_server_without_load_are_nothing_to_tell(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    text = '# TYPE nv_s summary\nnv_s{quantile="0.5"} Nan\nnv_s_count 0\nnv_s_sum 0\n'
+    assert Metrics.parse(text).values("nv_s_count") == [0]
+    assert caplog.messages == []

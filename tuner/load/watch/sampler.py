@@ -6,10 +6,11 @@ taken all along and those nearest to the window's bounds are used.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, fields
 
 import psutil
@@ -36,6 +37,7 @@ from tuner.server.memory import gpu_use
 from tuner.server.server import Endpoints, Place
 from tuner.spec.fields import Gpus
 
+_logger = logging.getLogger(__name__)
 #: A server is given this long to come to rest.
 REST_S = 1.0
 _POLL_S = 0.01
@@ -90,7 +92,7 @@ class Sampler:
         self.stalls = stalls
         self._samples: list[Sample] = []
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="sampler", daemon=True)
 
     def __enter__(self) -> Sampler:
         self._thread.start()
@@ -124,6 +126,13 @@ class Sampler:
             raise UndecidedError("ended early, perhaps because the machine stood still")
         return self.stalls.spans_ns
 
+    def _watch(self) -> None:
+        try:
+            with suppress(TunerError):
+                self._run()
+        except Exception as error:  # nobody else would tell it
+            _logger.warning("this load is no longer watched (a defect of tune): %r", error)
+
     def _run(self) -> None:
         remote = self._place is Place.ELSEWHERE
         cores = None if remote else psutil.cpu_count()
@@ -132,10 +141,7 @@ class Sampler:
         with nullcontext(lambda: None) if remote else gpu_clocks(self._gpus) as clocks:
             due = time.monotonic()
             while True:
-                try:
-                    self._samples.append(self._sample(ours, clocks, cores))
-                except TunerError:
-                    return
+                self._samples.append(self._sample(ours, clocks, cores))
                 due = max(due + self._period_s, time.monotonic())
                 if self._stop.wait(due - time.monotonic()):
                     return

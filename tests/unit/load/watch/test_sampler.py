@@ -233,6 +233,16 @@ def test_a_server_that_is_gone_ends_the_sampling_only() -> None:
     assert sampler.between(0, 1) == ()
 
 
+def test_a_defect_ends_the_sampling_only_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    def defect() -> Metrics | None:
+        raise OverflowError("cannot convert float infinity to integer")
+
+    with Sampler(lambda: {"m": BEFORE}, defect, Place.ELSEWHERE, period_s=0.001):
+        wait_until(lambda: bool(caplog.messages))
+    (told,) = caplog.messages
+    assert "float infinity" in told
+
+
 def test_the_thread_ends_with_the_context() -> None:
     with pytest.raises(KeyError), Sampler(lambda: {"m": BEFORE}, lambda: None, Place.CONTAINER):
         raise KeyError
