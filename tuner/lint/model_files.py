@@ -201,6 +201,9 @@ _DEPENDS_ON_SERVER = (Rule.CACHE_FLAG, Rule.HOST_POLICY, Rule.RATE_LIMIT)
 _CONTINUOUS = ("vllm", "tensorrtllm")
 #: Nobody holds requests back so long to fill a batch.
 _LONG_DELAY_US = 100_000
+_WEARS_OUT = (
+    "wears the batcher out under load, within minutes, on servers before core#509 (server#8870)"
+)
 _CLASS_SCORES = ("logit", "prob", "score", "label", "class")
 
 
@@ -246,7 +249,17 @@ def _no_eviction(config: ModelConfig) -> Iterator[Mistake]:
     if long and not any(p.default_timeout_microseconds or p.max_queue_size for p in policies):
         text = "queued requests are never evicted; max_queue_delay_microseconds does not evict them"
         hint = "set default_queue_policy { default_timeout_microseconds max_queue_size }"
-        yield "dynamic_batching", text, hint
+        yield "dynamic_batching", text, f"{hint}; but a timeout beside a delay {_WEARS_OUT}"
+
+
+def _timeout_beside_delay(config: ModelConfig) -> Iterator[Mistake]:
+    """Payloads that the delay merges are counted out of those that wait, and never in again."""
+    batching = config.dynamic_batching
+    timeout = batching.default_queue_policy.default_timeout_microseconds
+    if timeout > batching.max_queue_delay_microseconds > 0:
+        text = f"a queue timeout beside a delay {_WEARS_OUT}"
+        hint = "update the server, or set one of the two to 0; loading the model again restores it"
+        yield "dynamic_batching.default_queue_policy.default_timeout_microseconds", text, hint
 
 
 def _timeout_within_delay(config: ModelConfig) -> Iterator[Mistake]:
@@ -325,6 +338,7 @@ def _continuous(config: ModelConfig) -> Iterator[Mistake]:
 _REMARKS: tuple[tuple[Severity, str, Check], ...] = (
     (Severity.NOTE, "preferred-sizes-set", _preferred_sizes),
     (Severity.NOTE, "no-queue-timeout", _no_eviction),
+    (Severity.NOTE, "timeout-beside-delay", _timeout_beside_delay),
     (Severity.WARNING, "timeout-within-delay", _timeout_within_delay),
     (Severity.NOTE, "stateless-sequences", _stateless_sequences),
     (Severity.NOTE, "unequal-shapes", _unequal_shapes),

@@ -102,6 +102,8 @@ _CLASS = "TritonPythonModel"
 _ONCE = ("__init__", "initialize", "finalize", "auto_complete_config")
 #: Characters; what is longer is data, and takes seconds.
 _LONGEST = 1_000_000
+#: What begins work that goes on beside the loop.
+_STARTING = (".submit", ".run_in_executor", ".create_task", ".ensure_future")
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.GeneratorExp)
 
 
@@ -271,7 +273,8 @@ def _lint_module(
         for node, text in completion_mistakes(methods["auto_complete_config"], config):
             yield _at(path, node, Severity.ERROR, "auto-complete", text)
     batches = config is None or config.max_batch_size > 1
-    yield from _lint_execute(path, methods["execute"], "is_cancelled" in source, batches)
+    later = {name for name, n in methods.items() if isinstance(n, ast.AsyncFunctionDef)}
+    yield from _lint_execute(path, methods["execute"], "is_cancelled" in source, batches, later)
     for method in methods.values():
         yield from _lint_threads(path, method)
 
@@ -291,9 +294,9 @@ def _assigned(within: ast.AST, name: str) -> bool:
 
 
 def _lint_execute(
-    path: Path, execute: Function, checks_cancelled: bool, batches: bool
+    path: Path, execute: Function, checks_cancelled: bool, batches: bool, later: Collection[str]
 ) -> Iterator[Finding]:
-    loop = _loop_with_own_work(execute) if batches else None
+    loop = _loop_with_own_work(execute, later) if batches else None
     if loop is not None:
         text = "execute handles one request after the other: a batch saves calls, but no work"
         hint = "join the requests' inputs and call the model once, if it takes batches"
@@ -309,18 +312,23 @@ def _lint_execute(
             yield _at(path, call, Severity.WARNING, "sleep", text)
 
 
-def _loop_with_own_work(execute: Function) -> ast.AST | None:
-    """The first loop over the requests that calls something of the model's (``self.x(...)``)."""
+def _loop_with_own_work(execute: Function, later: Collection[str]) -> ast.AST | None:
+    """The first loop over the requests that calls something of the model's (``self.x(...)``).
+
+    What is called ``later``, as coroutines are until they are awaited, may run at the same time.
+    """
     parameters = [argument.arg for argument in execute.args.args]
     requests = parameters[1] if len(parameters) > 1 else ""
     for node in ast.walk(execute):
         if not isinstance(node, _LOOPS) or not _mentions(_iterated(node), requests):
             continue
-        names = [_dotted(call.func) for call in _calls(node)]
-        if any(
-            n.startswith("self.") and not n.startswith(("self.log", "self._log")) for n in names
-        ):
-            return node
+        awaited = [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Await)]
+        for call in _calls(node):
+            name = _dotted(call.func)
+            own = name.startswith("self.") and not name.startswith(("self.log", "self._log"))
+            waits = name.removeprefix("self.") not in later and not name.endswith(_STARTING)
+            if own and (waits or call in awaited):
+                return node
     return None
 
 

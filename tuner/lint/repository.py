@@ -15,13 +15,20 @@ from tuner.lint.model_files import config_findings, layout_findings
 from tuner.lint.model_py import called_models, knows_sequences, python_findings
 from tuner.lint.rules import RULES, Finding, Severity, error_at, refuse_unknown, silenced_in
 from tuner.modelconfig import ensembles
-from tuner.modelconfig.files import ModelFiles, model_directory, model_names, read_model, versions
+from tuner.modelconfig.files import (
+    ModelFiles,
+    empty_folders,
+    model_directory,
+    model_names,
+    read_model,
+    versions,
+)
 from tuner.modelconfig.message import Mistake as Unparsed
 from tuner.modelconfig.message import try_parse
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import Field, Items, Message, build, elements, locate
 from tuner.spec.mistakes import did_you_mean
-from tuner.spec.paths import CONFIG_NAME
+from tuner.spec.paths import CONFIG_NAME, SEVERAL_REPOSITORIES
 
 _METRIC = {"metric_identifier": "family", "histogram_options": "buckets"}
 
@@ -54,14 +61,19 @@ def lint_repository(
             f"tune lint {repository.absolute().parent} --model {repository.absolute().name}",
         )
     silent = set(ignore)
-    if not any(lexists(repository / n / CONFIG_NAME) or versions(repository / n) for n in names):
+    if not _holds_models(repository):
         text = f"no directory in {repository} is a model's: none holds a config.pbtxt or a version"
+        groups = [name for name in names if _holds_models(repository / name)]
+        text += f"; {' and '.join(groups)} hold{'s' * (len(groups) < 2)} models" if groups else ""
         raise SpecError(text, "name the directory that holds one directory for each model")
     weightless = not weights or {d.name for d in repository.glob("[!.]*/[!.]*/")} <= {"configs"}
     if weightless:
         silent |= {rule for rule, text in RULES.items() if text.weights}
     chosen = names if model is None else [model_directory(repository, model).name]
     findings: list[Finding] = []
+    for folder in empty_folders(repository) if model is None else ():
+        text = "an empty folder: Triton reports it as a model that it cannot load"
+        findings.append(Finding(folder, 1, None, Severity.NOTE, "empty-folder", text))
     for name in chosen:
         findings += _lint_model(repository, name, names, CONFIG_NAME)
         for path in sorted((repository / name).glob("configs/[!.]*.pbtxt")):
@@ -72,6 +84,11 @@ def lint_repository(
         note = partial(replace, severity=Severity.NOTE)
         told = [note(f) if f.rule == "no-backend" else f for f in told]
     return told
+
+
+def _holds_models(repository: Path) -> bool:
+    models = (repository / name for name in model_names(repository))
+    return any(lexists(model / CONFIG_NAME) or versions(model) for model in models)
 
 
 def errors_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> list[Finding]:
@@ -136,7 +153,8 @@ def _between_findings(
         path = f"ensemble_scheduling.step[{index}]"
         if step.model_name not in names:
             message = f"there is no model {step.model_name!r} in the repository"
-            hint = did_you_mean(step.model_name, names) or f"it has {', '.join(names)}"
+            near = did_you_mean(step.model_name, names) or f"it has {', '.join(names)}"
+            hint = f"{near}; {SEVERAL_REPOSITORIES}, or write # tune: ignore ensemble-step-model"
             yield error_at(files, f"{path}.model_name", "ensemble-step-model", message, hint)
             continue
         known = versions(repository / step.model_name)

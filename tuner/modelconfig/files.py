@@ -198,14 +198,30 @@ def model_names(repository: Path) -> list[str]:
     Raises:
         EnvironmentNotReadyError: It is no directory that can be read.
     """
+    return [folder.name for folder in _folders(repository) if not _is_empty(folder)]
+
+
+def empty_folders(repository: Path) -> list[Path]:
+    """What Triton takes for models too, and cannot load: a new volume has lost+found."""
+    return [folder for folder in _folders(repository) if _is_empty(folder)]
+
+
+def _folders(repository: Path) -> list[Path]:
     try:
         entries = sorted(repository.iterdir())
-        return [e.name for e in entries if is_model_name(e.name) and e.is_dir()]
+        return [e for e in entries if is_model_name(e.name) and e.is_dir()]
     except OSError as error:
         raise EnvironmentNotReadyError(
             f"cannot read the model repository {repository}: {error.strerror}",
             "name the directory that holds one directory for each model",
         ) from error
+
+
+def _is_empty(folder: Path) -> bool:
+    try:
+        return all(entry.name.startswith(".") for entry in folder.iterdir())
+    except OSError:
+        return folder.name == "lost+found"  # only root may look into it
 
 
 def versions(directory: Path) -> tuple[int, ...]:

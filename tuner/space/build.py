@@ -34,13 +34,18 @@ _OF_STEPS = ("instance_group", "dynamic_batching", "sequence_batching")
 
 
 def build_space(
-    spec: Spec, served: Served, positions: Mapping[str, Mapping[str, str]] | None = None
+    spec: Spec,
+    served: Served,
+    positions: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    searches: bool = True,
 ) -> Space:
     """The space of a spec over its models.
 
     Args:
         positions: Label of a model, or `SERVER`, to path as the spec writes it, to
             ``file:line:column``, for the mistakes.
+        searches: What only measures the current config may have a space that holds no other.
 
     Raises:
         SpecError: Every wrong path, type or combination, one a line; or what is wrong with the
@@ -60,7 +65,8 @@ def build_space(
     space = Space(tuple(parameters), served, asked, args)
     space = replace(space, current=_current(space, size))
     refuse_broken(space)
-    _refuse_empty(space)
+    if searches:
+        _refuse_empty(space)
     return space
 
 

@@ -26,6 +26,7 @@ from tuner.spec.model_checks import (
     check_space,
     check_streams,
 )
+from tuner.spec.paths import SEVERAL_REPOSITORIES
 from tuner.spec.server import MODES, is_own_argument
 from tuner.spec.slo import Goal, Slo
 from tuner.spec.units import digits
@@ -72,7 +73,8 @@ def _check_server_arguments(spec: Spec) -> Iterator[Finding]:
         if name == "--load-model" and (text := _loads_tuned(spec, index)):
             yield Finding(where, text)
         if is_own_argument(name):
-            yield Finding(where, f"{name} is tune's own to set; leave it out")
+            links = f"; {SEVERAL_REPOSITORIES}" if "--model-rep" in name else ""
+            yield Finding(where, f"{name} is tune's own to set; leave it out{links}")
         elif argument.startswith("--") and " " in argument:
             better = argument.replace(" ", "=", 1)
             yield Finding(where, f"contains a space; write {better}, or two items")

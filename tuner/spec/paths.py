@@ -27,6 +27,10 @@ SERVER = "(server)"
 CONFIG_NAME = "config.pbtxt"
 CONFIG_NAMES = re.compile(r"config\.pbtxt|configs/(?!config\.pbtxt)[\w-][\w.-]*\.pbtxt", re.ASCII)
 
+SEVERAL_REPOSITORIES = (
+    "Triton takes several repositories, tune one: make one directory of links to their models"
+)
+
 
 def is_inside(path: str, message: str) -> bool:
     return path.startswith(f"{message}.")

@@ -77,6 +77,7 @@ class Job:
         served: The models, with their configs as far as they are known: what the files say, until
             a server was asked.
         space: Over these configs.
+        searches: As in `build_space`.
         recorded: By stream, what its file of requests holds.
         has_perf_analyzer: There is one here; otherwise our own client measures.
     """
@@ -88,6 +89,7 @@ class Job:
     plan: LoadPlan
     has_perf_analyzer: bool = True
     recorded: Mapping[str, RecordedFigures] = field(default_factory=dict)
+    searches: bool = True
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -105,16 +107,18 @@ class Job:
             SpecError: The spec's space is wrong for it.
             NothingToSearchError: It leaves nothing to search.
         """
-        space, recorded = _space(self.loaded, self.spec, served), self.recorded
+        space, recorded = _space(self.loaded, self.spec, served, self.searches), self.recorded
         if any(model.base.completes for model in served.models.values()):
             recorded = _recorded(self.spec, served)
         return replace(self, served=served, space=space, recorded=recorded)
 
 
-def prepare(request: Request, loaded: LoadedSpec | None = None) -> Job:
+def prepare(request: Request, loaded: LoadedSpec | None = None, *, searches: bool = True) -> Job:
     """Reads and checks the spec, the configs of its models, and the space of both.
 
-    ``loaded``: the request's spec, where that was read already.
+    Args:
+        loaded: The request's spec, where that was read already.
+        searches: As in `build_space`.
 
     Raises:
         SpecError: The spec is wrong, by itself or for these models, or they are, by themselves or
@@ -123,7 +127,8 @@ def prepare(request: Request, loaded: LoadedSpec | None = None) -> Job:
         EnvironmentNotReadyError: There is no such repository or model.
     """
     loaded = loaded or load_spec(request.spec, request.overrides)
-    return job_from(loaded, _with_words_of(request, loaded.spec), request.environment)
+    spec = _with_words_of(request, loaded.spec)
+    return job_from(loaded, spec, request.environment, searches=searches)
 
 
 def refuse_missing_extra(job: Job) -> None:
@@ -146,7 +151,9 @@ def models_of(spec: Spec) -> Served:
     return read_served(spec.repository, calls, calls, on_cpu=on_cpu, write_to=spec.write_to)
 
 
-def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> Job:
+def job_from(
+    loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str], *, searches: bool = True
+) -> Job:
     """The models that a checked spec is about, and the space of both.
 
     Raises:
@@ -157,7 +164,7 @@ def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> 
     served = models_of(spec)
     for label, model in spec.models.items():
         _refuse_mixed_encodings(served.models[label].files, model)
-    space = _space(loaded, spec, served)
+    space = _space(loaded, spec, served, searches)
     return Job(
         loaded,
         spec,
@@ -166,6 +173,7 @@ def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> 
         load_plan(spec.workload, spec.objective, spec.slos, spec.shares),
         has_perf_analyzer(spec.workload.perf_analyzer, environment),
         _recorded(spec, served),
+        searches,
     )
 
 
@@ -178,14 +186,14 @@ def _refuse_mixed_encodings(model: ModelFiles, spec: ModelSpec) -> None:
         )
 
 
-def _space(loaded: LoadedSpec, spec: Spec, served: Served) -> Space:
+def _space(loaded: LoadedSpec, spec: Spec, served: Served, searches: bool) -> Space:
     for label in served.answering(stream.model for stream in spec.streams.values()):
         model = served.models[label]
         refuse_unmeasurable(model.name, model.base.completed)
     _refuse_unknown_priorities(spec, served)
     for stream in spec.streams.values():
         drawn_tensors(stream, served.models[stream.model])
-    return build_space(spec, served, loaded.space_positions)
+    return build_space(spec, served, loaded.space_positions, searches=searches)
 
 
 def drawn_tensors(stream: StreamSpec, model: ServedModel) -> tuple[TensorShape, ...]:

@@ -306,7 +306,8 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_drafted_can_be_run_together_and_the_rest_is_told_why_not(
     repository: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
-    (repository / "empty").mkdir()
+    (repository / "empty" / "1").mkdir(parents=True)
+    (repository / "lost+found").mkdir()
     real, read = models.parts_of, list[str]()
     monkeypatch.setattr(models, "parts_of", lambda *of: read.append(of[1]) or real(*of))
     assert tune("init", "models", "--all", "--image", "an-image") == 0
@@ -316,6 +317,7 @@ def test_what_is_drafted_can_be_run_together_and_the_rest_is_told_why_not(
     assert "left out tokenizer: it is searched with nlp\n" in said
     assert "left out nlp-bls: it shares models with nlp\n" in said
     assert "left out empty: " in said
+    assert "lost+found" not in said
     assert len(names_in(specs, Request(Path()), print)) == 3
     assert sorted(read) == sorted(set(read))  # once each
 

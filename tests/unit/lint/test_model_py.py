@@ -65,6 +65,32 @@ def test_work_on_one_request_at_a_time(loop):
     assert lint(loop) == [("per-request-loop", Severity.NOTE)]
 
 
+LATER = """
+class TritonPythonModel:
+    async def one(self, request):
+        return await self.ask(request)
+
+    async def execute(self, requests):
+        {execute}
+"""
+
+
+@pytest.mark.parametrize(
+    ("execute", "told"),
+    [
+        ("return await asyncio.gather(*[self.one(r) for r in requests])", False),
+        ("calls = [self.one(r) for r in requests]; return await asyncio.gather(*calls)", False),
+        ("[self.pool.submit(self.ask, r) for r in requests]", False),
+        ("return [await self.one(r) for r in requests]", True),
+        ("for r in requests: await self.one(r)", True),
+        ("return await asyncio.gather(*[self.prepare(r) for r in requests])", True),
+    ],
+)
+def test_requests_that_are_worked_on_at_the_same_time_are_no_loop(execute, told):
+    found = lint_source(PATH, LATER.format(execute=execute))
+    assert [f.rule for f in found] == (["per-request-loop"] if told else [])
+
+
 def test_gathering_inputs_and_one_call_is_as_it_should_be():
     execute = "batch = []\nfor r in requests:\n    batch.append(get(r))\nself.model(batch)"
     assert lint(execute) == []

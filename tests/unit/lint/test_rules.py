@@ -131,6 +131,33 @@ def test_notes_that_were_wrong_are_not_given(
     assert rule not in rules(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("delay", "timeout", "rule"),
+    [
+        (200_000, 0, "no-queue-timeout"),
+        (2000, 100_000, "timeout-beside-delay"),
+        (2000, 1000, "timeout-within-delay"),
+        (0, 100_000, ""),
+        (2000, 0, ""),
+    ],
+)
+def test_what_a_queue_timeout_does_beside_a_delay_is_told(
+    tmp_path: Path, delay: int, timeout: int, rule: str
+) -> None:
+    policy = f"default_queue_policy {{ default_timeout_microseconds: {timeout} }}"
+    batching = f"dynamic_batching {{ max_queue_delay_microseconds: {delay} {policy} }}"
+    model(
+        tmp_path,
+        "m",
+        f'backend: "python" max_batch_size: 4 {batching}',
+        "class TritonPythonModel(Base): ...\n",
+    )
+    found = lint_repository(tmp_path)
+    assert [f.rule for f in found] == ([rule] if rule else [])
+    if rule in ("no-queue-timeout", "timeout-beside-delay"):
+        assert "server#8870" in f"{found[0].message} {found[0].hint}"
+
+
 def test_sizes_of_a_tensorrt_plan_may_be_preferred(tmp_path: Path) -> None:
     model(
         tmp_path,

@@ -36,6 +36,14 @@ def test_the_first_check_has_nothing_to_compare_with_and_does_not_pass(place: Pl
     assert any("--update-baseline" in note for note in place.said_first)  # before a minute of load
 
 
+def test_a_check_searches_nothing_so_its_space_may_hold_the_current_config_alone(
+    place: Place,
+) -> None:
+    before, _ = place.text.split("space:\n")
+    place.text = f"{before}space: {{max_batch_size: {{choice: [16]}}}}\n"
+    assert place.check(accept=True).facts["status"] == "accepted"
+
+
 def test_an_accepted_result_is_what_the_next_check_is_compared_with(place: Place) -> None:
     first = place.check(accept=True)
     assert (first.exit_code, first.facts["status"]) == (0, "accepted")
