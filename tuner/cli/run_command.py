@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     metavar="RUN",
     type=options.RunOrSeries(),
     help="Resume an interrupted run, or several that were started together, with the options they "
-    "were started with; SPEC may be left out.",
+    "were started with, except --set and --storage, which are given again. SPEC may be left out "
+    "where the run was made by you, here.",
 )
 @click.option("--no-write", is_flag=True, help="Leave the model repository as it is.")
 @click.option(
@@ -95,9 +96,9 @@ def command(
     from tuner.steps.job import Request
 
     paths = expanded(specs)
-    several = len(paths) > 1 or (resume is not None and os.path.lexists(resume / SERIES))
-    if several and paths and resume is not None:
-        raise click.UsageError("several runs are resumed by --resume alone; leave the SPECs out")
+    several = len(paths) > 1 if resume is None else os.path.lexists(resume / SERIES)
+    if len(paths) > 1 and not several:
+        raise click.UsageError("--resume names one run, which has one SPEC")
     if not paths and resume is None:
         raise click.UsageError("name a SPEC, or a run to resume: --resume RUN")
     spec = paths[0] if paths else Path() if several or resume is None else spec_of(resume)

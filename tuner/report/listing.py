@@ -144,7 +144,8 @@ def _document(directory: Path, series: Series, rows: Sequence[tuple[Member, Row]
     bad = code not in (0, 11) or done < len(rows)
     errors = [f"{member.name}: {member.error}" for member, _ in rows if member.error]
     again = "Go on with those that have no result"
-    steps = ((again, resume_command(directory)),) if done < len(rows) else ()
+    left = [member.spec for member in series.members if not member.done]
+    steps = ((again, resume_command(directory, left, series.choices)),) if left else ()
     tones = tuple(HEADLINES[m.status][0] if m.status else Tone.PLAIN for m, _ in rows)
     return Document(
         name=f"{len(rows)} specs",

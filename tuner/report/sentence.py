@@ -211,7 +211,8 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
             ("read the reasons above, those of each trial, and the run's logs/server.log", ""),
             ("check this machine", "tune doctor"),
         ]
-    return [("resume it where it stopped", resume_command(data.directory))]
+    again = resume_command(data.directory, [data.manifest.spec_path], data.manifest.choices)
+    return [("resume it where it stopped", again)]
 
 
 def repeat_commands(data: ReportData) -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ from tuner.load.generators import GENERATORS, title_of
 from tuner.modelconfig.edit import unified_diff
 from tuner.modelconfig.encoding import ENCODINGS, UTF_8
 from tuner.modelconfig.files import directory_of
+from tuner.plain import plain
 from tuner.space.candidate import Candidate
 from tuner.spec.labels import of_label
 from tuner.spec.paths import CONFIG_NAME
@@ -133,9 +134,15 @@ class Choices(Facts):
         return [*options, *(name for name, given in flags.items() if given)]
 
 
-def resume_command(run: Path) -> str:
-    """The command that continues a run with everything that was chosen for it."""
-    return shlex.join(["tune", "run", "--resume", str(run)])
+def resume_command(run: Path, specs: Sequence[str], choices: Choices) -> str:
+    """The command that continues a run or a series, on one line.
+
+    It spells out what may choose code or a place, which no run is asked for; not a storage whose
+    password is not kept.
+    """
+    kept = None if choices.lacks_a_password else choices.storage
+    again = Choices(storage=kept, overrides=choices.overrides).options
+    return plain(shlex.join(["tune", "run", *specs, *again, "--resume", str(run)]))
 
 
 SCHEMA_VERSION = 1
@@ -271,16 +278,7 @@ class Manifest(Facts):
 
     def refuse_if_different(self, now: Manifest) -> None:
         """SpecError naming each fact that changed since this run was started."""
-        before, after = self._identifying(), now._identifying()
-        names = dict.fromkeys((*before, *after))
-        changed = [name for name in names if before.get(name) != after.get(name)]
-        if changed:
-            lines = [f"  {n}: {before.get(n)} then, {after.get(n)} now" for n in changed]
-            raise SpecError(
-                f"run {self.run_id} cannot be resumed, it would be another experiment now:\n"
-                + "\n".join(lines),
-                "start a new run, or put back what changed",
-            )
+        refuse_changes(f"run {self.run_id}", self._identifying(), now._identifying())
 
     def _identifying(self) -> dict[str, Any]:
         configs = {
@@ -312,6 +310,18 @@ class Manifest(Facts):
             f"run {self.run_id} cannot be continued: its latencies were not taken by "
             f"{title_of(now.client)}, which would measure now",
             "start a new run",
+        )
+
+
+def refuse_changes(what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """SpecError naming each fact of a run or a series that is another one now."""
+    names = dict.fromkeys((*before, *now))
+    changed = [name for name in names if before.get(name) != now.get(name)]
+    if changed:
+        lines = [f"  {n}: {before.get(n)} then, {now.get(n)} now" for n in changed]
+        raise SpecError(
+            f"{what} cannot be resumed, it would be another experiment now:\n" + "\n".join(lines),
+            "start a new run, or put back what changed",
         )
 
 

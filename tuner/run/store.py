@@ -45,6 +45,7 @@ RESULT = "result.json"
 STUDY = "study.db"
 BEST = "best"
 SERIES = "series.json"
+LOCK = ".lock"
 
 
 def new_run_id(model: str, now: datetime | None = None) -> str:
@@ -188,7 +189,7 @@ def find_newest(
 @contextmanager
 def written_by_one(directory: Path) -> Iterator[None]:
     """Holds a directory's lock; SpecError where another tune does."""
-    path = directory / ".lock"
+    path = directory / LOCK
     with explained(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     with os.fdopen(descriptor, "r+b"):
@@ -236,6 +237,7 @@ class Member(Facts):
         spec: Its path, from the directory of the choices.
         name: What the spec calls its models.
         run: Id of its run, which lies beside the series; empty before it is begun.
+        spec_sha256: Identifies what was in it when the series was started.
         exit_code: The one `tune run` would have ended with; None before it ended.
     """
 
@@ -245,6 +247,7 @@ class Member(Facts):
     status: Status | None = None
     exit_code: int | None = None
     error: str = ""
+    spec_sha256: str = ""
 
     @property
     def done(self) -> bool:
@@ -254,12 +257,17 @@ class Member(Facts):
 
 @dataclass(frozen=True)
 class Series(Facts):
-    """The specs in their order, and what the command line chose for all of them."""
+    """The specs in their order, and what the command line chose for all of them.
+
+    Attributes:
+        fingerprint: Of the machine that it was started on.
+    """
 
     created_at: str
     choices: Choices
     seed: int | None
     members: tuple[Member, ...]
+    fingerprint: str = ""
 
     @property
     def exit_code(self) -> int:

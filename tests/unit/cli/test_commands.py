@@ -16,7 +16,7 @@ from builders.runs import CONFIG, Toy, edit_config, make_run
 
 from tuner.cli.reference import with_commands
 from tuner.programs import models
-from tuner.programs.run.series import names_in
+from tuner.programs.run.series import checked_jobs
 from tuner.run.result_schema import check
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
@@ -318,7 +318,7 @@ def test_what_is_drafted_can_be_run_together_and_the_rest_is_told_why_not(
     assert "left out nlp-bls: it shares models with nlp\n" in said
     assert "left out empty: " in said
     assert "lost+found" not in said
-    assert len(names_in(specs, Request(Path()), print)) == 3
+    assert len(checked_jobs(specs, Request(Path()), print)) == 3
     assert sorted(read) == sorted(set(read))  # once each
 
 

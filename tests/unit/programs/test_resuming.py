@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
+import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from builders.jobs import a_job, opened
+from builders.series import make_specs, runs_of, series_in
+from builders.workplace import Workplace, interrupt
 
 from tuner.errors import SpecError
 from tuner.programs.run.open_run import restore_choices, spec_of
@@ -64,7 +71,9 @@ def run(job: Job, tmp_path: Path) -> RunStore:
 
 
 def again(run: RunStore, **given: object) -> Request:
-    return restore_choices(replace(Request(Path("spec.yaml"), resume=run.directory), **given))  # type: ignore[arg-type]
+    storage = run.manifest().choices.storage
+    request = Request(Path("spec.yaml"), resume=run.directory, storage=storage)
+    return restore_choices(replace(request, **given))  # type: ignore[arg-type]
 
 
 def test_a_run_is_gone_on_with_as_it_was_begun(run: RunStore, tmp_path: Path) -> None:
@@ -95,7 +104,7 @@ def test_a_password_is_asked_for_unless_the_storage_is_given(run: RunStore) -> N
         replace(manifest, choices=replace(manifest.choices, storage=storage)).to_json()
     )
     with pytest.raises(SpecError, match="needs its password"):
-        again(run)
+        again(run, storage=None)
     whole = "postgresql://tuner:pw@db/optuna"
     assert again(run, storage=whole).storage == whole
 
@@ -136,12 +145,12 @@ def test_the_spec_of_a_run_is_where_it_was_begun_from(
     assert f"--resume {run.directory}" in refused.value.hint
 
 
-@pytest.mark.parametrize("foreign", [True, False])
+@pytest.mark.parametrize("owned", ["manifest.json", "spec.yaml", ""])
 def test_a_strangers_spec_is_resumed_only_where_it_is_named(
-    foreign: bool, run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    owned: str, run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manifest = run.manifest()
-    place = tmp_path if foreign else run.directory
+    place = tmp_path if owned else run.directory
     choices = replace(manifest.choices, directory=str(place))
     run.write_manifest(replace(manifest, spec_path="spec.yaml", choices=choices).to_json())
     (place / "spec.yaml").touch()
@@ -149,12 +158,132 @@ def test_a_strangers_spec_is_resumed_only_where_it_is_named(
 
     def of_another(path: Path, **given: bool) -> os.stat_result:
         status = list(stat(path, **given))
-        status[4] = 4321 if path.name == "manifest.json" else status[4]
+        status[4] = 4321 if path.name == owned else status[4]
         return os.stat_result(status)
 
-    if foreign:
+    if owned:
         monkeypatch.setattr(Path, "stat", of_another)
-    with pytest.raises(SpecError, match="resuming starts what a spec names") as refused:
+    with pytest.raises(SpecError, match="somebody else may have chosen that") as refused:
         spec_of(run.directory)
-    assert ("another user" if foreign else "run's own directory") in refused.value.message
-    assert f"tune run {place / 'spec.yaml'} --resume {run.directory}" in refused.value.hint
+    assert ("another user" if owned else "run's own directory") in refused.value.message
+    command = f"tune run {place / 'spec.yaml'} --storage={choices.storage} --resume {run.directory}"
+    assert command in refused.value.hint
+
+
+def forge(run: Path, facts: Mapping[str, object] = MappingProxyType({}), **chosen: object) -> None:
+    """Has a run or a series say that it was started with these choices."""
+    (path,) = (p for n in ("manifest", "series") if (p := run / f"{n}.json").exists())
+    kept = json.loads(path.read_text())
+    kept["choices"].update(chosen)
+    path.write_text(json.dumps({**kept, **facts}))
+
+
+@pytest.fixture(params=["run", "series"])
+def stopped(request: pytest.FixtureRequest, workplace: Workplace, tmp_path: Path) -> Path:
+    """A run, or a series of two, that was interrupted in its first trials."""
+    workplace.bench.then = {1: interrupt}
+    specs = ["my spec.yaml"]
+    if request.param == "series":
+        make_specs(tmp_path, 2)
+        specs = ["specs/model-00.yaml", "specs/model-01.yaml"]
+    assert workplace.tune("run", *specs, "--no-write", "--progress", "none") == 130
+    kind = "series.json" if request.param == "series" else "manifest.json"
+    (found,) = workplace.results.glob(f"*/{kind}")
+    return found.parent
+
+
+def nothing_is_started(workplace: Workplace, directory: Path) -> list[str]:
+    """Resuming is refused, and one line has the command that would go on."""
+    deployed = len(workplace.bench.deployed)
+    assert workplace.tune("run", "--resume", directory, "--progress", "none") == 2
+    assert len(workplace.bench.deployed) == deployed
+    assert "\x1b" not in workplace.tune.err
+    (line,) = [x for x in workplace.tune.err.splitlines() if "give all of it: " in x]
+    return shlex.split(line.partition("give all of it: ")[2])[1:]
+
+
+def test_what_is_resumed_sets_no_value_of_the_spec(stopped: Path, workplace: Workplace) -> None:
+    forge(stopped, overrides=["server.binary=/evil.sh", "model=\x1b[2J\n  tune run x"])
+    command = nothing_is_started(workplace, stopped)
+    assert "--set=server.binary=/evil.sh" in command
+    assert "--set=model=\\x1b[2J\\n  tune run x" in command
+    assert command[-2:] == ["--resume", str(stopped)]
+
+
+def test_what_is_resumed_names_no_storage(stopped: Path, workplace: Workplace) -> None:
+    place = workplace.spec.with_name("other.db")
+    forge(stopped, storage=f"sqlite:///{place}")
+    command = nothing_is_started(workplace, stopped)
+    assert f"--storage=sqlite:///{place}" in command
+    assert not place.exists()
+    workplace.bench.then = {}
+    assert workplace.tune(*command, "--progress", "none") == 0
+    assert place.exists()
+
+
+def test_what_came_with_its_spec_from_elsewhere_starts_it_only_where_that_is_named(
+    stopped: Path, workplace: Workplace, tmp_path: Path
+) -> None:
+    theirs = tmp_path / "unpacked"
+    shutil.copytree(workplace.results, theirs / "results")
+    for name in ("my spec.yaml", "specs", "my repository"):
+        if (there := tmp_path / name).is_dir():
+            shutil.copytree(there, theirs / name)
+        elif there.exists():
+            shutil.copy(there, theirs)
+    copied = theirs / "results" / stopped.name
+    forge(copied, {"created_at": "2025-01-01T00:00:00+00:00"}, directory=str(theirs))
+    command = nothing_is_started(workplace, copied)
+    assert str(theirs / "specs/model-00.yaml") in command or str(theirs / "my spec.yaml") in command
+    assert "was not made here" in workplace.tune.err
+    workplace.bench.then = {}
+    assert workplace.tune(*command, "--progress", "none") == 0
+
+
+@pytest.mark.parametrize("named", ["fingerprint", "specs/model-01.yaml"])
+def test_a_series_whose_machine_or_spec_is_another_now_is_not_resumed(
+    named: str, workplace: Workplace, tmp_path: Path
+) -> None:
+    make_specs(tmp_path, 2)
+    workplace.bench.then = {1: interrupt}
+    assert workplace.tune("run", "specs/*.yaml", "--no-write", "--progress", "none") == 130
+    directory = series_in(workplace.results)
+    if named == "fingerprint":
+        path = directory / "series.json"
+        kept = json.loads(path.read_text())
+        path.write_text(json.dumps({**kept, "fingerprint": "0" * 16}))
+    else:
+        spec = tmp_path / named
+        spec.write_text(spec.read_text() + "# more\n")
+    assert workplace.tune("run", "--resume", directory, "--progress", "none") == 2
+    assert f"  {named}: " in workplace.tune.err
+    assert len(runs_of(workplace.results)) == 1
+
+
+def test_a_trial_of_a_config_that_the_spec_does_not_name_is_not_gone_on_with(
+    workplace: Workplace,
+) -> None:
+    workplace.bench.then = {2: interrupt}
+    assert workplace.tune("run", "my spec.yaml", "--no-write", "--progress", "none") == 130
+    path = workplace.store.directory / "trials.jsonl"
+    first, second, *_ = path.read_text().splitlines()
+    row = json.loads(second)
+    row["candidate"]["models"]["emulated-accelerator"] = {"parameters.EXECUTION_ENV_PATH": "/x"}
+    path.write_text(f"{first}\n{json.dumps(row)}\n")
+    deployed = len(workplace.bench.deployed)
+    assert workplace.tune("run", "--resume", workplace.store.directory) == 2
+    assert "the config of trial 1 is not in the space" in workplace.tune.err
+    assert len(workplace.bench.deployed) == deployed
+
+
+def test_a_series_is_gone_on_with_by_the_specs_that_are_left_and_no_fewer(
+    workplace: Workplace, tmp_path: Path
+) -> None:
+    make_specs(tmp_path, 2)
+    workplace.bench.then = {1: interrupt}
+    assert workplace.tune("run", "specs/*.yaml", "--no-write", "--progress", "none") == 130
+    workplace.bench.then = {}
+    again = ("--resume", series_in(workplace.results), "--progress", "none")
+    assert workplace.tune("run", "specs/model-00.yaml", *again) == 2
+    assert "model-01.yaml is not named again" in workplace.tune.err
+    assert workplace.tune("run", "specs/*.yaml", *again) == 0

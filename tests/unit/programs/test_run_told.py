@@ -128,7 +128,7 @@ def test_a_confirmation_that_was_begun_is_gone_on_with(
         run(workplace)
     assert stopped.value.hint.startswith(
         "nothing was written; 4 trials and 1 measurements of its confirmation kept; go on with: "
-        "tune run --resume "
+        f"tune run '{workplace.spec}' --resume "
     )
 
 

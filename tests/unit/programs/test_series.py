@@ -133,7 +133,8 @@ def test_a_stopped_series_says_how_to_go_on_and_goes_on(
         workplace.bench.then = {3: interrupt}
     assert run(workplace, "specs/*.yaml", "--no-write") == 130
     directory = series_in(workplace.results)
-    told = f"1 of 3 are done; go on with: tune run --resume results/{directory.name}"
+    left = "specs/model-01.yaml specs/model-02.yaml"
+    told = f"1 of 3 are done; go on with: tune run {left} --resume results/{directory.name}"
     assert told in workplace.tune.err
     workplace.bench.then = {}
     assert run(workplace, "--resume", str(directory)) == 0

@@ -170,7 +170,8 @@ def test_what_was_written_is_loaded_checked_and_can_be_taken_back(made: Made) ->
 
 def test_an_interrupted_run_can_be_resumed_by_the_command_shown(made: Made) -> None:
     data = made("killed")
-    steps = [("resume it where it stopped", f"tune run --resume {data.directory}")]
+    command = f"tune run search_spaces/toy.yaml --resume {data.directory}"
+    steps = [("resume it where it stopped", command)]
     assert next_steps(data) == steps
     assert Steps("What next", tuple(steps)) in document(data).blocks
 

@@ -129,8 +129,9 @@ class Ending:
         trials = f"{number:,} {'trial' if number == 1 else 'trials'}"
         rounds = f" and {rows} measurements of its confirmation" if rows else ""
         kept = f"nothing was written; {trials}{rounds} kept"
-        command = resume_command(store.directory)
-        if store.manifest().choices.lacks_a_password:
+        manifest = store.manifest()
+        command = resume_command(store.directory, [manifest.spec_path], manifest.choices)
+        if manifest.choices.lacks_a_password:
             command += " (with $TUNE_STORAGE as before: its password is not kept)"
         return f"{kept}; go on with: {command}"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-import shlex
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NoReturn
 
 from tuner.bench.timebook import TimeBook
 from tuner.confirm.stored import ResumedBench, finished_rows
@@ -19,9 +20,10 @@ from tuner.errors import SpecError
 from tuner.machine.host import Host
 from tuner.measurement.measurement import Stage
 from tuner.modelconfig.content import content_of
-from tuner.run.manifest import Choices, Manifest
+from tuner.plain import plain
+from tuner.run.manifest import Choices, Manifest, resume_command
 from tuner.run.result_schema import Result
-from tuner.run.store import MANIFEST, RESULT, STUDY, RunStore
+from tuner.run.store import LOCK, MANIFEST, RESULT, STUDY, TRIALS, RunStore
 from tuner.score.trial import Trial, TrialTime
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES
@@ -29,7 +31,7 @@ from tuner.search.study.offer import Offer
 from tuner.search.study.record import StudyRecord
 from tuner.spec.model import Spec
 from tuner.steps.job import Job, Request
-from tuner.steps.manifest import choices_of, kept_configs, manifest_of, with_completed
+from tuner.steps.manifest import kept_configs, manifest_of, with_completed
 from tuner.steps.session import Session
 from tuner.steps.tools import Programs
 from tuner.triton.launchers import cores_of
@@ -38,6 +40,8 @@ from tuner.writeback.rollback import rollback
 
 #: SQLite's own files beside a database: their content would be applied to the new one.
 _COMPANIONS = ("", "-journal", "-wal", "-shm")
+#: Between a run's beginning and its lock lies no more.
+_LOCKED_WITHIN_S = 10.0
 #: What Optuna reads as JSON.
 _VALUES = (
     "SELECT value_json FROM study_user_attributes"
@@ -70,10 +74,11 @@ def open_store(job: Job, programs: Programs, request: Request, run_id: str) -> I
     with store.locked():
         if request.resume is not None:
             manifest = store.manifest()
-            manifest.refuse_if_different(manifest_of(job, programs, request, store.run_id))
-            choices = replace(choices_of(request), directory=manifest.choices.directory)
-            if choices != manifest.choices:  # whoever resumes the run after this gets them
-                store.write_manifest(replace(manifest, choices=choices).to_json())
+            now = manifest_of(job, programs, request, store.run_id)
+            manifest.refuse_if_different(now)
+            # Whoever resumes the run after this gets them.
+            chosen = replace(manifest, choices=now.choices, spec_path=now.spec_path)
+            store.write_manifest(chosen.to_json())
         yield store
 
 
@@ -103,6 +108,13 @@ def open_run(
         store.cut_confirmation(finished_rows(store.confirmation()))
         (store.directory / RESULT).unlink(missing_ok=True)
     history = store.trials()
+    for trial in history:  # a config may choose code, and the spec says which there are
+        if trial.candidate != job.space.current and not job.space.contains(trial.candidate):
+            raise SpecError(
+                f"{store.directory / TRIALS}: the config of trial {trial.number} is not in the "
+                "space of the spec",
+                "somebody has edited it: start a new run",
+            )
     book.carry(_carried(history, store))
     record = study_of(job, store, request.storage, note)
 
@@ -215,49 +227,68 @@ def spec_of(run: Path) -> Path:
     path = Path(manifest.choices.directory) / manifest.spec_path
     if not path.is_file():
         raise SpecError(
-            f"the spec of {manifest.run_id} is no longer at {path}",
-            f"name it where it lies now: tune run SPEC --resume {run} (its text is kept in the "
-            "run's manifest.json as spec_text)",
+            f"the spec of {manifest.run_id} is no longer at {plain(str(path))}",
+            "name it where it lies now (its text is kept in the run's manifest.json as spec_text): "
+            + resume_command(run, ["SPEC"], manifest.choices),
         )
-    if where := untrusted(path, run / MANIFEST):
-        again = shlex.join(["tune", "run", str(path), "--resume", str(run)])
-        raise SpecError(
-            f"the spec {path} is {where}, and resuming starts what a spec names",
-            f"look at it with `tune plan`, then name it: {again}",
-        )
+    if where := untrusted(path, run / MANIFEST, manifest.created_at):
+        refuse_unnamed(f"the spec {path} is {where}", run, [path], manifest.choices)
     return path
 
 
-def untrusted(spec: Path, kept: Path) -> str:
-    """Why somebody else may have chosen the spec that the file ``kept`` names; else empty."""
-    if kept.stat().st_uid not in (os.geteuid(), 0):
-        return "named by a run of another user"
-    inside = spec.resolve().is_relative_to(kept.parent.resolve())
-    return "in the run's own directory" if inside else ""
+def untrusted(spec: Path, kept: Path, created_at: str) -> str:
+    """Why somebody else may have chosen the spec that the file ``kept`` names; else empty.
+
+    A run has its lock from its first second on. Nobody can choose when a file was last changed
+    (its ctime), so that of a run that was unpacked, cloned or copied is of another time.
+    """
+    if any(path.stat().st_uid not in (os.geteuid(), 0) for path in (spec, kept)):
+        return "of another user, or named by a run of another user"
+    if spec.resolve().is_relative_to(kept.parent.resolve()):
+        return "in the run's own directory"
+    try:
+        locked_s = (kept.parent / LOCK).lstat().st_ctime
+        apart_s = abs(datetime.fromisoformat(created_at).timestamp() - locked_s)
+    except (OSError, ValueError, OverflowError):
+        apart_s = math.inf
+    return "" if apart_s < _LOCKED_WITHIN_S else "named by a run that was not made here"
+
+
+def refuse_unnamed(why: str, run: Path, specs: Sequence[Path], choices: Choices) -> NoReturn:
+    """SpecError with the whole command, in which the user gives what no run is asked for."""
+    raise SpecError(
+        f"{plain(why)}: somebody else may have chosen that, and with it what is started",
+        "look at it with `tune plan`; if you mean it, give all of it: "
+        + resume_command(run, [str(spec) for spec in specs], choices),
+    )
 
 
 def restore_choices(request: Request) -> Request:
     """The request completed with the options of the run to resume; options given again override.
 
-    A run that was not to write the repository never does.
+    A run that was not to write the repository never does. What may choose code or a place is not
+    taken from the run.
 
     Raises:
-        SpecError: It is not a run, another seed is given, or the password of its storage is
-            needed, which is not kept.
+        SpecError: It is not a run, another seed is given, or a storage or values of the spec that
+            it has are not given again.
     """
     if request.resume is None:
         return request
     manifest = RunStore.open(request.resume).manifest()
     nameless = request.resume.name in ("", "..")
     return replace(
-        with_choices(request, manifest.run_id, manifest.choices, manifest.seed),
+        with_choices(request, request.resume, [request.spec], manifest.choices, manifest.seed),
         resume=request.resume.resolve() if nameless else request.resume,
         output=request.resume.absolute().parent,
     )
 
 
-def with_choices(request: Request, name: str, earlier: Choices, seed: int | None) -> Request:
-    """What was chosen earlier for ``name``, unless it is given again; raises SpecError as above."""
+def with_choices(
+    request: Request, run: Path, specs: Sequence[Path], earlier: Choices, seed: int | None
+) -> Request:
+    """What was chosen earlier for ``run``, unless it is given again; raises SpecError as above."""
+    name = run.resolve().name
     if request.seed not in (None, seed):
         raise SpecError(
             f"{name} searches with seed {seed}, not {request.seed}: another "
@@ -267,8 +298,13 @@ def with_choices(request: Request, name: str, earlier: Choices, seed: int | None
     if request.storage is None and earlier.lacks_a_password:
         raise SpecError(
             f"the storage {earlier.storage} of {name} needs its password, which is not kept",
-            "give the whole URL again, in $TUNE_STORAGE or with --storage",
+            "give the whole URL again, in $TUNE_STORAGE or with --storage: "
+            + resume_command(run, [str(spec) for spec in specs], earlier),
         )
+    if request.storage is None and earlier.storage is not None:
+        refuse_unnamed(f"{name} has a storage of its own", run, specs, earlier)
+    if earlier.overrides and not request.overrides:
+        refuse_unnamed(f"{name} was started with --set", run, specs, earlier)
     time_s = request.time_budget_s
     return replace(
         request,
@@ -277,8 +313,6 @@ def with_choices(request: Request, name: str, earlier: Choices, seed: int | None
         seed=seed,
         write=request.write and earlier.write,
         accept_unsoaked=request.accept_unsoaked or earlier.accept_unsoaked,
-        storage=request.storage or earlier.storage,
-        overrides=request.overrides or earlier.overrides,
     )
 
 

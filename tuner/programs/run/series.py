@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
-from tuner.programs.run.open_run import untrusted, with_choices
+from tuner.machine.host import read_host
+from tuner.programs.run.open_run import refuse_unnamed, untrusted, with_choices
 from tuner.programs.run.run import checked_job, run, settled_spec
-from tuner.run.manifest import resume_command
+from tuner.run.manifest import refuse_changes, resume_command
 from tuner.run.result_schema import Result
 from tuner.run.status import Status
 from tuner.run.store import (
@@ -28,7 +29,7 @@ from tuner.run.store import (
 )
 from tuner.spec.mistakes import Mistake, SpecMistakesError
 from tuner.steps.events import Events
-from tuner.steps.job import Request
+from tuner.steps.job import Job, Request
 from tuner.steps.manifest import choices_of
 from tuner.steps.stop import Stop
 
@@ -51,33 +52,53 @@ class Show:
 def run_series(specs: Sequence[Path], request: Request, show: Show) -> tuple[Path, Series]:
     """Tunes what each spec names, or goes on with a series: ``request.resume`` is its directory.
 
+    ``specs``: of a series that goes on, those that are not done, or none to take its own.
+
     Raises:
         SpecError: A spec is wrong, or two search one model: all such mistakes, before any run.
+            Or the series would be another one now.
         EnvironmentNotReadyError: Something that all of them need is missing.
         InterruptedRunError: Stopped by a signal; the hint goes on with all of it.
     """
     if request.resume is None:
-        names = names_in(specs, request, show.note)
+        jobs = checked_jobs(specs, request, show.note)
         directory = request.output / new_run_id("series")
-        members = tuple(Member(str(s), name) for s, name in zip(specs, names, strict=True))
+        members = tuple(
+            Member(str(path), job.spec.name, spec_sha256=job.loaded.sha256)
+            for path, job in zip(specs, jobs, strict=True)
+        )
+        found = {str(path): path for path in specs}
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        write_series(directory, Series(now, choices_of(request), request.seed, members))
+        choices, machine = choices_of(request), _machine(request)
+        write_series(directory, Series(now, choices, request.seed, members, machine))
     else:
         directory = request.resume.resolve()
     with written_by_one(directory):
         series = read_series(directory)
         if request.resume is not None:
-            chosen = with_choices(request, directory.name, series.choices, series.seed)
+            found = _specs_of(series, directory, specs)
+            waiting = list(found.values())
+            chosen = with_choices(request, directory, waiting, series.choices, series.seed)
             request = replace(chosen, resume=None, output=directory.absolute().parent)
-            waiting = [_spec_of(series, m, directory) for m in series.members if not m.done]
-            names_in(waiting, request, show.note)
-        return directory, _go_on(directory, series, request, show)
+            jobs = checked_jobs(waiting, request, show.note)
+            before = {m.spec: m.spec_sha256 for m in series.members if not m.done}
+            after = {name: job.loaded.sha256 for name, job in zip(found, jobs, strict=True)}
+            refuse_changes(
+                f"series {directory.name}",
+                {"fingerprint": series.fingerprint, **before},
+                {"fingerprint": _machine(request), **after},
+            )
+        return directory, _go_on(directory, series, found, request, show)
 
 
-def names_in(specs: Sequence[Path], request: Request, note: Callable[[str], None]) -> list[str]:
-    """The name of each spec, once all of them have been checked, and each model has one."""
+def _machine(request: Request) -> str:
+    return read_host(request.environment).fingerprint("")
+
+
+def checked_jobs(specs: Sequence[Path], request: Request, note: Callable[[str], None]) -> list[Job]:
+    """The job of each spec, once all of them have been checked, and each model has one."""
     errors = list[tuple[Path, TunerError]]()
-    names, searched = list[str](), dict[Path, Path]()
+    jobs, searched = list[Job](), dict[Path, Path]()
     for spec in specs:
         try:
             own = replace(request, spec=spec)
@@ -85,7 +106,7 @@ def names_in(specs: Sequence[Path], request: Request, note: Callable[[str], None
         except TunerError as error:
             errors.append((spec, error))
             continue
-        names.append(job.spec.name)
+        jobs.append(job)
         for label in job.searched:
             model = job.served.models[label]
             first = searched.setdefault(model.files.path.resolve(), spec)
@@ -99,7 +120,7 @@ def names_in(specs: Sequence[Path], request: Request, note: Callable[[str], None
         raise EnvironmentNotReadyError("\n".join(texts), errors[0][1].hint)
     if errors:
         raise SpecMistakesError([m for spec, error in errors for m in _mistakes(spec, error)])
-    return names
+    return jobs
 
 
 def _mistakes(spec: Path, error: TunerError) -> Sequence[Mistake]:
@@ -108,15 +129,25 @@ def _mistakes(spec: Path, error: TunerError) -> Sequence[Mistake]:
     return [Mistake(str(spec), 1, 1, "", "; ".join(error.message.splitlines()))]
 
 
-def _spec_of(series: Series, member: Member, directory: Path) -> Path:
-    path = Path(series.choices.directory) / member.spec
-    if where := untrusted(path, directory / SERIES):
-        told = f"the spec {path} is {where}, and resuming starts what a spec names"
-        raise SpecError(told, "look at it with `tune plan`, then start a series of your own")
-    return path
+def _specs_of(series: Series, directory: Path, given: Sequence[Path]) -> dict[str, Path]:
+    """The specs to go on with, by what the series calls them; its own only where it is trusted."""
+    names = [member.spec for member in series.members if not member.done]
+    there = {name: Path(series.choices.directory) / name for name in names}
+    named = {path.resolve(): path for path in given}
+    for path in there.values():
+        where = "" if path.resolve() in named else "not named again"
+        if not given:
+            kept, made = directory / SERIES, series.created_at
+            where = untrusted(path, kept, made) if path.exists() else ""
+        if where:
+            why = f"the spec {path} is {where}"
+            refuse_unnamed(why, directory, list(there.values()), series.choices)
+    return {name: named.get(path.resolve(), path) for name, path in there.items()}
 
 
-def _go_on(directory: Path, series: Series, request: Request, show: Show) -> Series:
+def _go_on(
+    directory: Path, series: Series, specs: Mapping[str, Path], request: Request, show: Show
+) -> Series:
     """Runs what has no result yet, and keeps after each how far the series has come."""
     members, stop = list(series.members), Stop(show.note)
 
@@ -136,11 +167,12 @@ def _go_on(directory: Path, series: Series, request: Request, show: Show) -> Ser
                 if not begun:
                     member = replace(member, run=new_run_id(member.name))  # noqa: PLW2901
                     keep(index, member)  # so that it is found again, whatever happens
-                spec = _spec_of(series, member, directory)
-                _run_one(member, replace(request, spec=spec), show, partial(keep, index))
+                own = replace(request, spec=specs[member.spec])
+                _run_one(member, own, show, partial(keep, index))
     except InterruptedRunError as error:
         done = sum(member.done for member in members)
-        command = resume_command(directory)
+        left = [str(specs[member.spec]) for member in members if not member.done]
+        command = resume_command(directory, left, choices_of(request))
         error.hint = f"{done} of {len(members)} are done; go on with: {command}"
         raise
     return replace(series, members=tuple(members))
