@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tuner.cli import options
+from tuner.cli.boundary import exit_code_of
 from tuner.cli.console import PlainEvents
 from tuner.cli.storage import children_environment
 from tuner.cli.terminal import (
@@ -16,12 +18,15 @@ from tuner.cli.terminal import (
     append_summary,
     say_annotations,
     say_json,
+    say_notes,
     say_report,
 )
+from tuner.errors import TunerError
 from tuner.hiding import hidden_command
 
 if TYPE_CHECKING:
     from tuner.run.checks import CheckFacts
+    from tuner.steps.job import Request
 
 
 @click.command("check")
@@ -64,9 +69,7 @@ def command(
     with does not hold. All results are stored before the exit code is decided.
     """
     from tuner.programs.check.check import check
-    from tuner.report.check_document import benchmark as as_benchmark
-    from tuner.report.check_document import open_metrics, render_check
-    from tuner.run.writing import write_text
+    from tuner.report.check_document import render_check
     from tuner.steps.job import Request
 
     request = Request(
@@ -76,17 +79,57 @@ def command(
         environment=children_environment(),
         command=hidden_command(("tune", *sys.argv[1:])),
     )
-    with PlainEvents(1 - quiet) as events:
-        finished = check(
-            request, events, render_check, accept=update_baseline, any_machine=any_machine
-        )
-    print_check(finished.directory, finished.facts, output_format)
-    append_summary(finished.directory / "report.md")
-    say_annotations(annotation_lines(finished.facts))
-    for file, written in ((metrics, open_metrics), (benchmark, as_benchmark)):
-        if file is not None:
-            write_text(file, written(finished.facts))
-    return finished.facts.exit_code
+    made: list[Path] = []
+
+    def report(directory: Path) -> None:
+        made.append(directory)
+        render_check(directory)
+
+    code = TunerError.exit_code
+    try:
+        with PlainEvents(1 - quiet) as events:
+            finished = check(
+                request, events, report, accept=update_baseline, any_machine=any_machine
+            )
+        print_check(finished.directory, finished.facts, output_format)
+        append_summary(finished.directory / "report.md")
+        say_annotations(annotation_lines(finished.facts))
+        code = finished.facts.exit_code
+    except BaseException as error:
+        code = exit_code_of(error)
+        raise
+    finally:
+        export(request, made, code, metrics, benchmark)
+    return code
+
+
+def export(
+    request: Request, made: list[Path], code: int, metrics: Path | None, benchmark: Path | None
+) -> None:
+    """Writes what others watch, with the code that the process ends with; failing is only told."""
+    from tuner.report import check_document as document
+    from tuner.run.checks import read_check
+    from tuner.run.writing import write_text
+    from tuner.spec.load import load_spec
+
+    facts, model = None, ""
+    with suppress(TunerError):
+        if made:
+            facts = read_check(made[0])
+        else:
+            model = load_spec(request.spec, request.overrides).spec.name
+    if facts is None:
+        texts = document.exit_code_metric(model, str(request.spec), code), "[]\n"
+    else:
+        facts = facts.model_copy(update={"exit_code": code})
+        texts = document.open_metrics(facts), document.benchmark(facts)
+    for file, text in zip((metrics, benchmark), texts, strict=True):
+        try:
+            if file is not None:
+                write_text(file, text)
+        except TunerError as error:
+            say_notes([error.message])
+            say_annotations([annotation("warning", error.message, title="tune check")])
 
 
 def print_check(directory: Path, facts: CheckFacts, output_format: str) -> None:

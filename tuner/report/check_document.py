@@ -183,6 +183,9 @@ def junit_of(check: CheckFacts) -> str:
     return junit.document(check.model, facts, cases, check.seconds, check.checked_at)
 
 
+_EXIT_CODE = "Exit code of the last check."
+
+
 def open_metrics(check: CheckFacts) -> str:
     """Gauges alone, without times: the node exporter, which reads no OpenMetrics, reads these."""
     from prometheus_client import CollectorRegistry, Gauge, generate_latest
@@ -199,7 +202,7 @@ def open_metrics(check: CheckFacts) -> str:
     started = datetime.fromisoformat(check.checked_at).timestamp()
     ended = [({"status": s.value}, float(s is check.status)) for s in CheckStatus]
     gauge("status", "1 for how the last check ended.", *ended)
-    gauge("exit_code", "Exit code of the last check.", ({}, check.exit_code))
+    gauge("exit_code", _EXIT_CODE, ({}, check.exit_code))
     gauge("timestamp_seconds", "When the last check began, in Unix time.", ({}, started))
     value = ({"compared": check.compared}, mean_of(check.values))
     gauge("value", "What is compared, mean of the rounds, in its base unit.", value)
@@ -210,6 +213,16 @@ def open_metrics(check: CheckFacts) -> str:
     worst = [slo.worst for slo in check.slo]
     margins = [({"slo": w.expression, "stream": w.stream}, w.margin) for w in worst]
     gauge("slo_margin", "Share of the SLO's bound that is left, below 0: missed.", *margins)
+    return generate_latest(registry).decode() + "# EOF\n"
+
+
+def exit_code_metric(model: str, spec: str, exit_code: int) -> str:
+    """The exit code alone, of a check that ended before it had a `check.json`."""
+    from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+    registry, labels = CollectorRegistry(), {"model": model, "spec": spec}
+    gauge = Gauge("tune_check_exit_code", _EXIT_CODE, [*labels], registry=registry)
+    gauge.labels(**labels).set(exit_code)
     return generate_latest(registry).decode() + "# EOF\n"
 
 
