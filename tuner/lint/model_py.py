@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.lint.rules import Finding, Severity, silenced_in
-from tuner.modelconfig.files import ModelFiles, read_source
+from tuner.modelconfig.files import ModelFiles, leads_out, read_source
 from tuner.modelconfig.schema import ModelConfig, enum_name
 from tuner.spec.mistakes import did_you_mean
 
@@ -112,6 +112,10 @@ def python_findings(
 ) -> Iterator[Finding]:
     """Findings in the model file of every version; none for other backends."""
     for path, source in _sources(files, config):
+        if leads_out(path, files.directory):
+            text = f"a link to {path.resolve()}, which is not the model's own: it is not checked"
+            yield Finding(path, 1, None, Severity.NOTE, "python-unread", text)
+            continue
         silent = silenced_in(source)
         findings = [*lint_source(path, source, config)]
         for model, place in _model_calls(source, config):

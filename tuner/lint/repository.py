@@ -17,10 +17,12 @@ from tuner.lint.rules import RULES, Finding, Severity, error_at, refuse_unknown,
 from tuner.modelconfig import ensembles
 from tuner.modelconfig.files import (
     ModelFiles,
+    Reader,
     empty_folders,
     model_directory,
     model_names,
     read_model,
+    read_own_model,
     versions,
 )
 from tuner.modelconfig.message import Mistake as Unparsed
@@ -75,9 +77,10 @@ def lint_repository(
         text = "an empty folder: Triton reports it as a model that it cannot load"
         findings.append(Finding(folder, 1, None, Severity.NOTE, "empty-folder", text))
     for name in chosen:
-        findings += _lint_model(repository, name, names, CONFIG_NAME)
+        findings += _lint_model(repository, name, names, CONFIG_NAME, read_own_model)
         for path in sorted((repository / name).glob("configs/[!.]*.pbtxt")):
-            found = _lint_model(repository, name, names, f"configs/{path.name}")
+            file = f"configs/{path.name}"
+            found = _lint_model(repository, name, names, file, read_own_model)
             findings += [f for f in found if f.file == path]
     told = [finding for finding in findings if finding.rule not in silent]
     if weightless:  # a file that is not here may tell
@@ -112,15 +115,17 @@ def errors_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> list
 def _readable(repository: Path, name: str, write_to: str) -> tuple[ModelFiles, ModelConfig] | None:
     """The model's files and config; None when they cannot be read, which is its own finding."""
     try:
-        files, _ = known_part(read_model(repository, name, write_to))
+        files, _ = known_part(read_own_model(repository, name, write_to))
         return files, files.config()
     except (SpecError, EnvironmentNotReadyError):
         return None
 
 
-def _lint_model(repository: Path, name: str, names: list[str], write_to: str) -> list[Finding]:
+def _lint_model(
+    repository: Path, name: str, names: list[str], write_to: str, read: Reader = read_model
+) -> list[Finding]:
     try:
-        whole = read_model(repository, name, write_to)
+        whole = read(repository, name, write_to)
     except (SpecError, EnvironmentNotReadyError) as error:  # not UTF-8, or nothing to read
         rule = "encoding" if isinstance(error.__cause__, UnicodeDecodeError) else "config-file"
         path = repository / name / write_to

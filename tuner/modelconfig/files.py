@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from os.path import commonpath, lexists, realpath
 from pathlib import Path
@@ -78,6 +79,10 @@ class ModelFiles:
         return [self.directory / str(version) for version in self.versions]
 
 
+#: Reads a model of a repository by its name and the name of its config.
+Reader = Callable[[Path, str, str], ModelFiles]
+
+
 def read_model(repository: Path, model: str, write_to: str = CONFIG_NAME) -> ModelFiles:
     """Reads ``model``'s directory; changes nothing.
 
@@ -106,23 +111,49 @@ def read_model(repository: Path, model: str, write_to: str = CONFIG_NAME) -> Mod
     return ModelFiles(model, directory, path, text, sha256, found, encoding, write_to)
 
 
+def read_own_model(repository: Path, model: str, write_to: str = CONFIG_NAME) -> ModelFiles:
+    """Like `read_model`, for who quotes what was read to others: not through a link that leads out.
+
+    Raises:
+        EnvironmentNotReadyError: As `read_model`.
+        SpecError: As `read_model`, or the config leads out of the repository.
+    """
+    files = read_model(repository, model, write_to)
+    if leads_out(files.path, files.directory):
+        text = (
+            f"{files.path} is a link to {realpath(files.path)}, which is not the repository's own"
+        )
+        hint = "it is not read: put the file there, or let the model's directory be the link"
+        raise SpecError(text, hint)
+    return files
+
+
+def leads_out(path: Path, model: Path) -> bool:
+    """A link to a file that is not the model's own, so to any of this machine, a password's too.
+
+    A file that Kubernetes mounted is a link to its own volume.
+    """
+    return path.is_symlink() and not is_own(path, model, mounted=True)
+
+
 def directory_of(config: Path) -> Path:
     """The model's directory, by the path of any of its configs; looks at no disk."""
     named = CONFIG_NAMES.fullmatch("/".join(config.parts[-2:]))
     return config.parent.parent if named else config.parent
 
 
-def is_own(path: Path, model: Path) -> bool:
+def is_own(path: Path, model: Path, *, mounted: bool = False) -> bool:
     """Whether a path, its links followed, is a file of a model's directory or of its repository.
 
     What counts is the directory that ``model`` leads to. A hidden store (.git/annex, .dvc, ..data),
-    which names files by their content, is nobody's own.
+    which names files by their content, is nobody's own; ``mounted``: but Kubernetes' ..data is.
     """
     real, repository = Path(realpath(path)), Path(realpath(model.parent))
     if not any(real.is_relative_to(own) for own in (repository, Path(realpath(model)))):
         return False
     above = commonpath((real, repository))
-    return not any(part.startswith(".") for part in real.relative_to(above).parts)
+    hidden = (part for part in real.relative_to(above).parts if part.startswith("."))
+    return all(mounted and part.startswith("..") for part in hidden)
 
 
 def read_config(path: Path) -> bytes | None:

@@ -16,7 +16,7 @@ from tuner.lint.rules import Severity
 from tuner.machine.host import read_host
 from tuner.modelconfig.backends import PLATFORM, is_ensemble
 from tuner.modelconfig.base import turns_on_batching
-from tuner.modelconfig.files import ModelFiles, model_names, read_model
+from tuner.modelconfig.files import ModelFiles, Reader, model_names, read_model, read_own_model
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import read_served
 from tuner.modelconfig.tree import locate
@@ -84,7 +84,7 @@ def _row(
 ) -> ModelRow:
     row = ModelRow(name)
     try:
-        files = read_model(repository, name)
+        files = read_own_model(repository, name)
         row = replace(row, versions=files.versions)
         config = files.config()
         backend = PLATFORM if is_ensemble(config) else files.backend(config)
@@ -118,10 +118,10 @@ def _tunable(
     model = files.model
     if model in errors:
         raise errors[model]
-    served = read_served(repository, [model])
+    served = read_served(repository, [model], read=read_own_model)
     for name in served.answering([model]):
         refuse_unmeasurable(name, served.models[name].base.completed)
-    parts = parts_of(repository, model)
+    parts = parts_of(repository, model, read=read_own_model)
     for name in parts:
         if name in errors:
             raise SpecError(f"it needs {name}: {errors[name].message}", errors[name].hint)
@@ -131,7 +131,11 @@ def _tunable(
 
 
 def parts_of(
-    repository: Path, model: str, write_to: str = CONFIG_NAME, calling: Iterable[str] = ()
+    repository: Path,
+    model: str,
+    write_to: str = CONFIG_NAME,
+    calling: Iterable[str] = (),
+    read: Reader = read_model,
 ) -> dict[str, Part]:
     """The model, and then every model that is served with it, by name.
 
@@ -142,7 +146,7 @@ def parts_of(
     for name in waiting:  # grows
         if name in reached or name not in there:
             continue
-        files = read_model(repository, name, write_to)
+        files = read(repository, name, write_to)
         config = files.config()
         called = called_models(files, config, there)
         calls = tuple(dict.fromkeys((*called.models, *(calling if name == model else ()))))

@@ -86,6 +86,55 @@ def test_every_model_has_a_row_with_what_can_be_tuned_or_why_not(
     assert [n for n, reason in reasons.items() if reason not in rows[n]["why_not"]] == []
 
 
+CALLING = """class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceRequest(model_name="single")]
+"""
+
+
+@pytest.mark.parametrize("link", ["config.pbtxt", "configs/a.pbtxt", "1/model.py"])
+@pytest.mark.parametrize("where", ["elsewhere", "models/.git/config"])
+def test_a_file_that_a_link_leads_to_out_of_the_repository_is_named_and_never_quoted(
+    link: str, where: str, tmp_path: Path, tune: Tune
+) -> None:
+    repository = make_repository(tmp_path / "models", "single", "fast")
+    (repository / "fast" / "1" / "model.py").write_text(CALLING)
+    write_model(repository / "over", ENSEMBLE.replace("max_batch_size: 4 ", "") % "single")
+    secret = tmp_path / where
+    secret.parent.mkdir(exist_ok=True)
+    secret.write_text('ghp_secret: "ghp_secret\nghp_secret')
+    path = repository / "single" / link
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(secret)
+    shown = f"{path}:1: {'note' if link == '1/model.py' else 'error'}: "
+    assert tune("lint", repository) == (0 if link == "1/model.py" else 2)
+    assert shown in tune.out
+    assert str(secret) in tune.out
+    assert "ghp_secret" not in tune.out + tune.err
+    for form in ("text", "json"):
+        tune("models", repository, "--format", form)
+        assert "ghp_secret" not in tune.out + tune.err
+    if link == "config.pbtxt":
+        assert tune.out.count("which is not the repository's own") == 3  # and what needs it
+
+
+def test_a_config_that_kubernetes_mounted_or_another_model_has_is_read(
+    tmp_path: Path, tune: Tune
+) -> None:
+    repository = make_repository(tmp_path / "models", "fast", "single")
+    mounted, shared = repository / "fast", repository / "single" / "config.pbtxt"
+    (mounted / "..2026_09_01").mkdir()
+    (mounted / "config.pbtxt").rename(mounted / "..2026_09_01" / "config.pbtxt")
+    (mounted / "..data").symlink_to("..2026_09_01")
+    (mounted / "config.pbtxt").symlink_to("..data/config.pbtxt")
+    shared.unlink()
+    shared.symlink_to("../fast/config.pbtxt")
+    assert tune("lint", repository) == 0
+    assert tune("models", repository) == 0
+    assert "which is not" not in tune.out
+
+
 def test_the_table_has_backend_versions_and_batching(tmp_path: Path, tune: Tune) -> None:
     repository = make_repository(tmp_path, "broken", "fast", "over-fast", "talk")
     shutil.copytree(repository / "fast" / "1", repository / "fast" / "3")
