@@ -166,8 +166,9 @@ def _file_notes(name: str, file: str, job: Job, above_bytes: int) -> Iterator[st
     if recorded.most_bytes * stream.batch_size > above_bytes:
         least, most = bytes_text(recorded.least_bytes), bytes_text(recorded.most_bytes)
         what = "request" if stream.batch_size == 1 else "inference"
-        size = most if least == most else f"{least} to {most} each"
-        yield f"{file}: {recorded.count} {what}{'s' * (recorded.count > 1)}, {size}"
+        size = f", {most}" if least == most else f", {least} to {most} each"
+        size *= bool(recorded.most_bytes)  # of inputs that only a server knows, nothing is known
+        yield f"{file}: {recorded.count} {what}{'s' * (recorded.count > 1)}{size}"
     config = job.served.models[stream.model].base.completed
     own = [p.path for p in job.space.parameters if p.knob.owner == stream.model]
     searched = any(path.startswith(DYNAMIC_BATCHING) for path in own)

@@ -61,12 +61,13 @@ def recorded(
     more: str = "",
     batch: int = 1,
     repeat: str = "none",
+    backend: str = "python",
 ) -> Job:
     """A job with a file of requests; ``inputs`` and ``more`` are of its model's config."""
     model = tmp_path / "repository" / "m"
-    (model / "1").mkdir(parents=True)
+    (model / "1").mkdir(parents=True, exist_ok=True)
     (model / "config.pbtxt").write_text(
-        f'backend: "python" max_batch_size: 8 {inputs}\n'
+        f'backend: "{backend}" max_batch_size: 8 {inputs}\n'
         f'output {{ name: "y" data_type: TYPE_FP32 dims: [ 1 ] }} {more}\n'
     )
     (tmp_path / "requests.json").write_text(json.dumps({"data": entries}))
@@ -152,6 +153,14 @@ def test_of_many_wrong_entries_the_first_hundred_are_told(tmp_path: Path) -> Non
 def test_how_many_requests_a_file_has_and_how_large_they_are_is_told(tmp_path: Path) -> None:
     (note,) = request_notes(recorded(tmp_path, CHARGE, {"charge": [2]}))
     assert note == "requests.json: 1 request, 4 B"
+
+
+def test_of_inputs_that_only_a_server_knows_the_number_of_requests_is_told(tmp_path: Path) -> None:
+    model = tmp_path / "repository" / "m" / "1"
+    model.mkdir(parents=True)
+    (model / "model.onnx").touch()
+    job = recorded(tmp_path, "", {"charge": [2]}, {"charge": [3]}, backend="onnxruntime")
+    assert [*request_notes(job)] == ["requests.json: 2 requests"]
 
 
 LENGTHS = [{"text": {"content": ["ab"] * n, "shape": [n]}} for n in (1, 3, 2, 3)]

@@ -213,8 +213,6 @@ _FORM = (
     'write {"data": [{"INPUT": [1, 2, 3]}, ...]}, and {"content": [1, 2, 3], "shape": [3]} for the '
     "values of an input with an open dimension; each entry is one inference, without the batch"
 )
-#: Beside inputs, perf_analyzer lets an entry name its model.
-_BESIDE = ("model",)
 
 
 def _read(
@@ -227,7 +225,7 @@ def _read(
     wrong = [
         f"{name} is no input of the model{in_brackets(name, names)}"
         for name in entry
-        if all_known and name not in (*names, *_BESIDE)
+        if all_known and name not in (*names, "model")  # which perf_analyzer lets it name
     ]
     for tensor in tensors:
         try:
@@ -296,13 +294,13 @@ def _content(given: Any, tensor: TensorShape) -> Content:
         raise ValueError(f"it has no shape, and {[*shape]} is open")
     if isinstance(content, dict) and "b64" not in content:
         raise ValueError("neither content nor b64")
-    by_b64 = isinstance(content, dict)
-    raw = base64.b64decode(content["b64"]) if by_b64 else _raw(content, tensor.datatype)
+    values = not isinstance(content, dict)
+    raw = _raw(content, tensor.datatype) if values else base64.b64decode(content["b64"])
     one_bytes = content_bytes(TensorShape("", tensor.datatype, ()), 0)
     strings = tensor.datatype == "BYTES"
     held = len(deserialize_bytes_tensor(raw)) if strings else len(raw) / one_bytes
     if held != math.prod(shape):
-        raise ValueError(f"{held:g} values, where {[*shape]} is expected")
+        raise ValueError(f"{held:.15g} values, where {[*shape]} is expected")
     return Content(tuple(shape), raw)
 
 
