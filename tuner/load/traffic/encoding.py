@@ -305,13 +305,7 @@ def _content(given: Any, tensor: TensorShape) -> Content:
 
 
 #: What JSON's values may be, by kind of NumPy's types.
-_TYPES: Mapping[str, set[type]] = {
-    "b": {bool},
-    "i": {int},
-    "u": {int},
-    "f": {int, float},
-    "O": {str},
-}
+_TYPES = dict[str, set[type]](b={bool}, i={int}, u={int}, f={int, float}, O={str})
 
 
 def _raw(values: Any, datatype: str) -> bytes:
