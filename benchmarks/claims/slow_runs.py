@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import operator
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 from types import SimpleNamespace
@@ -93,8 +94,8 @@ class Served:
         self.deployed += 1
         return SimpleNamespace(kind=DeploymentKind.RELOAD, endpoints=Endpoints("h", "g", None))
 
-    def await_first_answers(self, patience_s: float, note: Any) -> None:
-        pass
+    def await_first_answers(self, patience_s: float, note: Any) -> Sequence[str]:
+        return ()
 
     def seconds_for(self, count: int, patience_s: float) -> float:
         took_s = float(self.server.answered_s(np.zeros(count), self._rng(count)).max())

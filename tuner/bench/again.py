@@ -14,38 +14,32 @@ from tuner.errors import ServerGoneError
 from tuner.load.validity import client_kept_up
 from tuner.load.watch.machine import taken_percent
 from tuner.measurement.measurement import Measurement, Rejected, Stage
-from tuner.score.judge import behind_share, judge_all, passes
+from tuner.score.judge import behind_share, judge_all, passes, undecided
 from tuner.score.point import Point
 from tuner.spec.slo import Slo
 
-#: The start is one part in so many of the requests; the rest is enough for a verdict.
-START = 3
 
+def missed_by_gaps(slos: Sequence[Slo], point: Point) -> bool:
+    """An SLO was missed, and nothing but a few gaps shows that: warm-up, if they do not come back.
 
-def missed_while_warming_up(slos: Sequence[Slo], point: Point) -> bool:
-    """An SLO was missed, and would not have been without the start of the window.
-
-    A busy period at the start looks the same, so this is a reason to measure again, not for a
-    verdict.
+    In a gap nothing is answered at all: a model may compile for a batch size that is new to it.
     """
-    import numpy as np
-
     from tuner.load.latency import latency_figures
 
-    def settled(measurement: Measurement) -> Measurement:
-        latencies_us = measurement.by_arrival_us
-        if latencies_us is None:
+    def outside_gaps(measurement: Measurement) -> Measurement:
+        rest = measurement.outside_gaps_us
+        if rest is None or not rest.size:
             return measurement
-        rest = np.sort(latencies_us[latencies_us.size // START :])
         figures = {**latency_figures(rest), "completed_count": rest.size}
         return replace(measurement, **figures, course=None, due_per_s=None)
 
-    if point.passed:
-        return False
     whole = point.measurement
-    streams = {name: settled(stream) for name, stream in whole.streams.items()}
-    later = replace(settled(whole), streams=streams)
-    return passes(judge_all(slos, later))
+    gaps = any(m.outside_gaps_us is not None for m in (whole, *whole.streams.values()))
+    if point.passed or whole.disturbances or not gaps:
+        return False
+    streams = {name: outside_gaps(stream) for name, stream in whole.streams.items()}
+    later = judge_all(slos, replace(outside_gaps(whole), streams=streams))
+    return passes(later) or undecided(later)
 
 
 #: How long to wait before a disturbed measurement is repeated: what disturbs comes in bursts.
@@ -68,25 +62,25 @@ BEHIND = Again("the load generator fell behind", 1, "as much again")
 DISTURBED = Again(
     "an SLO was missed beside a disturbance", 1, f"{PAUSE_S:.0f} s, and as much again"
 )
-WARMING_UP = Again("only the start of a loaded model's first window missed", 1, "as much again")
+WARMING_UP = Again("only a few gaps without any answer missed an SLO", 2, "as much again")
 TOO_FEW = Again("too few answers for a verdict", 1, "a longer window, up to `max_window`")
 UNDECIDED = Again("ended early without need", 1, "a fresh server, and the whole window")
 TOO_HIGH = Again("a first load was too high for a result", 4, "a lower load")
 SERVER_DIED = Again("the server died", 1, "a fresh server, and trial or round from its start")
 NEAR_MISS = Again("the load to beat was nearly sustained", 1, "the incumbent's own load")
 UNEVEN = Again("others took more beside one side of a round", 1, "that side's round")
-#: The first three share one repetition.
+#: The first two share one repetition, all measurements of a deployment those of the third.
 TABLE = (
     *(BEHIND, DISTURBED, WARMING_UP, TOO_FEW, UNDECIDED, TOO_HIGH, SERVER_DIED, NEAR_MISS),
     UNEVEN,
 )
 
 
-def why_again(slos: Sequence[Slo], point: Point, *, first: bool) -> Again | None:
+def why_again(point: Point) -> Again | None:
     """Why a measurement is made once more; None where it counts as it is.
 
     Nothing that disturbs makes a server faster, so a rate that was sustained counts, and so does a
-    miss by more than the disturbance explains. ``first``: of a model that was just loaded.
+    miss by more than the disturbance explains.
     """
     found = point.measurement
     if not client_kept_up(found):
@@ -96,7 +90,7 @@ def why_again(slos: Sequence[Slo], point: Point, *, first: bool) -> Again | None
         explained = unanswered_percent <= EXPLAINS * taken_percent(found)
         if explained and not ((point.passed and found.load.arrivals.open_loop) or point.undecided):
             return DISTURBED
-    return WARMING_UP if first and missed_while_warming_up(slos, point) else None
+    return None
 
 
 class Attempts:

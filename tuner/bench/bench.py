@@ -13,7 +13,15 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TypeVar
 
-from tuner.bench.again import PAUSE_S, WARMING_UP, Rejects, better_of, doubt_about, why_again
+from tuner.bench.again import (
+    PAUSE_S,
+    WARMING_UP,
+    Rejects,
+    better_of,
+    doubt_about,
+    missed_by_gaps,
+    why_again,
+)
 from tuner.bench.cache import CacheRules
 from tuner.bench.evaluate import Sendable
 from tuner.bench.protocol import LoadClient
@@ -49,7 +57,6 @@ QUICK_LOOK = Window(duration_s=0.6, warmup_s=0.3, deadline_s=60.0)
 SLOW_S, LOOK_ANSWERS, LOOK_S = 0.2, 5, 60.0
 #: A window without enough answers is lengthened where it can become longer by this factor.
 LONGER = 1.1
-WARMED_UP = "only its first moments missed an SLO: the model may have been warming up"
 
 #: Requests per second to expect, None where that is not known, to the length of a measurement.
 WindowAt = Callable[[float | None], Window]
@@ -104,9 +111,9 @@ class TritonBench:
         self._generator: LoadClient | None = None
         self._endpoints: Endpoints | None = None
         self._candidate: Candidate | None = None
-        self._backlog = False
-        self._must_be_empty = False
-        self._unmeasured = False  # it was loaded, and not measured yet
+        self._backlog = self._must_be_empty = False
+        self._warming = 0  # so many measurements may still be made again for gaps
+        self._told: Sequence[str] = ()  # of the first calls of what is loaded
         self._rates_of: defaultdict[str, Rates] = defaultdict(Rates)  # by candidate
         self.sendable = Sendable()
 
@@ -120,6 +127,7 @@ class TritonBench:
         A candidate with a response cache always gets a fresh server, see `tuner.bench.cache`.
         """
         self._rejects.begin(candidate.key)
+        self._warming = WARMING_UP.at_most
         return self._deploy(candidate, fresh=fresh)
 
     def _deploy(self, candidate: Candidate, *, fresh: bool) -> Deployment:
@@ -138,7 +146,6 @@ class TritonBench:
                 self._endpoints = deployment.endpoints
             if new:
                 self._await_first_answers(self._generator)
-            self._unmeasured = new
         self._must_be_empty = cache is not None and self._rules.cache.state is CacheState.EMPTY
         if cache is not None:
             with self._book.phase(Phase.MEASURING):
@@ -147,10 +154,13 @@ class TritonBench:
 
     def _await_first_answers(self, generator: LoadClient) -> None:
         try:
-            generator.await_first_answers(self._rules.first_answer_s, self._rules.note)
+            told = generator.await_first_answers(self._rules.first_answer_s, self._rules.note)
         except LoadFailedError:
             self._backlog = True  # it may still be at work on them
             raise
+        if told and told != self._told:
+            self._rules.note(" ".join(told))
+        self._told = told
 
     def measure(
         self, level: float, seed: int, least_s: float = 0.0, window_at: WindowAt | None = None
@@ -221,28 +231,31 @@ class TritonBench:
         return self._rates_of["" if self._candidate is None else self._candidate.key]
 
     def _believed(self, load: LoadPoint, window: Window, seed: int) -> Point:
-        """One measurement, or the better one of two.
+        """One measurement, or the better one of two; first until what is loaded has warmed up.
 
         Raises:
             ClientLimitError: The client could not keep up in either.
         """
         counts = self._put(load, window, seed)
         point = judge_point(self._rules.slos, counts)
-        why = why_again(self._rules.slos, point, first=self._unmeasured)
-        self._unmeasured = False
-        if why is not None:
-            doubt = WARMED_UP if why is WARMING_UP else doubt_about(counts)
+        while self._warming and missed_by_gaps(self._rules.slos, point):
+            self._warming -= 1
+            self._rules.note(f"{WARMING_UP.situation}: measured again, it may be warming up")
+            self._rejects.reject(WARMING_UP.situation, counts)
+            counts = self._put(load, window, seed)
+            point = judge_point(self._rules.slos, counts)
+        if why_again(point) is not None:
             try:
                 self._pause(counts)
                 second = self._put(load, window, seed)
             except (TrialError, InterruptedRunError) as error:
                 if not (isinstance(error, ClientLimitError) and client_kept_up(counts)):
-                    self._rejects.reject(doubt, counts)
+                    self._rejects.reject(doubt_about(counts), counts)
                     raise
                 return point
-            first, counts = counts, second if why is WARMING_UP else better_of(counts, second)
+            first, counts = counts, better_of(counts, second)
             lost = first if counts is second else second
-            self._rejects.reject(doubt if lost is first else doubt_about(second), lost)
+            self._rejects.reject(doubt_about(lost), lost)
         if not client_kept_up(counts):
             self._rejects.reject(doubt_about(counts), counts)
             raise client_behind(counts)
@@ -380,4 +393,8 @@ class TritonBench:
                     raise
                 window = replace(window, ends_early=False)
         self._backlog = measurement.backlog or self._must_be_empty
-        return replace(measurement, disturbances=disturbances(measurement, window.tightest))
+        return replace(
+            measurement,
+            disturbances=disturbances(measurement, window.tightest),
+            warnings=(*measurement.warnings, *self._told),
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from tuner.bench.evaluate import Sendable
@@ -47,7 +47,9 @@ class Bench(Protocol):
 class LoadClient(LoadGenerator, Protocol):
     """A load generator that can also fill a cache, and tell what the models answer."""
 
-    def await_first_answers(self, patience_s: float, note: Callable[[str], None]) -> None: ...
+    def await_first_answers(
+        self, patience_s: float, note: Callable[[str], None]
+    ) -> Sequence[str]: ...
 
     def seconds_for(self, count: int, patience_s: float) -> float | None: ...
 

@@ -38,6 +38,9 @@ _ENOUGH_SENDS = 100
 LATE_US = 1000.0  # perf_analyzer calls a send late by the same measure
 #: At least this share of the window must be left, or the whole window is judged.
 QUIET_SHARE = 0.5
+#: Nothing being answered is a gap, if somebody waits, from this many times the latency of the
+#: fastest tenth on, and from this long on; a few of them are not how a server works.
+GAP, LEAST_GAP_S, MOST_GAPS, FASTEST = 5.0, 0.05, 3, 0.1
 #: Requests may be in flight when a stall begins: this many median latencies before it are left out.
 LEAD = 2.0
 _CLOCK_US = 1.0  # finer differences are those of the clock
@@ -78,6 +81,7 @@ class Observed:
     slices: tuple[Slice, ...] = ()
     by_arrival_us: Values | None = None
     all_by_arrival_us: Values | None = None
+    outside_gaps_us: Values | None = None
     course: Course | None = None
     quiet: tuple[Span, ...] = ()
     left_out_s: float = 0.0
@@ -142,6 +146,7 @@ def observe_open(
         send_lag_p99_us=percentile(np.sort(lag_us[told]), 0.99) if count else None,
         by_arrival_us=by_arrival[1][within(by_arrival[0], quiet)],
         all_by_arrival_us=None if quiet == (window.span_s,) else by_arrival[1],
+        outside_gaps_us=_outside_gaps(due_s, latency_us, inside),
         course=course_of(latency_us[by_due], on_one_clock(due_s[by_due], quiet), seconds_of(quiet)),
         slices=_slices(due_s, answered_s, latency_us, window, refused_s),
         left_out_s=max(window.duration_s - seconds_of(quiet), 0.0),
@@ -157,6 +162,31 @@ def _by_arrival(
     inside = within(due_s, (window.span_s,))
     order = np.argsort(due_s[inside], kind="stable")
     return due_s[inside][order], latency_us[inside][order]
+
+
+def _outside_gaps(
+    due_s: Values, latency_us: Values, inside: npt.NDArray[np.bool_]
+) -> Values | None:
+    """Latencies of those inside that no gap delayed, ascending; None without a gap, or too many.
+
+    A gap delays whoever waits in it, and what queues up behind: up to the first request that is
+    answered about as fast as the fastest. Where all inside are delayed, those before tell.
+    """
+    usual_us = percentile(np.sort(latency_us), FASTEST)
+    answered_s = due_s + latency_us / 1e6
+    order = np.argsort(answered_s, kind="stable")
+    ends_s = answered_s[order][1:]
+    begins_s = np.maximum(answered_s[order][:-1], due_s[order][1:])
+    long = ends_s - begins_s > max(GAP * usual_us / 1e6, LEAST_GAP_S)
+    if not 0 < long.sum() <= MOST_GAPS:
+        return None
+    spared = np.ones(due_s.size, dtype=bool)
+    fast_s = np.sort(due_s[latency_us <= 2.0 * usual_us])
+    for end_s in ends_s[long]:
+        after = np.searchsorted(fast_s, end_s)
+        until_s = fast_s[after] if after < fast_s.size else math.inf
+        spared &= (answered_s < end_s) | (due_s >= until_s)
+    return np.sort(latency_us[spared & inside if (spared & inside).any() else spared])
 
 
 def begun_ns(requests: Requests, due_s: Values) -> int:
@@ -259,6 +289,7 @@ def measurement_of(
         slices=observed.slices,
         by_arrival_us=observed.by_arrival_us,
         all_by_arrival_us=observed.all_by_arrival_us,
+        outside_gaps_us=observed.outside_gaps_us,
         course=observed.course,
         left_out_s=observed.left_out_s,
     )

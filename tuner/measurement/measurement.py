@@ -195,6 +195,8 @@ class Measurement(Facts):
         by_arrival_us: The same in the order in which requests were due, infinite for those that
             were refused or failed (open loop only). Not stored on disk.
         all_by_arrival_us: The same with what was left out, where anything was. Not stored on disk.
+        outside_gaps_us: Those of requests that did not wait in one of a few gaps, in which nothing
+            was answered at all, ascending; None without such a gap. Not stored on disk.
         course: How they went over the window; None for closed loops, or from too few requests.
         streams: Of a mix the figures of each stream, those of the background too; empty where
             there is only one, and without those of which no request was due.
@@ -253,6 +255,7 @@ class Measurement(Facts):
     latencies_us: Latencies = field(default=None, compare=False, repr=False)
     by_arrival_us: Latencies = field(default=None, compare=False, repr=False)
     all_by_arrival_us: Latencies = field(default=None, compare=False, repr=False)
+    outside_gaps_us: Latencies = field(default=None, compare=False, repr=False)
 
     def of(self, stream: str) -> Measurement | None:
         """A stream's figures; all for ``""``; None where no request of the stream was due.

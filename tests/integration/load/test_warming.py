@@ -21,5 +21,5 @@ def test_every_batch_size_was_executed_before_anything_is_measured(bench: Bench)
     before = bench.control.statistics("plain")
     bench.generator("plain").await_first_answers(30.0, lambda _: None)
     after = bench.control.statistics("plain")
-    assert set(after.batches) >= {1, 2, 4, 8}
+    assert set(after.batches) >= {*range(1, 9)}
     assert after.fail_count == before.fail_count

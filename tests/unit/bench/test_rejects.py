@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -106,8 +106,8 @@ class Script:
         self.windows.append(window)
         return replace(self.steps.pop(0)(load), load=load, seed=seed)
 
-    def await_first_answers(self, patience_s: float, note: Any) -> None:
-        pass
+    def await_first_answers(self, patience_s: float, note: Any) -> Sequence[str]:
+        return ()
 
     def answers(self) -> Any:
         return {"": Answers(none_because="emulated")}

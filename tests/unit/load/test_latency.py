@@ -150,6 +150,40 @@ def test_a_stall_and_what_it_held_up_are_left_out_and_told_all_the_same() -> Non
     assert (found.all_by_arrival_us > 1e6).mean() == pytest.approx(11.1 / 300.0, abs=0.01)
 
 
+@pytest.mark.parametrize(
+    ("stalls", "rate", "found"),
+    [
+        ([(1.0, 1.7)], 300.0, True),  # once, then what queued up is worked off
+        ([(0.4, 0.9), (1.5, 1.9)], 300.0, True),
+        ([(0.4, 2.6)], 300.0, True),  # all of the window
+        ([], 300.0, False),
+        ([], 0.5, False),  # nobody asks: nobody is kept waiting
+        ([(x, x + 0.1) for x in (0.6, 1.0, 1.4, 1.8, 2.2)], 300.0, False),  # it works like that
+        ([], 1200.0, False),  # too much load: late, but answering all the time
+    ],
+)
+def test_latencies_outside_a_few_gaps_without_answers_are_as_if_there_had_been_none(
+    stalls: list[Span], rate: float, found: bool
+) -> None:
+    due = poisson(rate, (0.5, 2.0, 0.5), seed=1)
+    answered = due + queue(due, 0.001, stalls) / 1e6
+    seen = observe_open(requests(due, answered, 5.0), due, WINDOW)
+    assert (seen.outside_gaps_us is not None) is found
+    if seen.outside_gaps_us is not None:
+        assert seen.latencies_us[-1] > 0.3e6
+        assert seen.outside_gaps_us[-1] < 0.05e6
+        assert 0.1 < seen.outside_gaps_us.size / seen.latencies_us.size < 0.8
+
+
+def test_a_load_that_was_ended_in_a_gap_shows_it() -> None:
+    due = poisson(300.0, (0.5, 2.0, 0.5), seed=1)
+    answered = due + queue(due, 0.002, [(1.5, 9.0)]) / 1e6
+    ended = replace(WINDOW, duration_s=1.2, tail_s=0.0)
+    seen = observe_open(requests(due[due < 1.7], answered[due < 1.7], 1.7), due[due < 1.7], ended)
+    assert seen.outside_gaps_us is not None
+    assert seen.outside_gaps_us[-1] < 0.05e6
+
+
 def test_no_request_inside_the_window_is_no_result() -> None:
     due = np.array([0.1, 5.0])
     with pytest.raises(LoadFailedError, match="falls inside the measured window"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from builders.measurements import synthetic_measurement
 
-from tuner.bench.again import missed_while_warming_up
+from tuner.bench.again import missed_by_gaps
 from tuner.measurement.measurement import Measurement, ServerStatistics
 from tuner.score.capacity import LevelRange, saturated
 from tuner.score.judge import Verdict, in_time_rate, judge
@@ -132,21 +132,22 @@ def test_the_share_of_late_requests_is_that_of_the_worst_stream() -> None:
 
 
 def test_a_stream_that_was_warming_up_is_told_from_one_that_is_too_slow() -> None:
-    def starting(slow_from: int) -> Point:
+    def starting(slow: int, in_gaps: int) -> Point:
         mix = a_mix()
-        latencies = np.where(np.arange(2000) < slow_from, 900e3, 20e3)
-        ordered = np.sort(latencies)
-        slow = replace(
+        latencies = np.sort(np.where(np.arange(2000) < slow, 900e3, 20e3))
+        outside = latencies[: latencies.size - in_gaps] if in_gaps else None
+        slow_one = replace(
             mix.streams["slow"],
-            by_arrival_us=latencies,
-            latencies_us=ordered,
-            p99_latency_us=float(ordered[1979]),
+            latencies_us=latencies,
+            outside_gaps_us=outside,
+            p99_latency_us=float(latencies[1979]),
         )
-        return judge_point(SLOS, replace(mix, streams={**mix.streams, "slow": slow}))
+        return judge_point(SLOS, replace(mix, streams={**mix.streams, "slow": slow_one}))
 
-    assert not starting(100).passed
-    assert missed_while_warming_up(SLOS, starting(100))
-    assert not missed_while_warming_up(SLOS, starting(2000))
+    assert not starting(100, 100).passed
+    assert missed_by_gaps(SLOS, starting(100, 100))
+    assert not missed_by_gaps(SLOS, starting(200, 100)), "others are late as well"
+    assert not missed_by_gaps(SLOS, starting(100, 0))
 
 
 def test_a_measurement_of_several_streams_survives_json() -> None:

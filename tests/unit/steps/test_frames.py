@@ -134,7 +134,7 @@ def stacks_of_a_search(
     monkeypatch.setattr(subprocess.Popen, "__init__", popen)
     monkeypatch.setattr("tuner.load.setup.watch_stalls", lambda _: nullcontext(NOT_WATCHED))
     monkeypatch.setattr(local, "free_ports", lambda _: nullcontext((1, 2, 3)))
-    monkeypatch.setattr(StreamsLoad, "await_first_answers", lambda *_: None)
+    monkeypatch.setattr(StreamsLoad, "await_first_answers", lambda *_: ())
     monkeypatch.setattr(StreamsLoad, "seconds_alone", lambda *_: None)
     answers(PerfAnalyzer if kind is PERF_ANALYZER else OpenClient, monkeypatch)
     spec = Spec.model_validate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -54,8 +55,8 @@ class Server:
         self.deployed.append(self.instances)
         return SimpleNamespace(kind=DeploymentKind.RELOAD, endpoints=ENDPOINTS)
 
-    def await_first_answers(self, patience_s: float, note: Any) -> None:
-        pass
+    def await_first_answers(self, patience_s: float, note: Any) -> Sequence[str]:
+        return ()
 
     def seconds_for(self, count: int, patience_s: float) -> float:
         took_s = -(-count // self.instances) * self.service_s

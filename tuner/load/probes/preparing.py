@@ -4,10 +4,7 @@ Models load weights, compile or connect with their first request. perf_analyzer 
 whole window passes without an answer, so the first one is waited for before any load, and how long
 a window must be is not known before it.
 
-Then each batch size is sent once. Many backends do extra work for a shape they have not seen:
-autotuning of convolutions, TensorRT's lazy modules, torch.compile. If a batch size first came up
-under load, this work would take seconds out of the window, and a config with batching would pay
-many times what one without pays.
+Then each batch size is asked for until its answers are steady, see `tuner.load.probes.warming`.
 
 Triton's response cache is filled with what the workload's traffic leaves there in the long run.
 What an LRU cache holds depends only on the order in which inputs were *last* asked for. So every
@@ -21,7 +18,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
@@ -29,6 +26,7 @@ import grpc  # type: ignore[import-untyped]
 from tuner.errors import LoadFailedError, ModelFailsError, SpecError
 from tuner.load.client.calls import asking, reply_to
 from tuner.load.perf_analyzer.outputs import bare_words
+from tuner.load.probes.warming import FirstCalls, warm_batches
 from tuner.load.setup import Stream
 from tuner.load.traffic.encoding import build
 from tuner.load.traffic.inputs import MAX_STEPS
@@ -37,9 +35,6 @@ from tuner.load.traffic.inputs import MAX_STEPS
 QUIET_S = 2.0
 #: At most this many instances get a request at once; each may begin with work of its own.
 MOST_AT_ONCE = 16
-#: Batch sizes that are not asked for after this long are left to the load, and so are requests
-#: that are together larger than this.
-MOST_S, MOST_BYTES = 5.0, 64 << 20
 
 #: Asking takes no longer than this, give or take a few answers.
 MAX_FILLING_S = 10.0
@@ -55,10 +50,10 @@ _DEADLINE_S = 60.0
 
 def await_first_answers(
     stream: Stream, config: Any, patience_s: float, note: Callable[[str], None]
-) -> None:
+) -> FirstCalls:
     """Asks as many requests at once as there are instances, waits, then asks each batch size.
 
-    ``note`` receives a sentence when it takes longer than `QUIET_S`.
+    ``note`` receives a sentence when it takes longer than `QUIET_S`, or cannot be done in full.
 
     Raises:
         ModelFailsError: Every answer is an error; with the model's own words.
@@ -70,7 +65,7 @@ def await_first_answers(
     count = min(instances, MOST_AT_ONCE)
     questions, model = _built([(stream, count)]), stream.target.model
     if questions is None:
-        return  # inputs that only perf_analyzer can send
+        return FirstCalls({})  # inputs that only perf_analyzer can send
     begin = time.monotonic()
     with asking(stream.target.endpoints) as method:
         calls = [method.future(question, timeout=patience_s) for question, _ in questions]
@@ -82,7 +77,10 @@ def await_first_answers(
         raise ModelFailsError(f"the model fails: {failures[0]}")
     if took_s > QUIET_S:
         note(f"its first answer took {took_s:.1f} s")
-    _warm_batches(stream, config, count)
+    first = warm_batches(stream, config, count, patience_s)
+    if first.bound:
+        note(f"{model}: {first.bound}")
+    return first
 
 
 def seconds_for(asked: Sequence[tuple[Stream, int]], patience_s: float) -> float | None:
@@ -111,18 +109,6 @@ def seconds_for(asked: Sequence[tuple[Stream, int]], patience_s: float) -> float
     return took_s
 
 
-def batch_sizes(config: Any, least: int) -> list[int]:
-    """Sizes that the dynamic batcher of a ``ModelConfig`` may form: doubled, up to the largest.
-
-    ``least``: Inferences in one request of the workload, which was sent already.
-    """
-    most = config.max_batch_size
-    if not config.HasField("dynamic_batching") or config.response_cache.enable:
-        return []  # what is asked here would be in the cache
-    sizes = [2**power for power in range(1, most.bit_length()) if 2**power > least]
-    return [*sizes, most] if most > max([least, *sizes]) else sizes
-
-
 def _built(asked: Sequence[tuple[Stream, int]]) -> list[tuple[bytes, str]] | None:
     """Requests, each with its model; None where only perf_analyzer can send them."""
     try:
@@ -149,23 +135,6 @@ def _failure(call: Any, model: str, patience_s: float) -> str:
     late = f"{model} gave no answer within {patience_s:g} s (server.load_timeout)"
     reply = reply_to(call, "the server is gone before the first answer", late)
     return "" if reply.refused else bare_words(reply.words)
-
-
-def _warm_batches(stream: Stream, config: Any, instances: int) -> None:
-    """Asks each instance for a batch of each size, as one request; errors are left to the load."""
-    begin, form = time.monotonic(), stream.form
-    with asking(stream.target.endpoints) as method:
-        for size in batch_sizes(config, form.batch_size):
-            try:
-                (question,) = build(stream.inputs.first(1), replace(form, batch_size=size), 1)
-            except (LoadFailedError, SpecError):
-                return
-            left_s = MOST_S - (time.monotonic() - begin)
-            if left_s <= 0.0 or len(question) * instances > MOST_BYTES:
-                return
-            calls = [method.future(question, timeout=left_s) for _ in range(instances)]
-            for call in calls:
-                call.exception()
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
-"""What is asked before a load: the contents of a cache, and each batch size once."""
+"""What is asked before a load: the contents of a cache."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -17,13 +16,11 @@ from tuner.load.probes.preparing import (
     PROBES,
     Filling,
     ask_in_order,
-    batch_sizes,
     fill,
 )
 from tuner.load.setup import Stream, Target
 from tuner.load.traffic.encoding import RequestForm, TensorShape
 from tuner.load.traffic.inputs import InputFiles
-from tuner.modelconfig.schema import new_config
 from tuner.server.server import Endpoints
 from tuner.spec.workload import RandomInputs
 
@@ -124,33 +121,3 @@ def test_without_inputs_that_come_back_nothing_is_asked(tmp_path: Path) -> None:
     found = fill(Stream("m", nowhere, FORM, inputs), seed=1, size=1000)
     assert (found.asked, found.of) == (0, 0)
     assert "left empty" in found.sentence
-
-
-def config(most: int, *, batcher: bool = True, cache: bool = False) -> Any:
-    made: Any = new_config()
-    made.max_batch_size = most
-    if batcher:
-        made.dynamic_batching.SetInParent()
-    made.response_cache.enable = cache
-    return made
-
-
-@pytest.mark.parametrize(
-    ("most", "least", "expected"),
-    [
-        (8, 1, [2, 4, 8]),
-        (6, 1, [2, 4, 6]),
-        (32, 4, [8, 16, 32]),
-        (6, 4, [6]),
-        (8, 8, []),
-        (1, 1, []),
-        (0, 1, []),
-    ],
-)
-def test_sizes_are_doubled_up_to_the_largest(most: int, least: int, expected: list[int]) -> None:
-    assert batch_sizes(config(most), least) == expected
-
-
-def test_without_a_batcher_or_with_a_cache_nothing_more_is_asked() -> None:
-    assert batch_sizes(config(8, batcher=False), 1) == []
-    assert batch_sizes(config(8, cache=True), 1) == []

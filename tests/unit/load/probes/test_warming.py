@@ -1,0 +1,151 @@
+"""What a model that was just loaded is asked for, until its answers take about the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tritonclient.grpc import service_pb2
+
+from tuner.load.probes import warming
+from tuner.load.probes.warming import FirstCalls, batch_sizes, warm_batches
+from tuner.load.setup import Stream, Target
+from tuner.load.traffic.encoding import RequestForm, TensorShape
+from tuner.load.traffic.inputs import InputFiles
+from tuner.modelconfig.schema import new_config
+from tuner.server.server import Endpoints
+from tuner.spec.workload import RandomInputs
+
+
+def config(most: int, *, batcher: bool = True, cache: bool = False) -> Any:
+    made: Any = new_config()
+    made.max_batch_size = most
+    if batcher:
+        made.dynamic_batching.SetInParent()
+    made.response_cache.enable = cache
+    return made
+
+
+@pytest.mark.parametrize(
+    ("most", "least", "expected"),
+    [
+        (8, 1, [1, 2, 4, 8, 3, 5, 6, 7]),
+        (6, 1, [1, 2, 4, 3, 5, 6]),
+        (70, 1, [1, 2, 4, 8, 16, 32, 64, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 70]),
+        (32, 8, [8, 16, 32, 24]),
+        (6, 4, [4]),
+        (1, 1, [1]),
+        (0, 1, [1]),
+    ],
+)
+def test_sizes_are_all_up_to_sixteen_requests_then_doubled(
+    most: int, least: int, expected: list[int]
+) -> None:
+    assert batch_sizes(config(most), least) == expected
+
+
+def test_without_a_batcher_only_its_own_size_is_asked_and_nothing_where_a_cache_would_answer() -> (
+    None
+):
+    assert batch_sizes(config(8, batcher=False), 1) == [1]
+    assert batch_sizes(config(8, cache=True), 1) == []
+
+
+class FakeModel:
+    """Instances in turn answer on a clock of their own; the k-th calls of a size may be slow."""
+
+    def __init__(self, slow: dict[int, float], usual_s: float = 0.004, instances: int = 1) -> None:
+        self.slow, self.usual_s, self.instances = slow, usual_s, instances
+        self.now_s = 0.0
+        self.asked: list[int] = []
+        self.calls: Counter[tuple[int, int]] = Counter()
+        self.free_s = [0.0] * instances
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def future(self, question: bytes, timeout: float) -> Any:
+        assert timeout > 0
+        size = service_pb2.ModelInferRequest.FromString(question).inputs[0].shape[0]
+        one = len(self.asked) % self.instances
+        self.asked.append(size)
+        self.calls[one, size] += 1
+        took_s = self.slow.get(self.calls[one, size], self.usual_s)
+        self.free_s[one] = max(self.free_s[one], self.now_s) + took_s
+        return Call(self, self.free_s[one])
+
+
+class Call:
+    def __init__(self, model: FakeModel, at_s: float) -> None:
+        self.model, self.at_s = model, at_s
+
+    def exception(self) -> None:
+        self.model.now_s = max(self.model.now_s, self.at_s)
+
+
+@pytest.fixture
+def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def warmed(model: FakeModel, most: int, patience_s: float = 120.0, width: int = 4) -> Any:
+        @contextmanager
+        def asking(_: Endpoints) -> Iterator[FakeModel]:
+            yield model
+
+        monkeypatch.setattr(warming, "asking", asking)
+        monkeypatch.setattr(warming, "time", model)
+        form = RequestForm("m", {"x": "FP32"}, {"x": (width,)}, batched=True, batch_size=1)
+        inputs = InputFiles(
+            RandomInputs(kind="random"), [TensorShape("x", "FP32", (width,))], tmp_path
+        )
+        stream = Stream("m", Target("m", Endpoints("h:1", "h:2", None)), form, inputs)
+        return warm_batches(stream, config(most), model.instances, patience_s)
+
+    return warmed
+
+
+@pytest.mark.parametrize("instances", [1, 2])
+def test_a_size_whose_second_call_is_slow_is_asked_for_until_it_is_fast(
+    ask: Any, instances: int
+) -> None:
+    model = FakeModel({2: 0.7}, instances=instances)
+    found = ask(model, 16)
+    assert Counter(model.asked) == dict.fromkeys(range(1, 17), 4 * instances)
+    assert set(found.slow_s) == {*range(1, 17)}
+    assert not found.left
+    assert FirstCalls({3: 0.7, 5: 0.712}).sentence == (
+        "The first calls of batch sizes 3, 5 took up to 0.71 s: after every load, users wait for "
+        "that. A model_warmup for each size avoids it, and preferred sizes are fewer sizes."
+    )
+
+
+def test_a_fast_model_is_asked_twice_for_each_size_which_takes_a_moment(ask: Any) -> None:
+    model = FakeModel({})
+    found = ask(model, 16)
+    assert Counter(model.asked) == dict.fromkeys(range(1, 17), 2)
+    assert model.now_s == pytest.approx(32 * 0.004)
+    assert (found.sentence, found.bound) == ("", "")
+
+
+def test_what_there_is_no_time_for_is_told_and_comes_after_the_doubled_sizes(ask: Any) -> None:
+    model = FakeModel({}, usual_s=0.5)
+    found = ask(model, 8)
+    assert model.asked == [1, 1, 2, 2, 4, 4, 8, 8, 3, 3, 5, 5]
+    assert found.bound == (
+        "there was no time to ask for batch sizes 6, 7 before the load, until steady"
+    )
+    assert not found.sentence
+    compiles = ask(FakeModel({1: 9.0}), 4, patience_s=20.0)
+    assert (set(compiles.slow_s), compiles.left) == ({1, 2}, [3, 4])
+
+
+def test_large_requests_are_left_to_the_load_and_never_built(ask: Any) -> None:
+    model = FakeModel({})
+    found = ask(model, 32, width=1 << 21)
+    assert {*model.asked} == {1, 2, 4, 3, 5, 6, 7}
+    assert found.left == [8, *range(9, 17), 32]

@@ -1,0 +1,128 @@
+"""Asks a model that was just loaded for each batch size, until its answers take about the same.
+
+Many backends do extra work for a shape they have not seen, once for each instance: autotuning of
+convolutions, TensorRT's lazy modules, torch.compile, which compiles with the second call. If a
+batch size first came up under load, this work would take seconds out of the window, and a config
+with batching would pay many times what one without pays.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tuner.errors import LoadFailedError, SpecError
+from tuner.load.client.calls import asking
+from tuner.load.setup import Stream
+from tuner.load.traffic.encoding import build
+from tuner.spec.units import digits
+
+#: Batches of up to so many requests are all asked for, then only doubled ones.
+EACH = 16
+#: Sizes that are not asked for after so long, without what was slow only at first, are left to the
+#: load, and so are requests that are together larger than this.
+MOST_S, MOST_BYTES = 5.0, 64 << 20
+#: A size whose answers never take about the same is asked for so often.
+MOST_TIMES = 10
+#: Two answers take about the same if one takes at most twice as long, or this much longer.
+ALIKE_S = 0.005
+#: First calls that took so much longer than later ones are told.
+TOLD_S = 0.2
+#: Requests so far apart, beyond the batcher's delay, meet in no batch while instances are idle.
+APART_S = 0.001
+
+
+@dataclass(frozen=True)
+class FirstCalls:
+    """What came of it.
+
+    Attributes:
+        slow_s: Batch size to what its slowest call took, where later ones took far less.
+        left: Sizes that were not asked for, or not until their answers took the same.
+    """
+
+    slow_s: Mapping[int, float]
+    left: Sequence[int] = ()
+
+    @property
+    def sentence(self) -> str:
+        """What users of the model must know; empty where its first calls are as fast as any."""
+        if not self.slow_s:
+            return ""
+        sizes, took = _listed(self.slow_s), digits(max(self.slow_s.values()), 2)
+        return (
+            f"The first calls of {sizes} took up to {took} s: after every load, users wait for "
+            "that. A model_warmup for each size avoids it, and preferred sizes are fewer sizes."
+        )
+
+    @property
+    def bound(self) -> str:
+        """That there was no time for all; empty where there was."""
+        if not self.left:
+            return ""
+        return f"there was no time to ask for {_listed(self.left)} before the load, until steady"
+
+
+def warm_batches(stream: Stream, config: Any, instances: int, patience_s: float) -> FirstCalls:
+    """Asks each instance for a batch of each size, as one request; errors are left to the load."""
+    deadline_s, form = time.monotonic() + patience_s, stream.form
+    slow_s, left = dict[int, float](), list[int]()
+    apart_s = APART_S + config.dynamic_batching.max_queue_delay_microseconds / 1e6
+    usual_s = bytes_each = 0.0
+    with asking(stream.target.endpoints) as method:
+        for size in batch_sizes(config, form.batch_size):
+            if usual_s > MOST_S or bytes_each * size * instances > MOST_BYTES:
+                left.append(size)
+                continue
+            try:
+                (question,) = build(stream.inputs.first(1), replace(form, batch_size=size), 1)
+            except (LoadFailedError, SpecError):
+                break
+            bytes_each, took_s = len(question) / size, list[float]()
+            while not _steady(took_s) and len(took_s) < MOST_TIMES:
+                if (left_s := deadline_s - time.monotonic()) <= 0.0:
+                    break
+                took_s.append(_ask(method, question, instances, apart_s, left_s))
+            if not _steady(took_s):
+                left.append(size)
+            elif max(took_s) - min(took_s) > TOLD_S:
+                slow_s[size] = max(took_s)
+            usual_s += len(took_s) * min(took_s, default=0.0)
+    return FirstCalls(dict(sorted(slow_s.items())), sorted(left))
+
+
+def batch_sizes(config: Any, least: int) -> list[int]:
+    """Sizes that the dynamic batcher of a ``ModelConfig`` may form, the doubled ones first.
+
+    ``least``: Inferences in one request of the workload.
+    """
+    if config.response_cache.enable:
+        return []  # what is asked here would be in the cache
+    most = config.max_batch_size // least if config.HasField("dynamic_batching") else 1
+    doubled = [2**power for power in range(most.bit_length())] or [1]
+    others = {*range(1, min(EACH, most) + 1), max(most, 1)} - {*doubled}
+    return [count * least for count in (*doubled, *sorted(others))]
+
+
+def _ask(method: Any, question: bytes, instances: int, apart_s: float, patience_s: float) -> float:
+    """How long it takes until each instance has answered once."""
+    begin, calls = time.monotonic(), list[Any]()
+    while len(calls) < instances:
+        if calls:
+            time.sleep(apart_s)
+        calls.append(method.future(question, timeout=patience_s))
+    for call in calls:
+        call.exception()
+    return time.monotonic() - begin
+
+
+def _steady(took_s: Sequence[float]) -> bool:
+    """Whether the last two took about the same."""
+    fast, slow = sorted(took_s[-2:]) if len(took_s) > 1 else (0.0, float("inf"))
+    return slow <= max(2.0 * fast, fast + ALIKE_S)
+
+
+def _listed(sizes: Iterable[int]) -> str:
+    return f"batch sizes {', '.join(map(str, sizes))}"
