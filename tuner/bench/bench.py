@@ -158,7 +158,7 @@ class TritonBench:
         except LoadFailedError:
             self._backlog = True  # it may still be at work on them
             raise
-        if told and told != self._told:
+        if told and not self._told:
             self._rules.note(" ".join(told))
         self._told = told
 

@@ -9,7 +9,7 @@ with batching would pay many times what one without pays.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,8 +30,9 @@ MOST_TIMES = 10
 ALIKE_S = 0.005
 #: First calls that took so much longer than later ones are told.
 TOLD_S = 0.2
-#: Requests so far apart, beyond the batcher's delay, meet in no batch while instances are idle.
-APART_S = 0.001
+#: Requests so far apart, beyond the batcher's delay, meet in no batch while instances are idle. On
+#: a busy machine that takes longer, so they are about half an answer apart, but no more than this.
+APART_S, MOST_APART_S = 0.001, 0.02
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ def warm_batches(stream: Stream, config: Any, instances: int, patience_s: float)
     """Asks each instance for a batch of each size, as one request; errors are left to the load."""
     deadline_s, form = time.monotonic() + patience_s, stream.form
     slow_s, left = dict[int, float](), list[int]()
-    apart_s = APART_S + config.dynamic_batching.max_queue_delay_microseconds / 1e6
-    usual_s = bytes_each = 0.0
+    delay_s = config.dynamic_batching.max_queue_delay_microseconds / 1e6
+    usual_s = bytes_each = answer_s = 0.0
     with asking(stream.target.endpoints) as method:
         for size in batch_sizes(config, form.batch_size):
             if usual_s > MOST_S or bytes_each * size * instances > MOST_BYTES:
@@ -84,7 +85,9 @@ def warm_batches(stream: Stream, config: Any, instances: int, patience_s: float)
             while not _steady(took_s) and len(took_s) < MOST_TIMES:
                 if (left_s := deadline_s - time.monotonic()) <= 0.0:
                     break
+                apart_s = delay_s + min(max(answer_s / 2, APART_S), MOST_APART_S)
                 took_s.append(_ask(method, question, instances, apart_s, left_s))
+                answer_s = min(took_s) - (instances - 1) * apart_s
             if not _steady(took_s):
                 left.append(size)
             elif max(took_s) - min(took_s) > TOLD_S:
@@ -124,5 +127,7 @@ def _steady(took_s: Sequence[float]) -> bool:
     return slow <= max(2.0 * fast, fast + ALIKE_S)
 
 
-def _listed(sizes: Iterable[int]) -> str:
-    return f"batch sizes {', '.join(map(str, sizes))}"
+def _listed(sizes: Collection[int]) -> str:
+    first, last = min(sizes), max(sizes)
+    every = len(sizes) == last - first + 1 > 2
+    return f"batch sizes {f'{first} to {last}' if every else ', '.join(map(str, sizes))}"

@@ -118,6 +118,7 @@ def test_a_size_whose_second_call_is_slow_is_asked_for_until_it_is_fast(
     assert Counter(model.asked) == dict.fromkeys(range(1, 17), 4 * instances)
     assert set(found.slow_s) == {*range(1, 17)}
     assert not found.left
+    assert "batch sizes 1 to 16 took" in found.sentence
     assert FirstCalls({3: 0.7, 5: 0.712}).sentence == (
         "The first calls of batch sizes 3, 5 took up to 0.71 s: after every load, users wait for "
         "that. A model_warmup for each size avoids it, and preferred sizes are fewer sizes."
