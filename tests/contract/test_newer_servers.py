@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders.candidates import candidate_of, the_one
 from builders.newer_triton import GPU_BYTES, HOST, VERSION, Engine, NewerTriton
+from builders.runs import Toy, manifest_of
 from builders.triton_repository import MODEL, make_repository
 from contract.server_contract import ServerCase, ServerContract, answer, eventually
 
+from tuner.cli import cli
+from tuner.cli.boundary import guarded
 from tuner.load.watch.sampler import pending_requests
+from tuner.modelconfig.message import to_load_json
 from tuner.modelconfig.served import read_served
+from tuner.run.manifest import Choices
+from tuner.run.store import RunStore
 from tuner.server.control import BatchStatistics, Control, ModelState
 from tuner.server.server import Endpoints, Server, key_arguments, new_key
+from tuner.spec.load import load_spec
 from tuner.triton.deploy import Deployer, DeploymentKind
 from tuner.triton.docker import DockerLauncher, Network
 from tuner.triton.doctor import run_checks
-from tuner.triton.remote import RemoteLauncher
+from tuner.triton.remote import FOUND, RemoteLauncher
 
 
 def endpoints_of(server: NewerTriton) -> Endpoints:
@@ -102,6 +112,42 @@ def test_a_remote_server_is_tuned_and_left_as_it_was(theirs: NewerTriton, tmp_pa
             assert deployer.deploy(smaller).kind is DeploymentKind.RESTART
         assert control.state(MODEL) is ModelState.READY
         assert theirs.running.SerializeToString(deterministic=True) == before
+
+
+def test_rollback_puts_back_the_server_of_a_run_that_was_killed(
+    theirs: NewerTriton, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    endpoints, spec = endpoints_of(theirs), tmp_path / "spec.yaml"
+    server = f"{{mode: remote, http: {endpoints.http}, grpc: {endpoints.grpc}}}"
+    space = "{max_batch_size: {choice: [4, 8]}}"
+    slo = "p99_latency <= 1s"
+    spec.write_text(
+        f"model: {MODEL}\nrepository: models\nslo: [{slo}]\nspace: {space}\nserver: {server}\n"
+    )
+    with Control(endpoints) as control:
+        control.load(MODEL, None, 30)
+        theirs.running.max_batch_size = 6
+        found = to_load_json(control.running_config(MODEL))
+        control.load(MODEL, None, 30)
+    store = RunStore.create(tmp_path, "killed")
+    now = datetime.now(UTC).isoformat()
+    sha256, choices = load_spec(spec, ()).sha256, Choices(directory=str(tmp_path))
+    manifest = replace(manifest_of(Toy(), "killed"), created_at=now, spec_sha256=sha256)
+    store.write_manifest(replace(manifest, spec_path=str(spec), choices=choices).to_json())
+    (store.logs / FOUND).write_text(json.dumps({MODEL: found}))
+    with store.locked():
+        assert guarded(cli, ["rollback", str(store.directory)]) == 2
+    assert guarded(cli, ["rollback", str(store.directory), "--dry-run"]) == 0
+    assert theirs.running.max_batch_size == 8
+    assert guarded(cli, ["rollback", str(store.directory)]) == 0
+    assert theirs.running.max_batch_size == 6
+    assert capsys.readouterr().out == f"put back: {MODEL} at {endpoints.grpc}\n"
+    assert not (store.logs / FOUND).exists()
+
+    (store.logs / FOUND).write_text(json.dumps({MODEL: found}))
+    spec.write_text(spec.read_text().replace("1s", "2s"))
+    assert guarded(cli, ["rollback", str(store.directory)]) == 2
+    assert "is not the spec of the run any more" in capsys.readouterr().err
 
 
 def test_doctor_finds_that_it_can_be_tuned(theirs: NewerTriton) -> None:

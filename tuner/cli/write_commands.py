@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tuner.cli import options
+from tuner.cli.storage import children_environment
 from tuner.cli.terminal import say, say_document, say_notes
 from tuner.errors import SpecError, TunerError
 
@@ -147,11 +148,21 @@ def rollback_command(
     every config that tune did not write itself.
 
     If the run that made the write is below --output, its reports are rendered again.
+
+    If RUN was killed while it had a remote server, that server is put back instead, as RUN found
+    it.
     """
     from tuner.run.store import MANIFEST
+    from tuner.triton.remote import FOUND
     from tuner.writeback.rollback import rollback
 
     run = next((d for d in (Path(model), output / model) if os.access(d / MANIFEST, os.F_OK)), None)
+    if run is not None and os.path.lexists(run / "logs" / FOUND):
+        from tuner.programs.run.open_run import put_back
+
+        where = put_back(run, children_environment(), dry_run=dry_run)
+        say(f"{'would put back' if dry_run else 'put back'}: {where}", err=dry_run)
+        return
     run_id, what, named = None, model, repository is not None
     if run is not None:
         repository, model, run_id = _written_by(run, repository)

@@ -73,7 +73,7 @@ def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs
     spec = job.spec.model_copy(update={"server": server})
     models = job.served.models.values()
     with (
-        server_launcher(spec, [model.name for model in models], environment) as launcher,
+        server_launcher(spec, {m.name: m.base.file for m in models}, environment) as launcher,
         _load_program(job, environment) as program,
     ):
         if isinstance(launcher, LocalLauncher):

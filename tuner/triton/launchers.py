@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 from tuner.errors import SpecError
 from tuner.machine.host import Cores, share_cores
+from tuner.modelconfig.schema import ModelConfig
 from tuner.server.binaries import tritonserver
 from tuner.server.server import ServerLauncher
 from tuner.spec.model import Spec
@@ -17,12 +18,12 @@ from tuner.triton.remote import RemoteLauncher, endpoints_of
 
 
 def server_launcher(
-    spec: Spec, models: Sequence[str], environment: Mapping[str, str]
+    spec: Spec, models: Mapping[str, ModelConfig], environment: Mapping[str, str]
 ) -> AbstractContextManager[ServerLauncher]:
     """What starts the server the spec asks for; use it as a context manager.
 
     Args:
-        models: Names of the models of the run, parts before wholes.
+        models: Those of the run as their files say, by name, parts before wholes.
 
     Raises:
         EnvironmentNotReadyError: There is no tritonserver that runs here; on leaving: a remote
@@ -43,7 +44,7 @@ def cores_of(spec: Spec) -> Cores:
 
 @contextmanager
 def _local(
-    spec: Spec, _: Sequence[str], environment: Mapping[str, str]
+    spec: Spec, _: Mapping[str, ModelConfig], environment: Mapping[str, str]
 ) -> Iterator[ServerLauncher]:
     variables = {**environment, **resolve(spec.server.environment, environment)}
     with tritonserver(spec.server.binary, variables) as found:
@@ -53,7 +54,7 @@ def _local(
 
 @contextmanager
 def _docker(
-    spec: Spec, _: Sequence[str], environment: Mapping[str, str]
+    spec: Spec, _: Mapping[str, ModelConfig], environment: Mapping[str, str]
 ) -> Iterator[ServerLauncher]:
     from tuner.triton.docker import DockerLauncher
 
@@ -74,16 +75,15 @@ def _docker(
 
 @contextmanager
 def _remote(
-    spec: Spec, models: Sequence[str], environment: Mapping[str, str]
+    spec: Spec, models: Mapping[str, ModelConfig], environment: Mapping[str, str]
 ) -> Iterator[ServerLauncher]:
     endpoints = endpoints_of(spec.server, environment)
-    launcher = RemoteLauncher(endpoints, tuple(models), spec.server.load_timeout)
+    launcher = RemoteLauncher(endpoints, tuple(models), spec.server.load_timeout, models)
     yield launcher
     launcher.refuse_left_otherwise()  # an error that passes has its own exit code
 
 
-_Maker = Callable[[Spec, Sequence[str], Mapping[str, str]], AbstractContextManager[ServerLauncher]]
-_BY_MODE: dict[ServerMode, _Maker] = {
+_BY_MODE: dict[ServerMode, Callable[..., AbstractContextManager[ServerLauncher]]] = {
     ServerMode.LOCAL: _local,
     ServerMode.DOCKER: _docker,
     ServerMode.REMOTE: _remote,

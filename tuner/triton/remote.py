@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,11 +13,24 @@ from typing import ClassVar
 from tuner.errors import EnvironmentNotReadyError, ServerGoneError, TunerError
 from tuner.hiding import keep_secret
 from tuner.modelconfig.message import to_load_json
+from tuner.modelconfig.schema import ModelConfig, new_config
+from tuner.regular import read_regular
 from tuner.server import health
 from tuner.server.control import Control, ModelState
 from tuner.server.server import Endpoints, Place, get
 from tuner.spec.server import Server
 
+#: Beside the log while a server is not as it was found: the config that each model ran with.
+FOUND = "server_found.json"
+#: What is taken from that file, since whoever wrote a run is not to choose code.
+_NUMBERS = (
+    "dynamic_batching",
+    "instance_group",
+    "max_batch_size",
+    "response_cache",
+    "sequence_batching",
+)
+_UNREADABLE = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 _TIMEOUT_S = 5.0
 
 
@@ -83,13 +98,17 @@ class RemoteLauncher:
 
     The models of the run are put back when the context is left: loaded with the config they ran
     with before the first launch, else unloaded. (Loading them without a config would change
-    nothing: Triton sees the same files as before.) When tune is killed with SIGKILL the last
-    configs tried stay.
+    nothing: Triton sees the same files as before.) What was found is kept beside the log until
+    then; so whoever launches there after a tune that was killed puts back the same.
+
+    Attributes:
+        files: Each model's config in the repository, by name.
     """
 
     endpoints: Endpoints
     models: tuple[str, ...]
     load_timeout_s: float = 120.0
+    files: Mapping[str, ModelConfig] = field(default_factory=dict, compare=False, repr=False)
     #: What each model ran with when it was found; None: it was not loaded.
     _found: dict[str, str | None] = field(default_factory=dict, init=False, repr=False)
     #: Why a model could not be put back.
@@ -120,18 +139,50 @@ class RemoteLauncher:
                 "take response_cache.size out of the space, or use the local or docker mode",
             )
         check(self.endpoints)
+        kept = log.with_name(FOUND)
         if not self._found:  # once something was tried, what runs now may be a candidate
-            with Control(self.endpoints) as control:
-                for model in self.models:
-                    loaded = control.state(model) is ModelState.READY
-                    config = to_load_json(control.running_config(model)) if loaded else None
-                    self._found[model] = config
+            self._found.update(self._kept(kept) if os.path.lexists(kept) else self._running())
+        (temporary := kept.with_suffix(".new")).write_text(json.dumps(self._found))
+        temporary.replace(kept)
         try:
             yield RemoteServer(self.endpoints)
         finally:
             gone = [m for m in reversed(self.models) if self._found[m] is None]
             for model in (*gone, *(m for m in self.models if self._found[m] is not None)):
                 self._put_back(model, self._found[model])
+            if not self._lost:
+                kept.unlink(missing_ok=True)
+
+    def _running(self) -> dict[str, str | None]:
+        with Control(self.endpoints) as control:
+            return {
+                model: to_load_json(control.running_config(model))
+                if control.state(model) is ModelState.READY
+                else None
+                for model in self.models
+            }
+
+    def _kept(self, path: Path) -> dict[str, str | None]:
+        from google.protobuf import json_format
+
+        found = dict[str, str | None]()
+        try:
+            kept = json.loads(read_regular(path))
+            for model in self.models:
+                if (config := kept[model]) is not None:
+                    numbers, own = json_format.Parse(config, new_config(), True), new_config()
+                    own.CopyFrom(self.files[model])
+                    for known in own.DESCRIPTOR.fields:
+                        (own if known.name in _NUMBERS else numbers).ClearField(known.name)
+                    own.MergeFrom(numbers)
+                    config = to_load_json(own)
+                found[model] = config
+        except (*_UNREADABLE, json_format.ParseError) as error:
+            raise EnvironmentNotReadyError(
+                f"{path}, what the server ran before tune was killed, cannot be read: {error}",
+                "put the server back by hand, then remove that file",
+            ) from error
+        return found
 
     def refuse_left_otherwise(self) -> None:
         """Returns if every model is as it was found; to be asked at the end.

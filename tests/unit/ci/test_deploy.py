@@ -61,6 +61,7 @@ def test_a_manifest_follows_the_schema(name: str) -> None:
         ("containers.0.volumeMount", []),
         ("volumes.0.hostPath", {"path": "/"}),
         ("restartPolicy", "Always"),
+        ("terminationGracePeriodSeconds", 30),
         ("hostNetwork", True),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,17 @@ import pytest
 from google.protobuf import json_format
 
 from tuner.errors import EnvironmentNotReadyError, ServerGoneError, SpecError
-from tuner.modelconfig.message import parse
+from tuner.modelconfig.message import parse, to_load_json
 from tuner.modelconfig.schema import ModelConfig, new_config
 from tuner.server.control import ModelState
-from tuner.server.server import Endpoints
+from tuner.server.server import Endpoints, ServerLauncher
 from tuner.spec.model import Spec
 from tuner.triton import remote
 from tuner.triton.docker import DockerLauncher
 from tuner.triton.launchers import server_launcher
-from tuner.triton.remote import RemoteLauncher
+from tuner.triton.remote import FOUND, RemoteLauncher
+
+FILE = parse('max_batch_size: 2 parameters { key: "k" value { string_value: "own" } }')
 
 
 def spec(server: dict[str, Any]) -> Spec:
@@ -35,7 +38,7 @@ def spec(server: dict[str, Any]) -> Spec:
 
 def test_remote_takes_its_addresses_from_the_spec() -> None:
     given = spec({"mode": "remote", "http": "a:1", "grpc": "a:2", "load_timeout": "30s"})
-    with server_launcher(given, ("m",), {}) as launcher:
+    with server_launcher(given, {"m": FILE}, {}) as launcher:
         assert launcher == RemoteLauncher(Endpoints("a:1", "a:2", None), ("m",), 30.0)
 
 
@@ -70,7 +73,7 @@ def test_a_remote_server_must_be_left_as_it_was_found_first(
 
     def serve(*gone: bool, error: type[BaseException] | None = None) -> None:
         """Serves a candidate as often, and then the server is gone or not."""
-        with server_launcher(given, ("m",), {}) as launcher:
+        with server_launcher(given, {"m": FILE}, {}) as launcher:
             for control.gone in gone:
                 with launcher.launch([], tmp_path / "log"):
                     control.running = parse("max_batch_size: 4")
@@ -85,9 +88,71 @@ def test_a_remote_server_must_be_left_as_it_was_found_first(
         serve(True, error=KeyboardInterrupt)
 
 
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeControl, Path]:
+    """A server that was left with a candidate, and the file that says what it ran before."""
+    control = FakeControl()
+    monkeypatch.setattr(remote, "Control", lambda _: control)
+    monkeypatch.setattr(remote, "check", lambda _: None)
+    control.running = parse(
+        'max_batch_size: 8 parameters { key: "k" value { string_value: "own" } }'
+    )
+    with pytest.raises(EnvironmentNotReadyError, match="not as it was found"):
+        with remote_launcher() as launcher, launcher.launch([], tmp_path / "log"):
+            control.running, control.gone = parse("max_batch_size: 4"), True
+    control.gone = False
+    return control, tmp_path / FOUND
+
+
+def remote_launcher() -> AbstractContextManager[ServerLauncher]:
+    given = spec({"mode": "remote", "http": "a:1", "grpc": "a:2"})
+    return server_launcher(given, {"m": FILE}, {})
+
+
+def put_back(kept: Path) -> None:
+    with remote_launcher() as launcher, launcher.launch([], kept.with_name("log")):
+        pass
+
+
+def test_a_server_that_a_killed_run_left_with_a_candidate_is_put_back_by_the_next_launch(
+    left: tuple[FakeControl, Path],
+) -> None:
+    control, kept = left
+    assert control.running.max_batch_size == 4
+    put_back(kept)
+    assert control.running.max_batch_size == 8
+    assert control.running.parameters["k"].string_value == "own"
+    assert not kept.exists()
+
+
+def test_what_is_kept_of_a_server_brings_numbers_into_it_and_no_code(
+    left: tuple[FakeControl, Path],
+) -> None:
+    control, kept = left
+    forged = parse('max_batch_size: 9 backend: "sh" default_model_filename: "/evil"')
+    forged.parameters["EXECUTION_ENV_PATH"].string_value = "/evil"
+    kept.write_text(json.dumps({"m": to_load_json(forged)}))
+    put_back(kept)
+    assert control.running.max_batch_size == 9
+    assert [*control.running.parameters] == ["k"]
+    assert (control.running.backend, control.running.default_model_filename) == ("", "")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"m": 1}', '{"m": "x"}', "[" * 9999])
+def test_what_cannot_be_read_of_a_server_is_an_error_and_changes_nothing(
+    left: tuple[FakeControl, Path], text: str
+) -> None:
+    control, kept = left
+    kept.write_text(text)
+    with pytest.raises(EnvironmentNotReadyError, match=f"{kept}, what the server ran"):
+        put_back(kept)
+    assert control.running.max_batch_size == 4
+    assert kept.read_text() == text
+
+
 def test_docker_takes_its_engine_from_the_environment() -> None:
     given = spec({"mode": "docker", "image": "triton:1", "gpus": [0], "args": ["--log-verbose=1"]})
-    with server_launcher(given, ("m",), {"DOCKER_HOST": "unix:///s"}) as launcher:
+    with server_launcher(given, {"m": FILE}, {"DOCKER_HOST": "unix:///s"}) as launcher:
         assert isinstance(launcher, DockerLauncher)
         assert launcher.image == "triton:1"
         assert launcher.gpus == (0,)
@@ -99,5 +164,5 @@ def test_docker_takes_its_engine_from_the_environment() -> None:
 def test_what_a_mode_needs_must_be_there() -> None:
     server: dict[str, Any] = {"mode": "docker"}
     with pytest.raises(SpecError, match="missing"):
-        with server_launcher(spec(server), ("m",), {}):
+        with server_launcher(spec(server), {"m": FILE}, {}):
             pass

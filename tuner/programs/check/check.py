@@ -131,6 +131,7 @@ def _measure(
 
     try:
         with (
+            store.locked(),
             serving(job, programs, store.logs, opened.book) as served,
             open_session(
                 served, events, opened.book, looking, manifest=opened.manifest, store=store

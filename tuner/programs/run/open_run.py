@@ -7,7 +7,7 @@ import math
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
@@ -29,12 +29,13 @@ from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.study.offer import Offer
 from tuner.search.study.record import StudyRecord
+from tuner.spec.load import load_spec
 from tuner.spec.model import Spec
-from tuner.steps.job import Job, Request
+from tuner.steps.job import Job, Request, prepare
 from tuner.steps.manifest import kept_configs, manifest_of, with_completed
 from tuner.steps.session import Session
 from tuner.steps.tools import Programs
-from tuner.triton.launchers import cores_of
+from tuner.triton.launchers import cores_of, server_launcher
 from tuner.writeback.journal import is_written_by
 from tuner.writeback.rollback import rollback
 
@@ -252,6 +253,26 @@ def untrusted(spec: Path, kept: Path, created_at: str) -> str:
     except (OSError, ValueError, OverflowError):
         apart_s = math.inf
     return "" if apart_s < _LOCKED_WITHIN_S else "named by a run that was not made here"
+
+
+def put_back(run: Path, environment: Mapping[str, str], *, dry_run: bool) -> str:
+    """Puts back the remote server of a run that was killed; returns its models and address.
+
+    Raises:
+        SpecError: It is not certain which server that is, or the run goes on.
+        EnvironmentNotReadyError: It cannot be put back.
+    """
+    store, path = RunStore.open(run), spec_of(run)
+    manifest, job = store.manifest(), prepare(Request(spec=path), load_spec(path, ()))
+    if job.loaded.sha256 != manifest.spec_sha256:
+        why = f"{path} is not the spec of the run any more, or the run was given --set"
+        refuse_unnamed(why, run, [path], manifest.choices)
+    files = {model.name: model.base.file for model in job.served.models.values()}
+    with store.locked(), server_launcher(job.spec, files, environment) as launcher:
+        if not dry_run:
+            with launcher.launch((), store.logs / "server.log"):
+                pass  # leaving it puts back what was found
+    return f"{', '.join(files)} at {job.spec.server.grpc}"
 
 
 def refuse_unnamed(why: str, run: Path, specs: Sequence[Path], choices: Choices) -> NoReturn:
