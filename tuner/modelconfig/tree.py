@@ -202,7 +202,7 @@ def locate(text: str, path: str) -> tuple[int, int]:
 
 
 def _key(text: str, entry: Message) -> str | None:
-    """Of an entry of a map."""
+    """The key of an entry of a map, as text."""
     found = entry.named("key")
     return text[found[0].value.start : found[0].value.end].strip("\"'") if found else None
 
