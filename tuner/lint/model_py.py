@@ -6,7 +6,6 @@ import ast
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -136,22 +135,14 @@ def knows_sequences(files: ModelFiles, config: ModelConfig) -> bool:
     return any(word in source for _, source in _sources(files, config) for word in words)
 
 
-@dataclass(frozen=True)
-class Called:
-    """What a model's code asks of others (business logic scripting, BLS).
+def called_models(
+    files: ModelFiles, config: ModelConfig, names: Collection[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The models that a model's code calls, and the places of calls whose names a run makes.
 
-    Attributes:
-        models: Those of the repository that it names; if it makes names at run time, those that
-            the config's parameters name as well.
-        unnamed: The places of such requests, ``1/model.py:20``.
+    ``names`` are those of the repository. Where a run makes names, models that the config's
+    parameters name are among them. (Triton says business logic scripting, BLS.)
     """
-
-    models: tuple[str, ...] = ()
-    unnamed: tuple[str, ...] = ()
-
-
-def called_models(files: ModelFiles, config: ModelConfig, names: Collection[str]) -> Called:
-    """The models that a model's code calls; ``names`` are those of the repository."""
     found, unnamed = list[str](), list[str]()
     for path, source in _sources(files, config):
         for model, place in _model_calls(source, config):
@@ -160,7 +151,7 @@ def called_models(files: ModelFiles, config: ModelConfig, names: Collection[str]
     if unnamed:
         found += (p.string_value for p in config.parameters.values())
     models = (model for model in found if model in names and model != files.model)
-    return Called(tuple(dict.fromkeys(models)), tuple(dict.fromkeys(unnamed)))
+    return tuple(dict.fromkeys(models)), tuple(dict.fromkeys(unnamed))
 
 
 def _model_calls(source: str, config: ModelConfig) -> Iterator[tuple[str, ast.expr]]:
@@ -185,12 +176,12 @@ def _assigned_once(module: ast.Module) -> dict[str, ast.expr]:
                 stored[name] += 1
             case ast.Name(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
                 stored[_dotted(node)] += 1
-            case ast.Assign(targets=[ast.Name() | ast.Attribute() as target], value=value):
+            case (
+                ast.Assign(targets=[target], value=value)
+                | ast.For(target=target, iter=value)
+                | ast.comprehension(target=target, iter=value)
+            ) if isinstance(target, ast.Name | ast.Attribute):
                 values[_dotted(target)] = value
-            case ast.For(target=ast.Name(id=name), iter=value):
-                values[name] = value
-            case ast.comprehension(target=ast.Name(id=name), iter=value):
-                values[name] = value
     return {name: value for name, value in values.items() if stored[name] == 1}
 
 

@@ -15,16 +15,7 @@ from tuner.lint.model_files import config_findings, layout_findings
 from tuner.lint.model_py import called_models, knows_sequences, python_findings
 from tuner.lint.rules import RULES, Finding, Severity, error_at, refuse_unknown, silenced_in
 from tuner.modelconfig import ensembles
-from tuner.modelconfig.files import (
-    ModelFiles,
-    Reader,
-    empty_folders,
-    model_directory,
-    model_names,
-    read_model,
-    read_own_model,
-    versions,
-)
+from tuner.modelconfig.files import ModelFiles, model_directory, model_names, read_model, versions
 from tuner.modelconfig.message import Mistake as Unparsed
 from tuner.modelconfig.message import try_parse
 from tuner.modelconfig.schema import ModelConfig
@@ -73,14 +64,13 @@ def lint_repository(
         silent |= {rule for rule, text in RULES.items() if text.weights}
     chosen = names if model is None else [model_directory(repository, model).name]
     findings: list[Finding] = []
-    for folder in empty_folders(repository) if model is None else ():
+    for name in model_names(repository, empty=True) if model is None else ():
         text = "an empty folder: Triton reports it as a model that it cannot load"
-        findings.append(Finding(folder, 1, None, Severity.NOTE, "empty-folder", text))
+        findings.append(Finding(repository / name, 1, None, Severity.NOTE, "empty-folder", text))
     for name in chosen:
-        findings += _lint_model(repository, name, names, CONFIG_NAME, read_own_model)
+        findings += _lint_model(repository, name, names, CONFIG_NAME, own=True)
         for path in sorted((repository / name).glob("configs/[!.]*.pbtxt")):
-            file = f"configs/{path.name}"
-            found = _lint_model(repository, name, names, file, read_own_model)
+            found = _lint_model(repository, name, names, f"configs/{path.name}", own=True)
             findings += [f for f in found if f.file == path]
     told = [finding for finding in findings if finding.rule not in silent]
     if weightless:  # a file that is not here may tell
@@ -107,7 +97,7 @@ def errors_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> list
         findings += _lint_model(repository, name, names, write_to)
         if (found := _readable(repository, name, write_to)) is not None:
             steps = (step.model_name for step in found[1].ensemble_scheduling.step)
-            called = dict.fromkeys([*steps, *called_models(*found, names).models])
+            called = dict.fromkeys([*steps, *called_models(*found, names)[0]])
             waiting += [n for n in called if n in names and n not in waiting]
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
@@ -115,17 +105,17 @@ def errors_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> list
 def _readable(repository: Path, name: str, write_to: str) -> tuple[ModelFiles, ModelConfig] | None:
     """The model's files and config; None when they cannot be read, which is its own finding."""
     try:
-        files, _ = known_part(read_own_model(repository, name, write_to))
+        files, _ = known_part(read_model(repository, name, write_to, own=True))
         return files, files.config()
     except (SpecError, EnvironmentNotReadyError):
         return None
 
 
 def _lint_model(
-    repository: Path, name: str, names: list[str], write_to: str, read: Reader = read_model
+    repository: Path, name: str, names: list[str], write_to: str, *, own: bool = False
 ) -> list[Finding]:
     try:
-        whole = read(repository, name, write_to)
+        whole = read_model(repository, name, write_to, own=own)
     except (SpecError, EnvironmentNotReadyError) as error:  # not UTF-8, or nothing to read
         rule = "encoding" if isinstance(error.__cause__, UnicodeDecodeError) else "config-file"
         path = repository / name / write_to

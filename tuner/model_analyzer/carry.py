@@ -12,15 +12,7 @@ from tuner.model_analyzer.yaml_file import Profile
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.path import canonical, get, with_fields
 from tuner.space.draft import GOODPUT, Given, open_shapes
-from tuner.spec.metrics import (
-    AVG_LATENCY,
-    GPU_MEMORY,
-    P90_LATENCY,
-    P95_LATENCY,
-    P99_LATENCY,
-    THROUGHPUT,
-    Metric,
-)
+from tuner.spec.metrics import METRICS, P99_LATENCY, THROUGHPUT, Metric
 from tuner.spec.mistakes import Location, in_brackets
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, is_inside
 
@@ -31,17 +23,16 @@ CALLED = "bls_composing_models"
 #: Metrics of Model Analyzer that `tune` measures too; ``perf_latency`` is an old name.
 _METRICS = {
     "perf_throughput": THROUGHPUT,
-    "perf_latency_avg": AVG_LATENCY,
-    "perf_latency_p90": P90_LATENCY,
-    "perf_latency_p95": P95_LATENCY,
-    "perf_latency_p99": P99_LATENCY,
     "perf_latency": P99_LATENCY,
-    "gpu_used_memory": GPU_MEMORY,
+    "gpu_used_memory": METRICS["gpu_memory"],
+    **{f"perf_latency_{kind}": METRICS[f"{kind}_latency"] for kind in ("avg", "p90", "p95", "p99")},
 }
 _UNMEASURED = "tune does not measure it"
 #: Fields that are not searched, with what is inside them.
-_FIXED = ("name", "platform", "backend", "version_policy", "response_cache")
-_PLACEMENT = ("instance_group.kind", "instance_group.gpus")
+_FIXED = (
+    *("name", "platform", "backend", "version_policy", "response_cache"),
+    *("instance_group.kind", "instance_group.gpus"),
+)
 
 
 def repository_of(profile: Profile) -> Path | None:
@@ -55,15 +46,12 @@ def repository_of(profile: Profile) -> Path | None:
 
 def called(profile: Profile, names: Collection[str]) -> tuple[str, ...]:
     """The models that the model's code calls, as far as the repository has them by these names."""
-    found, wrong = profile.take_models(CALLED)
-    for where, text in wrong:
-        profile.leave(where, text)
+    found = profile.take_models(CALLED)
     for name, (options, where) in found.items():
         if name not in names:
-            near = in_brackets(name, names)
-            profile.leave(where, f"there is no model {name!r} in the repository{near}")
+            profile.leave(where, f"no model has this name{in_brackets(name, names)}")
         elif options:
-            profile.leave(where, "it is called, and its options are left out")
+            profile.leave(where, "its options are left out")
     return tuple(name for name in found if name in names)
 
 
@@ -113,29 +101,23 @@ def _objective(profile: Profile, arrivals: dict[str, Any]) -> str:
 
     That load moves from ``arrivals`` to the objective: a latency means something only at a load.
     """
-    weights = profile.take("objectives", object) or {}
-    if isinstance(weights, str):
-        weights = weights.split(",")
-    if isinstance(weights, list):
-        weights = dict.fromkeys((str(name).strip() for name in weights), 1)
-    if not isinstance(weights, dict) or not all(isinstance(w, int) for w in weights.values()):
-        message = "a list of metrics, or a mapping of metrics to weights, is expected"
-        raise profile.mistake(("objectives",), message)
-    chosen = max(weights, key=lambda name: weights[name], default="perf_throughput")
-    for name in weights.keys() - {chosen}:
-        profile.leave(("objectives", name), f"a spec has one objective; {chosen} weighs the most")
-    metric = _METRICS.get(chosen)
+    given = profile.take("objectives", object) or []
+    names = given.split(",") if isinstance(given, str) else given
+    if not isinstance(names, list | dict):
+        raise profile.mistake(("objectives",), "a metric is expected, or a list or mapping of some")
+    metric = _METRICS.get(str(next(iter(names))).strip()) if len(names) == 1 else THROUGHPUT
     kind = "rate" if "rate" in arrivals else "concurrency"
-    levels = arrivals.get(kind, [])
-    if metric is None:
-        profile.leave(("objectives", chosen), _UNMEASURED)
-    elif metric is not THROUGHPUT and len(levels) != 1:
+    if len(names) > 1:
+        profile.leave(("objectives",), "a spec has one objective; goodput is taken")
+    elif metric is None:
+        profile.leave(("objectives",), _UNMEASURED)
+    elif metric is not THROUGHPUT and len(arrivals.get(kind, [])) != 1:
         at = "RATE/s" if kind == "rate" else "CONCURRENCY"
         reason = f"is lowest where there is no load: write minimize {metric.name} at {at}"
-        profile.leave(("objectives", chosen), reason)
+        profile.leave(("objectives",), reason)
     elif metric is not THROUGHPUT:
-        del arrivals[kind]
-        return f"minimize {metric.name} at {levels[0]}{'/s' if kind == 'rate' else ''}"
+        level = arrivals.pop(kind)[0]
+        return f"minimize {metric.name} at {level}{'/s' if kind == 'rate' else ''}"
     return GOODPUT
 
 
@@ -206,14 +188,8 @@ def _space(profile: Profile, config: Any) -> dict[str, dict[str, Any]]:
             continue
         elif reason := _refusal(config, path, values):
             profile.leave(where, reason)
-        elif not any(isinstance(value, tuple) for value in values):
+        else:
             found[path] = {"choice": list(dict.fromkeys(values))}
-        else:  # lists of sizes
-            sizes = [value if isinstance(value, tuple) else (value,) for value in values]
-            single, most = sorted({s for part in sizes for s in part}), max(map(len, sizes))
-            found[path] = {"choice": single} if most == 1 else {"subsets": single, "at_most": most}
-            if most > 1:
-                profile.leave(where, "every subset of the sizes is searched")
     return found
 
 
@@ -232,34 +208,34 @@ def _listed(
         if isinstance(value, dict) and value:
             yield from _listed(value, at, f"{path}.")
             continue
-        alternatives = value if isinstance(value, list) else [True if value == {} else value]
-        if path == PREFERRED and not any(isinstance(v, list) for v in alternatives):
-            alternatives = [alternatives]  # a repeated field's one value
-        values = [tuple(v) if isinstance(v, list) else v for v in alternatives]
-        members = [v for part in values for v in (part if isinstance(part, tuple) else [part])]
-        yield path, at, [] if any(isinstance(v, (dict, list)) for v in members) else values
+        values = value if isinstance(value, list) else [True if value == {} else value]
+        if path == PREFERRED and len(values) > 1 and not isinstance(values[0], list):
+            values = [values]  # one list of a repeated field
+        values = [v[0] if isinstance(v, list) and len(v) == 1 else v for v in values]
+        yield path, at, [] if any(isinstance(v, dict | list) for v in values) else values
 
 
 def _is_so(config: Any, path: str, values: list[Any]) -> bool:
-    """The config has the only value already, or the whole list."""
+    """The config has the only value already."""
     try:
-        return get(config, path) in (tuple(values), *(values if len(values) == 1 else ()))
+        return len(values) == 1 and get(config, path) in (values[0], (values[0],))
     except SpecError:
         return False
 
 
 def _refusal(config: Any, path: str, values: list[Any]) -> str:
     """Why a spec cannot search these values of a field; empty if it can."""
-    if path.split(".", maxsplit=1)[0] in _FIXED or path in _PLACEMENT:
+    if any(path == fixed or is_inside(path, fixed) for fixed in _FIXED):
         return "stays as in config.pbtxt"
-    if not values or (path != PREFERRED and any(isinstance(v, tuple) for v in values)):
+    if not values:
         return "a spec searches single fields, by path, with one value at a time"
     if path == MAX_BATCH_SIZE and 0 in values:
         return "0 means no batch dimension, which changes the model's inputs"
     batched = {DYNAMIC_BATCHING: True} if is_inside(path, DYNAMIC_BATCHING) else {}
     try:
         for value in values:
-            with_fields(config, {**batched, canonical(path): value})
+            own = (value,) if path == PREFERRED else value
+            with_fields(config, {**batched, canonical(path): own})
     except SpecError as error:
         return error.message
     return ""

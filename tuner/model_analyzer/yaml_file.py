@@ -5,7 +5,7 @@ The format is that of `model-analyzer profile -f FILE`, release 1.58.0 (its docs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,9 +16,10 @@ from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, d
 from tuner.spec.yaml_tree import BadYamlError, Position, Tree, mistake_at, read_yaml_file
 
 _T = TypeVar("_T")
-#: Models by name, each with its own options and its place; and the places of mistakes, with why.
-_Models = tuple[dict[str, tuple[dict[str, Any], Location]], list[tuple[Location, str]]]
-_TOP: Location = ("profile_models",)
+#: Models by name, each with its own options and its place; and with what is no name, why.
+_Models = dict[str, tuple[dict[str, Any], Location]]
+_Named = tuple[_Models, list[tuple[Location, str]]]
+_TOP = "profile_models"
 _HINT = "docs/model-analyzer.md says what is taken over from Model Analyzer's YAML"
 _KINDS = {str: "text", int: "a whole number", dict: "a mapping of names to values"}
 
@@ -64,8 +65,11 @@ class Profile:
             raise self.mistake((option,), text) from None
 
     def take_models(self, option: str) -> _Models:
-        """Names, with options or without."""
-        return _models(self.take(option, object), (option,))
+        """Names, with options or without; what is none is left."""
+        found, wrong = _models(self.take(option, object), (option,))
+        for where, text in wrong:
+            self.leave(where, text)
+        return found
 
     def leave(self, where: Location, reason: str = "") -> None:
         """Lists what is not taken over; ``where`` begins with an option."""
@@ -99,10 +103,10 @@ def read_profile(path: Path, model: str | None) -> Profile:
             model; the message has ``file:line:column``.
     """
     tree = _tree(path)
-    models, wrong = _models(tree.data.get("profile_models"), _TOP)
-    name = _chosen(path, tree, models, wrong, model)
-    own, at = models.get(name, ({}, _TOP))
-    values = {str(k): v for k, v in tree.data.items() if k != "profile_models"}
+    models, _ = named = _models(tree.data.get(_TOP), (_TOP,))
+    name = _chosen(path, tree, named, model)
+    own, at = models.get(name, ({}, ()))
+    values = {str(k): v for k, v in tree.data.items()}
     places: dict[str, Location] = {str(k): (k,) for k in tree.data}
     placed: dict[str, Location] = {key: (*at, key) for key in own}
     parameters = own.get("parameters")
@@ -113,8 +117,7 @@ def read_profile(path: Path, model: str | None) -> Profile:
         if value not in (None, {}, []):
             values[str(key)], places[str(key)] = value, placed[key]
     profile = Profile(path, name, tuple(n for n in models if n != name), tree, values, places)
-    for where, text in wrong:
-        profile.leave(where, text)
+    profile.take_models(_TOP)
     return profile
 
 
@@ -132,18 +135,14 @@ def _tree(path: Path) -> Tree:
     return tree
 
 
-def _models(given: Any, top: Location) -> _Models:
-    """Own options of each model and where they are: names, a mapping, or a mixture; and mistakes.
-
-    ``given`` is at ``top``.
-    """
+def _models(given: Any, top: Location) -> _Named:
+    """What is at ``top``: names, a mapping, or a mixture."""
     if isinstance(given, str):
         given = [name.strip() for name in given.split(",")]
     parts = [(top, given)] if given is not None else []
     if isinstance(given, list):
         parts = [((*top, index), part) for index, part in enumerate(given)]
-    found: dict[str, tuple[dict[str, Any], Location]] = {}
-    wrong: list[tuple[Location, str]] = []
+    found, wrong = _Models(), list[tuple[Location, str]]()
     for where, part in parts:
         for name, own in part.items() if isinstance(part, dict) else [(part, None)]:
             at = (*where, name) if isinstance(part, dict) else where
@@ -155,25 +154,20 @@ def _models(given: Any, top: Location) -> _Models:
     return found, wrong
 
 
-def _chosen(
-    path: Path,
-    tree: Tree,
-    models: Mapping[str, object],
-    wrong: Sequence[tuple[Location, str]],
-    model: str | None,
-) -> str:
+def _chosen(path: Path, tree: Tree, named: _Named, model: str | None) -> str:
+    models, wrong = named
     if model is not None and (model in models or wrong or not models):
         return model
     if model is None and len(models) == 1 and not wrong:
         return next(iter(models))
-    where, names = _TOP, ", ".join(models)
+    where: Location = (_TOP,)
+    text = "names the models to profile, each with its options"
     if model is not None:
-        text = f"{model} is not among the models: {names}{in_brackets(model, models)}"
+        text = f"{model} is not among the models: {', '.join(models)}{in_brackets(model, models)}"
     elif wrong:
         where, text = wrong[0]
-    else:
-        several = f"several models are profiled: {names}"
-        text = several if models else "names the models to profile, each with its options"
+    elif models:
+        text = f"several models are profiled: {', '.join(models)}"
     error = _mistake(path, tree, where, text)
     if model is None:
         error.hint = f"name one: tune init MODEL --from-model-analyzer {path}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from os.path import commonpath, lexists, realpath
 from pathlib import Path
@@ -79,14 +78,13 @@ class ModelFiles:
         return [self.directory / str(version) for version in self.versions]
 
 
-#: Reads a model of a repository by its name and the name of its config.
-Reader = Callable[[Path, str, str], ModelFiles]
-
-
-def read_model(repository: Path, model: str, write_to: str = CONFIG_NAME) -> ModelFiles:
+def read_model(
+    repository: Path, model: str, write_to: str = CONFIG_NAME, *, own: bool = False
+) -> ModelFiles:
     """Reads ``model``'s directory; changes nothing.
 
     Its config is ``write_to`` or, without that file, config.pbtxt: as with --model-config-name.
+    ``own``: what is read is quoted to others, so no link is followed out of the repository.
 
     Raises:
         EnvironmentNotReadyError: The repository or the config cannot be read.
@@ -97,6 +95,10 @@ def read_model(repository: Path, model: str, write_to: str = CONFIG_NAME) -> Mod
     for path in dict.fromkeys((directory / write_to, directory / CONFIG_NAME)):
         if (data := read_config(path)) is not None:
             break
+    if own and leads_out(path, directory):
+        text = f"{path} is a link to {realpath(path)}, which is not the repository's own"
+        hint = "it is not read: put the file there, or let the model's directory be the link"
+        raise SpecError(text, hint)
     try:
         text, encoding = decode(data or b"")
     except UnicodeDecodeError as error:
@@ -111,28 +113,8 @@ def read_model(repository: Path, model: str, write_to: str = CONFIG_NAME) -> Mod
     return ModelFiles(model, directory, path, text, sha256, found, encoding, write_to)
 
 
-def read_own_model(repository: Path, model: str, write_to: str = CONFIG_NAME) -> ModelFiles:
-    """Like `read_model`, for who quotes what was read to others: not through a link that leads out.
-
-    Raises:
-        EnvironmentNotReadyError: As `read_model`.
-        SpecError: As `read_model`, or the config leads out of the repository.
-    """
-    files = read_model(repository, model, write_to)
-    if leads_out(files.path, files.directory):
-        text = (
-            f"{files.path} is a link to {realpath(files.path)}, which is not the repository's own"
-        )
-        hint = "it is not read: put the file there, or let the model's directory be the link"
-        raise SpecError(text, hint)
-    return files
-
-
 def leads_out(path: Path, model: Path) -> bool:
-    """A link to a file that is not the model's own, so to any of this machine, a password's too.
-
-    A file that Kubernetes mounted is a link to its own volume.
-    """
+    """A link to a file that is not the model's own: to any of this machine, a password's too."""
     return path.is_symlink() and not is_own(path, model, mounted=True)
 
 
@@ -223,29 +205,22 @@ def is_model_name(name: str) -> bool:
     return plain and 0 < len(name.encode("utf-8", "surrogatepass")) <= _NAME_BYTES
 
 
-def model_names(repository: Path) -> list[str]:
+def model_names(repository: Path, *, empty: bool = False) -> list[str]:
     """The directories of a repository, as Triton takes them for models; sorted.
+
+    ``empty``: those with nothing in them instead, which it takes for models and cannot load.
 
     Raises:
         EnvironmentNotReadyError: It is no directory that can be read.
     """
-    return [folder.name for folder in _folders(repository) if not _is_empty(folder)]
-
-
-def empty_folders(repository: Path) -> list[Path]:
-    """What Triton takes for models too, and cannot load: a new volume has lost+found."""
-    return [folder for folder in _folders(repository) if _is_empty(folder)]
-
-
-def _folders(repository: Path) -> list[Path]:
     try:
-        entries = sorted(repository.iterdir())
-        return [e for e in entries if is_model_name(e.name) and e.is_dir()]
+        entries = sorted(e for e in repository.iterdir() if is_model_name(e.name) and e.is_dir())
     except OSError as error:
         raise EnvironmentNotReadyError(
             f"cannot read the model repository {repository}: {error.strerror}",
             "name the directory that holds one directory for each model",
         ) from error
+    return [entry.name for entry in entries if _is_empty(entry) is empty]
 
 
 def _is_empty(folder: Path) -> bool:

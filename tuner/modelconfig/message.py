@@ -35,9 +35,7 @@ _RENAMED = {"TYPE_BYTES": "text is TYPE_STRING in a config; BYTES is its name in
 #: What an unparsable text most likely is: a template, or a merge conflict.
 _PLACEHOLDER = re.compile(r"\$\{|\{\{|\{%|\$[A-Za-z_]|<[A-Z][A-Z_]+>")
 _LONGEST_NAME = 100  # of a field: a search through a long text would take seconds
-#: A field's name at the end; lists without messages; text in quotes; what a list of numbers has.
-_LAST_NAME, _SIMPLE_LISTS = re.compile(r"(\w+)\s*:?$"), re.compile(r"(\[[^\[\]{}]*\]\s*)+")
-_STRING, _LISTED = re.compile(r"""(["'])(?:\\.|(?!\1)[^\\\n])*\1"""), "-0123456789, \t\r\n[]"
+_LISTED = "-0123456789, \t\r\n[]"  # of a list of numbers
 _CONFLICT = re.compile(r"(<{7}|={7}|>{7}|\|{7})( |$)")
 _POSITION = re.compile(r"^\d+(:\d+)? : ")
 _NOT_UTF8 = re.compile(r".*codec can't decode bytes? (0x\w+|in).*", re.DOTALL)
@@ -117,10 +115,9 @@ def _mistake(error: Any, source: str, root: Descriptor) -> Mistake:
         text = f"there is no field {name!r} in {where}"
         newer = name if _NEWER.get(name) == where else ""
         types = (d for _, d in message_types(root) if d.full_name == unknown["type"])
-        inside = next(types, None)
-        if name.isidentifier() or inside is None:
-            hint = _hint_for_unknown(name, inside, root)
-        else:
+        inside = next(types, root)
+        hint = _hint_for_unknown(name, inside, root)
+        if name.isdecimal():
             hint = _hint_for_number(source, line, column, inside)
     elif unknown := _UNKNOWN_ENUM.search(text):
         names = _enum_names(root, unknown["type"])
@@ -146,15 +143,12 @@ def _hint_for_unknown(name: str, descriptor: Descriptor | None, root: Descriptor
 
 
 def _hint_for_number(text: str, line: int, column: int, inside: Descriptor) -> str:
-    """Numbers stand where a field is wanted: behind a list's one value, or without any name."""
+    """Numbers stand where a field is wanted: in no list, or behind a list's one value."""
     at = sum(len(above) + 1 for above in text.split("\n")[: line - 1]) + column - 1
-    head, tail = text[:at].rstrip(_LISTED), text[at:]
-    numbers = text[len(head) : at] + tail[: len(tail) - len(tail.lstrip(_LISTED))]
+    begin, end = len(text[:at].rstrip(_LISTED)), len(text) - len(text[at:].lstrip(_LISTED))
+    written = f"[ {', '.join(re.findall(r'-?[0-9]+', text[begin:end]))} ]"
     lists = [f.name for f in inside.fields if is_list(f) and "whole number" in type_name(f)]
-    named = _LAST_NAME.search(head[-_LONGEST_NAME:])
-    fields = [named[1]] if named and named[1] in lists else lists
-    written = f"[ {', '.join(re.findall(r'-?[0-9]+', numbers))} ]"
-    advice = " or ".join(f"{name}: {written}" for name in fields)
+    advice = " or ".join(f"{name}: {written}" for name in lists)
     return f"a field's name is missing before it{f': {advice}' if advice else ''}"
 
 
@@ -201,19 +195,18 @@ def _hint_before(here: str, before: str) -> str:
 
 def _hint_after_closed(here: str, previous: str) -> str:
     """A second list or message, without a name, behind one that is closed."""
-    plain = _STRING.sub(lambda found: "x" * len(found[0]), previous)
-    depth, at = 1, len(plain) - 1
+    depth, at = 1, len(previous) - 1
     while depth and at:
         at -= 1
-        depth += (plain[at] in "]}") - (plain[at] in "[{")
-    name = _LAST_NAME.search(previous[:at].rstrip()[-_LONGEST_NAME:])
-    if name is None:
+        depth += (previous[at] in "]}") - (previous[at] in "[{")
+    named = re.search(r"(\w+)\s*:?$", previous[:at].rstrip()[-_LONGEST_NAME:])
+    name, lists = named[1] if named else "", previous[at:] + here.partition("]")[0]
+    if not name:
         return ""
     if here.startswith("{"):
-        return f"write {name[1]} before this {{, or one list: {name[1]} [ {{ }}, {{ }} ]"
-    more = _SIMPLE_LISTS.match(here)
-    if more is None or "{" in plain[at:]:
-        return f"{name[1]} is one list: join them"
-    items = ", ".join(re.split(r"[\s\[\],]+", previous[at:] + more[0])[1:-1])
-    batch = ", without the batch" if name[1] == "dims" else ""
-    return f"{name[1]} is one list: [ {items} ]{batch}"
+        return f"write {name} before this {{, or one list: {name} [ {{ }}, {{ }} ]"
+    if "{" in lists:
+        return f"{name} is one list: join them"
+    batch = ", without the batch" if name == "dims" else ""
+    items = ", ".join(re.findall(r"[^\s,\[\]]+", lists))
+    return f"{name} is one list: [ {items} ]{batch}"

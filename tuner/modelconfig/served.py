@@ -18,7 +18,7 @@ from tuner.modelconfig import rules
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.ensembles import mistakes_between
-from tuner.modelconfig.files import ModelFiles, Reader, model_names, read_model
+from tuner.modelconfig.files import ModelFiles, model_names, read_model
 from tuner.modelconfig.rules import Rule, Violation
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import field_place
@@ -173,23 +173,22 @@ def read_served(
     *,
     on_cpu: bool = False,
     write_to: str = CONFIG_NAME,
-    read: Reader = read_model,
 ) -> Served:
     """Reads the models that a run names, and all that they consist of or call.
 
-    ``write_to`` as in `read_model`, or in another ``read``, for all of them.
+    ``write_to`` as in `read_model`, for all of them.
 
     Raises:
         EnvironmentNotReadyError: A model cannot be read.
         SpecError: There is no such model, its config does not parse, or the models form a cycle;
             with file and place.
     """
-    known: dict[str, ServedModel] = {}
+    read: dict[str, ServedModel] = {}
     waiting = list(names)
     for name in waiting:  # grows
-        if name in known:
+        if name in read:
             continue
-        files = read(repository, name, write_to)
+        files = read_model(repository, name, write_to)
         config = files.config()
         config.name = config.name or name
         backend, completes = files.backend(config), files.completes(config)
@@ -197,10 +196,10 @@ def read_served(
         steps = (step.model_name for step in config.ensemble_scheduling.step)
         # A step without a model is reported by the ensemble's own rules.
         asked = dict.fromkeys((*filter(None, steps), *(calls or {}).get(name, ())))
-        known[name] = ServedModel(name, files, base, tuple(asked))
-        _refuse_missing(repository, known[name], asked)
+        read[name] = ServedModel(name, files, base, tuple(asked))
+        _refuse_missing(repository, read[name], asked)
         waiting += asked
-    return Served({model.name: model for model in _parts_first(known.values())})
+    return Served({model.name: model for model in _parts_first(read.values())})
 
 
 def _refuse_missing(repository: Path, model: ServedModel, parts: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ from tuner.lint.rules import Severity
 from tuner.machine.host import read_host
 from tuner.modelconfig.backends import PLATFORM, is_ensemble
 from tuner.modelconfig.base import turns_on_batching
-from tuner.modelconfig.files import ModelFiles, Reader, model_names, read_model, read_own_model
+from tuner.modelconfig.files import ModelFiles, model_names, read_model
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import read_served
 from tuner.modelconfig.tree import locate
@@ -84,7 +84,7 @@ def _row(
 ) -> ModelRow:
     row = ModelRow(name)
     try:
-        files = read_own_model(repository, name)
+        files = read_model(repository, name, own=True)
         row = replace(row, versions=files.versions)
         config = files.config()
         backend = PLATFORM if is_ensemble(config) else files.backend(config)
@@ -118,10 +118,10 @@ def _tunable(
     model = files.model
     if model in errors:
         raise errors[model]
-    served = read_served(repository, [model], read=read_own_model)
+    parts = parts_of(repository, model, own=True)  # the next reads no other config
+    served = read_served(repository, [model])
     for name in served.answering([model]):
         refuse_unmeasurable(name, served.models[name].base.completed)
-    parts = parts_of(repository, model, read=read_own_model)
     for name in parts:
         if name in errors:
             raise SpecError(f"it needs {name}: {errors[name].message}", errors[name].hint)
@@ -135,28 +135,29 @@ def parts_of(
     model: str,
     write_to: str = CONFIG_NAME,
     calling: Iterable[str] = (),
-    read: Reader = read_model,
+    *,
+    own: bool = False,
 ) -> dict[str, Part]:
     """The model, and then every model that is served with it, by name.
 
-    ``calling``: models that its code calls, beside those that it shows.
+    ``calling``: models that its code calls, beside those that it shows. ``own`` as in `read_model`.
     """
     there, reached = model_names(repository), dict[str, Part]()
     waiting, least = [model], defaultdict[str, int](int)
     for name in waiting:  # grows
         if name in reached or name not in there:
             continue
-        files = read(repository, name, write_to)
+        files = read_model(repository, name, write_to, own=own)
         config = files.config()
-        called = called_models(files, config, there)
-        calls = tuple(dict.fromkeys((*called.models, *(calling if name == model else ()))))
+        called, unnamed = called_models(files, config, there)
+        calls = tuple(dict.fromkeys((*called, *(calling if name == model else ()))))
         config.backend = files.backend(config)
         rows = [(sample.batch_size, at) for at, sample in enumerate(config.model_warmup)]
         least[name], at = max([(least[name], -1), *rows])
         line, _ = locate(files.text, f"model_warmup[{at}].batch_size")
         why = f"No smaller size: the sample in line {line}, model_warmup, has {least[name]} rows."
-        own = Part(config, files.completes(config), calls, called.unnamed)
-        reached[name] = replace(own, why_least=why if at >= 0 else "")
+        part = Part(config, files.completes(config), calls, unnamed)
+        reached[name] = replace(part, why_least=why if at >= 0 else "")
         for step in config.ensemble_scheduling.step:
             least[step.model_name] = max(least[step.model_name], config.max_batch_size)
             waiting.append(step.model_name)

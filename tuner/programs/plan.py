@@ -47,7 +47,7 @@ from tuner.steps.estimate import (
     trace_notes,
     window_notes,
 )
-from tuner.steps.job import Job, Request, draw_up, prepare, refuse_missing_extra
+from tuner.steps.job import Job, Request, draw_up, prepare, refuse_unsearchable
 from tuner.steps.serving import no_gpu_memory
 from tuner.steps.session import window_of
 from tuner.steps.tools import client_notes, client_of, find_programs, request_notes
@@ -110,7 +110,7 @@ def draw_plan(
     """
     request = Request(spec=spec_path, overrides=overrides)
     job = prepare(request)
-    refuse_missing_extra(job)
+    refuse_unsearchable(job)
     seen = seen_before(request.output, job)
     refuse_too_short(job, seen)
     size = job.space.size()

@@ -34,23 +34,17 @@ _OF_STEPS = ("instance_group", "dynamic_batching", "sequence_batching")
 
 
 def build_space(
-    spec: Spec,
-    served: Served,
-    positions: Mapping[str, Mapping[str, str]] | None = None,
-    *,
-    searches: bool = True,
+    spec: Spec, served: Served, positions: Mapping[str, Mapping[str, str]] | None = None
 ) -> Space:
     """The space of a spec over its models.
 
     Args:
         positions: Label of a model, or `SERVER`, to path as the spec writes it, to
             ``file:line:column``, for the mistakes.
-        searches: What only measures the current config may have a space that holds no other.
 
     Raises:
         SpecError: Every wrong path, type or combination, one a line; or what is wrong with the
             models' configs, whatever the space tries.
-        NothingToSearchError: Nothing but the current config would be measured.
     """
     mistakes: _Mistakes = {}
     parameters: list[Parameter] = []
@@ -65,8 +59,6 @@ def build_space(
     space = Space(tuple(parameters), served, asked, args)
     space = replace(space, current=_current(space, size))
     refuse_broken(space)
-    if searches:
-        _refuse_empty(space)
     return space
 
 
@@ -235,7 +227,10 @@ def _current_value(parameter: Parameter, message: Any) -> FieldValue:
     return found
 
 
-def _refuse_empty(space: Space) -> None:
+def refuse_empty(space: Space) -> None:
+    """Raises:
+    NothingToSearchError: Nothing but the current config would be measured.
+    """
     left, text = _some(space), ""
     if not left:
         text = "Triton would refuse every config of the space"

@@ -20,7 +20,7 @@ from tuner.modelconfig.served import Served, ServedModel, read_served
 from tuner.run.result_schema import ChangedConfig
 from tuner.score.next_load import LoadPlan, load_plan
 from tuner.server.binaries import has_perf_analyzer
-from tuner.space.build import build_space, refuse_unmeasurable
+from tuner.space.build import build_space, refuse_empty, refuse_unmeasurable
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.load import LoadedSpec, load_spec
@@ -77,7 +77,6 @@ class Job:
         served: The models, with their configs as far as they are known: what the files say, until
             a server was asked.
         space: Over these configs.
-        searches: As in `build_space`.
         recorded: By stream, what its file of requests holds.
         has_perf_analyzer: There is one here; otherwise our own client measures.
     """
@@ -89,7 +88,6 @@ class Job:
     plan: LoadPlan
     has_perf_analyzer: bool = True
     recorded: Mapping[str, RecordedFigures] = field(default_factory=dict)
-    searches: bool = True
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -105,38 +103,35 @@ class Job:
 
         Raises:
             SpecError: The spec's space is wrong for it.
-            NothingToSearchError: It leaves nothing to search.
         """
-        space, recorded = _space(self.loaded, self.spec, served, self.searches), self.recorded
+        space, recorded = _space(self.loaded, self.spec, served), self.recorded
         if any(model.base.completes for model in served.models.values()):
             recorded = _recorded(self.spec, served)
         return replace(self, served=served, space=space, recorded=recorded)
 
 
-def prepare(request: Request, loaded: LoadedSpec | None = None, *, searches: bool = True) -> Job:
+def prepare(request: Request, loaded: LoadedSpec | None = None) -> Job:
     """Reads and checks the spec, the configs of its models, and the space of both.
 
-    Args:
-        loaded: The request's spec, where that was read already.
-        searches: As in `build_space`.
+    ``loaded``: the request's spec, where that was read already.
 
     Raises:
         SpecError: The spec is wrong, by itself or for these models, or they are, by themselves or
             beside each other.
-        NothingToSearchError: The space holds nothing beside the current config.
         EnvironmentNotReadyError: There is no such repository or model.
     """
     loaded = loaded or load_spec(request.spec, request.overrides)
-    spec = _with_words_of(request, loaded.spec)
-    return job_from(loaded, spec, request.environment, searches=searches)
+    return job_from(loaded, _with_words_of(request, loaded.spec), request.environment)
 
 
-def refuse_missing_extra(job: Job) -> None:
-    """Before anything is started.
+def refuse_unsearchable(job: Job) -> None:
+    """Before anything is started, and of what the server completed.
 
     Raises:
+        NothingToSearchError: The space holds nothing beside the current config.
         EnvironmentNotReadyError: The strategy is twin, whose compiler is not installed.
     """
+    refuse_empty(job.space)
     if job.spec.search.strategy is Strategy.TWIN and find_spec("numba") is None:
         raise EnvironmentNotReadyError(
             f"{job.loaded.strategy_position or job.loaded.path}: strategy twin needs the extra",
@@ -151,20 +146,17 @@ def models_of(spec: Spec) -> Served:
     return read_served(spec.repository, calls, calls, on_cpu=on_cpu, write_to=spec.write_to)
 
 
-def job_from(
-    loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str], *, searches: bool = True
-) -> Job:
+def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> Job:
     """The models that a checked spec is about, and the space of both.
 
     Raises:
         SpecError: The spec is wrong for these models, or they are.
-        NothingToSearchError: The space holds nothing beside the current config.
         EnvironmentNotReadyError: There is no such repository or model.
     """
     served = models_of(spec)
     for label, model in spec.models.items():
         _refuse_mixed_encodings(served.models[label].files, model)
-    space = _space(loaded, spec, served, searches)
+    space = _space(loaded, spec, served)
     return Job(
         loaded,
         spec,
@@ -173,7 +165,6 @@ def job_from(
         load_plan(spec.workload, spec.objective, spec.slos, spec.shares),
         has_perf_analyzer(spec.workload.perf_analyzer, environment),
         _recorded(spec, served),
-        searches,
     )
 
 
@@ -186,14 +177,14 @@ def _refuse_mixed_encodings(model: ModelFiles, spec: ModelSpec) -> None:
         )
 
 
-def _space(loaded: LoadedSpec, spec: Spec, served: Served, searches: bool) -> Space:
+def _space(loaded: LoadedSpec, spec: Spec, served: Served) -> Space:
     for label in served.answering(stream.model for stream in spec.streams.values()):
         model = served.models[label]
         refuse_unmeasurable(model.name, model.base.completed)
     _refuse_unknown_priorities(spec, served)
     for stream in spec.streams.values():
         drawn_tensors(stream, served.models[stream.model])
-    return build_space(spec, served, loaded.space_positions, searches=searches)
+    return build_space(spec, served, loaded.space_positions)
 
 
 def drawn_tensors(stream: StreamSpec, model: ServedModel) -> tuple[TensorShape, ...]:

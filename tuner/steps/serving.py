@@ -85,7 +85,6 @@ def serving(job: Job, programs: Programs, logs: Path, book: TimeBook) -> Iterato
         EnvironmentNotReadyError: No server can be started at all, or it lacks a model's backend or
             the GPU memory that the spec asks for.
         SpecError: The spec is wrong for the configs as they were completed.
-        NothingToSearchError: These configs leave nothing to search.
     """
     with Deployer(
         programs.launcher,

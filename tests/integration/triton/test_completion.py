@@ -23,7 +23,7 @@ from tuner.errors import NothingToSearchError
 from tuner.server.binaries import Installation
 from tuner.server.control import Control
 from tuner.space.candidate import Candidate
-from tuner.steps.job import Request, draw_up, prepare
+from tuner.steps.job import Request, draw_up, prepare, refuse_unsearchable
 from tuner.steps.serving import ModelNotServedError, Serving, serving
 from tuner.steps.tools import Programs
 from tuner.triton.local import LocalLauncher
@@ -228,10 +228,10 @@ def test_a_model_that_completes_tensors_only(
 def test_a_space_of_what_the_model_sets_by_itself_is_told(served: Callable[..., Any]) -> None:
     spec = SPEC[: SPEC.index("space:")] + "space: {max_batch_size: {choice: [2, 4]}}\n"
     with (
+        served(BOTH, None, spec) as found,
         pytest.raises(NothingToSearchError, match="the server sets max_batch_size to 8, whatever"),
-        served(BOTH, None, spec),
     ):
-        pass
+        refuse_unsearchable(found.job)
 
 
 def test_a_model_that_does_not_load_ends_with_its_own_words(served: Callable[..., Any]) -> None:

@@ -525,9 +525,10 @@ def test_names_of_called_models_are_found_or_the_lack_of_one_is_told(
         [("unnamed-call", 15, Severity.NOTE)] if unnamed else []
     )
     files = read_model(repository, "m")
-    called = called_models(files, files.config(), ["finder", "speaker", "reader", "scorer", "m"])
-    assert sorted(called.models) == sorted(calls)
-    assert called.unnamed == (("1/model.py:15",) if unnamed else ())
+    names = ["finder", "speaker", "reader", "scorer", "m"]
+    called, places = called_models(files, files.config(), names)
+    assert sorted(called) == sorted(calls)
+    assert places == (("1/model.py:15",) if unnamed else ())
 
 
 METRICS = """model_metrics {

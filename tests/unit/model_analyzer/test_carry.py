@@ -195,7 +195,7 @@ ensemble_scheduling { step [ {
         ),
         (
             *("m", "bls_composing_models: [ {inner: {weighting: 2}}, iner ]"),
-            ["[0].inner (line 1): it is called, and its options", "did you mean inner?"],
+            ["[0].inner (line 1): its options are left out", "did you mean inner?"],
             ["calls: [inner]"],
         ),
         (

@@ -101,7 +101,7 @@ def test_load_json_has_proto_names_enum_names_and_empty_messages():
         ("input { dims: [-1][-1]\n}", (1, 20), "dims is one list: [ -1, -1 ], without the batch"),
         ('input [ { name: "x" } ] [ { } ]', (1, 27), "input is one list: join them"),
         (
-            'ensemble_scheduling { step [ {\noutput_map { key: "}" }\n{ key: "b" }\n} ] }',
+            'ensemble_scheduling { step [ {\noutput_map { key: "a" }\n{ key: "b" }\n} ] }',
             *((3, 1), "write output_map before this {, or one list: output_map [ { }, { } ]"),
         ),
     ],

@@ -21,7 +21,7 @@ from builders.spaces import (
 
 from tuner.errors import NothingToSearchError, SpecError
 from tuner.modelconfig.message import parse
-from tuner.space.build import build_space, refuse_unmeasurable
+from tuner.space.build import build_space, refuse_empty, refuse_unmeasurable
 from tuner.steps.job import Request, prepare
 
 
@@ -87,13 +87,13 @@ def test_a_space_cannot_make_the_model_one_that_no_search_is_for(
 
 def test_a_space_of_only_the_current_config_is_nothing_to_search() -> None:
     with pytest.raises(NothingToSearchError, match="nothing but the current config"):
-        space_of({BATCH: {"choice": [16]}})
+        refuse_empty(space_of({BATCH: {"choice": [16]}}))
 
 
 def test_a_space_that_triton_refuses_is_nothing_to_search() -> None:
     decoupled = BATCHING + "model_transaction_policy { decoupled: true }"
     with pytest.raises(NothingToSearchError, match="response cache does not work"):
-        space_of({CACHE: {"choice": ["1MiB"]}}, decoupled)
+        refuse_empty(space_of({CACHE: {"choice": ["1MiB"]}}, decoupled))
 
 
 def test_one_other_config_is_something_to_search() -> None:

@@ -21,7 +21,7 @@ from builders.spaces import (
 
 from tuner.errors import NothingToSearchError, SpecError
 from tuner.search.optuna_trial import distributions, params, suggest
-from tuner.space.build import build_space
+from tuner.space.build import build_space, refuse_empty
 from tuner.space.candidate import Candidate
 from tuner.space.parameters import SERVER, Knob
 
@@ -123,7 +123,7 @@ def test_a_mistake_is_told_with_its_place_and_the_model_it_is_in() -> None:
 
 def test_a_space_whose_steps_can_never_hold_the_ensembles_batches_is_told_why() -> None:
     with pytest.raises(NothingToSearchError, match="of 4, its model one only of 1"):
-        space_of(models({BATCH: {"choice": [1, 2]}}, {}))
+        refuse_empty(space_of(models({BATCH: {"choice": [1, 2]}}, {})))
 
 
 def test_instances_of_an_ensemble_without_steps_are_not_sent_to_none() -> None:

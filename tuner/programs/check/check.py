@@ -85,7 +85,7 @@ def check(
         loaded = load_spec(request.spec, request.overrides)
         for half in half_written(loaded.spec.repository).values():
             raise half
-        job = prepare(request, loaded, searches=False)
+        job = prepare(request, loaded)
         run_id = new_run_id(f"{job.spec.name}-check")
         with (
             only_one_on(job, reading=True),

@@ -35,7 +35,7 @@ from tuner.steps.estimate import (
     trace_notes,
 )
 from tuner.steps.events import Events
-from tuner.steps.job import Job, Request, prepare, refuse_missing_extra
+from tuner.steps.job import Job, Request, prepare, refuse_unsearchable
 from tuner.steps.machine_lock import among_neighbours, only_one_on
 from tuner.steps.searching import search
 from tuner.steps.serving import Serving, serving
@@ -81,7 +81,7 @@ def settled_spec(request: Request, note: Callable[[str], None]) -> LoadedSpec:
 def checked_job(request: Request, loaded: LoadedSpec) -> Job:
     """All that can be found wrong before anything is started."""
     job = prepare(request, loaded)
-    refuse_missing_extra(job)
+    refuse_unsearchable(job)
     if request.resume is None:
         refuse_too_short(job, seen_before(request.output, job))
     return job
@@ -112,6 +112,7 @@ def _run(
         # From here on, an error is stored as the run's result before it goes on.
         ending = enter(Ending(request, store, neighbours, book, events, report))
         served = enter(serving(job, programs, store.logs, book))
+        refuse_unsearchable(served.job)
         opened = enter(open_run(served.job, store, request, book, events.note))
         for note in _beforehand(served, write=request.write):
             events.note(note)

@@ -43,7 +43,7 @@ from tuner.spec.model import Spec
 from tuner.spec.units import Percent
 from tuner.spec.yaml_tree import BadYamlError, read_yaml
 from tuner.steps.events import Events
-from tuner.steps.job import Job, job_from, refuse_missing_extra
+from tuner.steps.job import Job, job_from, refuse_unsearchable
 from tuner.steps.machine_lock import among_neighbours
 from tuner.steps.manifest import with_completed
 from tuner.steps.searching import search
@@ -205,7 +205,7 @@ def job_of(offer: Offer, spec: Spec, environment: Mapping[str, str]) -> Job:
     path = offer.directory / Path(manifest.spec_path).name
     loaded = LoadedSpec(spec, path, manifest.spec_text, manifest.spec_sha256, {})
     job = job_from(loaded, spec, environment)
-    refuse_missing_extra(job)
+    refuse_unsearchable(job)
     for label, model in job.served.models.items():
         kept = manifest.models.get(label)
         if kept is None or model.files.sha256 != kept.sha256:
