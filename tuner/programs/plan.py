@@ -37,7 +37,7 @@ from tuner.spec.mistakes import in_brackets
 from tuner.spec.model import Spec, Strategy
 from tuner.spec.paths import INSTANCE_GROUP
 from tuner.spec.server import MODES, ServerMode
-from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
+from tuner.spec.workload import FileInputs, RandomInputs, UniformRepeat, ZipfRepeat
 from tuner.steps.estimate import (
     Estimate,
     Seen,
@@ -224,13 +224,16 @@ def previews(job: Job, count: int) -> list[Preview]:
 def _chosen_by(spec: Spec) -> list[str]:
     """What a run would start or contact because the spec says so."""
     server, mounts = spec.server, spec.server.mounts.items()
+    inputs = (stream.inputs for stream in spec.streams.values())
+    sent = [] if server.managed else [str(i.file) for i in inputs if isinstance(i, FileInputs)]
     found = {
         "a tritonserver of its own": server.binary is not None,
         f"the server's variables {', '.join(server.environment)}": bool(server.environment),
         f"the image {server.image}": server.image is not None,
         f"the mounts {', '.join(f'{a} at {b}' for a, b in mounts)}": bool(mounts),
-        "a remote server": not server.managed,
+        f"the remote server {' '.join(server.urls)}": not server.managed,
         f"your {', '.join(server.headers_from_env.values())} as headers": server.headers_from_env,
+        f"requests from {', '.join(sent)}": bool(sent),
         "a perf_analyzer of its own": spec.workload.perf_analyzer is not None,
     }
     return [what for what, there in found.items() if there]

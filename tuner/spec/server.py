@@ -208,6 +208,14 @@ class Server(Strict):
     def managed(self) -> bool:
         return MODES[self.mode].managed
 
+    @property
+    def urls(self) -> list[str]:
+        """The endpoints of a remote server."""
+        there = {"http": self.http, "grpc": self.grpc, "metrics": self.metrics}
+        schemes = {name: name.replace("metrics", "http") for name in there}
+        schemes |= {name: f"{schemes[name]}s" for name in (self.tls.services if self.tls else ())}
+        return [f"{schemes[name]}://{at}" for name, at in there.items() if at is not None]
+
 
 def resolve(
     variables: Mapping[str, ServerVariable], environment: Mapping[str, str]

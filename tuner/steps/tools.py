@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tuner import __version__
 from tuner.load.generators import OWN_CLIENT, Choice, Demand, choose, may_reject
@@ -123,12 +125,26 @@ def client_of(job: Job) -> Choice:
 def client_notes(job: Job) -> list[str]:
     """One sentence where perf_analyzer does not measure, and one where CPUs are kept apart.
 
+    And one of connections on which headers can be read.
+
     Raises:
         EnvironmentNotReadyError: The spec names CPUs that tune may not use here.
     """
     choice, cores = client_of(job), str(cores_of(job.spec))
     who = f"measured with {choice.kind.title}: {choice.why}" if choice.why else ""
-    return [note for note in (who, cores) if note]
+    server = job.spec.server
+    plain = [url for url in server.urls if "s://" not in url and not _is_near(url)]
+    read = f"{' '.join(plain)} has no TLS: whoever is on the way can read the headers"
+    return [note for note in (who, cores, read * bool(plain and server.headers_from_env)) if note]
+
+
+def _is_near(url: str) -> bool:
+    """On this machine, by its own words."""
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def request_notes(job: Job, above_bytes: int = -1) -> Iterator[str]:

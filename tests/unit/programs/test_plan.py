@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from dataclasses import replace
@@ -39,7 +40,10 @@ def planned(tmp_path: Path, more: str, candidates: int = 0) -> DrawnPlan:
             "server: {mode: docker, image: 'evil:1', mounts: {/opt/a: /b, /c: /d}}\n",
             "the image evil:1 and the mounts /opt/a at /b, /c at /d",
         ),
-        ("server: {mode: remote, http: 'evil:1', grpc: 'evil:2'}\n", "a remote server"),
+        (
+            "server: {mode: remote, http: 'e:1', grpc: 'e:2', metrics: 'e:3', tls: {}}\n",
+            "the remote server https://e:1 grpcs://e:2 https://e:3",
+        ),
         ("workload: {perf_analyzer: /tmp/evil}\n", "a perf_analyzer of its own"),
     ],
 )
@@ -105,9 +109,39 @@ def test_everything_that_the_spec_chooses_is_named_at_once(tmp_path: Path) -> No
     more = FOREIGN + "workload: {perf_analyzer: /tmp/evil}\n"
     (note, *_) = planned(tmp_path, more).notes
     assert note == (
-        "the spec names a remote server and a perf_analyzer of its own: not tried, so not known "
-        "to work"
+        "the spec names the remote server http://h:1 grpc://h:2 and a perf_analyzer of its own: "
+        "not tried, so not known to work"
     )
+
+
+def test_the_file_whose_requests_a_remote_server_gets_is_named(tmp_path: Path) -> None:
+    row = {"x": {"content": [1.0] * 64, "shape": [64]}}
+    (tmp_path / "recorded.json").write_text(json.dumps({"data": [row]}))
+    more = "workload: {inputs: {kind: file, file: recorded.json}}\n"
+    said = f"and requests from {tmp_path / 'recorded.json'}: not tried"
+    assert said in planned(tmp_path, FOREIGN + more).notes[0]
+    assert said not in planned(tmp_path, "server: {binary: /t}\n" + more).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("server", "read"),
+    [
+        ("http: 'h:1', grpc: 'h:2'", ["http://h:1", "grpc://h:2"]),
+        ("http: 'h:1', grpc: 'h:2', tls: {services: [grpc]}", ["http://h:1"]),
+        ("http: 'h:1', grpc: 'h:2', tls: {}", []),
+        ("http: 'localhost:1', grpc: '127.0.0.1:2', metrics: '[::1]:3'", []),
+        ("http: '127.evil.example:1', grpc: 'localhost:2'", ["http://127.evil.example:1"]),
+    ],
+)
+def test_a_header_that_others_can_read_on_the_way_is_warned_of(
+    server: str, read: list[str], tmp_path: Path
+) -> None:
+    for headers in ("", ", headers_from_env: {Authorization: TOKEN}"):
+        plan = planned(tmp_path, f"server: {{mode: remote, {server}{headers}}}\n")
+        warned = [note for note in plan.notes if "can read the headers" in note]
+        assert (" and your TOKEN as headers: not tried" in plan.notes[0]) is bool(headers)
+        told = f"{' '.join(read)} has no TLS: whoever is on the way can read the headers"
+        assert warned == ([told] if read and headers else [])
 
 
 @pytest.mark.parametrize(
