@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from tuner.modelconfig.served import Served
 
 #: A file no larger than their product is read whole; of a larger one so many blocks are.
 _BLOCKS, _BLOCK_BYTES = 64, 1 << 20
+#: So many files of a model are read.
+_MOST_FILES = 10_000
 #: So many differences are named.
 _NAMED = 5
 
 
-def content_of(served: Served) -> dict[str, str]:
+def content_of(served: Served, note: Callable[[str], None] = lambda _: None) -> dict[str, str]:
     """A hash for each file of the models, by ``MODEL/VERSION/NAME``.
 
+    A link to a directory counts by where it leads, and is not followed: that may be all there is.
     Configs, which are compared by themselves, hidden files and Python's caches are left out. Deeper
     directories have one hash each, so that an unpacked environment is not listed file by file.
     """
     found: dict[str, list[str]] = {}
     for label, model in served.models.items():
         top = model.files.directory
-        for path in _files(top, ()):
+        for number, path in enumerate(_files(top)):
+            if number == _MOST_FILES:
+                note(f"{label} has more than {_MOST_FILES:,} files: workers compare so many")
+                break
             parts = path.relative_to(top).parts
             if path.suffix != ".pbtxt" or parts[:-1] not in ((), ("configs",)):
                 name = _shown("/".join((label, *parts[:2])))
@@ -49,25 +56,24 @@ def _shown(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _files(directory: Path, above: tuple[Path, ...]) -> Iterator[Path]:
-    """The files below a directory in the order of their names, through links."""
-    real = directory.resolve()
-    if real in above:
-        return  # a link to a directory that it lies in
-    try:
-        for entry in sorted(directory.iterdir()):
-            if entry.name.startswith(".") or entry.name == "__pycache__":
-                continue
-            if entry.is_dir():
-                yield from _files(entry, (*above, real))
-            elif entry.is_file():
-                yield entry
-    except OSError:
-        return  # only the server may be allowed to read it
+def _files(top: Path) -> Iterator[Path]:
+    """The files below a directory and the links to directories, always in the same order."""
+    waiting = [top]
+    while waiting:
+        with suppress(OSError):  # only the server may be allowed to read it
+            for entry in sorted(waiting.pop().iterdir()):
+                if entry.name.startswith(".") or entry.name == "__pycache__":
+                    continue
+                if entry.is_dir() and not entry.is_symlink():
+                    waiting.append(entry)
+                elif entry.is_dir() or entry.is_file():
+                    yield entry
 
 
 def _digest(path: Path) -> str:
     try:
+        if path.is_dir():
+            return _shown(str(path.readlink()))
         size = path.stat().st_size
         found = hashlib.sha256(str(size).encode())
         with path.open("rb") as file:

@@ -36,15 +36,59 @@ def test_what_differs_is_named(tmp_path: Path) -> None:
     assert differences(many, {})[4:] == ["4 is missing here", "and 3 more"]
 
 
-def test_links_and_what_no_server_reads_make_no_difference(tmp_path: Path) -> None:
+def test_a_linked_file_and_what_no_server_reads_make_no_difference(tmp_path: Path) -> None:
     unread = {".config.pbtxt.tune.journal", "configs/other.pbtxt", "1/__pycache__/model.pyc"}
     here = held(tmp_path / "here", {**FILES, **dict.fromkeys(unread, "")})
     assert here == held(tmp_path / "there", FILES)
-    version = tmp_path / "here" / "m" / "1"
-    version.rename(tmp_path / "elsewhere")
-    version.symlink_to(tmp_path / "elsewhere")
-    (version / "loop").symlink_to(version.parent)
+    weights = tmp_path / "here" / "m" / "1" / "model.onnx"
+    weights.rename(tmp_path / "elsewhere")
+    weights.symlink_to(tmp_path / "elsewhere")
     assert held(tmp_path / "here", {}) == here
+
+
+def test_a_link_to_a_directory_counts_by_where_it_leads_and_is_never_followed(
+    tmp_path: Path,
+) -> None:
+    found = {}
+    for name in ("one", "same", "other"):
+        held(tmp_path / name, FILES)
+        link = tmp_path / name / "m" / "1" / "data"
+        link.symlink_to("/usr" if name == "other" else "/proc")
+        (link.parent / "loop").symlink_to("..")
+        found[name] = held(tmp_path / name, {})
+    assert found["one"] == found["same"]
+    assert differences(found["one"], found["other"]) == ["m/1/data differs"]
+
+
+def test_twenty_levels_that_each_lead_twice_into_the_next_are_read_at_once(tmp_path: Path) -> None:
+    repository = tmp_path / "r"
+    held(repository, {f"1/{n}/weights": "x" for n in range(22)})
+    for number in range(21):
+        for link in "ab":
+            (repository / "m" / "1" / str(number) / link).symlink_to(f"../{number + 1}")
+    assert len(held(repository, {})) == 22
+
+
+def test_a_tree_of_1500_levels_is_read(tmp_path: Path) -> None:
+    shallow = held(tmp_path / "r", FILES)
+    below = [tmp_path / "r" / "m" / "1" / ("d/" * depth + "d") for depth in range(1500)]
+    for directory in below:
+        directory.mkdir()
+    (weights := below[-1] / "weights").touch()
+    assert set(held(tmp_path / "r", {})) - set(shallow) == {"m/1/d"}
+    weights.unlink()
+    for directory in reversed(below):  # `shutil.rmtree` of pytest cannot
+        directory.rmdir()
+
+
+def test_of_a_model_with_very_many_files_some_are_compared_and_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content, "_MOST_FILES", 3)
+    held(tmp_path / "r", FILES)
+    told: list[str] = []
+    assert len(content_of(read_served(tmp_path / "r", ["m"]), told.append)) == 2  # and config.pbtxt
+    assert told == ["m has more than 3 files: workers compare so many"]
 
 
 def test_a_large_file_is_compared_by_size_and_samples(

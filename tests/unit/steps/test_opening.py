@@ -133,6 +133,17 @@ def test_workers_may_join_as_long_as_a_run_is_open(job: Job, run: RunStore) -> N
         find_offer(url, run.run_id)
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_files_are_read_for_workers_only_where_they_come_through_a_storage(
+    shared: bool, job: Job, tmp_path: Path
+) -> None:
+    storage = f"sqlite:///{tmp_path / 'a.db'}" if shared else None
+    request = Request(job.loaded.path, output=tmp_path / "results", storage=storage)
+    with opened(job, request) as run:
+        offer = find_offer(storage or f"sqlite:///{run.store.directory / STUDY}", run.store.run_id)
+    assert bool(offer.files) is shared
+
+
 def test_a_run_that_is_being_written_is_left_as_it_is(job: Job, run: RunStore) -> None:
     with (
         run.locked(),

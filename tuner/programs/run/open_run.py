@@ -129,7 +129,8 @@ def open_run(
         strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
         searcher = Searcher(job.space, strategy, history, record, keep, note)
         directory = job.loaded.path.parent.absolute()
-        files = content_of(job.served) if job.spec.server.managed else {}
+        shared = request.storage is not None and job.spec.server.managed
+        files = content_of(job.served, note) if shared else {}  # else workers have the same files
         offer = Offer(manifest, directory, job.spec.budget.trials, files)
         record.open_to_workers(offer.to_json())
         with closed_to_workers(record, note):

@@ -215,7 +215,7 @@ def job_of(offer: Offer, spec: Spec, environment: Mapping[str, str]) -> Job:
                 f"{model.files.path} is not the config that {manifest.run_id} measures:\n{diff}",
                 _COPY,
             )
-    if differing := differences(offer.files, content_of(job.served)):
+    if offer.files and (differing := differences(offer.files, content_of(job.served))):
         raise SpecError(
             f"the model's files are not those that {manifest.run_id} measures:\n"
             + "\n".join(f"  {difference}" for difference in differing),

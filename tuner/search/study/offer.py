@@ -24,7 +24,8 @@ class Offer(Facts):
     Attributes:
         directory: Where relative paths of its spec begin, on the run's machine.
         trials: Its budget, with options of the command line applied.
-        files: What its models' files hold, see `tuner.modelconfig.content`.
+        files: What its models' files hold, see `tuner.modelconfig.content`; none are compared
+            where the run has no storage beside its own.
     """
 
     unknown = "ignore"
