@@ -6,8 +6,8 @@ A run with a winner has in `best/` a diff for `git apply`, and the text of a pul
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tuner.errors import SpecError
@@ -21,6 +21,7 @@ from tuner.report.markdown import escaped, joined, parts
 from tuner.report.run_document import document, numbers, overload, proof, request_time
 from tuner.report.tables import change, machine_text
 from tuner.report.tiles import tiles
+from tuner.run.manifest import run_command
 from tuner.run.store import BEST, RunStore
 from tuner.run.writing import own_directory, write_bytes, write_text
 from tuner.writeback.plan import FilePlan, plan_from_run
@@ -99,8 +100,8 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
     machine = ("machine", machine_text(manifest))
     where = Table(("", ""), (machine, *manifest.versions.items(), ("run", data.run_id)))
     # The same search, wherever the repository is checked out.
-    spec = shlex.quote(Path(manifest.spec_path or "SPEC").name)
-    again = f"tune run {spec} --no-write --seed {manifest.seed}"
+    spec, seed = Path(manifest.spec_path or "SPEC").name, ("--seed", str(manifest.seed))
+    again = run_command([spec], replace(manifest.choices, write=False, storage=None), *seed)
     folds = [section(data) for section in (proof, numbers, request_time, overload)]
     blocks = filled(
         tiles(data),

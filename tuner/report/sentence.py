@@ -13,7 +13,7 @@ from tuner.report.data import ReportData
 from tuner.report.quantities import count_text, load_text, metric_text, share_text
 from tuner.run.bottleneck import Bottleneck, bottleneck_of
 from tuner.run.confirmation import Role
-from tuner.run.manifest import resume_command
+from tuner.run.manifest import resume_command, run_command
 from tuner.run.status import Status, remedies
 from tuner.score.judge import Verdict
 from tuner.score.trial import Predicted
@@ -168,7 +168,7 @@ def bottleneck_text(found: Bottleneck) -> str:
 def next_steps(data: ReportData) -> list[tuple[str, str]]:
     """What to do now: (reason, command) pairs; the command may be empty."""
     run = shlex.quote(str(data.directory))
-    again = f"tune run {_spec(data)}{'' if data.manifest.choices.write else ' --no-write'}"
+    again = run_command([data.manifest.spec_path or "SPEC"], data.manifest.choices)
     if data.status is Status.IMPROVED:
         flags = [("start the server with the flags below", "")] if data.result.server_args else []
         if data.result.written is not None and not data.taken_back:
@@ -218,8 +218,8 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
 def repeat_commands(data: ReportData) -> list[tuple[str, str]]:
     """(what, command line) pairs that repeat what this run did."""
     manifest = data.manifest
-    options = map(shlex.quote, manifest.choices.options)
-    same = " ".join(["tune run", _spec(data), *options, "--seed", str(manifest.seed)])
+    seed = ("--seed", str(manifest.seed))
+    same = run_command([manifest.spec_path or "SPEC"], manifest.choices, *seed)
     return [
         ("the run, as it was started", shlex.join(hidden_command(manifest.command))),
         ("the same search, from its seed", same),

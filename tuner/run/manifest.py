@@ -141,8 +141,13 @@ def resume_command(run: Path, specs: Sequence[str], choices: Choices) -> str:
     password is not kept.
     """
     kept = None if choices.lacks_a_password else choices.storage
-    again = Choices(storage=kept, overrides=choices.overrides).options
-    return plain(shlex.join(["tune", "run", *specs, *again, "--resume", str(run)]))
+    again = Choices(storage=kept, overrides=choices.overrides)
+    return run_command(specs, again, "--resume", str(run))
+
+
+def run_command(specs: Sequence[str], choices: Choices, *more: str) -> str:
+    """A `tune run` with these choices, on one line."""
+    return plain(shlex.join(["tune", "run", *specs, *choices.options, *more]))
 
 
 SCHEMA_VERSION = 1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ from tuner.report.render import (
     pull_request_of,
     write_proposal,
 )
+from tuner.report.sentence import next_steps, repeat_commands
+from tuner.run.manifest import Choices
+from tuner.run.status import Status
 
 
 def test_the_body_tells_why_and_ends_with_the_change(made: Made) -> None:
@@ -31,6 +35,25 @@ def test_the_body_names_no_place_of_the_machine(made: Made) -> None:
     assert "/models/" not in text
     assert "--- a/toy/config.pbtxt\n" in text
     assert "tune run toy.yaml --no-write --seed 0" in text
+
+
+def test_what_the_run_was_started_with_is_repeated_on_one_line(made: Made) -> None:
+    data = made("improved")
+    overrides = ("slo=[p99_latency <= 90ms]", "name=a\n```\ntune run other")
+    choices = Choices(
+        trials=14, time_budget_s=90.0, overrides=overrides, storage="sqlite:////home/me/a.db"
+    )
+    data = replace(data, manifest=replace(data.manifest, choices=choices))
+    options = (
+        "--trials=14 --time-budget=90s '--set=slo=[p99_latency <= 90ms]' "
+        "'--set=name=a\\n```\\ntune run other'"
+    )
+    assert f"\ntune run toy.yaml {options} --no-write --seed 0\n" in pull_request_of(data)
+    same = dict(repeat_commands(data))["the same search, from its seed"]
+    whole = options.replace(" --time", " --storage=sqlite:////home/me/a.db --time")
+    assert same == f"tune run search_spaces/toy.yaml {whole} --seed 0"
+    kept = replace(data, result=told(data, status=Status.KEPT).result)
+    assert any("'--set=slo=[p99_latency <= 90ms]'" in command for _, command in next_steps(kept))
 
 
 def test_the_body_fits_and_loses_whole_parts_only(made: Made) -> None:
