@@ -30,8 +30,11 @@ def models_command(repository: Path, output_format: str) -> None:
     3 when nothing can be tuned.
     """
     from tuner.programs.models import HEADER, list_models
+    from tuner.writeback.rollback import half_written
 
     rows = list_models(repository, children_environment())
+    for half in half_written(repository).values():
+        say(f"note:  {half.message}", err=True)
     if output_format == "json":
         say_json([asdict(row) for row in rows])
     else:

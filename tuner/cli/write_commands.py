@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 @click.command("apply")
 @options.run_argument
+@options.optional_spec_argument
 @click.option(
     "--repository",
     type=options.EXISTING_DIRECTORY,
@@ -33,14 +34,20 @@ if TYPE_CHECKING:
     "--dry-run", is_flag=True, help="Show the diff, check that it applies, write nothing."
 )
 @options.through_links_option
-def apply_command(run: Path, repository: Path | None, dry_run: bool, through_links: bool) -> None:
+def apply_command(
+    run: Path, spec: Path | None, repository: Path | None, dry_run: bool, through_links: bool
+) -> None:
     """Write the winner of RUN into the model repository, and note that in the run's reports.
 
     Writes the config of each model that the winner changes, all of them or none, and shows the
     files and their diffs. Refused with exit code 13 if a config changed since the run read it.
-    Only a model's config.pbtxt or configs/NAME.pbtxt is ever written, whatever RUN says.
+    Only a model's config.pbtxt or configs/NAME.pbtxt is ever written, whatever RUN says. A field
+    that may say what code a model runs is written only as SPEC searches it, by default the spec of
+    a RUN that you made here.
     """
+    from tuner.programs.run.open_run import spec_of
     from tuner.run.store import RunStore
+    from tuner.spec.load import load_spec
     from tuner.writeback.plan import apply, plan_from_run, preview, refuse_forged
 
     store = RunStore.open(run)
@@ -48,7 +55,7 @@ def apply_command(run: Path, repository: Path | None, dry_run: bool, through_lin
     result = _result(store)
     plan = plan_from_run(manifest, result, repository)
     looked = preview(plan, through_links=through_links)
-    refuse_forged(manifest, result)
+    refuse_forged(manifest, result, lambda: load_spec(spec or spec_of(run)).spec)
     written = None if dry_run else apply(plan, through_links=through_links)
     if written is not None:
         _tell_the_run(store, written)  # before anything is printed: nobody may be reading
@@ -67,7 +74,8 @@ def apply_command(run: Path, repository: Path | None, dry_run: bool, through_lin
             say_notes(done.notes)
     if plan.server_args:
         say(f"start tritonserver with: {shlex.join(plan.server_args)}", err=True)
-    options = ["--repository", str(repository)] if repository else []
+    options = [str(spec)] if spec else []
+    options += ["--repository", str(repository)] if repository else []
     options += ["--through-links"] if through_links else []
     for line in next_lines(run, manifest, plan, options, dry_run=dry_run):
         say(line, err=True)

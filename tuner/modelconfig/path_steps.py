@@ -35,6 +35,15 @@ _SEGMENT = re.compile(
 )
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]*")
 _PARAMETER = "inference.ModelParameter"
+#: Fields of which no number or switch chooses code.
+_HARMLESS = (
+    "dynamic_batching",
+    "instance_group",
+    "max_batch_size",
+    "optimization",
+    "response_cache",
+    "sequence_batching",
+)
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,13 @@ def parse_steps(path: str) -> tuple[Step, ...]:
         descriptor = None if step.is_parameter else step.inner
     _refuse_own_condition(path, steps)
     return tuple(steps)
+
+
+def may_choose_code(path: str) -> bool:
+    """Neither a number, a switch nor a choice of batching, instances and the like; or a text."""
+    steps = parse_steps(path)
+    fields = [steps[-1].leaf, *(field for step in steps for field, _ in step.where)]
+    return steps[0].field.name not in _HARMLESS or any(f.type == f.TYPE_STRING for f in fields)
 
 
 def format_steps(steps: tuple[Step, ...]) -> str:

@@ -69,7 +69,7 @@ def _parameters(
     found: dict[str, Parameter] = {}
     for path, values in given.items():
         try:
-            parameter = _parameter(Knob(owner, path), values)
+            parameter = parameter_of(Knob(owner, path), values)
             if owner != SERVER:
                 _refuse_of_an_ensemble(parameter.path, served.models[owner])
                 _check_values(parameter, served.models[owner].base.completed)
@@ -95,7 +95,7 @@ def _refuse_of_an_ensemble(path: str, model: ServedModel) -> None:
         raise SpecError(text, f"search those of its steps{steps} under models")
 
 
-def _parameter(knob: Knob, given: ParameterSpec) -> Parameter:
+def parameter_of(knob: Knob, given: ParameterSpec) -> Parameter:
     known = knob if knob == CACHE else Knob(knob.owner, canonical(knob.path))
     if isinstance(given, IntRange):
         low, high = given.int_

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import platform
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from tuner import __version__
 from tuner.load.generators import OWN_CLIENT, Choice, Demand, choose, may_reject
@@ -31,6 +30,7 @@ from tuner.triton.local import LocalLauncher, find_backends
 
 #: A larger request mainly measures the network and the copies, perhaps unintentionally.
 LARGE_BYTES = 1 << 20
+_HERE = re.compile(r"\w+://(localhost|127\.[\d.]+|\[::1\]):\d+")
 
 
 @dataclass(frozen=True)
@@ -133,18 +133,9 @@ def client_notes(job: Job) -> list[str]:
     choice, cores = client_of(job), str(cores_of(job.spec))
     who = f"measured with {choice.kind.title}: {choice.why}" if choice.why else ""
     server = job.spec.server
-    plain = [url for url in server.urls if "s://" not in url and not _is_near(url)]
+    plain = [url for url in server.urls if "s://" not in url and not _HERE.fullmatch(url)]
     read = f"{' '.join(plain)} has no TLS: whoever is on the way can read the headers"
     return [note for note in (who, cores, read * bool(plain and server.headers_from_env)) if note]
-
-
-def _is_near(url: str) -> bool:
-    """On this machine, by its own words."""
-    try:
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def request_notes(job: Job, above_bytes: int = -1) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,13 @@ from tuner.modelconfig.edit import edit, unified_diff
 from tuner.modelconfig.encoding import UTF_8, encode
 from tuner.modelconfig.files import directory_of
 from tuner.modelconfig.message import Mistake, parse, try_parse
+from tuner.modelconfig.path import canonical
+from tuner.modelconfig.path_steps import may_choose_code
 from tuner.run.manifest import KeptConfig, Manifest
+from tuner.space.build import parameter_of
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.labels import of_label
+from tuner.spec.model import Spec
 from tuner.writeback.files import sha256_of_bytes, sha256_or_none
 from tuner.writeback.journal import Action
 from tuner.writeback.rollback import settle
@@ -103,9 +107,12 @@ def plan_from_run(
     return WritePlan(tuple(files), manifest.run_id, tuple(result.get("server_args") or ()))
 
 
-def refuse_forged(manifest: Manifest, result: Mapping[str, Any]) -> None:
-    """Raises:
-    SpecError: Another config, or other arguments, than the winner's fields make of what was read.
+def refuse_forged(manifest: Manifest, result: Mapping[str, Any], own: Callable[[], Spec]) -> None:
+    """``own`` reads a spec of the user's, where the winner has a field that may choose code.
+
+    Raises:
+        SpecError: Another config, or other arguments, than the winner's fields make of what was
+            read; or code that the user's spec does not search.
     """
     after = _texts_after(result)
     try:
@@ -117,6 +124,22 @@ def refuse_forged(manifest: Manifest, result: Mapping[str, Any]) -> None:
         same = False
     if not same:
         raise _refusal(manifest, "its winner's config is not the one it read with its fields")
+    _refuse_strange_code(winner, own)
+
+
+def _refuse_strange_code(winner: Candidate, own: Callable[[], Spec]) -> None:
+    code = {knob: v for knob, v in winner.fields.items() if may_choose_code(knob.path)}
+    told = f"the winner sets {', '.join(map(str, code))}, which may say what code a model runs"
+    hint = "if you want that, name a spec of yours that searches it: tune apply RUN SPEC"
+    try:
+        models = own().models if code else {}
+    except SpecError as error:
+        raise SpecError(f"{told}; {error.message}", hint) from error
+    for knob, value in code.items():
+        space = models[knob.owner].space if knob.owner in models else {}
+        given = {canonical(path): values for path, values in space.items()}
+        if knob.path not in given or value not in parameter_of(knob, given[knob.path]):
+            raise SpecError(f"{told}; your spec does not search {knob} = {value!r}", hint)
 
 
 def _refusal(manifest: Manifest, wrong: str) -> SpecError:

@@ -15,7 +15,9 @@ import pytest
 from builders.commands import Tune
 from builders.runs import BETTER, CONFIG, Toy, edit_config, make_run
 
-from tuner.writeback.plan import sha256_of
+from tuner.run.store import RunStore
+from tuner.space.candidate import Candidate
+from tuner.writeback.plan import sha256_of, text_with
 
 
 def texts(after: str) -> dict[str, Any]:
@@ -172,6 +174,37 @@ def test_a_run_that_contradicts_itself_is_refused(
     else:
         edit(run, name, changes)
     assert said in refused(run, home, tune)
+
+
+def with_code(run: Path, *parameters: str) -> dict[str, Any]:
+    """Has a run claim a winner with these parameters, and the config that they make."""
+    result = json.loads((run / "result.json").read_text())
+    fields = {f"parameters.{key}": "/x" for key in parameters}
+    manifest = RunStore(run).manifest()
+    result["winner"]["models"]["toy"] |= fields
+    after = text_with(manifest.models["toy"], Candidate.from_json(result["winner"]).of("toy"))
+    result["models"]["toy"]["config_after"] = after
+    edit(run, "result", {**result, "written": None})
+    return result
+
+
+def test_a_field_that_may_choose_code_is_written_only_as_the_users_own_spec_searches_it(
+    run: Path, home: Path, tune: Tune, tmp_path: Path
+) -> None:
+    with_code(run, "EXECUTION_ENV_PATH")
+    told = refused(run, home, tune)
+    assert "toy/parameters.EXECUTION_ENV_PATH, which may say what code a model runs" in told
+    assert "tune apply RUN SPEC" in told
+    spec = tmp_path / "own.yaml"
+    for searched, code in (("/y", 2), ("/x", 0)):
+        space = f"{{parameters.EXECUTION_ENV_PATH: {{choice: [unset, {searched}]}}}}"
+        text = f"model: toy\nrepository: models\nslo: [p99_latency <= 40ms]\nspace: {space}\n"
+        spec.write_text(text)
+        assert tune("apply", run, spec, "--dry-run") == code
+    assert f"next:  tune apply {run} {spec}\n" in tune.err
+    assert "your spec does not search" not in tune.err
+    assert tune("apply", run, spec) == 0
+    assert "EXECUTION_ENV_PATH" in (tmp_path / "models" / "toy" / "config.pbtxt").read_text()
 
 
 def test_no_patch_of_another_file_is_proposed(run: Path, home: Path, tune: Tune) -> None:

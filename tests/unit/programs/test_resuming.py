@@ -145,7 +145,7 @@ def test_the_spec_of_a_run_is_where_it_was_begun_from(
     assert f"--resume {run.directory}" in refused.value.hint
 
 
-@pytest.mark.parametrize("owned", ["manifest.json", "spec.yaml", ""])
+@pytest.mark.parametrize("owned", ["manifest.json", ""])
 def test_a_strangers_spec_is_resumed_only_where_it_is_named(
     owned: str, run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,6 +238,21 @@ def test_what_came_with_its_spec_from_elsewhere_starts_it_only_where_that_is_nam
     assert "was not made here" in workplace.tune.err
     workplace.bench.then = {}
     assert workplace.tune(*command, "--progress", "none") == 0
+
+
+def test_a_winner_is_applied_by_the_spec_of_its_run_only_where_that_was_made_here(
+    workplace: Workplace,
+) -> None:
+    space = "space: {parameters.language: {choice: [de, en]}, "
+    workplace.spec.write_text(workplace.spec.read_text().replace("space: {", space))
+    assert workplace.tune("run", "my spec.yaml", "--no-write", "--progress", "none") == 0
+    run = workplace.store.directory
+    assert workplace.tune("apply", run, "--dry-run") == 0
+    assert "language" in workplace.tune.out
+    forge(run, {"created_at": "2025-01-01T00:00:00+00:00"})
+    assert workplace.tune("apply", run, "--dry-run") == 2
+    assert "was not made here" in workplace.tune.err
+    assert workplace.tune("apply", run, "my spec.yaml") == 0
 
 
 @pytest.mark.parametrize("named", ["fingerprint", "specs/model-01.yaml"])

@@ -77,6 +77,7 @@ def test_a_run_first_undoes_what_a_killed_tune_left_half_written(workplace: Work
         (["doctor", "my spec.yaml"], 4),
         (["check", "my spec.yaml"], 4),
         (["run", "my spec.yaml", "--no-write"], 4),
+        (["models", "my repository"], 0),
     ],
 )
 def test_what_a_killed_tune_left_half_written_is_told_and_left_as_it_is_by_all_that_never_write(

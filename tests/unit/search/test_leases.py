@@ -88,6 +88,21 @@ def test_a_dead_workers_claim_is_free_once_and_a_living_ones_and_the_runs_own_ar
     assert claimed(run) == [current, TWO.key, ONE.key]
 
 
+@pytest.mark.parametrize("odd", ["box", [1], None, {}, {"host": "box"}])
+def test_a_claim_of_an_odd_worker_is_freed_and_told_and_stops_no_look(
+    odd: Any, run: StudyRecord, worker: StudyRecord
+) -> None:
+    said: list[str] = []
+    run._note = said.append
+    assert worker.started(0, ONE)
+    assert worker.started(0, TWO)
+    first = min(worker._open.values())
+    run._storage.set_trial_user_attr(first, "worker", odd)
+    watch(run, for_s=2 * GRACE_S)
+    assert claimed(run) == []
+    assert sorted("box, GPUs 1: " in text for text in said) == [False, True]
+
+
 @pytest.mark.parametrize("taken", [True, False])
 def test_a_worker_that_was_cut_off_hands_in_what_nobody_else_has(
     taken: bool, url: str, run: StudyRecord, worker: StudyRecord

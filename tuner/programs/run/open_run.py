@@ -111,11 +111,8 @@ def open_run(
     history = store.trials()
     for trial in history:  # a config may choose code, and the spec says which there are
         if trial.candidate != job.space.current and not job.space.contains(trial.candidate):
-            raise SpecError(
-                f"{store.directory / TRIALS}: the config of trial {trial.number} is not in the "
-                "space of the spec",
-                "somebody has edited it: start a new run",
-            )
+            told = f"the config of trial {trial.number} is not in the space of the spec"
+            raise SpecError(f"{store.directory / TRIALS}: {told}", "edited? start a new run")
     book.carry(_carried(history, store))
     record = study_of(job, store, request.storage, note)
 
@@ -244,8 +241,8 @@ def untrusted(spec: Path, kept: Path, created_at: str) -> str:
     A run has its lock from its first second on. Nobody can choose when a file was last changed
     (its ctime), so that of a run that was unpacked, cloned or copied is of another time.
     """
-    if any(path.stat().st_uid not in (os.geteuid(), 0) for path in (spec, kept)):
-        return "of another user, or named by a run of another user"
+    if kept.stat().st_uid not in (os.geteuid(), 0):
+        return "named by a run of another user"
     if spec.resolve().is_relative_to(kept.parent.resolve()):
         return "in the run's own directory"
     try:
@@ -278,22 +275,19 @@ def put_back(run: Path, environment: Mapping[str, str], *, dry_run: bool) -> str
 
 def refuse_unnamed(why: str, run: Path, specs: Sequence[Path], choices: Choices) -> NoReturn:
     """SpecError with the whole command, in which the user gives what no run is asked for."""
-    raise SpecError(
-        f"{plain(why)}: somebody else may have chosen that, and with it what is started",
-        "look at it with `tune plan`; if you mean it, give all of it: "
-        + resume_command(run, [str(spec) for spec in specs], choices),
-    )
+    told = f"{plain(why)}: somebody else may have chosen that, and with it what is started"
+    whole = resume_command(run, list(map(str, specs)), choices)
+    raise SpecError(told, f"look at it with `tune plan`; if you mean it, give all of it: {whole}")
 
 
 def restore_choices(request: Request) -> Request:
     """The request completed with the options of the run to resume; options given again override.
 
-    A run that was not to write the repository never does. What may choose code or a place is not
-    taken from the run.
+    A run that was not to write the repository never does.
 
     Raises:
-        SpecError: It is not a run, another seed is given, or a storage or values of the spec that
-            it has are not given again.
+        SpecError: It is not a run, another seed is given, or what may choose code or a place is
+            not given again.
     """
     if request.resume is None:
         return request
@@ -317,14 +311,10 @@ def with_choices(
             "seed makes another experiment",
             "leave --seed out, or start a new run",
         )
-    if request.storage is None and earlier.lacks_a_password:
-        raise SpecError(
-            f"the storage {earlier.storage} of {name} needs its password, which is not kept",
-            "give the whole URL again, in $TUNE_STORAGE or with --storage: "
-            + resume_command(run, [str(spec) for spec in specs], earlier),
-        )
     if request.storage is None and earlier.storage is not None:
-        refuse_unnamed(f"{name} has a storage of its own", run, specs, earlier)
+        secret = " (it needs its password: in $TUNE_STORAGE, or --storage)"
+        told = f"{name} has the storage {earlier.storage}{secret * earlier.lacks_a_password}"
+        refuse_unnamed(told, run, specs, earlier)
     if earlier.overrides and not request.overrides:
         refuse_unnamed(f"{name} was started with --set", run, specs, earlier)
     time_s = request.time_budget_s

@@ -52,7 +52,7 @@ class Show:
 def run_series(specs: Sequence[Path], request: Request, show: Show) -> tuple[Path, Series]:
     """Tunes what each spec names, or goes on with a series: ``request.resume`` is its directory.
 
-    ``specs``: of a series that goes on, those that are not done, or none to take its own.
+    ``specs``: of a series that goes on, what is not done of it, or none.
 
     Raises:
         SpecError: A spec is wrong, or two search one model: all such mistakes, before any run.
@@ -81,13 +81,10 @@ def run_series(specs: Sequence[Path], request: Request, show: Show) -> tuple[Pat
             chosen = with_choices(request, directory, waiting, series.choices, series.seed)
             request = replace(chosen, resume=None, output=directory.absolute().parent)
             jobs = checked_jobs(waiting, request, show.note)
-            before = {m.spec: m.spec_sha256 for m in series.members if not m.done}
+            before = {m.spec: m.spec_sha256 for m in series.members if m.spec in found}
             after = {name: job.loaded.sha256 for name, job in zip(found, jobs, strict=True)}
-            refuse_changes(
-                f"series {directory.name}",
-                {"fingerprint": series.fingerprint, **before},
-                {"fingerprint": _machine(request), **after},
-            )
+            before["fingerprint"], after["fingerprint"] = series.fingerprint, _machine(request)
+            refuse_changes(f"series {directory.name}", before, after)
         return directory, _go_on(directory, series, found, request, show)
 
 
@@ -137,11 +134,10 @@ def _specs_of(series: Series, directory: Path, given: Sequence[Path]) -> dict[st
     for path in there.values():
         where = "" if path.resolve() in named else "not named again"
         if not given:
-            kept, made = directory / SERIES, series.created_at
-            where = untrusted(path, kept, made) if path.exists() else ""
+            where = untrusted(path, directory / SERIES, series.created_at)
         if where:
-            why = f"the spec {path} is {where}"
-            refuse_unnamed(why, directory, list(there.values()), series.choices)
+            left, why = list(there.values()), f"the spec {path} is {where}"
+            refuse_unnamed(why, directory, left, series.choices)
     return {name: named.get(path.resolve(), path) for name, path in there.items()}
 
 

@@ -13,21 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tuner.errors import SpecError
-from tuner.modelconfig.path_steps import parse_steps
+from tuner.modelconfig.path_steps import may_choose_code
 from tuner.spec.model import Spec
 from tuner.spec.server import Server, ServerVariable
 
 #: Of the spec's server, what says which code runs, where it is not the default.
 _SERVER = ("binary", "args", "environment", "image", "mounts")
-#: Of a model's config, what anybody may have searched: its numbers and switches choose no code.
-_HARMLESS = (
-    "dynamic_batching",
-    "instance_group",
-    "max_batch_size",
-    "optimization",
-    "response_cache",
-    "sequence_batching",
-)
 
 
 def refuse_strange_programs(spec: Spec, *, trusted: bool, own_repository: bool) -> None:
@@ -63,18 +54,11 @@ def _strange(spec: Spec, *, own_repository: bool) -> Iterator[str]:
     if spec.workload.perf_analyzer is not None:
         yield f"workload.perf_analyzer: {spec.workload.perf_analyzer}"
     for path in (path for model in spec.models.values() for path in model.space):
-        if not _is_harmless(path):
+        if may_choose_code(path):
             yield f"space: {path}, which may say what code a model runs"
     strange = None if own_repository else next(_changed_by_others(spec.repository.absolute()), None)
     if strange is not None:
         yield f"repository: others may change {strange}; or name it: --repository"
-
-
-def _is_harmless(path: str) -> bool:
-    """A number, a switch or a choice of batching, instances and the like; no text, no key."""
-    steps = parse_steps(path)
-    fields = [steps[-1].leaf, *(field for step in steps for field, _ in step.where)]
-    return steps[0].field.name in _HARMLESS and all(f.type != f.TYPE_STRING for f in fields)
 
 
 def _shown(value: object) -> str:

@@ -94,4 +94,5 @@ class Leases:
         with suppress(RuntimeError):  # somebody else has freed it, or it was handed in after all
             self._storage.set_trial_state_values(number, optuna.trial.TrialState.FAIL)
             by = claim.user_attrs[WORKER]
-            self.freed.append(f"{by['host']}, GPUs {by['gpus']}")
+            known = by if isinstance(by, dict) else {}  # anybody may have written it
+            self.freed.append(f"{known.get('host')}, GPUs {known.get('gpus')}")
