@@ -38,9 +38,9 @@ _ENOUGH_SENDS = 100
 LATE_US = 1000.0  # perf_analyzer calls a send late by the same measure
 #: At least this share of the window must be left, or the whole window is judged.
 QUIET_SHARE = 0.5
-#: Nothing being answered is a gap, if somebody waits, from this many times the latency of the
-#: fastest tenth on, and from this long on; a few of them are not how a server works.
-GAP, LEAST_GAP_S, MOST_GAPS, FASTEST = 5.0, 0.05, 3, 0.1
+#: Nothing being answered is a gap, if somebody waits, from this many times the shortest latency on,
+#: and from this long on; a few of them are not how a server works.
+GAP, LEAST_GAP_S, MOST_GAPS = 5.0, 0.05, 3
 #: Requests may be in flight when a stall begins: this many median latencies before it are left out.
 LEAD = 2.0
 _CLOCK_US = 1.0  # finer differences are those of the clock
@@ -170,22 +170,19 @@ def _outside_gaps(
     """Latencies of those inside that no gap delayed, ascending; None without a gap, or too many.
 
     A gap delays whoever waits in it, and what queues up behind: up to the first request that is
-    answered about as fast as the fastest. Where all inside are delayed, those before tell.
+    answered within twice the shortest latency. Where all inside are delayed, those before tell.
     """
-    usual_us = percentile(np.sort(latency_us), FASTEST)
-    answered_s = due_s + latency_us / 1e6
+    least_us, answered_s = float(latency_us.min()), due_s + latency_us / 1e6
     order = np.argsort(answered_s, kind="stable")
     ends_s = answered_s[order][1:]
-    begins_s = np.maximum(answered_s[order][:-1], due_s[order][1:])
-    long = ends_s - begins_s > max(GAP * usual_us / 1e6, LEAST_GAP_S)
-    if not 0 < long.sum() <= MOST_GAPS:
+    waited_s = ends_s - np.maximum(answered_s[order][:-1], due_s[order][1:])
+    ends_s = ends_s[waited_s > max(GAP * least_us / 1e6, LEAST_GAP_S)]
+    if not 0 < ends_s.size <= MOST_GAPS:
         return None
     spared = np.ones(due_s.size, dtype=bool)
-    fast_s = np.sort(due_s[latency_us <= 2.0 * usual_us])
-    for end_s in ends_s[long]:
-        after = np.searchsorted(fast_s, end_s)
-        until_s = fast_s[after] if after < fast_s.size else math.inf
-        spared &= (answered_s < end_s) | (due_s >= until_s)
+    fast_s = np.append(np.sort(due_s[latency_us <= 2.0 * least_us]), np.inf)
+    for end_s in ends_s:
+        spared &= (answered_s < end_s) | (due_s >= fast_s[np.searchsorted(fast_s, end_s)])
     return np.sort(latency_us[spared & inside if (spared & inside).any() else spared])
 
 

@@ -112,12 +112,12 @@ class StreamsLoad:
         return {s.name: ask(s, self._config(s)) for s in self.setup.streams}
 
     def await_first_answers(self, patience_s: float, note: Callable[[str], None]) -> list[str]:
-        """What is to be known of first calls; see `tuner.load.probes.preparing`."""
-        first = (
-            await_first_answers(stream, self._config(stream), patience_s, note)
+        """See `tuner.load.probes.preparing`."""
+        return [
+            sentence
             for stream in self.setup.streams
-        )
-        return [calls.sentence for calls in first if calls.sentence]
+            for sentence in await_first_answers(stream, self._config(stream), patience_s, note)
+        ]
 
     def seconds_for(self, count: int, patience_s: float) -> float | None:
         """Sends requests at once, from each stream its share; see `probes.preparing`."""

@@ -7,7 +7,7 @@ load generator that could not keep up, or a load without a result, does not.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -56,10 +56,6 @@ class Demand:
             cache_bytes=candidate.cache_bytes or 0,
         )
 
-    @property
-    def instances_alone(self) -> Demand:
-        return Demand(self.instances, {}, 0)
-
     def covers(self, other: Demand) -> bool:
         """At least as much of everything."""
         return (
@@ -87,43 +83,22 @@ class Refusals:
     def forbids(self, candidate: Candidate) -> bool:
         """One that asked for no more was refused, and none that asked for as much was served.
 
-        Where there was no memory, more threads need no less of it. Where only fewer instances were
-        served, such as on a device that one process can hold, no other field lets more of them in.
+        Where there was no memory, more threads need no less of it. Where any but the number of
+        instances was served, as on a device that one process can hold, no field makes room for it.
         """
-        refused = [t for t in self.history if t.refused]
-        if not refused:
-            return False
-        lacked = [t for t in refused if not t.attempts or out_of_memory(t.reason or "")]
-        crowded = [t for t in refused if t not in lacked and self._is_crowded(t)]
-        return (
-            self._with_less(candidate, refused, service_key)
-            or self._with_less(candidate, lacked, _memory_key)
-            or self._with_less(candidate, crowded, _place_key, lambda d: d.instances_alone)
-        )
+        return any(self._rules_out(t, candidate) for t in self.history if t.refused)
 
-    def _is_crowded(self, refused: Trial) -> bool:
-        """One with fewer instances, and alike otherwise, was served."""
-        demand = Demand.of(refused.candidate)
-        return any(
-            t.state is not TrialState.FAILED
-            and demand.instances != Demand.of(t.candidate).instances
-            and demand.covers(Demand.of(t.candidate).instances_alone)
-            and Demand.of(t.candidate).covers(replace(demand, instances={}))
-            for t in _alike(refused.candidate, self.history, service_key)
-        )
-
-    def _with_less(
-        self,
-        candidate: Candidate,
-        refused: Sequence[Trial],
-        key: Callable[[Candidate], object],
-        of: Callable[[Demand], Demand] = lambda demand: demand,
-    ) -> bool:
-        if not refused:
-            return False
-        demand = of(Demand.of(candidate))
-        less = (demand.covers(of(Demand.of(t.candidate))) for t in _alike(candidate, refused, key))
-        return any(less) and not _served(demand, _alike(candidate, self.history, key))
+    def _rules_out(self, refused: Trial, candidate: Candidate) -> bool:
+        asked, demand = Demand.of(refused.candidate), Demand.of(candidate)
+        lacked = not refused.attempts or out_of_memory(refused.reason or "")
+        likes = _alike(refused.candidate, self.history, service_key)
+        if not lacked and _served(Demand({}, asked.batches, asked.cache_bytes), likes):
+            key: Callable[[Candidate], object] = _place_key
+            asked, demand = (Demand(d.instances, {}, 0) for d in (asked, demand))
+        else:
+            key = _memory_key if lacked else service_key
+        alike = _alike(candidate, self.history, key)
+        return refused in alike and demand.covers(asked) and not _served(demand, alike)
 
 
 def _served(demand: Demand, alike: Sequence[Trial]) -> bool:
@@ -135,7 +110,8 @@ def _served(demand: Demand, alike: Sequence[Trial]) -> bool:
 def _alike(
     candidate: Candidate, trials: Sequence[Trial], key: Callable[[Candidate], object]
 ) -> list[Trial]:
-    return [t for t in trials if key(t.candidate) == key(candidate)]
+    own = key(candidate)
+    return [t for t in trials if key(t.candidate) == own]
 
 
 def _memory_key(candidate: Candidate) -> list[tuple[Knob, Any]]:

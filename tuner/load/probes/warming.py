@@ -9,8 +9,8 @@ with batching would pay many times what one without pays.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tuner.errors import LoadFailedError, SpecError
@@ -35,39 +35,17 @@ TOLD_S = 0.2
 APART_S, MOST_APART_S = 0.001, 0.02
 
 
-@dataclass(frozen=True)
-class FirstCalls:
-    """What came of it.
+def warm_batches(
+    stream: Stream,
+    config: Any,
+    instances: int,
+    patience_s: float,
+    note: Callable[[str], None],
+) -> list[str]:
+    """Asks each instance for a batch of each size, as one request; errors are left to the load.
 
-    Attributes:
-        slow_s: Batch size to what its slowest call took, where later ones took far less.
-        left: Sizes that were not asked for, or not until their answers took the same.
+    Returns what users of the model must know, in sentences: that its first calls are slow.
     """
-
-    slow_s: Mapping[int, float]
-    left: Sequence[int] = ()
-
-    @property
-    def sentence(self) -> str:
-        """What users of the model must know; empty where its first calls are as fast as any."""
-        if not self.slow_s:
-            return ""
-        sizes, took = _listed(self.slow_s), digits(max(self.slow_s.values()), 2)
-        return (
-            f"The first calls of {sizes} took up to {took} s: after every load, users wait for "
-            "that. A model_warmup for each size avoids it, and preferred sizes are fewer sizes."
-        )
-
-    @property
-    def bound(self) -> str:
-        """That there was no time for all; empty where there was."""
-        if not self.left:
-            return ""
-        return f"there was no time to ask for {_listed(self.left)} before the load, until steady"
-
-
-def warm_batches(stream: Stream, config: Any, instances: int, patience_s: float) -> FirstCalls:
-    """Asks each instance for a batch of each size, as one request; errors are left to the load."""
     deadline_s, form = time.monotonic() + patience_s, stream.form
     slow_s, left = dict[int, float](), list[int]()
     delay_s = config.dynamic_batching.max_queue_delay_microseconds / 1e6
@@ -93,7 +71,17 @@ def warm_batches(stream: Stream, config: Any, instances: int, patience_s: float)
             elif max(took_s) - min(took_s) > TOLD_S:
                 slow_s[size] = max(took_s)
             usual_s += len(took_s) * min(took_s, default=0.0)
-    return FirstCalls(dict(sorted(slow_s.items())), sorted(left))
+    if left:
+        asked = f"{stream.target.model} for {_listed(left)}"
+        note(f"there was no time to ask {asked} before the load, until steady")
+    if not slow_s:
+        return []
+    sentence = (
+        f"The first calls of {_listed(slow_s)} took up to {digits(max(slow_s.values()), 2)} s: "
+        "after every load, users wait for that. A model_warmup for each size avoids it, and "
+        "preferred sizes are fewer sizes."
+    )
+    return [sentence]
 
 
 def batch_sizes(config: Any, least: int) -> list[int]:
@@ -129,5 +117,6 @@ def _steady(took_s: Sequence[float]) -> bool:
 
 def _listed(sizes: Collection[int]) -> str:
     first, last = min(sizes), max(sizes)
-    every = len(sizes) == last - first + 1 > 2
-    return f"batch sizes {f'{first} to {last}' if every else ', '.join(map(str, sizes))}"
+    if len(sizes) == last - first + 1 > 2:
+        return f"batch sizes {first} to {last}"
+    return f"batch sizes {', '.join(map(str, sorted(sizes)))}"
