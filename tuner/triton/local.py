@@ -12,8 +12,7 @@ import re
 import secrets
 import shutil
 import subprocess
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,6 +34,7 @@ from tuner.server.server import PROTOCOLS, Endpoints, Place, key_arguments
 from tuner.spec.fields import Gpus
 
 _TMP = Path("/tmp")  # noqa: S108 - where Triton's Python backend works, whatever $TMPDIR is
+_ENVIRONMENTS = "python_env_*"
 _CLOCK_S = 1.0  # processes and files are dated by different clocks
 
 
@@ -172,7 +172,8 @@ class LocalLauncher:
     ) -> Iterator[LocalServer]:
         shm_prefix = f"tune-{os.getpid()}-{secrets.token_hex(8)}-"
         with ExitStack() as stack:
-            stack.callback(_remove_environments, time.time())
+            settled = {server for server in _python_servers() if _has_stub(server)}
+            stack.callback(_remove_environments, settled, {*_TMP.glob(_ENVIRONMENTS)})
             repository = stack.enter_context(mirror_of(self.repository))
             installed = self.installation.backend_directory
             backends = stack.enter_context(_joined(_named(self.args), installed))
@@ -204,29 +205,36 @@ class LocalLauncher:
         return {**self.installation.environment, "CUDA_VISIBLE_DEVICES": visible}
 
 
-def _remove_environments(since: float) -> None:
-    """Removes what Python backends made since then and, killed, left behind.
+def _remove_environments(settled: Set[psutil.Process], there: Set[Path]) -> None:
+    """Removes what this user's Python backends have made and, killed, left behind.
 
-    A server that is ended politely does so itself, which takes it seconds. What a living one may
-    have made stays: the server that ends last removes it.
+    A server that is ended politely does so itself, which takes it seconds. What was ``there``
+    before, or a living one may have made, stays. Servers that were ``settled`` had made theirs.
     """
     living = _python_servers()
-    for path in _TMP.glob("python_env_*"):
+    for path in {*_TMP.glob(_ENVIRONMENTS)} - there:
         with suppress(OSError):
-            made = path.lstat().st_mtime
-            theirs = any(began < made + _CLOCK_S for began in living)
-            if made > since - _CLOCK_S and not theirs:
+            made, owner = path.lstat().st_mtime, path.lstat().st_uid
+            theirs = any(living[server] < made + _CLOCK_S for server in living.keys() - settled)
+            if owner == os.geteuid() and not theirs:
                 shutil.rmtree(path)
 
 
-def _python_servers() -> list[float]:
+def _python_servers() -> dict[psutil.Process, float]:
     """When each server with the Python backend that lives began."""
-    found = []
+    found = {}
     for running in psutil.process_iter():
         with suppress(OSError, psutil.Error):
             if "libtriton_python.so" in Path(f"/proc/{running.pid}/maps").read_text():
-                found.append(running.create_time())
+                found[running] = running.create_time()
     return found
+
+
+def _has_stub(server: psutil.Process) -> bool:
+    """Whether a Python model runs, and so its backend has made its directory."""
+    with suppress(psutil.Error):
+        return any(child.name().startswith("triton_python") for child in server.children())
+    return False
 
 
 _BYTECODE = "__pycache__"

@@ -6,6 +6,7 @@ import os
 import py_compile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders.serving import served_several
@@ -89,19 +90,36 @@ def test_a_backend_that_the_server_lacks_is_told_with_what_to_do(
         assert find_backends(models, [*named, "--log-verbose=1"], installed) == "onnxruntime"
 
 
+@pytest.mark.parametrize(
+    ("others", "user", "left"),
+    [
+        ({}, 0, {"theirs"}),
+        ({"later": 120.0}, 0, {"theirs", "perhaps_theirs"}),
+        ({"settled": -3600.0}, 0, {"theirs"}),
+        ({"settled": -3600.0, "later": 120.0}, 0, {"theirs", "perhaps_theirs"}),
+        ({"without a model": -3600.0}, 0, {"theirs", "ours", "perhaps_theirs"}),
+        ({}, 1, {"theirs", "ours", "perhaps_theirs"}),  # another user's
+    ],
+)
 def test_what_a_living_server_may_have_made_in_tmp_is_left_to_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    others: dict[str, float],
+    user: int,
+    left: set[str],
 ) -> None:
     began = time.time()
-    for name, age_s in (("before", 60), ("ours", -60), ("perhaps_theirs", -180)):
+    for name, made_s in (("theirs", 300), ("ours", 60), ("perhaps_theirs", 180)):
         path = tmp_path / f"python_env_{name}"
         path.mkdir()
-        os.utime(path, (began - age_s, began - age_s))
+        os.utime(path, (began + made_s, began + made_s))
+    servers = {name: began + began_s for name, began_s in others.items()}
     monkeypatch.setattr(local, "_TMP", tmp_path)
-    monkeypatch.setattr(local, "_python_servers", lambda: [began + 120])
-    local._remove_environments(began)
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"python_env_before", "python_env_perhaps_theirs"}
+    monkeypatch.setattr(local, "_python_servers", lambda: servers)
+    monkeypatch.setattr(local.os, "geteuid", lambda: os.getuid() + user)
+    settled: Any = {"settled"}
+    local._remove_environments(settled, {tmp_path / "python_env_theirs"})
+    assert {path.name.removeprefix("python_env_") for path in tmp_path.iterdir()} == left
 
 
 @pytest.fixture
