@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from tuner.errors import SpecError
+from tuner.errors import SpecError, StalePlanError
 from tuner.facts import Facts
 from tuner.hiding import HIDDEN
 from tuner.load.generators import GENERATORS, title_of
@@ -152,10 +152,6 @@ def run_command(specs: Sequence[str], choices: Choices, *more: str) -> str:
 
 SCHEMA_VERSION = 1
 
-#: What must be equal for a run to be resumed, besides the configs of the models it serves: another
-#: value would mix two experiments.
-_IDENTITY = ("spec_sha256", "seed", "fingerprint", "versions")
-
 _NO_FILE = hashlib.sha256(b"").hexdigest()
 
 
@@ -282,15 +278,44 @@ class Manifest(Facts):
         return sha256_of_configs({la: c.sha256 or _NO_FILE for la, c in self.models.items()})
 
     def refuse_if_different(self, now: Manifest) -> None:
-        """SpecError naming each fact that changed since this run was started."""
-        refuse_changes(f"run {self.run_id}", self._identifying(), now._identifying())
+        """Names each fact that changed since this run was started.
 
-    def _identifying(self) -> dict[str, Any]:
-        configs = {
-            f"config_sha256{of_label(name, self.models)}": config.sha256
-            for name, config in self.models.items()
-        }
-        return {**{name: getattr(self, name) for name in _IDENTITY}, **configs}
+        Raises:
+            StalePlanError: Only configs did.
+            SpecError: The spec is another or was edited, or the machine or a program is another.
+        """
+        wrong, advice = self._other_spec(now)
+        edited = [] if wrong else list(self._edited(now))
+        for what, then, today in (
+            ("seed", self.seed, now.seed),
+            ("machine (fingerprint)", self.fingerprint, now.fingerprint),
+            *(
+                (n, self.versions.get(n), now.versions.get(n))
+                for n in {**self.versions, **now.versions}
+            ),
+        ):
+            wrong += [f"{what}: {then} then, {today} now"] if then != today else []
+        refuse_changes(f"run {self.run_id}", wrong, edited, advice)
+
+    def _other_spec(self, now: Manifest) -> tuple[list[str], str]:
+        """How the spec differs, and what to do about it."""
+        then, today = (Path(m.choices.directory, m.spec_path).resolve() for m in (self, now))
+        if self.spec_sha256 == now.spec_sha256:
+            return [], ""
+        if then == today:
+            changed = f"{self.spec_path} was edited, or --set or a variable changes what it says"
+            return [changed], ""
+        leave_out = f"leave the spec out: tune run --resume {self.run_id}"
+        return [f"it is a run of {self.spec_path}, not of {now.spec_path}"], leave_out
+
+    def _edited(self, now: Manifest) -> Iterator[str]:
+        for label in dict.fromkeys((*self.models, *now.models)):
+            before, after = self.models.get(label), now.models.get(label)
+            if before is None or after is None:
+                yield f"{label} is served {'no more' if after is None else 'too'}"
+            elif before.sha256 != after.sha256:
+                what = {before.sha256: "added", after.sha256: "removed"}.get(None, "edited")
+                yield f"{Path(after.path).name} of {after.name} was {what}"
 
     def refuse_if_completed_otherwise(self, now: Manifest) -> None:
         """SpecError where the server completes a config differently than it did then."""
@@ -318,15 +343,21 @@ class Manifest(Facts):
         )
 
 
-def refuse_changes(what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """SpecError naming each fact of a run or a series that is another one now."""
-    names = dict.fromkeys((*before, *now))
-    changed = [name for name in names if before.get(name) != now.get(name)]
-    if changed:
-        lines = [f"  {n}: {before.get(n)} then, {now.get(n)} now" for n in changed]
-        raise SpecError(
-            f"{what} cannot be resumed, it would be another experiment now:\n" + "\n".join(lines),
-            "start a new run, or put back what changed",
+def refuse_changes(
+    what: str, wrong: Sequence[str], edited: Sequence[str] = (), advice: str = ""
+) -> None:
+    """Refuses to go on with a run or a series of which something is another one now.
+
+    Raises:
+        StalePlanError: Only configs were ``edited``.
+        SpecError: Something else is ``wrong``.
+    """
+    if wrong or edited:
+        kind = SpecError if wrong else StalePlanError
+        raise kind(
+            f"{what} cannot be resumed, it would be another experiment now:"
+            + "".join(f"\n  {line}" for line in (*wrong, *edited)),
+            advice or "start a new run, or put back what changed",
         )
 
 

@@ -271,7 +271,8 @@ def test_a_series_whose_machine_or_spec_is_another_now_is_not_resumed(
         spec = tmp_path / named
         spec.write_text(spec.read_text() + "# more\n")
     assert workplace.tune("run", "--resume", directory, "--progress", "none") == 2
-    assert f"  {named}: " in workplace.tune.err
+    told = "machine (fingerprint): " if named == "fingerprint" else f"{named} was edited\n"
+    assert f"  {told}" in workplace.tune.err
     assert len(runs_of(workplace.results)) == 1
 
 

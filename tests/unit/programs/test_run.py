@@ -233,11 +233,16 @@ def test_a_spec_that_moved_is_asked_for(workplace: Workplace) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "named"),
-    [("spec", "spec_sha256"), ("config", "config_sha256"), ("machine", "fingerprint")],
+    ("changed", "code", "named"),
+    [
+        ("spec", 2, "my spec.yaml was edited, or --set or a variable changes what it says"),
+        ("another", 2, "it is a run of my spec.yaml, not of other.yaml"),
+        ("config", 13, f"config.pbtxt of {MODEL} was edited"),
+        ("machine", 2, "machine (fingerprint): "),
+    ],
 )
 def test_nothing_is_started_for_a_run_whose_spec_config_or_machine_is_another_now(
-    changed: str, named: str, workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+    changed: str, code: int, named: str, workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = interrupted(workplace)
 
@@ -248,10 +253,15 @@ def test_nothing_is_started_for_a_run_whose_spec_config_or_machine_is_another_no
     if changed == "machine":
         monkeypatch.setattr(pipeline, "read_host", lambda _: read_host({}))
     else:
-        path = workplace.spec if changed == "spec" else workplace.config
+        other = workplace.spec.with_name("other.yaml")
+        other.write_text(workplace.spec.read_text())
+        path = {"spec": workplace.spec, "another": other}.get(changed, workplace.config)
         path.write_text(path.read_text() + "# more\n")
-    assert workplace.tune("run", "--resume", run) == 2
-    assert f"  {named}: " in workplace.tune.err
+    specs = ["other.yaml"] if changed == "another" else []
+    assert workplace.tune("run", *specs, "--resume", run) == code
+    assert f"\n  {named}" in workplace.tune.err
+    told = "leave the spec out: tune run --resume"
+    assert (told in workplace.tune.err) is (changed == "another")
 
 
 def test_neither_spec_nor_run_is_a_usage_error(workplace: Workplace) -> None:
@@ -419,7 +429,7 @@ def test_a_run_killed_when_it_has_just_written_ends_as_it_would_have(
     deployed = len(workplace.bench.deployed)
     again = ("run", "--resume", str(workplace.store.directory), "--progress", "none")
     longer = workplace.tune(*again, "--trials", "50")
-    assert longer == 2, "another experiment: it would begin with the winner"
+    assert longer == 13, "another experiment: it would begin with the winner"
     assert workplace.tune(*again) == 0
     assert read_config(config) == after
     assert workplace.result["written"] is not None

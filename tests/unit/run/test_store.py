@@ -14,7 +14,7 @@ from builders.candidates import candidate_of
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 from builders.runs import CONFIG, Toy, manifest_of
 
-from tuner.errors import SpecError
+from tuner.errors import SpecError, StalePlanError
 from tuner.load.latency import measurement_of, observe_open
 from tuner.load.perf_analyzer import outputs
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Rejected, Stage
@@ -127,21 +127,35 @@ def test_a_manifest_comes_back_as_it_was(store: RunStore) -> None:
 
 
 def test_resuming_another_experiment_is_refused_by_name() -> None:
-    with pytest.raises(SpecError, match="spec_sha256: 1 then, 2 now"):
-        a_manifest(spec_sha256="1").refuse_if_different(a_manifest(spec_sha256="2"))
+    one = a_manifest(spec_path="one.yaml", spec_sha256="1")
+    with pytest.raises(SpecError, match=r"\n  one.yaml was edited, or --set or a variable changes"):
+        one.refuse_if_different(replace(one, spec_sha256="2"))
+    other = a_manifest(spec_path="other.yaml", spec_sha256="2", models={})
+    with pytest.raises(
+        SpecError, match=r"\n  it is a run of one.yaml, not of other.yaml$"
+    ) as refused:
+        one.refuse_if_different(other)
+    assert refused.value.hint == f"leave the spec out: tune run --resume {one.run_id}"
+    with pytest.raises(SpecError, match=r"\n  tune: 1 then, 2 now$"):
+        replace(one, versions={"tune": "1"}).refuse_if_different(
+            replace(one, versions={"tune": "2"})
+        )
     a_manifest().refuse_if_different(a_manifest(created_at="later", run_id="q"))
 
 
 def test_resuming_says_which_model_has_another_config_by_now() -> None:
-    def of(**sha256: str) -> Manifest:
+    def of(**sha256: str | None) -> Manifest:
         kept = {n: KeptConfig(n, f"{n}/config.pbtxt", "", sha256[n]) for n in sha256}
         return a_manifest(models=kept)
 
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(StalePlanError, match=r"\n  config.pbtxt of bert was edited$") as refused:
         of(tokenizer="1", bert="2").refuse_if_different(of(tokenizer="1", bert="3"))
-    assert "config_sha256 of bert: 2 then, 3 now" in refused.value.message
-    assert "tokenizer" not in refused.value.message
-    with pytest.raises(SpecError, match="config_sha256 of head: None then, 1 now"):
+    assert refused.value.exit_code == 13
+    with pytest.raises(StalePlanError, match=r"\n  config.pbtxt of bert was added$"):
+        of(bert=None).refuse_if_different(of(bert="3"))
+    with pytest.raises(StalePlanError, match=r"\n  config.pbtxt of bert was removed$"):
+        of(bert="2").refuse_if_different(of(bert=None))
+    with pytest.raises(StalePlanError, match=r"\n  head is served too$"):
         of(bert="2").refuse_if_different(of(bert="2", head="1"))
 
 

@@ -329,11 +329,16 @@ def with_choices(
 
 
 def refuse_another_start(run: Path, job: Job, host: Host) -> None:
-    """SpecError, before any program is started, where a run's spec, configs or machine changed."""
+    """Refuses, before any program is started, where a run's spec, configs or machine changed."""
     before = RunStore.open(run).manifest()
     machine = host.fingerprint(before.versions.get("tritonserver", ""), cores_of(job.spec))
     now = replace(
-        before, spec_sha256=job.loaded.sha256, models=kept_configs(job), fingerprint=machine
+        before,
+        spec_path=str(job.loaded.path),
+        choices=replace(before.choices, directory=str(Path.cwd())),
+        spec_sha256=job.loaded.sha256,
+        models=kept_configs(job),
+        fingerprint=machine,
     )
     before.refuse_if_different(now)
 

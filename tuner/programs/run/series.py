@@ -83,8 +83,11 @@ def run_series(specs: Sequence[Path], request: Request, show: Show) -> tuple[Pat
             jobs = checked_jobs(waiting, request, show.note)
             before = {m.spec: m.spec_sha256 for m in series.members if m.spec in found}
             after = {name: job.loaded.sha256 for name, job in zip(found, jobs, strict=True)}
-            before["fingerprint"], after["fingerprint"] = series.fingerprint, _machine(request)
-            refuse_changes(f"series {directory.name}", before, after)
+            here = _machine(request)
+            wrong = [f"{spec} was edited" for spec in before if before[spec] != after.get(spec)]
+            if here != series.fingerprint:
+                wrong.append(f"machine (fingerprint): {series.fingerprint} then, {here} now")
+            refuse_changes(f"series {directory.name}", wrong)
         return directory, _go_on(directory, series, found, request, show)
 
 
