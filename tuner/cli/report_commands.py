@@ -17,6 +17,7 @@ from tuner.cli.terminal import (
     say_lines,
     say_notes,
     say_report,
+    width,
 )
 from tuner.errors import SpecError
 
@@ -44,15 +45,18 @@ def report_command(run: Path | None, output: Path, output_format: str) -> None:
     is_check, is_series = os.path.lexists(run / CHECK), os.path.lexists(run / SERIES)
     show = _show_check if is_check else _show_series if is_series else _show_run
     names = ", ".join(str(f.relative_to(run)) for f in show(run, output_format))
-    say(f"rendered {names} in {run}", err=True)
+    told = f"rendered {names}" if names else "no manifest.json, so nothing is rendered again"
+    say(f"{told} in {run}", err=True)
 
 
 def _show_run(run: Path, output_format: str) -> list[Path]:
     from tuner.report.data import load
     from tuner.report.render import patch_of, pull_request_of, report_run
     from tuner.report.run_document import document
-    from tuner.run.store import RunStore
+    from tuner.run.store import MANIFEST, RESULT, RunStore
 
+    if not os.path.lexists(run / MANIFEST) and os.path.lexists(run / RESULT):
+        return _show_result(run, output_format)
     store = RunStore.open(run)
     files = report_run(run)
     if output_format == "markdown":
@@ -66,6 +70,29 @@ def _show_run(run: Path, output_format: str) -> list[Path]:
     else:
         say_report(run, document(load(run)))
     return files
+
+
+def _show_result(run: Path, output_format: str) -> list[Path]:
+    """The result alone of a run that is not there, such as a sample's."""
+    from tuner.report.blocks import Document, Items
+    from tuner.report.data import read_result
+    from tuner.report.sentence import HEADLINES
+    from tuner.run.store import RunStore
+
+    store = RunStore(run)
+    result = read_result(store)
+    if result is None or output_format not in ("text", "json"):
+        raise SpecError(
+            f"{run} is not a whole run: it has no manifest.json", f"see {run}/report.html"
+        )
+    if output_format == "json":
+        say_json(store.result())
+        return []
+    tone, words = HEADLINES[result.status]
+    say_report(
+        run, Document(result.model, words, tone, "run", blocks=(Items("", tuple(result.reasons)),))
+    )
+    return []
 
 
 def _show_check(run: Path, output_format: str) -> list[Path]:
@@ -131,7 +158,7 @@ def compare_command(a: Path, b: Path, output: Path, output_format: str) -> None:
     elif output_format == "md":
         say_document(markdown.render(document(comparison)))
     else:
-        for line in terminal.lines_of(document(comparison)):
+        for line in terminal.lines_of(document(comparison), width()):
             say_lines(line)
 
 

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -84,15 +85,20 @@ def say_columns(rows: Sequence[tuple[str, ...]]) -> None:
     """Prints a table on stdout, its columns aligned."""
     from tuner.report.terminal import columns
 
-    for line in columns(rows):
+    for line in columns(rows, width()):
         say(line.removeprefix("  "))
+
+
+def width() -> int:
+    """Of the terminal that stdout is; 0 where it is none."""
+    return shutil.get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
 
 
 def say_report(directory: Path, document: Document) -> None:
     """Prints the first screen of a report on stdout, and where all of it is."""
     from tuner.report.terminal import lines_of
 
-    for line in (*lines_of(document), "", f"  report: {directory / 'report.html'}"):
+    for line in (*lines_of(document, width()), "", f"  report: {directory / 'report.html'}"):
         say_lines(line)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from tuner.errors import TunerError
 from tuner.report import junit
 from tuner.report.blocks import Document, Items, Steps, Table, Tone, filled
-from tuner.report.data import read_result
+from tuner.report.data import is_taken_back, read_result
 from tuner.report.quantities import seconds_text
 from tuner.report.render import write_report
 from tuner.report.sentence import HEADLINES
@@ -42,6 +42,7 @@ class Row:
         status: How it ended; of one that is unreadable, ``change`` says why.
         date: In UTC, to the minute.
         gain: Of the winner over the current config; empty without one.
+        taken_back: A winner was written, and is no longer in the repository.
     """
 
     run: str
@@ -52,6 +53,7 @@ class Row:
     p99_latency_ms: float | None = None
     took_s: float | None = None
     change: str = ""
+    taken_back: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -60,7 +62,8 @@ class Row:
         """The columns of `HEADER`."""
         p99 = "" if self.p99_latency_ms is None else f"{self.p99_latency_ms:.3g} ms"
         took = "" if self.took_s is None else seconds_text(self.took_s)
-        return (self.status, self.date, self.model, self.gain, p99, took, self.change, self.run)
+        ended = f"{self.status}, taken back" if self.taken_back else self.status
+        return (ended, self.date, self.model, self.gain, p99, took, self.change, self.run)
 
 
 def rows_in(output: Path) -> list[Row]:
@@ -104,6 +107,7 @@ def _row_of_run(run: Path) -> Row:
         p99_latency_ms=None if p99_us is None else p99_us / 1000,
         took_s=result.time.wall_s,
         change="" if winner is None else changes_text(winner.candidate, manifest.current),
+        taken_back=is_taken_back(result.written),
     )
 
 

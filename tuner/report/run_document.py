@@ -99,9 +99,11 @@ def _changed(data: ReportData) -> Table | None:
 
 def _cautions(data: ReportData) -> Iterator[str]:
     """What a reader must know of the measurements that the figures are from."""
-    for side in (data.current, data.best):
+    for whose, side in (("current config", data.current), ("best config", data.best)):
         if side is not None and side.judged is not None:
-            yield from (*side.judged.measurement.disturbances, *side.judged.measurement.warnings)
+            found = side.judged.measurement
+            for told in (*found.disturbances, *found.warnings):
+                yield f"{whose} at {load_text(found.load)}: {told}"
 
 
 def failures(data: ReportData) -> Fold:

@@ -77,9 +77,11 @@ class RunStore:
     def open(cls, directory: Path) -> RunStore:
         """A run that exists; SpecError when it is none."""
         if read_bytes(directory / MANIFEST) is None:
+            only_result = os.path.lexists(directory / RESULT)
+            listed = "name a directory under results/; `tune report` without one lists them"
             raise SpecError(
                 f"{directory} is not a run: it has no {MANIFEST}",
-                "name a directory under results/; `tune report` without one lists them",
+                f"all there is: tune report {directory}" if only_result else listed,
             )
         return cls(directory)
 

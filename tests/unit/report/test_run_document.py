@@ -28,7 +28,7 @@ def test_the_first_screen_answers_what_by_how_much_and_what_now(made: Made) -> N
     kinds = [type(b).__name__ for b in shown.blocks if not isinstance(b, Fold)]
     assert kinds == ["Tiles", "Table", "Steps", "Items", "Chart"]
     caution = next(b for b in shown.blocks if isinstance(b, Items))
-    assert caution.sentences == ("the load generator used 1.9 of 2 cores",)
+    assert caution.sentences == ("best config at 1,936/s: the load generator used 1.9 of 2 cores",)
     assert "37 configs" in shown.facts
     (change,) = (b for b in shown.blocks if isinstance(b, Table))
     assert change.headers == ("field", "before", "after")
