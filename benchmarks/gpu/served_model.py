@@ -2,7 +2,8 @@
 
 The Python backend runs it; `models.py` copies it as ``1/model.py`` beside a config that says which
 network. Its answers mean nothing, but its work is that of the real network. Tensors are passed by
-DLPack: the stub of tritonserver 24.10 was built for NumPy 1 and gives empty arrays with NumPy 2.
+DLPack: the stub of tritonserver 24.10 was built for NumPy 1; with NumPy 2, arrays that it hands
+over repeat their first element, and those that it takes are empty.
 """
 
 from __future__ import annotations
