@@ -54,7 +54,7 @@ class EnvironmentNotReadyError(TunerError):
     """A binary, port, permission, server or model is missing or unusable."""
 
     exit_code = 4
-    meaning = "environment not ready"
+    meaning = "environment not ready: what is needed, or was named, is missing or unusable"
 
 
 class TooManyFailedTrialsError(TunerError):

@@ -24,6 +24,23 @@ SEARCH = (
 )
 
 
+INTERRUPTED = """
+import sys
+class Finder:
+    def find_spec(name, *_):
+        if name == "click":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Finder)
+from tuner.cli import main
+"""
+
+
+def test_ctrl_c_while_the_program_is_imported_ends_in_words() -> None:
+    command = [sys.executable, "-c", INTERRUPTED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "stopped: nothing was begun\n")
+
+
 @pytest.mark.parametrize(
     ("modules", "heavy"),
     [

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import sys
-from pathlib import Path
 
-import click
+try:
+    import logging
+    from pathlib import Path
 
-from tuner import __version__
-from tuner.cli.boundary import exit_codes_table, guarded
-from tuner.cli.terminal import SaidWarnings, say, say_json, say_lines
-from tuner.errors import EnvironmentNotReadyError
+    import click
+
+    from tuner import __version__
+    from tuner.cli.boundary import exit_codes_table, guarded
+    from tuner.cli.terminal import SaidWarnings, say, say_json, say_lines
+    from tuner.errors import EnvironmentNotReadyError
+except KeyboardInterrupt:  # Ctrl-C while the imports take their time
+    sys.stderr.write("stopped: nothing was begun\n")
+    sys.exit(130)
 
 #: Each command with its help. What is not below is imported when it is used: `--help` is quick.
 COMMANDS = {

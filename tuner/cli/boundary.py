@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,6 +12,9 @@ import click
 
 from tuner.cli.terminal import annotation, say_annotations, say_lines
 from tuner.errors import ENDINGS, InterruptedRunError, SpecError, TunerError
+
+#: Commands that begin something.
+_MEASURING = {"run", "check", "worker"}
 
 
 def guarded(command: click.Command, arguments: Sequence[str]) -> int:
@@ -43,15 +47,17 @@ def _run(
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as stop:
         return stop.exit_code
-    except click.Abort:
-        return 130
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
         advice = f"{context.command_path} --help" if context else ""
         show_error(SpecError(error.format_message(), advice))
         return error.exit_code
-    except KeyboardInterrupt:
-        say_lines("\nstopped", err=True)
+    except (click.Abort, KeyboardInterrupt):
+        module = sys.modules.get("tuner.steps.stop")
+        begun = module is not None and module.Stop.begun
+        command_name = next((word for word in arguments if not word.startswith("-")), "")
+        nothing = not begun and command_name in _MEASURING
+        say_lines("stopped: nothing was begun" if nothing else "stopped", err=True)
         return 130
     except Exception as error:
         return show_failure(error, debug=debug)

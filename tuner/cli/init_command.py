@@ -15,7 +15,7 @@ from tuner.cli import options
 from tuner.cli.storage import children_environment
 from tuner.cli.terminal import say, say_document
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.spec.paths import CONFIG_NAME
+from tuner.spec.paths import CONFIG_NAME, REPOSITORY
 
 if TYPE_CHECKING:
     from tuner.model_analyzer.yaml_file import Profile
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 #: Proposed where this machine's tritonserver lacks a backend; it has those of NVIDIA's releases.
 IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
-#: Where models are looked for by default.
-REPOSITORY = Path("model_repository")
 
 
 @click.command("init")
@@ -125,13 +123,17 @@ def command(
 
 
 def _write(target: Path, text: str) -> None:
+    from tuner.run.writing import explained, write_text
+
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise EnvironmentNotReadyError(
-            f"cannot write {target}: {error.strerror}", "--output names another file, - is stdout"
-        ) from error
+        if target.is_file() or not target.exists():
+            write_text(target, text)
+        else:
+            with explained(target):  # such as a pipe
+                target.write_text(text, encoding="utf-8")
+    except EnvironmentNotReadyError as error:
+        error.hint = "free some space, or name another file with --output, - is stdout"
+        raise
     say(f"drafted {target}")
 
 

@@ -14,6 +14,7 @@ from tuner.cli import options
 from tuner.cli.storage import children_environment
 from tuner.cli.terminal import say, say_document, say_notes
 from tuner.errors import SpecError, TunerError
+from tuner.spec.paths import REPOSITORY
 
 if TYPE_CHECKING:
     from tuner.run.manifest import Manifest
@@ -175,7 +176,7 @@ def rollback_command(
     if run is not None:
         repository, model, run_id = _written_by(run, repository)
     written = rollback(
-        repository or Path("model_repository"),
+        repository or REPOSITORY,
         model,
         run_id=run_id,
         force=force,

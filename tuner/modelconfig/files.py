@@ -216,9 +216,11 @@ def model_names(repository: Path, *, empty: bool = False) -> list[str]:
     try:
         entries = sorted(e for e in repository.iterdir() if is_model_name(e.name) and e.is_dir())
     except OSError as error:
+        beside = () if repository.is_dir() else (p.name for p in repository.parent.glob("*/"))
         raise EnvironmentNotReadyError(
             f"cannot read the model repository {repository}: {error.strerror}",
-            "name the directory that holds one directory for each model",
+            did_you_mean(repository.name, beside)
+            or "name the directory that holds one directory for each model",
         ) from error
     return [entry.name for entry in entries if _is_empty(entry) is empty]
 

@@ -98,5 +98,5 @@ def cannot_write(path: Path | str, error: OSError) -> EnvironmentNotReadyError:
     return EnvironmentNotReadyError(
         f"cannot write {path}: {(error.strerror or str(error)).lower()}",
         "free some space or make the directory writable, or name another with --output; "
-        "`tune run --resume RUN` continues a run that stopped because of this",
+        "`tune run --resume RUN` continues a run that had begun",
     )

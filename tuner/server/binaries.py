@@ -30,7 +30,7 @@ _CONTAINER_BIN = Path("/opt/tritonserver/bin")
 _RUN_TIMEOUT_S = 60.0  # the first start on a machine with GPUs takes seconds
 _INSTALL_HINT = (
     "install the wheels with `pip install -e '.[local]'` in a checkout of tune (x86-64 Linux, "
-    "glibc 2.35 or newer), or name a binary of your own in the spec"
+    "glibc 2.35 or newer, Python 3.11 or 3.12), or name a binary of your own in the spec"
 )
 
 
@@ -84,11 +84,13 @@ def tritonserver(named: str | None, environment: Mapping[str, str]) -> Iterator[
             variables, backend_directory = _wheel_surroundings(root, private, environment)
         else:
             variables, backend_directory = dict(environment), root / "backends"
-        _check_libraries(binary, variables)
+        with _named_by(origin, "TUNE_TRITONSERVER"):
+            _check_libraries(binary, variables)
+            version = _server_version(binary, variables, private)
         caches = root / "caches"
         yield Installation(
             binary=binary,
-            version=_server_version(binary, variables, private),
+            version=version,
             origin=origin,
             environment=variables,
             backend_directory=backend_directory if backend_directory.is_dir() else None,
@@ -112,15 +114,30 @@ def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator
         variables = {**environment, "no_proxy": local}
         _link_missing(_missing_libraries(binary, variables), private)
         variables["LD_LIBRARY_PATH"] = _joined([private], environment.get("LD_LIBRARY_PATH"))
-        _check_libraries(binary, variables)
-        output = _output_of([str(binary), "--version"], variables)
-        version = re.search(r"Perf Analyzer Version (\S+)", output)
-        if not version:
-            raise EnvironmentNotReadyError(
-                f"{binary} is not NVIDIA's perf_analyzer: it answered {output[:80]!r}",
-                "the package `perf-analyzer` on PyPI is an empty placeholder; " + _INSTALL_HINT,
-            )
+        with _named_by(origin, "TUNE_PERF_ANALYZER"):
+            _check_libraries(binary, variables)
+            output = _output_of([str(binary), "--version"], variables)
+            # The package perf-analyzer calls each release 0.0.0: its commit tells them apart.
+            version = re.search(r"Perf Analyzer Version (0\.0\.0 \(.*?\)|\S+)", output)
+            if not version:
+                raise EnvironmentNotReadyError(
+                    f"{binary} is not NVIDIA's perf_analyzer: it answered {output[:80]!r}",
+                    _INSTALL_HINT,
+                )
         yield Installation(binary, version[1], origin, variables)
+
+
+@contextmanager
+def _named_by(origin: Origin, variable: str) -> Iterator[None]:
+    """Says of a program that does not work who named it."""
+    try:
+        yield
+    except EnvironmentNotReadyError as error:
+        if origin in (Origin.SPEC, Origin.VARIABLE):
+            who = f"${variable}" if origin is Origin.VARIABLE else origin.value
+            hint = f"correct {who}" if error.hint == _INSTALL_HINT else error.hint
+            raise EnvironmentNotReadyError(f"{error.message} (named by {who})", hint) from error
+        raise
 
 
 def has_perf_analyzer(named: str | None, environment: Mapping[str, str]) -> bool:
@@ -301,7 +318,8 @@ def _joined(first: Sequence[str | Path], rest: str | None) -> str:
     return os.pathsep.join([*map(str, first), *([rest] if rest else [])])
 
 
-#: What the stub of the wheel was built for. Under NumPy 2 tensors come out empty (seen).
+#: What the stub of the wheel was built for. Under NumPy 2 each tensor that a model receives repeats
+#: its first element, and each that it returns is empty: gRPC answers OK with 0 bytes (seen).
 _NUMPY = 1
 #: Isolated, as the stub is: no PYTHONPATH, no packages of the user.
 _ASK = ("-I", "-c", "from importlib.metadata import version; print(version('numpy'))")
@@ -320,8 +338,8 @@ def numpy_of_models(python: Path) -> str:
     if int(found.split(".")[0]) > _NUMPY:
         raise EnvironmentNotReadyError(
             f"Python models import numpy {found} ({python}), and this tritonserver's Python "
-            f"backend was built for NumPy {_NUMPY}: models would receive and return EMPTY tensors, "
-            "without any error",
+            f"backend was built for NumPy {_NUMPY}: models would receive tensors that repeat their "
+            "first element, and return EMPTY ones",
             mend,
         )
     return found

@@ -22,7 +22,7 @@ from tuner.spec.fields import SpaceSpec
 from tuner.spec.forms import long_form
 from tuner.spec.mistakes import Finding, Location, SpecMistakesError
 from tuner.spec.model import Spec
-from tuner.spec.paths import SERVER
+from tuner.spec.paths import REPOSITORY, SERVER
 from tuner.spec.server import given_check
 from tuner.spec.yaml_tree import (
     BadYamlError,
@@ -48,6 +48,7 @@ class LoadedSpec:
             ``file:line:column`` where it is, for mistakes that only a model's own config brings
             to light.
         strategy_position: Likewise that of ``search.strategy``.
+        repository_position: Likewise that of ``repository``.
     """
 
     spec: Spec
@@ -56,6 +57,7 @@ class LoadedSpec:
     sha256: str
     space_positions: Mapping[str, Mapping[str, str]]
     strategy_position: str = ""
+    repository_position: str = ""
 
 
 def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
@@ -104,18 +106,24 @@ def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
     if check or overrides:
         text = effective_yaml(spec)
         content = (f"{text}# environment {check}\n" if check else text).encode()
-    strategy = place(form.written(("search", "strategy")))
-    return LoadedSpec(spec, path, text, hashlib.sha256(content).hexdigest(), positions, strategy)
+    fields = (("search", "strategy"), ("repository",))
+    places = [place(form.written(field)) for field in fields]
+    return LoadedSpec(spec, path, text, hashlib.sha256(content).hexdigest(), positions, *places)
 
 
 def _refuse_no_spec(path: Path) -> None:
     if os.access(path / "manifest.json", os.F_OK):
         raise SpecError(f"{path} is a run, not a spec", f"see it with: tune report {path}")
+    if path.suffix == ".pbtxt":
+        model = path.absolute().parent.name
+        named = "MODEL" if model == "configs" else model
+        raise SpecError(f"{path} is a model's config, not a spec", f"tune init {named} drafts one")
     if not os.path.lexists(path):
         meant = f"{path}.yaml"
+        is_model = (REPOSITORY / path.name).is_dir()
+        advice = f"tune init {path.name if is_model else 'MODEL'} drafts one"
         found = os.access(meant, os.F_OK)
-        advice = f"did you mean {meant}?" if found else "tune init MODEL drafts one"
-        raise SpecError(f"there is no spec {path}", advice)
+        raise SpecError(f"there is no spec {path}", f"did you mean {meant}?" if found else advice)
 
 
 def _override(data: dict[str, Any], override: str) -> Location:

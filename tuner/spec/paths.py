@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from pathlib import Path
 
 MAX_BATCH_SIZE = "max_batch_size"
 DYNAMIC_BATCHING = "dynamic_batching"
@@ -22,6 +23,8 @@ CACHE_SIZE = "response_cache.size"
 #: Used instead of a model's label for what belongs to the server that all models share.
 SERVER = "(server)"
 
+#: Where models are looked for by default.
+REPOSITORY = Path("model_repository")
 #: The config in a model's directory, and all that may be one: a server that was started with
 #: ``--model-config-name=NAME`` reads configs/NAME.pbtxt in its place, where there is one.
 CONFIG_NAME = "config.pbtxt"

@@ -15,7 +15,7 @@ from tuner.machine.host import has_gpu
 from tuner.modelconfig.backends import may_set_batch
 from tuner.modelconfig.edit import edit, unified_diff
 from tuner.modelconfig.encoding import UTF_8
-from tuner.modelconfig.files import ModelFiles
+from tuner.modelconfig.files import ModelFiles, model_names
 from tuner.modelconfig.served import Served, ServedModel, read_served
 from tuner.run.result_schema import ChangedConfig
 from tuner.score.next_load import LoadPlan, load_plan
@@ -139,6 +139,15 @@ def refuse_unsearchable(job: Job) -> None:
         )
 
 
+def refuse_no_repository(repository: Path, place: str) -> None:
+    """Adds the place in the spec where it is named."""
+    try:
+        model_names(repository)
+    except EnvironmentNotReadyError as error:
+        told = ": ".join(filter(None, (place, error.message)))
+        raise EnvironmentNotReadyError(told, error.hint) from error
+
+
 def models_of(spec: Spec) -> Served:
     """The models that a spec is about; raises as `read_served` does."""
     calls = {label: model.calls for label, model in spec.models.items()}
@@ -153,6 +162,7 @@ def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> 
         SpecError: The spec is wrong for these models, or they are.
         EnvironmentNotReadyError: There is no such repository or model.
     """
+    refuse_no_repository(spec.repository, loaded.repository_position)
     served = models_of(spec)
     for label, model in spec.models.items():
         _refuse_mixed_encodings(served.models[label].files, model)

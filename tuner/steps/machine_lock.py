@@ -50,7 +50,10 @@ class Neighbours:
         for other in others(self._own):
             if other not in self._seen and self._mine.disturbs(other):
                 self._seen[other] = None
-                self._note(f"{other.text} measures on this machine too: each disturbs the other")
+                self._note(
+                    f"{other.text} measures on this machine too: each disturbs the other; stop "
+                    "one, and go on with it afterwards"
+                )
 
     @property
     def remarks(self) -> tuple[str, ...]:

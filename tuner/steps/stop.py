@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import ClassVar
 
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
 from tuner.hiding import without_passwords
@@ -25,7 +26,12 @@ class Stop:
 
     SIGINT once: the measurement under way is finished, then the run ends with its report.
     SIGINT twice, or SIGTERM: the run ends at once, its processes killed, its report written.
+
+    Attributes:
+        begun: Something that can be stopped like this has begun in this process.
     """
+
+    begun: ClassVar[bool] = False
 
     def __init__(self, announce: Callable[[str], None] = lambda _: None) -> None:
         self._announce = announce
@@ -51,6 +57,7 @@ class Stop:
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Directs signals to this object; restores the previous handlers afterwards."""
+        Stop.begun = True
         before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
         for number in before:
             signal.signal(number, self._heard)

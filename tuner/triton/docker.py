@@ -213,6 +213,17 @@ class DockerLauncher:
             yield DockerServer(endpoints, container.id, container, follower, log, log_start)
 
 
+def words_of(error: BaseException) -> str:
+    """What the system said, where the SDK's message has it as a Python tuple."""
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, OSError) and inner.strerror:
+            return inner.strerror
+        given = (arg for arg in inner.args if isinstance(arg, BaseException))
+        inner = next(given, None) or inner.__cause__ or inner.__context__
+    return str(error)
+
+
 @contextmanager
 def _engine(environment: Mapping[str, str]) -> Iterator[Any]:
     import docker
@@ -222,7 +233,7 @@ def _engine(environment: Mapping[str, str]) -> Iterator[Any]:
         client = docker.from_env(environment=dict(environment))
     except DockerException as error:
         raise EnvironmentNotReadyError(
-            f"no container engine answers: {error}",
+            f"no container engine answers: {words_of(error)}",
             "start Docker, or set DOCKER_HOST to an engine's socket, e.g. Podman's",
         ) from error
     with closing(client):

@@ -21,10 +21,12 @@ from tuner.server.control import Control
 from tuner.server.memory import SHM
 from tuner.spec.server import Server, ServerMode, resolve
 from tuner.triton import remote
+from tuner.triton.docker import words_of
 from tuner.triton.local import find_backends
 
 _MIB = 1 << 20
 _SHM_WANTED = 256 * _MIB  # Docker's default is 64 MiB; each Python instance starts with 1 MiB
+_DISK_WANTED = 16 * _MIB  # a run's files take some MiB, with logs of 8 MiB at most
 _LAST_WITH_HOLES = [2, 59, 0]  # of release 25.06
 _HOLES = (
     "older than release 25.07: whoever reaches its ports may take it over, see docs/security.md"
@@ -163,7 +165,7 @@ def _engine(environment: Mapping[str, str]) -> str:
             return f"{client.version().get('Version', 'unknown version')} at {where}"
     except (docker.errors.DockerException, OSError) as error:
         raise EnvironmentNotReadyError(
-            f"nothing answers at {where}: {error}",
+            f"nothing answers at {where}: {words_of(error)}",
             "start the engine, or set DOCKER_HOST; your user must be in the docker group",
         ) from error
 
@@ -218,7 +220,10 @@ def _writable(path: Path, place: Path) -> str:
     if not place.is_dir():
         raise EnvironmentNotReadyError(f"{path} is not a directory", "correct the path")
     if os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        return f"{path} can be written"
+        if (free := shutil.disk_usage(place).free) >= _DISK_WANTED:
+            return f"{path} can be written"
+        mend = "free some space, or name another directory"
+        raise EnvironmentNotReadyError(f"{path}: {free / _MIB:.0f} MiB free", mend)
     mend = f"give yourself read and write permission on {place}"
     raise EnvironmentNotReadyError(f"{path} cannot be written", mend)
 

@@ -80,8 +80,16 @@ def test_programs_that_are_something_else_are_refused(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentNotReadyError, match="not NVIDIA's perf_analyzer") as refused:
         with perf_analyzer(str(fake), os.environ):
             pass
-    assert "placeholder" in refused.value.hint
-    fake = script(tmp_path / "tritonserver", "echo 'error: cannot find my files'; exit 1")
-    with pytest.raises(EnvironmentNotReadyError, match="does not start: cannot find my files"):
-        with tritonserver(str(fake), os.environ):
+    assert refused.value.hint == "correct the spec"
+    with pytest.raises(EnvironmentNotReadyError, match=r"\(named by \$TUNE_PERF_ANALYZER\)"):
+        with perf_analyzer(None, {**os.environ, "TUNE_PERF_ANALYZER": str(fake)}):
             pass
+    fake = script(tmp_path / "perf_analyzer", "echo 'Perf Analyzer Version 0.0.0 (commit 3a4)'")
+    with perf_analyzer(str(fake), os.environ) as found:
+        assert found.version == "0.0.0 (commit 3a4)"
+    fake = script(tmp_path / "tritonserver", "echo 'error: cannot find my files'; exit 1")
+    said = r"does not start: cannot find my files \(named by \$TUNE_TRITONSERVER\)"
+    with pytest.raises(EnvironmentNotReadyError, match=said) as refused:
+        with tritonserver(None, {**os.environ, "TUNE_TRITONSERVER": str(fake)}):
+            pass
+    assert refused.value.hint == "correct $TUNE_TRITONSERVER"

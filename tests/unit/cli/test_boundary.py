@@ -17,6 +17,7 @@ from tuner.cli.terminal import annotation, append_step_summary, append_summary
 from tuner.errors import EnvironmentNotReadyError, StalePlanError, TrialError, TunerError
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
+from tuner.steps.stop import Stop
 
 
 def all_errors(root: type[TunerError]) -> list[type[TunerError]]:
@@ -84,6 +85,27 @@ def test_an_error_is_told_on_stderr_with_what_to_do_next(tune: Tune) -> None:
     assert tune.out == ""
     assert "it changed" in tune.err
     assert "run again" in tune.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "begun", "said"),
+    [
+        (["run", "spec.yaml"], False, "stopped: nothing was begun"),
+        (["check", "spec.yaml"], True, "stopped"),
+        (["apply", "run"], False, "stopped"),
+    ],
+)
+def test_ctrl_c_before_anything_is_begun_says_so(
+    arguments: list[str], begun: bool, said: str, tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @click.command(context_settings={"ignore_unknown_options": True})
+    @click.argument("words", nargs=-1)
+    def command(words: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Stop, "begun", begun)
+    assert tune(*arguments, command=command) == 130
+    assert tune.err.strip() == said
 
 
 def test_a_defect_shows_its_traceback_and_exits_with_one(tune: Tune) -> None:

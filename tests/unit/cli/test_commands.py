@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shutil
@@ -146,8 +147,29 @@ def test_reports_say_what_apply_and_rollback_did(tmp_path: Path, tune: Tune) -> 
     report = (run / "report.md").read_text()
     assert undo not in report
     assert f"write it again: `tune apply {run}`" in report
+    assert tune("report", "--output", tmp_path) == 0
+    assert "\nimproved, taken back  " in tune.out
+    assert tune("report", "--output", tmp_path, "--format", "json") == 0
+    (row,) = json.loads(tune.out)
+    assert (row["status"], row["taken_back"]) == ("improved", True)
     assert tune(*rollback, "--output", tmp_path / "elsewhere") == 0
     assert "tune report RUN" in tune.err
+
+
+def test_a_result_without_its_run_such_as_the_sample_is_shown(tune: Tune) -> None:
+    sample = ROOT / "results" / "sample"
+    before = sorted((path.name, path.stat().st_mtime_ns) for path in sample.iterdir())
+    assert tune("report", sample) == 0
+    assert tune.out.startswith("\nemulated-accelerator: Improved\n")
+    assert f"\n  report: {sample / 'report.html'}\n" in tune.out
+    assert "no manifest.json, so nothing is rendered again" in tune.err
+    assert tune("report", sample, "--format", "json") == 0
+    assert json.loads(tune.out)["status"] == "improved"
+    assert sorted((path.name, path.stat().st_mtime_ns) for path in sample.iterdir()) == before
+    for command in (["report", "--format", "pr"], ["compare", sample]):
+        assert tune(*command, sample) == 2
+        assert "is not a" in tune.err
+    assert f"next:  all there is: tune report {sample}\n" in tune.err
 
 
 def test_a_run_can_be_named_to_take_its_write_back_if_that_is_the_last(
@@ -245,6 +267,26 @@ def test_init_makes_the_directory_that_it_writes_to(tmp_path: Path, tune: Tune) 
     target = tmp_path / "new" / "deep" / "spec.yaml"
     assert tune("init", "m", "--repository", tmp_path, "--output", target) == 0
     assert "repository: ../.." in target.read_text()
+
+
+def test_a_draft_that_finds_no_room_leaves_no_file_or_the_old_one(
+    tmp_path: Path, tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _model(tmp_path, "m", 'backend: "python" max_batch_size: 8')
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    spec = tmp_path / "m.yaml"
+    arguments = ["init", "m", "--repository", str(tmp_path), "--output", str(spec)]
+    assert tune(*arguments) == 4
+    assert f"cannot write {spec}: no space left on device" in tune.err
+    assert not spec.exists()
+    spec.write_text("# mine\n")
+    assert tune(*arguments, "--force") == 4
+    assert spec.read_text() == "# mine\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "m.yaml"]
 
 
 def test_init_refuses_a_config_that_triton_refuses(tmp_path: Path, tune: Tune) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from tuner.programs.plan import DrawnPlan, Preview
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
 from tuner.steps.estimate import Estimate
+from tuner.triton import doctor
 from tuner.triton.doctor import Check, run_checks
 
 TENSORS = (
@@ -248,6 +250,15 @@ def test_a_busy_machine_is_a_warning_and_nothing_is_missing(
     assert tune("doctor") == 0
     assert "warn  machine is quiet: load 99.00 on " in tune.out
     assert "warn  CPU frequency governor: powersave" in tune.out
+
+
+def test_doctor_says_that_the_disk_of_the_results_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1 << 20))
+    (check,) = doctor._directories(None, tmp_path / "results")
+    assert (check.ok, check.found) == (False, f"{tmp_path / 'results'}: 1 MiB free")
+    assert check.mend == "free some space, or name another directory"
 
 
 def test_doctor_tells_where_a_winner_will_be_written_or_why_not(

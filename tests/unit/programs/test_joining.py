@@ -170,8 +170,9 @@ def test_a_run_is_found_by_its_id_and_by_its_study_while_it_searches(
             assert theirs.space.current == job.space.current
         with pytest.raises(SpecError, match="called 'nothing'"):
             find_offer(url, "nothing")
-    with pytest.raises(SpecError, match="has ended"):
+    with pytest.raises(SpecError, match="has ended") as ended:
         find_offer(url, name)
+    assert ended.value.hint.startswith("workers help while `tune run` searches")
 
 
 def test_a_storage_that_is_not_there_is_not_made(tmp_path: Path) -> None:

@@ -55,6 +55,16 @@ def test_what_the_spec_chooses_is_named_and_not_run(tmp_path: Path, more: str, s
         assert any(line[0] == "/tmp/evil" for line in plan.commands.values())
 
 
+def test_a_repository_that_is_not_there_is_told_with_its_place_and_a_guess(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC.format(repository=tmp_path / "modls"))
+    line = next(n for n, text in enumerate(spec.read_text().splitlines(), 1) if "modls" in text)
+    with pytest.raises(EnvironmentNotReadyError, match=rf"spec\.yaml:{line}:\d+: cannot r") as told:
+        draw_plan(spec, {"PATH": ""}, 0)
+    assert told.value.hint == "did you mean models?"
+
+
 def linked(tmp_path: Path) -> str:
     """A repository in which the model is a link."""
     (tmp_path / "repo").mkdir()

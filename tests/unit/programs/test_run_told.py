@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import math
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -165,6 +166,18 @@ def test_what_is_behind_a_full_disk_is_kept_and_what_a_library_made_of_a_stop_is
     with pytest.raises(InterruptedRunError) as stopped:
         run(workplace)
     assert stopped.value.__cause__ is None
+
+
+def test_a_run_whose_directory_was_removed_says_so_and_nothing_else(workplace: Workplace) -> None:
+    before = workplace.config.read_bytes()
+
+    def removed() -> None:
+        shutil.rmtree(workplace.store.directory)
+
+    workplace.bench.then[2] = removed
+    with pytest.raises(EnvironmentNotReadyError, match="was removed or moved while it was being"):
+        run(workplace)
+    assert workplace.config.read_bytes() == before
 
 
 def test_an_error_names_the_report_after_its_own_hint(workplace: Workplace) -> None:

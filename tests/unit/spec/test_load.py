@@ -63,7 +63,9 @@ def test_mistakes_are_a_spec_error_with_a_line_each(tmp_path: Path) -> None:
     assert last.file == str(tmp_path / "tune.yaml")
 
 
-def test_what_is_no_spec_is_told_with_what_may_be_meant(tmp_path: Path) -> None:
+def test_what_is_no_spec_is_told_with_what_may_be_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(SpecMistakesError, match=r":1:1: cannot be read: is a dir"):
         load_spec(tmp_path)
     with pytest.raises(SpecError, match="there is no spec") as nowhere:
@@ -73,6 +75,14 @@ def test_what_is_no_spec_is_told_with_what_may_be_meant(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="there is no spec") as shortened:
         load_spec(tmp_path / "bert")
     assert shortened.value.hint == f"did you mean {tmp_path / 'bert.yaml'}?"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model_repository" / "gpt").mkdir(parents=True)
+    with pytest.raises(SpecError, match="there is no spec gpt") as model:
+        load_spec(Path("gpt"))
+    assert model.value.hint == "tune init gpt drafts one"
+    with pytest.raises(SpecError, match=r"config.pbtxt is a model's config, not a spec") as config:
+        load_spec(Path("model_repository/gpt/config.pbtxt"))
+    assert config.value.hint == "tune init gpt drafts one"
     (tmp_path / "manifest.json").touch()
     with pytest.raises(SpecError, match="is a run, not a spec"):
         load_spec(tmp_path)

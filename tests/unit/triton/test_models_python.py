@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from builders.candidates import the_one
 
 from tuner.errors import EnvironmentNotReadyError
@@ -18,6 +19,7 @@ from tuner.spec.server import Server
 from tuner.steps import tools as programs
 from tuner.steps.job import Request, prepare
 from tuner.triton import doctor
+from tuner.triton.docker import words_of
 from tuner.triton.local import LocalLauncher
 
 PYTHON = Path("/venv/bin/python")
@@ -48,7 +50,7 @@ def test_numpy_1_is_fine(numpy_is: Callable[[str], None]) -> None:
     assert numpy_of_models(PYTHON) == "1.26.4"
 
 
-@pytest.mark.parametrize(("version", "said"), [("2.0.0", "EMPTY tensors"), ("", "find no numpy")])
+@pytest.mark.parametrize(("version", "said"), [("2.0.0", "EMPTY ones"), ("", "find no numpy")])
 def test_another_is_refused_with_the_command_that_mends_it(
     version: str, said: str, numpy_is: Callable[[str], None]
 ) -> None:
@@ -56,6 +58,14 @@ def test_another_is_refused_with_the_command_that_mends_it(
     with pytest.raises(EnvironmentNotReadyError, match=said) as error:
         numpy_of_models(PYTHON)
     assert error.value.hint == "/venv/bin/python -m pip install 'numpy<2'"
+
+
+def test_an_engine_that_does_not_answer_is_told_in_the_systems_words() -> None:
+    missing = FileNotFoundError(2, "No such file or directory")
+    sdk = Exception(f"Error while fetching server API version: {('Connection aborted.', missing)}")
+    sdk.__cause__ = requests.ConnectionError(requests.exceptions.ChunkedEncodingError(missing))
+    assert words_of(sdk) == "No such file or directory"
+    assert words_of(ValueError("no such host")) == "no such host"
 
 
 def test_the_doctor_is_told(

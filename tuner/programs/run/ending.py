@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,14 +11,14 @@ from typing import Self
 
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.confirm.stored import finished_rows, noise_of
-from tuner.errors import InterruptedRunError, TunerError
+from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
 from tuner.modelconfig.encoding import encode
 from tuner.programs.run.open_run import OpenRun
 from tuner.programs.run.outcome import Verdict, result_of, side_of_trial
 from tuner.run.manifest import Manifest, resume_command
 from tuner.run.result_schema import Result
 from tuner.run.status import Status
-from tuner.run.store import RunStore
+from tuner.run.store import MANIFEST, RunStore
 from tuner.search.study.uninterrupted import uninterrupted
 from tuner.space.candidate import Candidate
 from tuner.steps.events import Events
@@ -58,6 +59,12 @@ class Ending:
         self, kind: object, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if isinstance(error, Exception):
+            if not os.path.lexists(self.store.directory / MANIFEST):
+                raise EnvironmentNotReadyError(
+                    f"the run's directory {self.store.directory} was removed or moved while it was "
+                    "being written; nothing was written to the repository",
+                    "run again, and leave the directory alone until the run has ended",
+                ) from error
             self._fail(explain_error(error, self.store.directory))
 
     def finish(self, job: Job, opened: OpenRun, verdict: Verdict) -> Finished:

@@ -35,7 +35,7 @@ from tuner.steps.estimate import (
     trace_notes,
 )
 from tuner.steps.events import Events
-from tuner.steps.job import Job, Request, prepare, refuse_unsearchable
+from tuner.steps.job import Job, Request, prepare, refuse_no_repository, refuse_unsearchable
 from tuner.steps.machine_lock import among_neighbours, only_one_on
 from tuner.steps.searching import search
 from tuner.steps.serving import Serving, serving
@@ -73,6 +73,7 @@ def run(
 def settled_spec(request: Request, note: Callable[[str], None]) -> LoadedSpec:
     """The spec of a request, once half a write in its repository has been undone."""
     loaded = load_spec(request.spec, request.overrides)
+    refuse_no_repository(loaded.spec.repository, loaded.repository_position)
     for undone in settle_writes(loaded.spec.repository, write=request.write):
         note(undone)
     return loaded

@@ -64,7 +64,7 @@ def find_offer(url: str, name: str) -> Offer:
     if named:
         raise SpecError(
             f"the search of {max(f.run for f in named)} has ended",
-            "start `tune run` with this --storage first, then its workers",
+            "workers help while `tune run` searches: start another run, then its workers",
         )
     there = ", ".join(sorted({f.study for f in found} | {f.run for f in found}))
     raise SpecError(
