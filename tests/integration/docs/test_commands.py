@@ -136,6 +136,6 @@ def test_its_commands_work(
 
 def test_every_block_says_what_it_is_and_every_reason_is_needed() -> None:
     languages = {language for page in PAGES for language, _ in blocks_of(page)}
-    assert languages == {"bash", "console", "text", "yaml", "python"}
+    assert languages == {"bash", "console", "text", "yaml", "json", "python"}
     told = [" ".join(words) for page in PAGES for words in commands_of(page)]
     assert [start for start in NOT_RUN if not any(t.startswith(start) for t in told)] == []
