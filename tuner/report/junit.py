@@ -83,7 +83,7 @@ def _confirmation(data: ReportData) -> ET.Element:
     if (kind := _PROBLEMS.get(data.status)) is not None:
         message = " ".join((sentence, *data.result.reasons))
         if kind == "skipped":
-            message = "nothing to confirm: no config meets the SLOs"
+            message = "nothing to confirm: no config that was measured meets the SLOs"
         problem = (kind, data.status.value, message)
     figures = (
         f"{tile.label}: {tile.value}{f' ({tile.note})' if tile.note else ''}."

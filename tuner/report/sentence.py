@@ -35,6 +35,8 @@ HEADLINES = {
 def headline(data: ReportData) -> str:
     """The verdict in a few words; of a winner, whether it was written."""
     _, words = HEADLINES[data.status]
+    if data.status is Status.INFEASIBLE and data.failed:
+        return "No config that loaded and was measured meets the SLOs"
     if data.status is not Status.IMPROVED:
         return words
     if data.result.written is None:
@@ -197,7 +199,10 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
             return [("every config of the space was tried: another space may have better ones", "")]
         return [("search further: raise the budget, or widen the space", again)]
     if data.status is Status.INFEASIBLE:
+        failed = ", ".join(str(trial.number) for trial in data.failed)
+        mend = f"mend why configs failed, or leave them out of the space: trial {failed}"
         return [
+            *([(mend, "")] if failed else []),
             ("see above which SLO is out of reach, and by how much", ""),
             ("widen the space, relax that SLO, or use faster hardware", again),
         ]

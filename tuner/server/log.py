@@ -198,8 +198,12 @@ def _telling(text: str) -> list[str]:
 
 
 def _first_line(message: str) -> str:
-    """The first line, and the one that it announces."""
+    """The first line, and the one that it announces; equal parts of it once."""
     first, *more = message.replace("\\n", "\n").strip().split("\n", 2)
     if first.rstrip().endswith(":") and more:
         first = f"{first.rstrip()} {more[0].strip()}"
-    return _EXCEPTION.sub("", _STATUS_NAME.sub("", first), count=1).rstrip("; ")
+    told = ""
+    for part in filter(None, map(str.strip, first.split(";"))):
+        if not told.endswith(part):
+            told += f"; {part}" if told else part
+    return _EXCEPTION.sub("", _STATUS_NAME.sub("", told), count=1)

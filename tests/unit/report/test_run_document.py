@@ -148,6 +148,19 @@ def test_infeasible_names_the_nearest_config_and_the_slo_it_misses(made: Made) -
     assert tile.share > 1.0
 
 
+def test_a_search_of_which_configs_failed_does_not_say_that_none_meets_the_slos(
+    made: Made,
+) -> None:
+    data = made("infeasible")
+    numbers = ", ".join(str(t.number) for t in data.failed)
+    assert document(data).headline == "No config that loaded and was measured meets the SLOs"
+    reason, _ = next_steps(data)[0]
+    assert reason == f"mend why configs failed, or leave them out of the space: trial {numbers}"
+    whole = replace(data, trials=tuple(t for t in data.trials if t not in data.failed))
+    assert document(whole).headline == "No config meets the SLOs"
+    assert "failed" not in next_steps(whole)[0][0]
+
+
 def test_improved_but_not_written_says_so(made: Made) -> None:
     data = told(made("improved"), written=None)
     assert document(data).headline == "Improved, not written"

@@ -105,6 +105,13 @@ def test_failure_is_the_line_that_says_why(text: str, expected: str) -> None:
             "Internal: ValueError: no weights\n\nAt:\n  /models/m/1/model.py(9): initialize\n;\n",
             "ValueError: no weights",
         ),
+        (
+            "Invalid argument: failed to run warmup sample 'w': batch size 9, max allowed is 8; "
+            + "batch size 9, max allowed is 8; " * 8
+            + ";\n",
+            "failed to run warmup sample 'w': batch size 9, max allowed is 8",
+        ),
+        ("Internal: no engine; no plan; no plan;\n", "no engine; no plan"),
     ],
 )
 def test_refusal_drops_tritons_wrapping_and_keeps_the_exception(reason: str, words: str) -> None:

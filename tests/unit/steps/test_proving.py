@@ -394,7 +394,8 @@ def test_the_nearest_miss_is_named_with_what_it_missed_last() -> None:
     verdict = prove(bench, far, near, failed)
     assert verdict.status is Status.INFEASIBLE
     assert verdict.reasons[0] == (
-        "No config meets every SLO. The nearest was trial 1, which misses p99_latency <= 40ms."
+        "No config measured meets every SLO. "
+        "The nearest was trial 1, which misses p99_latency <= 40ms."
     )
 
 

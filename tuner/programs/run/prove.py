@@ -302,7 +302,9 @@ def _nearest_miss(trials: Sequence[Trial], plan: LoadPlan) -> str:
     nearest = min(scored, key=lambda t: t.score.violation if t.score else 0.0)
     missed = [s for p in nearest.points[-1:] for s in p.slo if (s.margin or 0.0) < 0]
     what = "; ".join(s.expression for s in missed) or "an SLO without enough data"
-    sentence = f"No config meets every SLO. The nearest was trial {nearest.number}, which misses"
+    sentence = (
+        f"No config measured meets every SLO. The nearest was trial {nearest.number}, which misses"
+    )
     lowest = min((p.level for p in nearest.points), default=math.inf)
     if not plan.arrivals.open_loop or plan.listed or lowest > plan.levels.lowest:
         return f"{sentence} {what}."
