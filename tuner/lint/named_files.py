@@ -51,9 +51,9 @@ def is_there(path: Path) -> bool:
 def _mistake_in(sample: Sample, path: Path) -> str:
     try:
         data = read_regular(path, _MOST_BYTES)
+        return sample.mistake_in(data) if len(data) < _MOST_BYTES else ""
     except OSError as error:
         return "it is not there" if error.errno == ENOENT else f"{error.strerror}"
-    return sample.mistake_in(data) if len(data) < _MOST_BYTES else ""
 
 
 def _environment(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
@@ -62,10 +62,8 @@ def _environment(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
     value = config.parameters[_ENVIRONMENT].string_value if named else ""
     path = Path(value.replace(_DIRECTORY, str(files.directory)))
     if value and not is_there(path):
-        hint = "put it there, or leave the parameter out"
-        text, place = f"{_ENVIRONMENT}: {path} is not there", f"parameters[{_ENVIRONMENT}]"
+        own = _DIRECTORY in value
+        text = f"{_ENVIRONMENT}: {path} is not there{'' if own else ', on this machine at least'}"
+        place, hint = f"parameters[{_ENVIRONMENT}]", "put it there, or leave the parameter out"
         found = error_at(files, place, "execution-env", text, hint)
-        if _DIRECTORY not in value:
-            text += ", on this machine at least"
-            found = replace(found, severity=Severity.WARNING, message=text)
-        yield found
+        yield found if own else replace(found, severity=Severity.WARNING)
