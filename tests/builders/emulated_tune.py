@@ -36,7 +36,7 @@ repository: repository
 slo: [p99_latency <= 40ms]
 space:
   instance_group.count: {int: [1, 4]}
-  max_batch_size: {choice: [8, 16, 32]}
+  optimization.gather_kernel_buffer_threshold: {choice: [8, 16, 32]}
 search: {strategy: random}
 budget: {trials: %d}
 """

@@ -24,7 +24,7 @@ repository: {repository}
 slo: [p99_latency <= 40ms]
 space:
   instance_group.count: {{int: [1, 4]}}
-  max_batch_size: {{choice: [8, 16, 32]}}
+  dynamic_batching.max_queue_delay_microseconds: {{choice: [0, 100, 1000]}}
 search: {{strategy: random}}
 budget: {{trials: 9}}
 """

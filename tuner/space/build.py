@@ -56,7 +56,9 @@ def build_space(
         lines = _list_mistakes(mistakes, positions or {}, several=len(spec.models) > 1)
         raise SpecError(lines, "`tune init MODEL` drafts a valid spec")
     asked = tuple(dict.fromkeys(stream.model for stream in spec.streams.values()))
-    space = Space(tuple(parameters), served, asked, args)
+    more = {s.model for s in spec.streams.values() if s.batch_size > 1}
+    one_row = tuple(m for m in asked if m not in more and not served.wholes(m))
+    space = Space(tuple(parameters), served, asked, args, one_row)
     space = replace(space, current=_current(space, size))
     refuse_broken(space)
     return space
@@ -231,7 +233,7 @@ def refuse_empty(space: Space) -> None:
     """Raises:
     NothingToSearchError: Nothing but the current config would be measured.
     """
-    left, text = _some(space), ""
+    left, text, hint = _some(space), "", "widen the space of the spec"
     if not left:
         text = "Triton would refuse every config of the space"
     elif left == [space.canonical(space.current)]:
@@ -240,7 +242,10 @@ def refuse_empty(space: Space) -> None:
         looked_at = islice(space.combinations(), COUNTED_ONE_BY_ONE)
         refused = next(filter(None, map(space.violations, looked_at)), [])
         why = f": {refused[0].message} ({space.served.place(refused[0])})" if refused else ""
-        raise NothingToSearchError(f"{text}{why}", "widen the space of the spec")
+        if not refused and space.sizes_without_effect:
+            why = ": each request is sent alone, whatever max_batch_size is"
+            hint = "add dynamic_batching to the space: {choice: [off, on]}"
+        raise NothingToSearchError(f"{text}{why}", hint)
 
 
 def _some(space: Space) -> list[Candidate]:
@@ -276,12 +281,11 @@ def never_tried(space: Space) -> Iterator[str]:
     for parameter in space.parameters:
         for value in parameter if parameter.count <= _LISTED else ():
             one = ChoiceParameter(parameter.knob, (value,))
-            others = (one if p is parameter else p for p in space.parameters)
-            with_it = replace(space, parameters=tuple(others))
-            if with_it.sample(random.Random(0)) is None:  # noqa: S311
-                refused = map(space.violations, islice(with_it.combinations(), 1))
-                for violation in next(refused, [])[:1]:
-                    yield f"not tried: {violation.message} ({space.served.place(violation)})"
+            others = tuple(one if p is parameter else p for p in space.parameters)
+            with_it = replace(space, parameters=others)
+            refused = next(map(space.violations, with_it.combinations()), [])
+            if refused and with_it.sample(random.Random(0)) is None:  # noqa: S311
+                yield f"not tried: {refused[0].message} ({space.served.place(refused[0])})"
 
 
 #: Values of one parameter that are looked at one by one.

@@ -4,7 +4,8 @@ The space of a run is the product of those of its models and of its server: a fi
 fields of its own model only. One rule goes across: where the size of the server's cache is
 searched, the models that receive requests directly use the cache. What Triton would refuse, in a
 model or between models, is a candidate of the space but is never tried. Two candidates that Triton
-cannot tell apart (`tuner.space.conditions`) have one key, so that nothing is measured twice.
+cannot tell apart (`tuner.space.conditions`, `Space.sizes_without_effect`) have one key, so that
+nothing is measured twice.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class Space:
         parameters: Those of the server, then model by model; what others depend on comes first.
         asked: Names of the models that requests are sent to.
         server_args: Of the spec, without those that the candidates bring themselves.
+        one_row: Names of the models that only get requests of one row, and from clients.
         current: The models as they are; it need not lie in the space.
     """
 
@@ -58,6 +60,7 @@ class Space:
     served: Served = field(repr=False)
     asked: tuple[str, ...] = ()
     server_args: tuple[str, ...] = ()
+    one_row: tuple[str, ...] = ()
     current: Candidate = field(default_factory=Candidate)
 
     @property
@@ -132,9 +135,17 @@ class Space:
         return dict(self.served.configs(candidate.models))
 
     def alike(self, one: Candidate, other: Candidate) -> bool:
-        """Whether Triton is given the same: what a file leaves out has its default."""
+        """Whether Triton does the same with them: what a file leaves out has its default."""
         same_cache = one.cache_bytes == other.cache_bytes
-        return same_cache and self.configs(one) == self.configs(other)
+        return same_cache and self._in_effect(one) == self._in_effect(other)
+
+    def _in_effect(self, candidate: Candidate) -> dict[str, Any]:
+        """Its configs; where requests of one row are sent one by one, all batches are of one."""
+        configs = self.configs(candidate)
+        for config in (configs[model] for model in self.one_row):
+            if config.max_batch_size and config.WhichOneof("scheduling_choice") is None:
+                config.max_batch_size = 1
+        return configs
 
     def violations(self, candidate: Candidate) -> list[Violation]:
         """Why Triton would refuse the candidate, which then never reaches a server."""
@@ -154,7 +165,8 @@ class Space:
 
     def combinations(self) -> Iterator[Candidate]:
         """Each candidate of the space, once, those that Triton would refuse included."""
-        return (self._assemble(values) for values in self._walk(0, {}))
+        found = ((values, self._assemble(values)) for values in self._walk(0, {}))
+        return (c for values, c in found if all(c.values.get(k) == v for k, v in values.items()))
 
     def sample(self, rng: random.Random, known: Candidate | None = None) -> Candidate | None:
         """A random candidate that Triton would load; None when none was found.
@@ -252,7 +264,30 @@ class Space:
             values |= {Knob(label, CACHE_ENABLE): enabled for label in self.asked}
         for batcher, size in self.implied_batchers:
             values[batcher] = True if self._is_batched(size, chosen) else None
+        for batcher, size, kept in self.sizes_without_effect:
+            if values.get(batcher) is None:
+                values[size] = kept
         return Candidate(values)
+
+    @cached_property
+    def sizes_without_effect(self) -> tuple[tuple[Knob, Knob, int], ...]:
+        """The batcher and max_batch_size of each model of which no size has an effect without a
+        batcher, and the size that stands for all: the model's own, else the largest.
+        """
+        searched, found = {p.knob: p for p in self.parameters}, []
+        for model in self.one_row:
+            batcher, size = Knob(model, DYNAMIC_BATCHING), Knob(model, MAX_BATCH_SIZE)
+            base = self.served.models[model].base.completed
+            off = (batcher, size) not in self.implied_batchers
+            if batcher in searched:
+                off = None in searched[batcher]
+            elif base.WhichOneof("scheduling_choice"):
+                off = False
+            sizes = [v for v in searched.get(size, ()) if isinstance(v, int) and v > 0]
+            if off and sizes:
+                own = base.max_batch_size
+                found.append((batcher, size, own if own in sizes else max(sizes)))
+        return tuple(found)
 
     def _walk(self, index: int, chosen: Values) -> Iterator[Values]:
         if index == len(self.parameters):

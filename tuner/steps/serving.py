@@ -189,7 +189,8 @@ def _with_smaller_batches(model: ServedModel, space: Space) -> Candidate | None:
     smaller = [v for v in searched if isinstance(v, int) and 1 <= v < config.max_batch_size]
     if not smaller or config.backend in _KEEP_THE_SIZE:
         return None
-    return space.candidate({**space.values(space.current), size: max(smaller)})
+    candidate = space.candidate({**space.values(space.current), size: max(smaller)})
+    return Candidate({**candidate.values, size: max(smaller)})  # it may have no effect
 
 
 def _without_batcher(model: ServedModel, space: Space) -> Candidate | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from builders.candidates import fields_of
-from builders.spaces import BATCH, BATCHER, CACHE, DELAY, INSTANCES, PREFERRED, space_of
+from builders.spaces import BATCH, BATCHER, BATCHING, CACHE, DELAY, INSTANCES, PREFERRED, space_of
 
 from tuner.model_analyzer.search import nearest, offered
 from tuner.modelconfig.message import parse
@@ -53,7 +53,8 @@ def test_what_the_space_does_not_search_is_not_offered() -> None:
 def test_numbers_outside_the_space_become_the_nearest_by_ratio(
     batch: int, count: int, expected: tuple[int, int]
 ) -> None:
-    space = space_of({INSTANCES: {"int": [1, 4]}, BATCH: {"choice": [8, 16, 32]}})
+    batched = BATCHING + "dynamic_batching { }"
+    space = space_of({INSTANCES: {"int": [1, 4]}, BATCH: {"choice": [8, 16, 32]}}, batched)
     candidate = nearest(space, wanted(batch, count))
     assert candidate is not None
     assert (fields_of(candidate)[BATCH], fields_of(candidate)[INSTANCES]) == expected

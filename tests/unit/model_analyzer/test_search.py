@@ -13,7 +13,17 @@ from typing import Any
 
 import pytest
 from builders.candidates import fields_of
-from builders.spaces import BATCH, BATCHER, CACHE, DELAY, INSTANCES, PREFERRED, space_of, spec_of
+from builders.spaces import (
+    BATCH,
+    BATCHER,
+    BATCHING,
+    CACHE,
+    DELAY,
+    INSTANCES,
+    PREFERRED,
+    space_of,
+    spec_of,
+)
 
 from tuner.errors import SpecError
 from tuner.score.point import Score
@@ -60,7 +70,7 @@ def strategy(
 ) -> tuple[Space, ModelAnalyzerStrategy]:
     search = {"strategy": "model-analyzer", "mode": mode.value, "seed": seed}
     spec = spec_of(given, search=search, budget={"trials": trials}, **more)
-    space = space_of(given)
+    space = space_of(given, BATCHING + "dynamic_batching { }")
     return space, ModelAnalyzerStrategy(space, spec)
 
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from itertools import pairwise
+from itertools import combinations, pairwise
 
+import pytest
 from builders.candidates import values_of
-from builders.spaces import INSTANCES, space_of
+from builders.spaces import BATCH as BATCH_SIZE
+from builders.spaces import BATCHER, INSTANCES, space_of
 from builders.surface import CACHED, SURFACE, searched, strategy, synthetic_trial
 
 from tuner.score.trial import Trial
@@ -122,3 +124,16 @@ def test_a_current_config_that_equals_one_of_the_space_is_not_measured_twice() -
     searcher.next()
     assert seen == [{space.canonical(space.current).key}]
     assert space.canonical(space.current) != space.current
+
+
+@pytest.mark.parametrize("named", [Strategy.RANDOM, Strategy.TPE, Strategy.GRID])
+def test_configs_that_differ_in_a_batch_size_without_effect_are_measured_once(
+    named: Strategy,
+) -> None:
+    batches = {BATCH_SIZE: {"choice": [8, 16, 32]}, BATCHER: {"choice": [False, True]}}
+    space, proposing = strategy(named, {INSTANCES: {"int": [1, 2]}, **batches})
+    searcher = Searcher(space, proposing)
+    searched(searcher, 20)
+    measured = [t.candidate for t in searcher.history]
+    assert len(measured) == 2 * (1 + 3)  # off, and on with each size
+    assert not [pair for pair in combinations(measured, 2) if space.alike(*pair)]

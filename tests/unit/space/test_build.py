@@ -97,7 +97,13 @@ def test_a_space_that_triton_refuses_is_nothing_to_search() -> None:
 
 
 def test_one_other_config_is_something_to_search() -> None:
-    assert space_of({BATCH: {"choice": [8]}}).size().count == 1
+    assert space_of({BATCH: {"choice": [8]}}, BATCHING + "dynamic_batching { }").size().count == 1
+
+
+def test_batch_sizes_alone_are_nothing_to_search_where_nothing_is_batched() -> None:
+    with pytest.raises(NothingToSearchError, match="whatever max_batch_size is") as caught:
+        refuse_empty(space_of({BATCH: {"choice": [4, 8]}}))
+    assert "add dynamic_batching" in caught.value.hint
 
 
 def test_words_become_values_of_the_field() -> None:

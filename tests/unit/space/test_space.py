@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -40,6 +41,11 @@ SMALL: dict[str, dict[str, Any]] = {
         DELAY: {"int": [1, 3], "or": 0},
     },
     "cache": {INSTANCES: {"int": [1, 2]}, CACHE: {"choice": [False, "1MiB", "64MiB"]}},
+    "batcher off and two batches": {
+        INSTANCES: {"int": [1, 2]},
+        BATCH: {"choice": [4, 8, 32]},
+        BATCHER: {"choice": [False, True]},
+    },
     "parameter": {"parameters.threads": {"choice": [1, 2, 4, "unset"]}},
 }
 
@@ -167,6 +173,34 @@ def test_a_delay_of_nothing_and_none_are_alike_to_triton() -> None:
     assert space.alike(spelled, candidate_of(batched))
     assert not space.alike(spelled, candidate_of({**batched, DELAY: 1}))
     assert not space.alike(spelled, candidate_of(fields_of(spelled), 1))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_no_two_candidates_are_alike_to_triton(name: str) -> None:
+    space = space_of(SMALL[name])
+    found = list(space.enumerate())
+    assert not [(a, b) for a, b in combinations(found, 2) if space.alike(a, b)]
+
+
+@pytest.mark.parametrize(("now", "kept"), [(8, 8), (16, 32)])
+def test_without_a_batcher_all_batch_sizes_are_one_config_where_requests_have_one_row(
+    now: int, kept: int
+) -> None:
+    config = BATCHING.replace("16", str(now))
+    sizes = SMALL["batcher off and two batches"]
+    space = space_of(sizes, config)
+    off = [c for c in space.enumerate() if fields_of(c)[BATCHER] is None]
+    assert [fields_of(c) for c in off] == [
+        {INSTANCES: count, BATCH: kept, BATCHER: None} for count in (1, 2)
+    ]  # with the size that the file has, else the largest
+    assert space.size().count == len(off) + 2 * 3
+    assert space.canonical(space.current) == off[0]
+    assert space.alike(space.current, off[0])
+    assert space.candidate(values_of({INSTANCES: 2, BATCH: 4, BATCHER: None})) == off[1]
+    many = space_of(sizes, config, workload={"batch_size": 2})
+    assert many.size().count == 2 * 2 * 3
+    four, eight = [c for c in many.enumerate() if fields_of(c)[BATCHER] is None][:2]
+    assert not many.alike(four, eight)
 
 
 def test_a_current_config_that_says_what_triton_assumes_equals_one_of_the_space() -> None:
