@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from builders.candidates import candidate_of, the_one
 from builders.triton_repository import MODEL
@@ -131,6 +132,7 @@ def test_a_server_that_died_or_hangs_is_replaced(
         server = deployer.server
         assert isinstance(server, LocalServer)
         os.kill(server.pid, number)
+        eventually(lambda: psutil.Process(server.pid).status() in ("stopped", "zombie"))
         assert deployer.deploy(candidate()).kind is DeploymentKind.RESTART
         assert serves(deployer)
         assert deployer.server is not server

@@ -72,15 +72,15 @@ def test_each_step_is_changed_with_the_least_work_and_the_ensemble_answers(
         assert answers(deployer)
 
 
-def test_a_step_that_refuses_leaves_the_ensemble_and_the_next_deploy_works(
+def test_after_a_step_that_is_refused_beside_its_old_copy_and_without_the_next_deploy_works(
     make: Callable[..., Deployer],
 ) -> None:
     with make() as deployer:
         deployer.deploy(steps())
         with pytest.raises(DeployRefusedError, match=r"^second: ValueError: no such weights$"):
             deployer.deploy(steps(first={COUNT: 2}, second={BEHAVIOUR: "raise"}))
+        assert deployer.deploy(steps(first={COUNT: 2})).kind is DeploymentKind.RELOAD
         assert answers(deployer)
-        assert deployer.deploy(steps(first={COUNT: 2})).kind is DeploymentKind.UNCHANGED
 
         # Triton loads a step that does not fit, and drops the ensemble without a word.
         with pytest.raises(DeployRefusedError, match=r"^whole: .*maximum batch size"):
