@@ -227,7 +227,7 @@ def _drafted(
     from tuner.space.build import broken_config
     from tuner.space.draft import draft_spec
 
-    given, calls = None, tuple[str, ...]()
+    given = None
     if profile is not None:
         from tuner.model_analyzer.carry import called, carried, repository_of
 
@@ -243,8 +243,7 @@ def _drafted(
         raise SpecError(text, "put the model's file into a version directory, such as 1")
     for finding in errors_of(repository, model, write_to):
         say(f"{finding.place}: {finding.message}", err=True)
-    if profile is not None:
-        calls = called(profile, model_names(repository))
+    calls = called(profile, model_names(repository)) if profile is not None else ()
     parts = parts or parts_of(repository, model, write_to, calls)
     if profile is not None:
         slo = next((text for text in slos if "_latency" in text), slos[0])

@@ -201,9 +201,7 @@ _DEPENDS_ON_SERVER = (Rule.CACHE_FLAG, Rule.HOST_POLICY, Rule.RATE_LIMIT)
 _CONTINUOUS = ("vllm", "tensorrtllm")
 #: Nobody holds requests back so long to fill a batch.
 _LONG_DELAY_US = 100_000
-_WEARS_OUT = (
-    "wears the batcher out under load, within minutes, on servers before core#509 (server#8870)"
-)
+_WEARS_OUT = "wears the batcher out in minutes, on servers before core#509 (server#8870)"
 _CLASS_SCORES = ("logit", "prob", "score", "label", "class")
 
 

@@ -101,6 +101,8 @@ _CLASS = "TritonPythonModel"
 _ONCE = ("__init__", "initialize", "finalize", "auto_complete_config")
 #: Characters; what is longer is data, and takes seconds.
 _LONGEST = 1_000_000
+#: That one request is looked at for: nobody asks so many models at one place.
+_MOST_NAMES = 20
 #: What begins work that goes on beside the loop.
 _STARTING = (".submit", ".run_in_executor", ".create_task", ".ensure_future")
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.GeneratorExp)
@@ -138,10 +140,9 @@ def knows_sequences(files: ModelFiles, config: ModelConfig) -> bool:
 def called_models(
     files: ModelFiles, config: ModelConfig, names: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The models that a model's code calls, and the places of calls whose names a run makes.
+    """The models of ``names`` that a model's code calls, and the places where a run makes the name.
 
-    ``names`` are those of the repository. Where a run makes names, models that the config's
-    parameters name are among them. (Triton says business logic scripting, BLS.)
+    Then those that the config's parameters name are among them.
     """
     found, unnamed = list[str](), list[str]()
     for path, source in _sources(files, config):
@@ -156,7 +157,7 @@ def called_models(
 
 def _model_calls(source: str, config: ModelConfig) -> Iterator[tuple[str, ast.expr]]:
     """Models that the source names in its requests, with the places; "": only a run knows."""
-    module = _parsed(source)
+    module = _parsed(source) if "InferenceRequest" in source else None
     if not isinstance(module, ast.Module):
         return
     known = _assigned_once(module)
@@ -164,7 +165,7 @@ def _model_calls(source: str, config: ModelConfig) -> Iterator[tuple[str, ast.ex
         if _dotted(call.func).rpartition(".")[2] == "InferenceRequest":
             named = (k.value for k in call.keywords if k.arg == "model_name")
             place: ast.expr = next(named, call)
-            yield from ((text, place) for text in dict.fromkeys(_texts(place, known, config)))
+            yield from ((text, place) for text in _texts(place, known, config))
 
 
 def _assigned_once(module: ast.Module) -> dict[str, ast.expr]:
@@ -185,26 +186,33 @@ def _assigned_once(module: ast.Module) -> dict[str, ast.expr]:
     return {name: value for name, value in values.items() if stored[name] == 1}
 
 
-def _texts(node: ast.expr, known: Mapping[str, ast.expr], config: ModelConfig) -> Iterator[str]:
+def _texts(node: ast.expr, known: Mapping[str, ast.expr], config: ModelConfig) -> list[str]:
     """What an expression may be, as far as the source and the config say; "": something else."""
-    match node:
-        case ast.Constant(value=str(text)):
-            yield text
-        case ast.List(elts=[_, *_] as parts) | ast.Tuple(elts=[_, *_] as parts):
-            for part in parts:
-                yield from _texts(part, known, config)
-        case ast.Subscript(
-            value=ast.Subscript(slice=ast.Constant(value=str(key))),
-            slice=ast.Constant(value="string_value"),
-        ):
-            yield config.parameters[key].string_value if key in config.parameters else ""
-        case ast.Name() | ast.Attribute():
-            name = _dotted(node)
-            name = name if name in known else name.removeprefix("self.")  # the class's own
-            others = {n: value for n, value in known.items() if n != name}
-            yield from _texts(known[name], others, config) if name in known else [""]
-        case _:
-            yield ""
+    found, waiting, seen = list[str](), [node], set[str]()
+    for part in waiting:  # grows
+        match part:
+            case ast.Constant(value=str(text)):
+                found.append(text)
+            case ast.List(elts=parts) | ast.Tuple(elts=parts) if 0 < len(parts) < _MOST_NAMES:
+                waiting += parts
+            case ast.Subscript(
+                value=ast.Subscript(slice=ast.Constant(value=str(key))),
+                slice=ast.Constant(value="string_value"),
+            ):
+                found.append(
+                    config.parameters[key].string_value if key in config.parameters else ""
+                )
+            case ast.Name() | ast.Attribute():
+                name = _dotted(part)
+                name = name if name in known else name.removeprefix("self.")  # the class's own
+                if name in known and name not in seen and len(waiting) < _MOST_NAMES:
+                    waiting.append(known[name])
+                elif name not in seen:
+                    found.append("")
+                seen.add(name)
+            case _:
+                found.append("")
+    return list(dict.fromkeys(found)) or [""]
 
 
 def _sources(files: ModelFiles, config: ModelConfig) -> Iterator[tuple[Path, str]]:
@@ -317,7 +325,7 @@ def _loop_with_own_work(execute: Function, later: Collection[str]) -> ast.AST | 
     for node in ast.walk(execute):
         if not isinstance(node, _LOOPS) or not _mentions(_iterated(node), requests):
             continue
-        awaited = [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Await)]
+        awaited = {inner.value for inner in ast.walk(node) if isinstance(inner, ast.Await)}
         for call in _calls(node):
             name = _dotted(call.func)
             own = name.startswith("self.") and not name.startswith(("self.log", "self._log"))

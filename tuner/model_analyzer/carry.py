@@ -18,7 +18,6 @@ from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, is_ins
 
 PARAMETERS = "model_config_parameters"
 FLAGS = "perf_analyzer_flags"
-CALLED = "bls_composing_models"
 
 #: Metrics of Model Analyzer that `tune` measures too; ``perf_latency`` is an old name.
 _METRICS = {
@@ -27,12 +26,9 @@ _METRICS = {
     "gpu_used_memory": METRICS["gpu_memory"],
     **{f"perf_latency_{kind}": METRICS[f"{kind}_latency"] for kind in ("avg", "p90", "p95", "p99")},
 }
-_UNMEASURED = "tune does not measure it"
 #: Fields that are not searched, with what is inside them.
-_FIXED = (
-    *("name", "platform", "backend", "version_policy", "response_cache"),
-    *("instance_group.kind", "instance_group.gpus"),
-)
+_FIXED = ("name", "platform", "backend", "version_policy", "response_cache")
+_PLACEMENT = ("instance_group.kind", "instance_group.gpus")
 
 
 def repository_of(profile: Profile) -> Path | None:
@@ -46,7 +42,7 @@ def repository_of(profile: Profile) -> Path | None:
 
 def called(profile: Profile, names: Collection[str]) -> tuple[str, ...]:
     """The models that the model's code calls, as far as the repository has them by these names."""
-    found = profile.take_models(CALLED)
+    found = profile.take_models("bls_composing_models")
     for name, (options, where) in found.items():
         if name not in names:
             profile.leave(where, f"no model has this name{in_brackets(name, names)}")
@@ -61,11 +57,8 @@ def carried(profile: Profile, config: Any, directory: Path, slo: str) -> Given:
     ``config`` is the model's ModelConfig message; ``slo`` is used where no latency is bounded.
 
     Raises:
-        SpecError: An option has a value that Model Analyzer would refuse too, or the file is
-            about a language model.
+        SpecError: An option has a value that Model Analyzer would refuse too.
     """
-    if (profile.take("model_type", str) or "").lower() == "llm":
-        raise profile.mistake(("model_type",), "language models are not tuned here")
     profile.take("model_repository", str)
     arrivals = _arrivals(profile)
     goal = _objective(profile, arrivals)
@@ -105,19 +98,14 @@ def _objective(profile: Profile, arrivals: dict[str, Any]) -> str:
     names = given.split(",") if isinstance(given, str) else given
     if not isinstance(names, list | dict):
         raise profile.mistake(("objectives",), "a metric is expected, or a list or mapping of some")
-    metric = _METRICS.get(str(next(iter(names))).strip()) if len(names) == 1 else THROUGHPUT
+    metric = _METRICS.get(str(next(iter(names))).strip()) if len(names) == 1 else None
     kind = "rate" if "rate" in arrivals else "concurrency"
-    if len(names) > 1:
-        profile.leave(("objectives",), "a spec has one objective; goodput is taken")
-    elif metric is None:
-        profile.leave(("objectives",), _UNMEASURED)
-    elif metric is not THROUGHPUT and len(arrivals.get(kind, [])) != 1:
-        at = "RATE/s" if kind == "rate" else "CONCURRENCY"
-        reason = f"is lowest where there is no load: write minimize {metric.name} at {at}"
-        profile.leave(("objectives",), reason)
-    elif metric is not THROUGHPUT:
+    if metric not in (None, THROUGHPUT) and len(arrivals.get(kind, [])) == 1:
         level = arrivals.pop(kind)[0]
         return f"minimize {metric.name} at {level}{'/s' if kind == 'rate' else ''}"
+    if names and metric is not THROUGHPUT:
+        reason = "goodput instead of several, or of a metric that tune cannot minimize at one load"
+        profile.leave(("objectives",), reason)
     return GOODPUT
 
 
@@ -133,7 +121,7 @@ def _slos(profile: Profile, goal: str, stand_in: str) -> list[str]:
         if not isinstance(bound, int) or bound < 1 or len(limits) > 1:
             raise profile.mistake(where, "one bound is expected: {max: 100} or {min: 100}")
         if metric is None:
-            profile.leave(where, _UNMEASURED)
+            profile.leave(where, "tune does not measure it")
         elif metric is not THROUGHPUT:
             found[metric] = f"{metric.name} <= {bound}{'ms' if metric.is_latency else 'MB'}"
         elif goal == GOODPUT:
@@ -225,7 +213,7 @@ def _is_so(config: Any, path: str, values: list[Any]) -> bool:
 
 def _refusal(config: Any, path: str, values: list[Any]) -> str:
     """Why a spec cannot search these values of a field; empty if it can."""
-    if any(path == fixed or is_inside(path, fixed) for fixed in _FIXED):
+    if any(path == fixed or is_inside(path, fixed) for fixed in _FIXED + _PLACEMENT):
         return "stays as in config.pbtxt"
     if not values:
         return "a spec searches single fields, by path, with one value at a time"

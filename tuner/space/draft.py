@@ -209,10 +209,8 @@ def _flow(value: Any) -> str:
 
 def _workload(config: Any, given: Given) -> Iterator[str]:
     yield "workload:"
-    if given.arrivals:
-        yield f"  arrivals: {_flow(given.arrivals)}"
-    else:
-        yield "  arrivals: {kind: poisson}          # requests come on their own clock, as users do"
+    remark = "" if given.arrivals else "          # requests come on their own clock, as users do"
+    yield f"  arrivals: {_flow(given.arrivals or {'kind': 'poisson'})}{remark}"
     if given.batch_size > 1:
         yield f"  batch_size: {given.batch_size}"
     if given.file:

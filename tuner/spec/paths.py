@@ -30,9 +30,7 @@ REPOSITORY = Path("model_repository")
 CONFIG_NAME = "config.pbtxt"
 CONFIG_NAMES = re.compile(r"config\.pbtxt|configs/(?!config\.pbtxt)[\w-][\w.-]*\.pbtxt", re.ASCII)
 
-SEVERAL_REPOSITORIES = (
-    "Triton takes several repositories, tune one: make one directory of links to their models"
-)
+SEVERAL_REPOSITORIES = "Triton takes several repositories; for tune make one directory of links"
 
 
 def is_inside(path: str, message: str) -> bool:

@@ -80,7 +80,7 @@ def test_a_step_may_lie_in_another_repository_and_the_advice_says_what_to_do(rep
     add(repository, "e", ENSEMBLE, ["1/.gitkeep"])
     found = [f for f in lint_repository(repository) if f.rule == "ensemble-step-model"]
     assert found
-    assert all("make one directory of links to their models" in f.hint for f in found)
+    assert all("make one directory of links" in f.hint for f in found)
     assert all("# tune: ignore ensemble-step-model" in f.hint for f in found)
 
 
@@ -529,6 +529,20 @@ def test_names_of_called_models_are_found_or_the_lack_of_one_is_told(
     called, places = called_models(files, files.config(), names)
     assert sorted(called) == sorted(calls)
     assert places == (("1/model.py:15",) if unnamed else ())
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "".join(f"a{i} = a{i + 1}\n" for i in range(3000)) + "a3000 = 'm'",
+        f"a0 = ({', '.join(['1'] * 3000)})",
+        "a0 = a1\na1 = a0",
+    ],
+    ids=["chain", "many", "circle"],
+)
+def test_names_that_lead_on_and_on_are_told_as_unnamed(repository, names):
+    add(repository, "m", PYTHON, source=f"{MODEL_PY}\n{names}\nInferenceRequest(model_name=a0)\n")
+    assert only(repository).rule == "unnamed-call"
 
 
 METRICS = """model_metrics {
