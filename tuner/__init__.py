@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # `import tuner` stays light
-    from pathlib import Path
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:  # `import tuner` stays light
     from tuner.report.frames import RunFrames
 
 __version__ = "0.1.0"
@@ -18,8 +18,6 @@ def read_run(path: Path | str) -> RunFrames:
         SpecError: The directory holds no run, or one of another version; `UnreadableFileError`
             where a file of it is not what tune writes.
     """
-    from pathlib import Path
-
     from tuner.report import frames
 
     return frames.read_run(Path(path))

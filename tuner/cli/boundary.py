@@ -13,9 +13,6 @@ import click
 from tuner.cli.terminal import annotation, say_annotations, say_lines
 from tuner.errors import ENDINGS, InterruptedRunError, SpecError, TunerError
 
-#: Commands that begin something.
-_MEASURING = {"run", "check", "worker"}
-
 
 def guarded(command: click.Command, arguments: Sequence[str]) -> int:
     """Runs the command line and returns its exit code; prints errors to stderr."""
@@ -55,8 +52,7 @@ def _run(
     except (click.Abort, KeyboardInterrupt):
         module = sys.modules.get("tuner.steps.stop")
         begun = module is not None and module.Stop.begun
-        command_name = next((word for word in arguments if not word.startswith("-")), "")
-        nothing = not begun and command_name in _MEASURING
+        nothing = not begun and arguments[0] in ("run", "check", "worker")
         say_lines("stopped: nothing was begun" if nothing else "stopped", err=True)
         return 130
     except Exception as error:

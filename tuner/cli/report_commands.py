@@ -50,13 +50,19 @@ def report_command(run: Path | None, output: Path, output_format: str) -> None:
 
 
 def _show_run(run: Path, output_format: str) -> list[Path]:
-    from tuner.report.data import load
+    from tuner.report.blocks import Document, Items
+    from tuner.report.data import load, read_result
     from tuner.report.render import patch_of, pull_request_of, report_run
     from tuner.report.run_document import document
-    from tuner.run.store import MANIFEST, RESULT, RunStore
+    from tuner.report.sentence import HEADLINES
+    from tuner.run.store import MANIFEST, RunStore
 
-    if not os.path.lexists(run / MANIFEST) and os.path.lexists(run / RESULT):
-        return _show_result(run, output_format)
+    without = not os.path.lexists(run / MANIFEST) and output_format == "text"
+    if without and (result := read_result(RunStore(run))) is not None:  # such as a sample
+        tone, words = HEADLINES[result.status]
+        reasons = Items("", tuple(result.reasons))
+        say_report(run, Document(result.model, words, tone, "run", blocks=(reasons,)))
+        return []
     store = RunStore.open(run)
     files = report_run(run)
     if output_format == "markdown":
@@ -70,29 +76,6 @@ def _show_run(run: Path, output_format: str) -> list[Path]:
     else:
         say_report(run, document(load(run)))
     return files
-
-
-def _show_result(run: Path, output_format: str) -> list[Path]:
-    """The result alone of a run that is not there, such as a sample's."""
-    from tuner.report.blocks import Document, Items
-    from tuner.report.data import read_result
-    from tuner.report.sentence import HEADLINES
-    from tuner.run.store import RunStore
-
-    store = RunStore(run)
-    result = read_result(store)
-    if result is None or output_format not in ("text", "json"):
-        raise SpecError(
-            f"{run} is not a whole run: it has no manifest.json", f"see {run}/report.html"
-        )
-    if output_format == "json":
-        say_json(store.result())
-        return []
-    tone, words = HEADLINES[result.status]
-    say_report(
-        run, Document(result.model, words, tone, "run", blocks=(Items("", tuple(result.reasons)),))
-    )
-    return []
 
 
 def _show_check(run: Path, output_format: str) -> list[Path]:

@@ -172,7 +172,7 @@ def rollback_command(
         where = put_back(run, children_environment(), dry_run=dry_run)
         say(f"{'would put back' if dry_run else 'put back'}: {where}", err=dry_run)
         return
-    run_id, what, named = None, model, repository is not None
+    run_id = None
     if run is not None:
         repository, model, run_id = _written_by(run, repository)
     written = rollback(
@@ -191,11 +191,7 @@ def rollback_command(
     if len(written.files) > 1:
         say_notes([f"run {written.run_id} wrote these {len(written.files)} configs together"])
     if dry_run:
-        given = {"--force": force, "--through-links": through_links}
-        more = ["--repository", str(repository)] if named else []
-        more += ["--output", str(output)] if output != Path("results") else []
-        more += [option for option, is_given in given.items() if is_given]
-        say(f"next:  {shlex.join(['tune', 'rollback', what, *more])}", err=True)
+        say("next:  the same without --dry-run", err=True)
     else:
         _render_again(run or output / written.run_id)
 
@@ -203,9 +199,9 @@ def rollback_command(
 def _line_of(file: WrittenFile, *, dry_run: bool) -> str:
     if not file.changed:
         return f"already back: {file.real}"
-    if file.sha256_after is None:
-        return f"{'would remove' if dry_run else 'removed'}: {file.real} (there was none before)"
-    return f"{'would restore' if dry_run else 'restored'}: {file.real}"
+    none, would = file.sha256_after is None, "would " if dry_run else ""
+    verb = ("remove" if none else "restore") + ("" if dry_run else "d")
+    return f"{would}{verb}: {file.real}{' (there was none before)' if none else ''}"
 
 
 def _written_by(run: Path, repository: Path | None) -> tuple[Path, str, str]:

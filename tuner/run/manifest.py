@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -284,38 +284,27 @@ class Manifest(Facts):
             StalePlanError: Only configs did.
             SpecError: The spec is another or was edited, or the machine or a program is another.
         """
-        wrong, advice = self._other_spec(now)
-        edited = [] if wrong else list(self._edited(now))
-        for what, then, today in (
-            ("seed", self.seed, now.seed),
-            ("machine (fingerprint)", self.fingerprint, now.fingerprint),
-            *(
-                (n, self.versions.get(n), now.versions.get(n))
-                for n in {**self.versions, **now.versions}
-            ),
-        ):
-            wrong += [f"{what}: {then} then, {today} now"] if then != today else []
+        wrong, advice, edited = list[str](), "", list[str]()
+        if self.spec_sha256 != now.spec_sha256:
+            then, today = (Path(m.choices.directory, m.spec_path).resolve() for m in (self, now))
+            wrong = [f"{self.spec_path} was edited, or --set or a variable changes what it says"]
+            if then != today:
+                wrong = [f"it is a run of {self.spec_path}, not of {now.spec_path}"]
+                advice = f"leave the spec out: tune run --resume {self.run_id}"
+        else:
+            before, after = (
+                {f"{Path(m.path).name} of {m.name}": m.sha256 for m in run.models.values()}
+                for run in (self, now)
+            )
+            both = {**before, **after}
+            edited = [f"{n} was edited" for n in both if before.get(n, "") != after.get(n, "")]
+        facts = [
+            {"seed": m.seed, "machine (fingerprint)": m.fingerprint, **m.versions}
+            for m in (self, now)
+        ]
+        names = [n for n in {**facts[0], **facts[1]} if facts[0].get(n) != facts[1].get(n)]
+        wrong += [f"{n}: {facts[0].get(n)} then, {facts[1].get(n)} now" for n in names]
         refuse_changes(f"run {self.run_id}", wrong, edited, advice)
-
-    def _other_spec(self, now: Manifest) -> tuple[list[str], str]:
-        """How the spec differs, and what to do about it."""
-        then, today = (Path(m.choices.directory, m.spec_path).resolve() for m in (self, now))
-        if self.spec_sha256 == now.spec_sha256:
-            return [], ""
-        if then == today:
-            changed = f"{self.spec_path} was edited, or --set or a variable changes what it says"
-            return [changed], ""
-        leave_out = f"leave the spec out: tune run --resume {self.run_id}"
-        return [f"it is a run of {self.spec_path}, not of {now.spec_path}"], leave_out
-
-    def _edited(self, now: Manifest) -> Iterator[str]:
-        for label in dict.fromkeys((*self.models, *now.models)):
-            before, after = self.models.get(label), now.models.get(label)
-            if before is None or after is None:
-                yield f"{label} is served {'no more' if after is None else 'too'}"
-            elif before.sha256 != after.sha256:
-                what = {before.sha256: "added", after.sha256: "removed"}.get(None, "edited")
-                yield f"{Path(after.path).name} of {after.name} was {what}"
 
     def refuse_if_completed_otherwise(self, now: Manifest) -> None:
         """SpecError where the server completes a config differently than it did then."""

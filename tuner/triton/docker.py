@@ -9,6 +9,7 @@ when it is killed. What removes a container here, whoever is killed, is in docs/
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 import sys
 import threading
@@ -112,7 +113,7 @@ class DockerLauncher:
 
     @contextmanager
     def launch(self, server_args: Sequence[str], log: Path) -> Iterator[DockerServer]:
-        with _engine(self.engine_environment) as client:
+        with engine(self.engine_environment) as client:
             _remove_leftovers(client)
             network = self.network or _suitable_network(client)
             start = partial(self._started, client, network, server_args, log)
@@ -121,7 +122,7 @@ class DockerLauncher:
 
     def version(self) -> str:
         """The server's version, if the image names it, and the image's own id."""
-        with _engine(self.engine_environment) as client:
+        with engine(self.engine_environment) as client:
             image = _image(client, self.image)
             variables = image.attrs.get("Config", {}).get("Env") or ()
         named = dict(variable.partition("=")[::2] for variable in variables)
@@ -213,28 +214,26 @@ class DockerLauncher:
             yield DockerServer(endpoints, container.id, container, follower, log, log_start)
 
 
-def words_of(error: BaseException) -> str:
-    """What the system said, where the SDK's message has it as a Python tuple."""
-    inner: BaseException | None = error
-    while inner is not None:
-        if isinstance(inner, OSError) and inner.strerror:
-            return inner.strerror
-        given = (arg for arg in inner.args if isinstance(arg, BaseException))
-        inner = next(given, None) or inner.__cause__ or inner.__context__
-    return str(error)
-
-
 @contextmanager
-def _engine(environment: Mapping[str, str]) -> Iterator[Any]:
+def engine(environment: Mapping[str, str]) -> Iterator[Any]:
+    """A client of the engine.
+
+    Raises:
+        EnvironmentNotReadyError: None answers.
+    """
     import docker
     from docker.errors import DockerException
 
     try:
         client = docker.from_env(environment=dict(environment))
     except DockerException as error:
+        where = environment.get("DOCKER_HOST", "the default socket")
+        # The SDK shows the system's error as Python does, in a tuple.
+        words = re.sub(r"\(.*\(\d+, '(.*?)'\)\)", r"\1", str(error))
         raise EnvironmentNotReadyError(
-            f"no container engine answers: {words_of(error)}",
-            "start Docker, or set DOCKER_HOST to an engine's socket, e.g. Podman's",
+            f"no container engine answers at {where}: {words}",
+            "start one, or set DOCKER_HOST to its socket, e.g. Podman's; your user must be in the "
+            "docker group",
         ) from error
     with closing(client):
         yield client

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from tuner.server.control import Control
 from tuner.server.memory import SHM
 from tuner.spec.server import Server, ServerMode, resolve
 from tuner.triton import remote
-from tuner.triton.docker import words_of
+from tuner.triton.docker import engine
 from tuner.triton.local import find_backends
 
 _MIB = 1 << 20
@@ -155,19 +154,8 @@ def _docker(_: Server, environment: Mapping[str, str], __: _Models) -> list[Chec
 
 
 def _engine(environment: Mapping[str, str]) -> str:
-    try:
-        import docker
-    except ImportError as error:
-        raise EnvironmentNotReadyError("no docker package", "pip install docker") from error
-    where = environment.get("DOCKER_HOST", "the default socket")
-    try:
-        with closing(docker.from_env(environment=dict(environment), timeout=5)) as client:
-            return f"{client.version().get('Version', 'unknown version')} at {where}"
-    except (docker.errors.DockerException, OSError) as error:
-        raise EnvironmentNotReadyError(
-            f"nothing answers at {where}: {words_of(error)}",
-            "start the engine, or set DOCKER_HOST; your user must be in the docker group",
-        ) from error
+    with engine(environment) as client:
+        return str(client.version().get("Version", "unknown version"))
 
 
 #: The server of each mode.

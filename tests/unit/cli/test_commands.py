@@ -163,12 +163,10 @@ def test_a_result_without_its_run_such_as_the_sample_is_shown(tune: Tune) -> Non
     assert tune.out.startswith("\nemulated-accelerator: Improved\n")
     assert f"\n  report: {sample / 'report.html'}\n" in tune.out
     assert "no manifest.json, so nothing is rendered again" in tune.err
-    assert tune("report", sample, "--format", "json") == 0
-    assert json.loads(tune.out)["status"] == "improved"
     assert sorted((path.name, path.stat().st_mtime_ns) for path in sample.iterdir()) == before
-    for command in (["report", "--format", "pr"], ["compare", sample]):
+    for command in (["report", "--format", "json"], ["compare", sample]):
         assert tune(*command, sample) == 2
-        assert "is not a" in tune.err
+        assert "is not a run" in tune.err
     assert f"next:  all there is: tune report {sample}\n" in tune.err
 
 
@@ -215,7 +213,7 @@ def test_a_runs_directory_is_not_enough_to_change_a_repository_that_nobody_named
         monkeypatch.chdir(here)
         assert tune("rollback", run, "--dry-run") == 0
         assert f"would restore: {config}\n" in tune.err
-        assert f"next:  tune rollback {run}\n" in tune.err
+        assert "next:  the same without --dry-run\n" in tune.err
         assert config.read_text() == written
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert tune("rollback", run, "--repository", repository) == 0

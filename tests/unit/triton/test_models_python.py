@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 from builders.candidates import the_one
+from docker.errors import DockerException
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.server import binaries
@@ -19,7 +19,6 @@ from tuner.spec.server import Server
 from tuner.steps import tools as programs
 from tuner.steps.job import Request, prepare
 from tuner.triton import doctor
-from tuner.triton.docker import words_of
 from tuner.triton.local import LocalLauncher
 
 PYTHON = Path("/venv/bin/python")
@@ -60,12 +59,21 @@ def test_another_is_refused_with_the_command_that_mends_it(
     assert error.value.hint == "/venv/bin/python -m pip install 'numpy<2'"
 
 
-def test_an_engine_that_does_not_answer_is_told_in_the_systems_words() -> None:
+def test_an_engine_that_does_not_answer_is_told_in_the_systems_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     missing = FileNotFoundError(2, "No such file or directory")
-    sdk = Exception(f"Error while fetching server API version: {('Connection aborted.', missing)}")
-    sdk.__cause__ = requests.ConnectionError(requests.exceptions.ChunkedEncodingError(missing))
-    assert words_of(sdk) == "No such file or directory"
-    assert words_of(ValueError("no such host")) == "no such host"
+
+    def refused(**_: object) -> None:
+        told = f"Error while fetching server API version: {('Connection aborted.', missing)}"
+        raise DockerException(told)
+
+    monkeypatch.setattr("docker.from_env", refused)
+    (check,) = doctor._docker(Server(), {}, tuple)
+    assert check.found == (
+        "no container engine answers at the default socket: Error while fetching server API "
+        "version: No such file or directory"
+    )
 
 
 def test_the_doctor_is_told(
