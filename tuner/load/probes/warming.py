@@ -72,14 +72,14 @@ def warm_batches(
                 slow_s[size] = max(took_s)
             usual_s += len(took_s) * min(took_s, default=0.0)
     if left:
-        asked = f"{stream.target.model} for {_listed(left)}"
-        note(f"there was no time to ask {asked} before the load, until steady")
+        asked = f"{stream.target.model} is not asked for {_listed(left)} before the load"
+        note(f"{asked} until it is steady: they take too long, or are too large")
     if not slow_s:
         return []
     sentence = (
         f"The first calls of {_listed(slow_s)} took up to {digits(max(slow_s.values()), 2)} s: "
-        "after every load, users wait for that. A model_warmup for each size avoids it, and "
-        "preferred sizes are fewer sizes."
+        "after every load, users wait for that. A model_warmup for each size avoids it; with "
+        "preferred sizes there are fewer."
     )
     return [sentence]
 

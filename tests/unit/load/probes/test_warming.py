@@ -121,7 +121,7 @@ def test_a_size_whose_second_call_is_slow_is_asked_for_until_it_is_fast(
     assert Counter(model.asked) == dict.fromkeys(range(1, 17), 4 * instances)
     assert sentence == (
         "The first calls of batch sizes 1 to 16 took up to 0.7 s: after every load, users wait "
-        "for that. A model_warmup for each size avoids it, and preferred sizes are fewer sizes."
+        "for that. A model_warmup for each size avoids it; with preferred sizes there are fewer."
     )
     assert not ask.notes
 
@@ -140,7 +140,8 @@ def test_what_there_is_no_time_for_is_told_and_comes_after_the_doubled_sizes(ask
     (told,) = ask(FakeModel({1: 9.0}), 4, patience_s=20.0)
     assert told.startswith("The first calls of batch sizes 1, 2 took up to 9 s")
     assert ask.notes == [
-        f"there was no time to ask m for batch sizes {left} before the load, until steady"
+        f"m is not asked for batch sizes {left} before the load until it is steady: they take too "
+        "long, or are too large"
         for left in ("6, 7", "3, 4")
     ]
 
