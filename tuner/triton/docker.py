@@ -229,7 +229,7 @@ def engine(environment: Mapping[str, str]) -> Iterator[Any]:
     except DockerException as error:
         where = environment.get("DOCKER_HOST", "the default socket")
         # The SDK shows the system's error as Python does, in a tuple.
-        words = re.sub(r"\(.*\(\d+, '(.*?)'\)\)", r"\1", str(error))
+        words = re.sub(r".*\(\d+, '(.*?)'\)\)", r"\1", str(error))
         raise EnvironmentNotReadyError(
             f"no container engine answers at {where}: {words}",
             "start one, or set DOCKER_HOST to its socket, e.g. Podman's; your user must be in the "

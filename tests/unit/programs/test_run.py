@@ -67,6 +67,22 @@ def test_a_run_first_undoes_what_a_killed_tune_left_half_written(workplace: Work
     assert "the write of run r1, which was cut short, is undone" in workplace.tune.err
 
 
+def test_a_model_that_is_a_link_is_written_where_it_leads_and_taken_back_byte_for_byte(
+    workplace: Workplace,
+) -> None:
+    link, real = workplace.config.parent, workplace.spec.parent / "real" / "of-a-group"
+    real.parent.mkdir()
+    link.rename(real)
+    link.symlink_to(real)
+    before = (real / "config.pbtxt").read_bytes()
+    assert workplace.tune("run", str(workplace.spec), "--trials", "2") == 0
+    assert f"{link} is a link to {real}: {real / 'config.pbtxt'} is written" in workplace.tune.err
+    assert (real / "config.pbtxt").read_bytes() != before
+    assert workplace.tune("rollback", MODEL, "--repository", "my repository") == 0
+    assert (real / "config.pbtxt").read_bytes() == before
+    assert link.readlink() == real
+
+
 @pytest.mark.parametrize("action", [Action.APPLY, Action.ROLLBACK])
 @pytest.mark.parametrize(
     ("command", "code"),
