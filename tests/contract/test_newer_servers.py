@@ -18,6 +18,7 @@ from contract.server_contract import ServerCase, ServerContract, answer, eventua
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
+from tuner.errors import EnvironmentNotReadyError
 from tuner.load.watch.sampler import pending_requests
 from tuner.modelconfig.message import to_load_json
 from tuner.modelconfig.served import read_served
@@ -112,6 +113,15 @@ def test_a_remote_server_is_tuned_and_left_as_it_was(theirs: NewerTriton, tmp_pa
             assert deployer.deploy(smaller).kind is DeploymentKind.RESTART
         assert control.state(MODEL) is ModelState.READY
         assert theirs.running.SerializeToString(deterministic=True) == before
+
+
+def test_a_remote_server_with_other_metrics_is_not_ready(
+    theirs: NewerTriton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(theirs, "metrics", lambda: "a b c\n")
+    with pytest.raises(EnvironmentNotReadyError, match="reading the metrics") as told:
+        RemoteLauncher(endpoints_of(theirs), (MODEL,)).version()
+    assert told.value.hint == "check server.metrics"
 
 
 def test_rollback_puts_back_the_server_of_a_run_that_was_killed(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import click
 
 from tuner.cli.terminal import annotation, say_annotations, say_lines
-from tuner.errors import ENDINGS, InterruptedRunError, SpecError, TunerError
+from tuner.errors import ENDINGS, SpecError, TunerError
 
 
 def guarded(command: click.Command, arguments: Sequence[str]) -> int:
@@ -57,13 +57,6 @@ def _run(
         return 130
     except Exception as error:
         return show_failure(error, debug=debug)
-
-
-def exit_code_of(error: BaseException) -> int:
-    """The code that a command which raises it ends with."""
-    if isinstance(error, KeyboardInterrupt | click.Abort):
-        return InterruptedRunError.exit_code
-    return int(getattr(error, "exit_code", TunerError.exit_code))
 
 
 def show_failure(error: Exception, *, debug: bool = False) -> int:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from tuner.cli import options
-from tuner.cli.boundary import exit_code_of
 from tuner.cli.console import PlainEvents
 from tuner.cli.storage import children_environment
 from tuner.cli.terminal import (
@@ -96,7 +95,7 @@ def command(
         say_annotations(annotation_lines(finished.facts))
         code = finished.facts.exit_code
     except BaseException as error:
-        code = exit_code_of(error)
+        code = 130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", code)
         raise
     finally:
         export(request, made, code, metrics, benchmark)

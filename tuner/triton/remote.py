@@ -123,8 +123,11 @@ class RemoteLauncher:
     def version(self) -> str:
         """What the server reports: its version, GPUs and memory; its image is not known."""
         check(self.endpoints)
-        with Control(self.endpoints) as control:
-            version, metrics = control.version(), control.metrics()
+        try:
+            with Control(self.endpoints) as control:
+                version, metrics = control.version(), control.metrics()
+        except ServerGoneError as error:
+            raise EnvironmentNotReadyError(error.message, "check server.metrics") from error
         found = []
         for kind in ("gpu", "cpu"):
             sizes = [] if metrics is None else metrics.values(f"nv_{kind}_memory_total_bytes")
@@ -155,12 +158,9 @@ class RemoteLauncher:
 
     def _running(self) -> dict[str, str | None]:
         with Control(self.endpoints) as control:
-            return {
-                model: to_load_json(control.running_config(model))
-                if control.state(model) is ModelState.READY
-                else None
-                for model in self.models
-            }
+            loaded = {m: control.state(m) is ModelState.READY for m in self.models}
+            ask = control.running_config
+            return {m: to_load_json(ask(m)) if there else None for m, there in loaded.items()}
 
     def _kept(self, path: Path) -> dict[str, str | None]:
         from google.protobuf import json_format
@@ -194,7 +194,7 @@ class RemoteLauncher:
             lost = "; ".join(f"{model}: {reason}" for model, reason in self._lost.items())
             raise EnvironmentNotReadyError(
                 f"the server at {self.endpoints.grpc} is not as it was found: {lost}",
-                "load the model as it was, or start that server again; what was measured is kept",
+                "once it answers, `tune rollback RUN` puts it back; what was measured is kept",
             )
 
     def _put_back(self, model: str, config_json: str | None) -> None:
