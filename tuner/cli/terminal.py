@@ -90,7 +90,7 @@ def say_columns(rows: Sequence[tuple[str, ...]]) -> None:
 
 
 def width() -> int:
-    """Of the terminal that stdout is; 0 where it is none."""
+    """Asks the terminal for its columns; 0 where stdout is none."""
     return shutil.get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
 
 
