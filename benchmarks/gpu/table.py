@@ -140,7 +140,7 @@ def _config(label: str, side: Facts | None, run: Run | None) -> str:
     if side is None:
         status = run.result["status"] if run else NOTHING
         return f"| {label} | none: {status} | - | - | - | - | - | {minutes} |"
-    measured = side["measurements"]
+    measured = [point["measurement"] for point in side["rounds"]]
     memory = _known(measured, "host", "gpu_memory_used_bytes")
     busy = _known(measured, "host", "gpu_utilization")
     sizes = [
@@ -151,7 +151,7 @@ def _config(label: str, side: Facts | None, run: Run | None) -> str:
     cells = [
         label,
         _fields(side),
-        _number(side["goodput_infer_per_s"]),
+        _number(side["credited_infer_per_s"]),
         _number(side["p99_latency_us"], 1e3),
         _number(median(sizes) if sizes else None),
         f"{max(memory) / MIB:.0f} MiB" if memory else NOTHING,
@@ -167,13 +167,14 @@ def _known(measured: Sequence[Facts], part: str, name: str) -> list[float]:
 
 def _own(side: Facts) -> Facts:
     """The fields of the one model."""
-    return next(iter(side["models"].values()), {})
+    return next(iter(side["candidate"]["models"].values()), {})
 
 
 def _fields(side: Facts) -> str:
     """Only what is set: ``instances 2, max batch 32``."""
     short = {k.rpartition(".")[2]: v for k, v in _own(side).items() if v not in (None, False)}
-    return ", ".join([*(f"{k} {v}" for k, v in short.items()), *side["server_args"]]) or "as it was"
+    told = [*(f"{k} {v}" for k, v in short.items()), *side["candidate"]["server_args"]]
+    return ", ".join(told) or "as it was"
 
 
 def _number(value: float | None, unit: float = 1.0) -> str:
@@ -202,9 +203,9 @@ def how_runs_went(figures: Figures) -> Iterator[str]:
 
 
 def _gain(run: Run | None) -> str | None:
-    if run is None or run.result["improvement"] is None:
+    if run is None or run.result["gain"] is None or run.result["winner"] is None:
         return None
-    ratio = run.result["improvement"]["goodput_ratio"]
+    ratio = run.result["gain"]["ratio"]
     return f"{ratio['estimate']:.1f} times ({ratio['low']:.1f} to {ratio['high']:.1f})"
 
 

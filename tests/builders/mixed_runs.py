@@ -18,6 +18,7 @@ from builders.runs import CONFIG, COUNT, Toy, make_run
 from tuner.measurement.measurement import Measurement, ServerStatistics
 from tuner.run.bottleneck import bottleneck_of
 from tuner.run.manifest import KeptConfig, Manifest
+from tuner.run.proved import ProvedConfig
 from tuner.run.store import RunStore
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
@@ -95,7 +96,7 @@ class _Mix:
                 "config_before": manifest.models[name].text,
                 "config_after": text_with(manifest.models[name], fields),
             }
-            for name, fields in Candidate.from_json(winner).models.items()
+            for name, fields in Candidate.from_json(winner["candidate"]).models.items()
         }
         first, second = (
             {
@@ -116,32 +117,11 @@ class _Mix:
         }
 
     def _facts(self, facts: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
-        found = self._candidate({n: facts.pop(n) for n in ("models", "server_args")})
-        points = [self._judged(m) for m in facts["measurements"]]
-        bottleneck = bottleneck_of(points[0], manifest)
+        candidate = Candidate.from_json(self._candidate(facts["candidate"]))
+        points = [self._judged(point["measurement"]) for point in facts["rounds"]]
+        bottleneck = bottleneck_of(points[-1], manifest)
         assert bottleneck is not None
-        point = points[0].to_json()
-        streams = {
-            name: {
-                "throughput_infer_per_s": m.throughput_infer_per_s,
-                "p50_latency_us": m.p50_latency_us,
-                "p99_latency_us": m.p99_latency_us,
-                "slo_utilisation": 0.75,
-            }
-            for name, m in points[0].measurement.streams.items()
-        }
-        told = {
-            "stream": bottleneck.stream,
-            "model": bottleneck.model,
-            "share": bottleneck.share,
-            "queue_share": bottleneck.queue_share,
-            "models": [vars(time) for time in bottleneck.models],
-            "load": point["measurement"]["load"],
-        }
-        measurements = [p.to_json()["measurement"] for p in points]
-        changed = {"measurements": measurements, "slo": point["slo"], "bottleneck": told}
-        changed["verdicts"] = [p.to_json()["slo"] for p in points]
-        return {**facts, **found, **changed, **({"streams": streams} if streams else {})}
+        return replace(ProvedConfig.of(candidate, points), bottleneck=bottleneck).to_json()
 
     def point(self, row: Mapping[str, Any]) -> dict[str, Any]:
         return self._judged(row["measurement"]).to_json()

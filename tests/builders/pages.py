@@ -12,7 +12,7 @@ from tuner.report.run_document import document
 
 Made = Callable[..., ReportData]
 #: Every way that a run may end.
-STATUSES = ("improved", "kept", "infeasible", "unconfirmed", "interrupted", "failed", "killed")
+STATUSES = ("improved", "kept", "infeasible", "not known", "interrupted", "failed", "killed")
 #: A name and texts that would break out of any format that does not escape them.
 NASTY = "m</script><img src=x onerror=alert(1)>|`*&amp;]]>"
 

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from tuner.measurement.measurement import (
 )
 from tuner.run.confirmation import Repeat, Role
 from tuner.run.manifest import KeptConfig, Manifest
+from tuner.run.proved import ProvedConfig
 from tuner.run.store import RunStore
 from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point, score_points
@@ -209,7 +210,7 @@ def prediction(number_: int, found: float) -> Predicted | None:
 
 
 def best_of(toy: Toy, trials: Sequence[Trial]) -> Trial:
-    scored = [t for t in trials if t.state is TrialState.MEASURED and t.score]
+    scored = [t for t in trials[1:] if t.state is TrialState.MEASURED and t.score]
     return min(scored, key=lambda t: t.order(Objective.parse(toy.objective).goal))
 
 
@@ -258,12 +259,11 @@ def make_run(parent: Path, toy: Toy | None = None, status: str = "improved") -> 
             file.write(json.dumps(trial.to_json()) + "\n")
     if status == "killed":
         return store.directory
-    winner = best_of(toy, trials) if status in ("improved", "unconfirmed") else None
+    best = best_of(toy, trials) if len(trials) > 1 else None
     proofs: dict[str, list[Point]] = {"current": [], "candidate": []}
-    if winner is not None:
-        confirm(store, toy, trials[0], winner, proofs)
-    winner = winner if status == "improved" else None
-    write_result(store, toy, trials, winner, status, proofs)
+    if best is not None and status in ("improved", "not known"):
+        confirm(store, toy, trials[0], best, proofs)
+    write_result(store, toy, trials, best, status, proofs)
     return store.directory
 
 
@@ -283,28 +283,9 @@ def confirm(
             proofs[role].append(point)
 
 
-def facts_of(
-    trial: Trial, proofs: Sequence[Point], of_rounds: Callable[[list[float]], float] = min
-) -> dict[str, Any]:
-    assert trial.score is not None
-    best = trial.score.best_point
-    points = proofs or [trial.points[0 if best is None else best]]
-    point = min(points, key=lambda p: p.measurement.throughput_infer_per_s)
-    measurement = point.measurement
-    rates = [p.measurement.throughput_infer_per_s for p in points]
-    return {
-        **trial.candidate.to_json(),
-        "measurements": [p.measurement.to_json() for p in points],
-        "verdicts": [[s.to_json() for s in p.slo] for p in points],
-        "goodput_infer_per_s": None if best is None else of_rounds(rates),
-        "worst_round_infer_per_s": None if best is None else min(rates),
-        "rounds_met": 0 if best is None else len(points),
-        "p50_latency_us": measurement.p50_latency_us,
-        "p90_latency_us": measurement.p90_latency_us,
-        "p95_latency_us": measurement.p95_latency_us,
-        "p99_latency_us": measurement.p99_latency_us,
-        "slo": [s.to_json() for s in point.slo],
-    }
+def facts_of(trial: Trial, proofs: Sequence[Point]) -> dict[str, Any] | None:
+    found = ProvedConfig.of(trial.candidate, proofs) if proofs else ProvedConfig.of_trial(trial)
+    return None if found is None else found.to_json()
 
 
 def overloads(current: Trial, winner: Trial | None) -> dict[str, Any]:
@@ -350,11 +331,13 @@ def write_result(
     store: RunStore,
     toy: Toy,
     trials: Sequence[Trial],
-    winner: Trial | None,
+    best: Trial | None,
     status: str,
     proofs: Mapping[str, Sequence[Point]],
 ) -> None:
     from tuner.writeback.plan import FilePlan
+
+    winner, other = (best, None) if status == "improved" else (None, best)
 
     path = Path(f"/models/{toy.model}/config.pbtxt")
     after = better(toy) if winner else None
@@ -371,8 +354,8 @@ def write_result(
     ratio = {"estimate": gain, "low": gain * 0.97, "high": gain * 1.03}
     metric = Objective.parse(toy.objective).metric
     compared = metric.name if metric else "capacity"
-    improvement = {"goodput_ratio": ratio, "confidence": 0.95, "compared": compared}
-    improvement["means"] = {"winner": 118.0 * gain, "current": 118.0}
+    told = {"ratio": ratio, "confidence": 0.95, "compared": compared}
+    told["means"] = {"best": 118.0 * gain, "current": 118.0}
     result = {
         "schema_version": 1,
         "run_id": store.run_id,
@@ -381,9 +364,10 @@ def write_result(
         "reasons": ["a reason, <in> one sentence"],
         "spec_sha256": sha256_of(f"model: {toy.model}\n"),
         "objective": toy.objective,
-        "baseline": facts_of(trials[0], proofs["current"], max),
+        "baseline": facts_of(trials[0], proofs["current"]),
         "winner": None if winner is None else facts_of(winner, proofs["candidate"]),
-        "improvement": None if winner is None else improvement,
+        "best": None if other is None else facts_of(other, proofs["candidate"]),
+        "gain": None if winner is None else told,
         "trials": {"asked": len(trials), "duplicates": 2, **counts},
         "time": {"wall_s": sum(parts.values()), **parts},
         "written": None,

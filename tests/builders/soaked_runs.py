@@ -10,10 +10,10 @@ import numpy as np
 from builders.runs import Toy, make_run, measure
 
 from tuner.run.confirmation import Repeat, Role, Soak, Soaked
+from tuner.run.proved import ProvedConfig
 from tuner.run.store import RunStore
 from tuner.score.late_share import LateShare
 from tuner.score.point import judge_point
-from tuner.space.candidate import Candidate
 
 LATE = LateShare(requests=48_000, late=288, effective=1900.0, at_most=0.0094)
 
@@ -24,8 +24,9 @@ def soaked_run(parent: Path, share: float, role: str = "winner") -> tuple[Path, 
     store = RunStore.open(run)
     result = json.loads((run / "result.json").read_text())
     facts = result[role]
-    candidate = Candidate.from_json(facts)
-    claimed = min(m["load"]["level"] for m in facts["measurements"])
+    proved = ProvedConfig.from_json(facts)
+    candidate = proved.candidate
+    claimed = min(p.level for p in proved.rounds)
     slos = Toy().slos
     tried = []
     for level, late_by in ((claimed, 3.0), (share * claimed, 1.0)):
@@ -37,7 +38,6 @@ def soaked_run(parent: Path, share: float, role: str = "winner") -> tuple[Path, 
         repeat = Repeat(0, len(tried) - 1, Role.SOAK, candidate.key, point)
         store.append_confirmation(repeat)
     soak = Soak(tuple(tried))
-    facts["soak"] = soak.to_json()
-    facts["goodput_infer_per_s"] = tried[-1].throughput_infer_per_s
+    result[role] = ProvedConfig.of(candidate, proved.rounds, soak=soak).to_json()
     (run / "result.json").write_text(json.dumps(result))
     return run, soak

@@ -19,7 +19,8 @@ from builders.searches import served
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.programs.run import run as pipeline
-from tuner.programs.run.outcome import Side, Verdict
+from tuner.programs.run.outcome import Verdict
+from tuner.run.proved import ProvedConfig
 from tuner.run.status import Status
 from tuner.run.store import RunStore
 from tuner.score.trial import Trial
@@ -47,7 +48,7 @@ class Bench(EmulatedBench):
 def best_of(trials: Sequence[Trial]) -> Verdict:
     scored = [t for t in trials if t.score is not None]
     best = max(scored, key=lambda t: t.score.value if t.score else 0.0)
-    return Verdict(Status.IMPROVED, ("it won",), None, Side(best.candidate, best.points, True))
+    return Verdict(Status.IMPROVED, ("it won",), None, ProvedConfig.of_trial(best))
 
 
 class Workplace:

@@ -41,7 +41,7 @@ def test_with_repeats_the_smallest_cache_that_does_is_written(workplace: Any) ->
     inputs = "{kind: random, unique: 400, repeat: {kind: zipf, exponent: 0.5}}"
     result = tuned(workplace, inputs, "off, 32KiB, 128KiB, 512KiB")
     assert result["status"] == "improved"
-    assert result["winner"]["server_args"] == ["--cache-config=local,size=131072"]
+    assert result["winner"]["candidate"]["server_args"] == ["--cache-config=local,size=131072"]
     assert "response_cache" in workplace.config.read_text()
     tried = {row["field"]: row for row in result["simplification"]}
     assert tried["response_cache.size off"]["kept"]

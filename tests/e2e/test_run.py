@@ -17,11 +17,11 @@ def test_a_better_config_is_found_proved_written_and_taken_back(workplace) -> No
     result = workplace.result()
     assert check(result) == []
     assert result["status"] == "improved"
-    assert the_one(result["winner"]["models"])["dynamic_batching"] is True
-    assert result["improvement"]["goodput_ratio"]["low"] > 1.02
+    assert the_one(result["winner"]["candidate"]["models"])["dynamic_batching"] is True
+    assert result["gain"]["ratio"]["low"] > 1.02
     (soak,) = result["winner"]["soak"]["tried"]
     assert soak["measurement"]["duration_s"] >= 3.0
-    assert result["winner"]["goodput_infer_per_s"] == soak["measurement"]["throughput_infer_per_s"]
+    assert result["winner"]["credited_infer_per_s"] == soak["measurement"]["throughput_infer_per_s"]
     assert "soak: 8 concurrent for 3 s: p99 " in done.stderr
     assert workplace.config.read_bytes() != before
     after = the_one(result["models"])["config_after"]

@@ -38,7 +38,7 @@ def test_a_winner_that_changes_answers_is_refused(workplace: Workplace) -> None:
     done = workplace.tune("run", "spec.yaml")
     result = workplace.result()
     assert done.returncode == 11, (done.stderr, result)
-    assert result["status"] == "unconfirmed"
+    assert result["status"] == "not known"
     assert any("It changes answers: input" in reason for reason in result["reasons"])
     assert any("asked with others: output y" in reason for reason in result["reasons"])
     assert config.read_text() == _CONFIG

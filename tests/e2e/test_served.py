@@ -147,11 +147,11 @@ def test_the_steps_of_an_ensemble_are_tuned_together_written_as_one_and_taken_ba
     (pipe / "config.pbtxt").write_text(PIPE)
     before = [config.read_bytes() for config in configs]
     result = improved(served, PIPE_SPEC)
-    assert result["winner"]["models"] == {
+    assert result["winner"]["candidate"]["models"] == {
         "prepare": {"instance_group.count": 4},
         "compute": {"dynamic_batching": True},
     }
-    assert result["improvement"]["goodput_ratio"]["low"] > 1.02
+    assert result["gain"]["ratio"]["low"] > 1.02
     prepare, compute = (config.read_text() for config in configs)
     assert "count: 4" in prepare
     assert "# one is where it starts" in prepare

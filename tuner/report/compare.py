@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from tuner.report.quantities import NOTHING, metric_text, seconds_text, time_tex
 from tuner.report.sentence import HEADLINES, bottleneck_text
 from tuner.report.tables import machine_text, rows_of
 from tuner.run.manifest import Manifest
-from tuner.run.result_schema import ConfigFacts
+from tuner.run.proved import ProvedConfig
+from tuner.run.result_schema import Gain
 from tuner.score.judge import value_of
 from tuner.score.ratio import Ratio, mean_with_interval, two_sample_ratio
 from tuner.space.candidate import Candidate
@@ -38,12 +39,9 @@ class RunSide:
     """One run, represented by the config that it leaves in place: its winner or the current config.
 
     Attributes:
-        config: Each searched field, and the size of the server's response cache, in words.
-        value: Of ``metric`` (goodput, or the minimised metric), over the rounds of the proof.
-        streams: The worst p99 latency of each stream, in words, if there are several.
-        bottleneck: In which of several models a request spends its time; None for one model.
-        gain: Against the run's own current config, with its interval; None without a winner.
-        gain_at_least: It is a lower bound.
+        metric: The one that is minimised, or goodput.
+        value: Of it, over the rounds.
+        gain: Against the run's own current config; None without a winner.
         seconds: Of the whole run; None if it left no result.
     """
 
@@ -51,14 +49,10 @@ class RunSide:
     status: str
     created_at: str
     machine: str
-    config: Mapping[str, str]
+    config: ProvedConfig | None
     metric: str
     value: Estimate | None
-    gain: Ratio | None
-    gain_at_least: bool
-    p99_latency_us: float | None
-    streams: Mapping[str, str]
-    bottleneck: str | None
+    gain: Gain | None
     trials: int
     seconds: float | None
 
@@ -106,20 +100,17 @@ def document(comparison: RunComparison) -> Document:
 
 def _table(comparison: RunComparison) -> Table:
     sides = (comparison.a, comparison.b)
+    configs = [s.config for s in sides]
     rows = [
         ("run", *(s.run for s in sides)),
         ("status", *(s.status for s in sides)),
         ("started", *(time_text(s.created_at) for s in sides)),
         ("machine", *(s.machine for s in sides)),
-        *rows_of([s.config for s in sides]),
+        *rows_of([_fields(config) for config in configs]),
         (f"{comparison.a.metric}, mean of the rounds", *(_value_text(s) for s in sides)),
-        (
-            "gain over its own current config",
-            *(f"{'at least ' if s.gain_at_least else ''}{_ratio_text(s.gain)}" for s in sides),
-        ),
-        ("p99 latency, worst", *(metric_text("p99_latency", s.p99_latency_us) for s in sides)),
-        *rows_of([{f"{n}: p99 latency, worst": t for n, t in s.streams.items()} for s in sides]),
-        *rows_of([{"bottleneck": s.bottleneck} if s.bottleneck else {} for s in sides]),
+        ("gain over its own current config", *(_gain_text(s.gain) for s in sides)),
+        *rows_of([_latencies(config) for config in configs]),
+        *rows_of([_bottleneck(config) for config in configs]),
         ("trials", *(str(s.trials) for s in sides)),
         ("took", *(NOTHING if s.seconds is None else seconds_text(s.seconds) for s in sides)),
         ("B over A", "", _ratio_text(comparison.ratio)),
@@ -127,40 +118,52 @@ def _table(comparison: RunComparison) -> Table:
     return Table(("", "A", "B"), tuple(rows))
 
 
+def _fields(config: ProvedConfig | None) -> dict[str, str]:
+    found = config.candidate if config else Candidate()
+    return {found.title(k): value_text(k, v) for k, v in found.values.items()}
+
+
+def _latencies(config: ProvedConfig | None) -> dict[str, str]:
+    """The worst p99 latency, and that of each stream if there are several."""
+    streams = config.streams if config else {}
+    found = {"": config.p99_latency_us if config else None}
+    found |= {f"{name}: ": own.p99_latency_us for name, own in streams.items()}
+    return {f"{n}p99 latency, worst": metric_text("p99_latency", v) for n, v in found.items()}
+
+
+def _bottleneck(config: ProvedConfig | None) -> dict[str, str]:
+    found = config.bottleneck if config else None
+    return {} if found is None else {"bottleneck": bottleneck_text(found)}
+
+
 def _side(data: ReportData, values: Sequence[float]) -> RunSide:
-    facts, gain, metric = _facts(data), data.result.improvement, data.objective.metric
-    candidate = facts.candidate if facts else Candidate()
-    streams = facts.streams if facts else {}
+    metric = data.objective.metric
     return RunSide(
         run=data.run_id,
         status=HEADLINES[data.status][1],
         created_at=data.manifest.created_at,
         machine=machine_text(data.manifest),
-        config={candidate.title(k): value_text(k, v) for k, v in candidate.values.items()},
+        config=_in_place(data),
         metric="goodput" if metric is None else metric.name,
         value=_estimate(values),
-        gain=None if gain is None else gain.goodput_ratio,
-        gain_at_least=gain is not None and gain.at_least,
-        p99_latency_us=None if facts is None else facts.p99_latency_us,
-        streams={n: metric_text("p99_latency", s.p99_latency_us) for n, s in streams.items()},
-        bottleneck=bottleneck_text(facts.bottleneck) if facts and facts.bottleneck else None,
+        gain=data.result.gain if data.result.winner else None,
         trials=len(data.trials),
         seconds=data.result.time.wall_s if data.finished else None,
     )
 
 
-def _facts(data: ReportData) -> ConfigFacts | None:
+def _in_place(data: ReportData) -> ProvedConfig | None:
     """What is known of the config that the run leaves in place."""
     return data.result.winner or data.result.baseline
 
 
 def _values(data: ReportData) -> list[float]:
     """Goodput, or the metric that is minimised, of each round; empty where it met no SLO."""
-    facts = _facts(data)
-    if facts is None or facts.goodput_infer_per_s is None:
+    config = _in_place(data)
+    if config is None or config.credited_infer_per_s is None:
         return []
     metric = data.objective.metric or THROUGHPUT
-    values = [value_of(metric, m) for m in facts.measurements]
+    values = [value_of(metric, point.measurement) for point in config.rounds]
     return [v for v in values if v is not None and v > 0.0]
 
 
@@ -203,6 +206,11 @@ def _value_text(side: RunSide) -> str:
         return f"{text} (one measurement)"
     low, high = (metric_text(name, v) for v in (side.value.low, side.value.high))
     return f"{text} ({low} to {high}, {side.value.rounds} rounds)"
+
+
+def _gain_text(gain: Gain | None) -> str:
+    least = "at least " if gain and gain.at_least else ""
+    return least + _ratio_text(gain.ratio if gain else None)
 
 
 def _ratio_text(ratio: Ratio | None) -> str:

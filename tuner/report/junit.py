@@ -19,7 +19,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _PROBLEMS = {
     Status.INTERRUPTED: "error",
     Status.FAILED: "error",
-    Status.UNCONFIRMED: "failure",
+    Status.NOT_KNOWN: "failure",
     Status.INFEASIBLE: "skipped",
 }
 
@@ -27,7 +27,7 @@ _PROBLEMS = {
 def render(data: ReportData) -> str:
     """A test suite; an SLO not known to be met is a failure, a run that broke is an error."""
     facts = {"run_id": data.run_id, "status": data.status.value}
-    if data.subject is not None and data.subject.judged is not None:
+    if data.subject is not None:
         facts["rejected_count"] = str(data.subject.judged.measurement.rejected_count)
     cases = [slo_case(data.model, row.found) for row in data.slo]
     cases.append(_confirmation(data))

@@ -28,7 +28,7 @@ HEADER = ("ended", "date", "model", "gain", "p99", "took", "change", "run")
 _PROBLEMS = {
     None: "skipped",
     Status.INFEASIBLE: "failure",
-    Status.UNCONFIRMED: "failure",
+    Status.NOT_KNOWN: "failure",
     Status.INTERRUPTED: "error",
     Status.FAILED: "error",
 }
@@ -98,7 +98,8 @@ def _row_of_run(run: Path) -> Row:
     row = Row(str(run), date=_minute(manifest.created_at), model=manifest.name)
     if (result := read_result(store)) is None:
         return row
-    gain, winner, side = result.improvement, result.winner, result.winner or result.baseline
+    winner, side = result.winner, result.winner or result.baseline
+    gain = result.gain if winner else None
     p99_us = None if side is None else side.p99_latency_us
     return replace(
         row,

@@ -100,7 +100,7 @@ def _changed(data: ReportData) -> Table | None:
 def _cautions(data: ReportData) -> Iterator[str]:
     """What a reader must know of the measurements that the figures are from."""
     for whose, side in (("current config", data.current), ("best config", data.best)):
-        if side is not None and side.judged is not None:
+        if side is not None:
             found = side.judged.measurement
             for told in (*found.disturbances, *found.warnings):
                 yield f"{whose} at {load_text(found.load)}: {told}"

@@ -14,19 +14,21 @@ from tuner.report.quantities import count_text, load_text, metric_text, share_te
 from tuner.run.bottleneck import Bottleneck, bottleneck_of
 from tuner.run.confirmation import Role
 from tuner.run.manifest import resume_command, run_command
+from tuner.run.proved import ProvedConfig
 from tuner.run.status import Status, remedies
 from tuner.score.judge import Verdict
 from tuner.score.trial import Predicted
 from tuner.space.candidate import Candidate
 from tuner.space.words import cache_text, changes_text, field_text
 from tuner.spec.metrics import THROUGHPUT
+from tuner.spec.units import digits
 
 #: How a run ended, for its reader.
 HEADLINES = {
     Status.IMPROVED: (Tone.GOOD, "Improved"),
     Status.KEPT: (Tone.GOOD, "Current config kept"),
     Status.INFEASIBLE: (Tone.BAD, "No config meets the SLOs"),
-    Status.UNCONFIRMED: (Tone.UNSURE, "Not known: no config was confirmed to be better"),
+    Status.NOT_KNOWN: (Tone.UNSURE, "Not known: no config was confirmed to be better"),
     Status.INTERRUPTED: (Tone.UNSURE, "Interrupted"),
     Status.FAILED: (Tone.BAD, "Failed"),
 }
@@ -42,6 +44,19 @@ def headline(data: ReportData) -> str:
     if data.result.written is None:
         return f"{words}, not written"
     return f"{words}, written{' and taken back' if data.taken_back else ''}"
+
+
+def held_text(config: ProvedConfig) -> str:
+    """When it held its goodput: `in each of 3 rounds, and for 30 s`; empty for one round."""
+    rounds, met = len(config.rounds), sum(p.passed for p in config.rounds)
+    said, held = [], config.held
+    # A soak may hold at more than a round's short window sustained.
+    if rounds > 1 and (held is None or held.level <= min(p.level for p in config.rounds)):
+        each = f"each of {rounds}" if met == rounds else f"{met} of {rounds}"
+        said.append(f"in {each} rounds")
+    if held is not None:
+        said.append(f"for {digits(held.measurement.duration_s)} s")
+    return ", and ".join(said)
 
 
 def score_text(data: ReportData, value: float | None) -> str:
@@ -118,11 +133,11 @@ def _verdict(data: ReportData) -> str:
         nearest = change_text(data, data.subject.candidate)
         start = f"none of {tried} measured meets every SLO; the nearest, {nearest}, misses"
         return f"{start} {'; '.join(misses)}."
-    if data.status is Status.UNCONFIRMED:
+    if data.status is Status.NOT_KNOWN:
         return f"{found} was best in the search but was not confirmed; the current config stays."
     how = "failed" if data.status is Status.FAILED else "was stopped"
     start = f"the run {how} after {count_text(len(data.trials), 'trial')}; nothing was written"
-    if data.best is None or data.best.goodput_infer_per_s is None:
+    if data.best is None or data.best.credited_infer_per_s is None:
         return f"{start}."
     return f"{start}. Best so far, not confirmed: {found}."
 
@@ -139,11 +154,11 @@ def overload_sentences(data: ReportData) -> list[str]:
 
 def soak_sentences(data: ReportData) -> list[str]:
     """What each soak of the config that the verdict is about showed."""
-    if data.subject is None:
+    soak = None if data.subject is None else data.subject.soak
+    if soak is None:
         return []
-    curve = data.subject.soak.curve
-    around = [f"Load curve: {curve.sentence}."] if curve else []
-    told = (f"Soak: {sentence.removesuffix('.')}." for sentence in data.subject.soak.sentences)
+    around = [f"Load curve: {soak.curve.sentence}."] if soak.curve else []
+    told = (f"Soak: {sentence.removesuffix('.')}." for sentence in soak.sentences)
     return [*told, *around]
 
 
@@ -206,7 +221,7 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
             ("see above which SLO is out of reach, and by how much", ""),
             ("widen the space, relax that SLO, or use faster hardware", again),
         ]
-    if data.status is Status.UNCONFIRMED:
+    if data.status is Status.NOT_KNOWN:
         return [
             ("measure longer (workload.window) or in more rounds (confirm.rounds)", ""),
             ("then run again", again),

@@ -8,7 +8,7 @@ from tuner.measurement.measurement import ServerStatistics
 from tuner.report.analysis import importance, value_text
 from tuner.report.blocks import Table
 from tuner.report.charts import sides
-from tuner.report.data import ReportData, Side
+from tuner.report.data import ReportData
 from tuner.report.quantities import (
     NOTHING,
     VERDICTS,
@@ -23,8 +23,9 @@ from tuner.report.quantities import (
     share_text,
     time_text,
 )
-from tuner.report.sentence import score_text
+from tuner.report.sentence import held_text, score_text
 from tuner.run.manifest import Manifest
+from tuner.run.proved import ProvedConfig
 from tuner.run.status import Status
 from tuner.score.judge import SloResult, slo_utilisation
 from tuner.score.point import Point
@@ -44,8 +45,8 @@ def comparison(data: ReportData) -> Table | None:
         return None
     names = tuple(name for name, *_ in shown)
     goodputs = tuple(_goodput(side) for _, _, side, _ in shown)
-    again = any(len(side.proofs) > 1 for _, _, side, _ in shown)
-    soaked = any(side.soak.held for _, _, side, _ in shown)
+    again = any(len(side.rounds) > 1 for _, _, side, _ in shown)
+    soaked = any(side.held for _, _, side, _ in shown)
     rows = [("goodput, worst of the rounds" if again and not soaked else "goodput", *goodputs)]
     rows += _means(data) if len(shown) == 2 else []  # of both configs
     found = rows_of([_numbers(point, data.computing) for *_, point in shown])
@@ -96,24 +97,25 @@ def change(data: ReportData) -> Table | None:
     return Table(("field", "now", "there"), rows, f"The {data.best_name}")
 
 
-def _goodput(side: Side) -> str:
-    goodput = side.goodput_infer_per_s
+def _goodput(config: ProvedConfig) -> str:
+    goodput = config.credited_infer_per_s
     if goodput is None:
-        return NOTHING
-    return " ".join(filter(None, (rate_text(goodput, side.at_least), side.rounds_text)))
+        at_most = config.at_most_infer_per_s
+        return NOTHING if at_most is None else f"at most {rate_text(at_most)}"
+    return " ".join(filter(None, (rate_text(goodput, config.at_least), held_text(config))))
 
 
 def _means(data: ReportData) -> list[tuple[str, ...]]:
     """The means whose ratio is the gain; nothing if a metric is minimised."""
-    gain = data.result.improvement
+    gain = data.result.gain
     if gain is None or gain.means is None or not data.maximizes:
         return []
-    current, winner = rate_text(gain.means.current), rate_text(gain.means.winner)
+    current, best = rate_text(gain.means.current), rate_text(gain.means.best)
     if gain.at_least:
         current = f"less than {current}"
-    elif gain.rounds is not None and gain.rounds.current < gain.rounds.winner:
+    elif gain.rounds is not None and gain.rounds.current < gain.rounds.best:
         current += f" in {count_text(gain.rounds.current, 'round')}"
-    return [(f"{gain.compared}, mean of the rounds", current, winner)]
+    return [(f"{gain.compared}, mean of the rounds", current, best)]
 
 
 def _numbers(point: Point, labels: Collection[str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.report.blocks import Tile, Tiles, Tone
-from tuner.report.data import ReportData, Side
+from tuner.report.data import ReportData
 from tuner.report.quantities import (
     VERDICTS,
     count_text,
@@ -15,7 +15,9 @@ from tuner.report.quantities import (
     rate_text,
     verdict_text,
 )
-from tuner.run.result_schema import Improvement
+from tuner.report.sentence import held_text
+from tuner.run.proved import ProvedConfig
+from tuner.run.result_schema import Gain
 from tuner.run.status import Status
 from tuner.score.judge import SloResult, Verdict, value_of
 from tuner.spec.labels import of_stream
@@ -65,21 +67,21 @@ def _met_text(worst: SloResult, rounds: Sequence[SloResult], soak: SloResult | N
 
 
 def _gain(data: ReportData) -> Tile | None:
-    gain = data.result.improvement
-    if gain is not None:
+    gain = data.result.gain
+    if gain is not None and data.status is Status.IMPROVED:
         compared = gain.compared or "goodput"
         # Of a latency, a percentage would be read as one of its own.
         value, note = gain_texts(gain, TIMES if data.maximizes else 0.0)
         return Tile(f"gain in {compared.replace('_', ' ')}", value, note, Tone.GOOD)
-    unknown = data.current is None or data.current.goodput_infer_per_s is None
+    unknown = data.current is None or data.current.credited_infer_per_s is None
     if data.status is Status.IMPROVED and unknown:
         return Tile("gain", "now meets the SLOs", "the current config does not")
     return None
 
 
-def gain_texts(gain: Improvement, times_from: float = TIMES) -> tuple[str, str]:
+def gain_texts(gain: Gain, times_from: float = TIMES) -> tuple[str, str]:
     """`+65%` and `95% interval +53% to +78%`; times where it is large, or why it is a least."""
-    ratio, sure = gain.goodput_ratio, f"{gain.confidence:.0%}"
+    ratio, sure = gain.ratio, f"{gain.confidence:.0%}"
     known = ratio.low if gain.at_least else ratio.estimate
     value, low, high = (_ratio_text(r, known >= times_from) for r in (known, ratio.low, ratio.high))
     if not gain.at_least:
@@ -103,10 +105,8 @@ def _objective(data: ReportData) -> Tile | None:
     if not any(values):
         return None
     current, found = (value or "none" for value in values)
-    gain = data.result.improvement
-    if values[0] is None and gain is not None and gain.at_least:
-        means = gain.means
-        current = "far less" if means is None else f"under {rate_text(means.current)}"
+    if values[0] is None and data.current and data.current.at_most_infer_per_s is not None:
+        current = f"at most {rate_text(data.current.at_most_infer_per_s)}"
     if after is None:
         return Tile(f"{name} of the current config", current, _held_text(data.current))
     unit = "/s" if current.endswith("/s") and found.endswith("/s") else ""
@@ -116,38 +116,38 @@ def _objective(data: ReportData) -> Tile | None:
     return Tile(f"{name}, {label}", value, _means_text(data) or _held_text(after))
 
 
-def _value(side: Side | None, metric: Metric | None) -> str | None:
-    if side is None or side.judged is None:
+def _value(side: ProvedConfig | None, metric: Metric | None) -> str | None:
+    if side is None:
         return None
     if metric is None:
-        known = side.goodput_infer_per_s is not None
-        return rate_text(side.goodput_infer_per_s, side.at_least) if known else None
-    values = [value_of(metric, p.measurement) for p in side.proofs or (side.judged,)]
+        known = side.credited_infer_per_s is not None
+        return rate_text(side.credited_infer_per_s, side.at_least) if known else None
+    values = [value_of(metric, p.measurement) for p in side.rounds]
     worst = max((value for value in values if value is not None), default=None)
     return None if worst is None else metric_text(metric.name, worst)
 
 
-def _held_text(side: Side | None) -> str:
-    return f"held {side.rounds_text}" if side is not None and side.rounds_text else ""
+def _held_text(side: ProvedConfig | None) -> str:
+    return "" if side is None or not (held := held_text(side)) else f"held {held}"
 
 
 def _means_text(data: ReportData) -> str:
     """The means whose ratio is the gain, where those are not what the configs are credited with."""
-    gain = data.result.improvement
+    gain = data.result.gain
     if gain is None or gain.means is None or gain.compared != "capacity" or gain.at_least:
         return ""
-    current, winner = (rate_text(v) for v in (gain.means.current, gain.means.winner))
+    current, winner = (rate_text(v) for v in (gain.means.current, gain.means.best))
     return f"the capacity, where an SLO begins to be missed: {current} -> {winner} on average"
 
 
 def _soak(data: ReportData) -> Tile | None:
-    side = data.subject
-    if side is None or not (side.soak.tried or side.soak.reason):
+    soak = None if data.subject is None else data.subject.soak
+    if soak is None or not (soak.tried or soak.reason):
         return None
-    held = side.soak.held
+    held = soak.held
     if held is None:
-        why = side.soak.reason or side.soak.tried[-1].sentence
-        return Tile("soak", "did not hold" if side.soak.tried else "none", why, Tone.UNSURE)
+        why = soak.reason or soak.tried[-1].sentence
+        return Tile("soak", "did not hold" if soak.tried else "none", why, Tone.UNSURE)
     measured = held.measurement
     late = "" if held.late is None else f", {held.late.text}"
     value = f"held {digits(measured.duration_s)} s"

@@ -15,14 +15,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from tuner.load.probes.overload import Overload
-from tuner.measurement.measurement import Measurement
-from tuner.run.bottleneck import Bottleneck
-from tuner.run.confirmation import PutBack, RunNoise, Soak
+from tuner.run.confirmation import PutBack, RunNoise
+from tuner.run.proved import ProvedConfig
 from tuner.run.reading import UnreadableFileError
 from tuner.run.status import Status
-from tuner.score.judge import SloResult
 from tuner.score.ratio import Ratio
-from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.slo import Objective
 
 SCHEMA_VERSION = 1
@@ -45,85 +42,28 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class StreamFacts(Part):
-    """What a stream of requests got: the worst of the measurements."""
-
-    throughput_infer_per_s: NotNegative
-    p50_latency_us: float
-    p99_latency_us: float
-    slo_utilisation: float | None = Field(description="above 1 an SLO of the stream is missed")
-
-
-class ConfigFacts(Part):
-    """A config, what it needs, and what was measured of it."""
-
-    models: dict[str, dict[str, FieldValue]] = Field(
-        description="by model: searched ModelConfig paths and their values"
-    )
-    server_args: tuple[str, ...] = Field(description="tritonserver arguments it needs")
-    measurements: tuple[Measurement, ...] = Field(description="what the numbers below come from")
-    verdicts: tuple[tuple[SloResult, ...], ...] = Field(
-        (),
-        description="each SLO held against each of the measurements, in order; empty: written "
-        "before it was kept",
-    )
-    goodput_infer_per_s: float | None = Field(
-        description="throughput at the highest load that met every SLO: of a winner, in every "
-        "round, and in the soak where it held; null when no load did"
-    )
-    at_least: bool = Field(
-        False,
-        exclude_if=_empty,
-        description="it sustained all that the load generator could send, and may sustain more",
-    )
-    worst_round_infer_per_s: float | None = Field(
-        None,
-        description="the same in the lowest of the rounds that met every SLO, which is what "
-        "reports "
-        "show; null when none did",
-    )
-    rounds_met: Count | None = Field(
-        None, description="measurements that met every SLO; null: written before it was kept"
-    )
-    p50_latency_us: float | None
-    p90_latency_us: float | None
-    p95_latency_us: float | None
-    p99_latency_us: float | None
-    slo: tuple[SloResult, ...]
-    soak: Soak | None = Field(None, description="null: the run did not get that far")
-    streams: dict[str, StreamFacts] = Field(
-        default_factory=dict, exclude_if=_empty, description="by name, where there are several"
-    )
-    bottleneck: Bottleneck | None = Field(
-        None, exclude_if=_empty, description="where a request spends its time, with several models"
-    )
-
-    @property
-    def candidate(self) -> Candidate:
-        return Candidate.from_json({"models": self.models, "server_args": self.server_args})
-
-
 class Means(Part):
     """Geometric means over the rounds of what was compared; the ratio is of the two."""
 
-    winner: NotNegative = Field(description="before changes that made no difference were removed")
+    best: NotNegative = Field(description="before changes that made no difference were removed")
     current: NotNegative
 
 
 class Rounds(Part):
     """In how many rounds each was measured."""
 
-    winner: Count
+    best: Count
     current: Count = Field(
-        description="fewer where it was so far behind that more would have shown nothing: the "
-        "interval then rests on how much a round may vary, not on pairs"
+        description="fewer where it was so far behind that more would have shown nothing"
     )
 
 
-class Improvement(Part):
-    goodput_ratio: Ratio = Field(
+class Gain(Part):
+    """How much better the winner is, or the best other config, than the current one."""
+
+    ratio: Ratio = Field(
         description="times better than the current config; above 1 is better, also when a latency "
-        "or memory is minimised"
+        "or memory is minimised; high is the largest gain that is still possible"
     )
     confidence: float = Field(gt=0, lt=1, description="of the interval")
     compared: str | None = Field(
@@ -134,17 +74,20 @@ class Improvement(Part):
     means: Means | None = Field(
         None, description="infer/s, or the metric's base unit; null: the current one is not known"
     )
-    rounds: Rounds | None = Field(
-        None,
-        description="behind the ratio; null: written before it was kept, as many of both",
-    )
+    rounds: Rounds | None = Field(None, description="behind the ratio; null: without any")
     at_least: bool = Field(
         False,
         exclude_if=_empty,
-        description="only goodput_ratio.low is known: the current config is far behind, so that "
-        "it was measured in one rough round, or (where there are means) only at means.current, a "
-        "load that it did not sustain",
+        description="only ratio.low is known: the current config is far behind, and sustains at "
+        "most a load that is known",
     )
+
+
+class ToKnow(Part):
+    """What it would take to know whether a config is better."""
+
+    rounds: Count = Field(description="more than were made")
+    minutes: NotNegative = Field(description="that these would take")
 
 
 class TrialCounts(Part):
@@ -223,11 +166,16 @@ class Result(Part):
     reasons: tuple[str, ...] = Field((), description="why, one sentence each")
     spec_sha256: str | None = None
     objective: _Objective | None = Field(None, description="as in the spec")
-    baseline: ConfigFacts | None = Field(description="the config in the repository; null: unknown")
-    winner: ConfigFacts | None = Field(description="null unless a config proved better")
-    improvement: Improvement | None = Field(
-        description="null without a winner, or when the current config met the SLOs at no load"
+    baseline: ProvedConfig | None = Field(description="the config in the repository; null: unknown")
+    winner: ProvedConfig | None = Field(description="null unless a config proved better")
+    best: ProvedConfig | None = Field(
+        None, description="the best other config that took part, where there is no winner"
     )
+    gain: Gain | None = Field(
+        description="of the winner, or of the best other config; null where none was compared with "
+        "the current one, or that met the SLOs at no load"
+    )
+    to_know: ToKnow | None = Field(None, description="null where the answer is known")
     trials: TrialCounts
     rejected: RejectedFacts | None = Field(None, description="null: written before it was kept")
     time: TimeFacts

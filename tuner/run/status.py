@@ -25,7 +25,7 @@ class Status(_Ending):
     IMPROVED = "improved", 0
     KEPT = "kept", 0
     INFEASIBLE = "infeasible", 10
-    UNCONFIRMED = "unconfirmed", 11
+    NOT_KNOWN = "not known", 11
     INTERRUPTED = "interrupted", 130
     FAILED = "failed", 1
 

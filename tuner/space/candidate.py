@@ -16,7 +16,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, GetCoreSchemaHandler
+from pydantic import BeforeValidator, GetCoreSchemaHandler, WithJsonSchema
 from pydantic_core import CoreSchema, core_schema
 
 from tuner.facts import Facts
@@ -45,7 +45,11 @@ class _Stored:
     """A candidate in files: the fields of each model, and what the server is started with."""
 
     models: dict[str, dict[str, FieldValue]]
-    server_args: Annotated[int | None, BeforeValidator(_cache_bytes)] = None
+    server_args: Annotated[
+        int | None,
+        BeforeValidator(_cache_bytes),
+        WithJsonSchema({"type": "array", "items": {"type": "string"}}),
+    ] = None
 
 
 @dataclass(frozen=True)

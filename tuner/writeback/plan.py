@@ -116,11 +116,11 @@ def refuse_forged(manifest: Manifest, result: Mapping[str, Any], own: Callable[[
     """
     after = _texts_after(result)
     try:
-        winner = Candidate.from_json(result["winner"])
+        winner = Candidate.from_json(result["winner"]["candidate"])
         made = {label: text_with(manifest.models[label], winner.of(label)) for label in after}
         args = result.get("server_args", winner.server_args)
         same = made == after and winner.server_args == tuple(args)
-    except (ValueError, TunerError):
+    except (LookupError, TypeError, ValueError, TunerError):
         same = False
     if not same:
         raise _refusal(manifest, "its winner's config is not the one it read with its fields")

@@ -181,8 +181,9 @@ def with_code(run: Path, *parameters: str) -> dict[str, Any]:
     result = json.loads((run / "result.json").read_text())
     fields = {f"parameters.{key}": "/x" for key in parameters}
     manifest = RunStore(run).manifest()
-    result["winner"]["models"]["toy"] |= fields
-    after = text_with(manifest.models["toy"], Candidate.from_json(result["winner"]).of("toy"))
+    winner = result["winner"]["candidate"]
+    winner["models"]["toy"] |= fields
+    after = text_with(manifest.models["toy"], Candidate.from_json(winner).of("toy"))
     result["models"]["toy"]["config_after"] = after
     edit(run, "result", {**result, "written": None})
     return result

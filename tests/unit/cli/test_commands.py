@@ -114,7 +114,7 @@ def test_report_lists_what_each_run_gained(tmp_path: Path, tune: Tune) -> None:
     assert row["p99_latency_ms"] == result["winner"]["p99_latency_us"] / 1000
     assert row["took_s"] == result["time"]["wall_s"]
     assert "instances" in row["change"]
-    ratio = result["improvement"]["goodput_ratio"]["estimate"]
+    ratio = result["gain"]["ratio"]["estimate"]
     assert row["gain"] == f"{ratio - 1:+.0%}"
     assert tune("report", "--output", tmp_path) == 0
     _, line = tune.out.splitlines()

@@ -115,7 +115,7 @@ def test_a_current_config_that_misses_an_slo_for_a_lone_request_misses_it() -> N
     assert result.baseline is not None
     told = "the current config: one request at a time takes 1002 ms: misses p99_latency <= 40ms"
     assert verdict.reasons[0] == told
-    assert result.baseline.goodput_infer_per_s is None
+    assert result.baseline.credited_infer_per_s is None
 
 
 def test_where_every_config_makes_a_lone_request_wait_none_meets_the_slos() -> None:
@@ -129,7 +129,7 @@ def test_where_every_config_makes_a_lone_request_wait_none_meets_the_slos() -> N
 def test_a_winner_is_not_written_that_makes_a_lone_request_wait() -> None:
     bench = Waiting(spec_of(), {QUICK: 500.0, FASTER_SLOW: 1000.0, FASTER: 700.0})
     verdict, _ = proved(bench, QUICK, FASTER_SLOW, current=QUICK)
-    assert verdict.status is Status.UNCONFIRMED
+    assert verdict.status is Status.NOT_KNOWN
     assert any("takes 1002 ms: misses" in r for r in verdict.reasons)
     assert bench.soaks == []
 
@@ -137,7 +137,7 @@ def test_a_winner_is_not_written_that_makes_a_lone_request_wait() -> None:
 def test_a_winner_is_not_written_that_misses_an_slo_at_a_tenth_of_its_load() -> None:
     bench = Jittery(spec_of(), {QUICK: 500.0, FASTER: 1000.0})
     verdict, _ = proved(bench, QUICK, FASTER, current=QUICK)
-    assert verdict.status is Status.UNCONFIRMED
+    assert verdict.status is Status.NOT_KNOWN
     assert any("a tenth of its load, it misses p99_latency <= 40ms" in r for r in verdict.reasons)
     tenths = [a.level for a in bench.idle if a.candidate == FASTER]
     assert tenths == [pytest.approx(100.0, rel=0.1)] * 2  # again, lest it was chance

@@ -13,9 +13,10 @@ from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import Arrivals
-from tuner.programs.run.outcome import Overloads, Side, Verdict
+from tuner.programs.run.outcome import Overloads, Verdict
 from tuner.programs.run.overloading import probe_overload
 from tuner.run.confirmation import Soak, Soaked
+from tuner.run.proved import ProvedConfig
 from tuner.run.status import Status
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import tail_slo
@@ -49,13 +50,13 @@ def asked(bench: EmulatedBench) -> list[tuple[Candidate, float, bool]]:
     return [(a.candidate, a.level, bench.deployed[a.server - 1][1]) for a in bench.overloads]
 
 
-def side(candidate: Candidate, *levels: float, p99_us: float = 20e3) -> Side:
+def side(candidate: Candidate, *levels: float, p99_us: float = 20e3) -> ProvedConfig:
     measured = (synthetic_measurement(level, p99_us) for level in levels)
     points = tuple(judge_point([P99_40MS, NO_ERRORS], m) for m in measured)
-    return Side(candidate, points, feasible=True)
+    return ProvedConfig.of(candidate, points)
 
 
-def verdict(winner: Side | None = None) -> Verdict:
+def verdict(winner: ProvedConfig | None = None) -> Verdict:
     status = Status.IMPROVED if winner else Status.KEPT
     return Verdict(status, ("a reason",), side(CURRENT, 100.0), winner)
 
@@ -208,7 +209,7 @@ def test_the_slo_on_the_highest_percentile_is_what_it_is_held_to() -> None:
     assert tail_slo([Slo.parse("avg_latency <= 5ms")]) is None
 
 
-def soaked(levels: tuple[float, ...], candidate: Candidate = WINNER) -> Side:
+def soaked(levels: tuple[float, ...], candidate: Candidate = WINNER) -> ProvedConfig:
     """A config whose soaks were at these loads; the last one held."""
     late = synthetic_measurement(levels[0], 90e3)
     held = synthetic_measurement(levels[-1], 20e3)

@@ -114,7 +114,8 @@ def test_an_interrupted_run_has_counted_what_it_measured(workplace: Workplace) -
     assert stopped.value.__cause__ is None
     trials = workplace.result["trials"]
     assert (trials["asked"], trials["duplicates"]) == (len(workplace.store.trials()), 0)
-    assert workplace.result["baseline"]["models"] == (workplace.store.trials()[0].candidate.models)
+    first = workplace.store.trials()[0].candidate
+    assert workplace.result["baseline"]["candidate"]["models"] == first.models
     assert workplace.result["reasons"] == ["stopped by a signal"]
     assert "its confirmation" not in stopped.value.hint
     assert (workplace.store.directory / "report.html").is_file()

@@ -11,6 +11,7 @@ from builders.pages import Made
 from tuner.report.charts import EDGE, latency_layout
 from tuner.report.charts.load import load_charts
 from tuner.report.charts.trials import front, history
+from tuner.run.proved import ProvedConfig
 from tuner.score.judge import SloResult, Verdict
 from tuner.space.words import changes_text
 
@@ -28,7 +29,7 @@ def test_the_picture_has_the_rounds_of_both_configs_their_search_and_the_bound(m
         assert side is not None
         assert len(trace(chart, f"{name}, rounds")["x"]) == 3
         found = trace(chart, f"{name}, search")
-        assert found["x"] == [p.level for p in side.points]
+        assert found["x"] == [p.level for p in data.trial_of(side).points]  # type: ignore[union-attr]
         assert found["opacity"] < 1.0
     assert [s["y0"] for s in chart.figure["layout"]["shapes"]] == [40.0]
     assert {row[1] for row in chart.table.rows} == {"search", "round 1", "round 2", "round 3"}
@@ -71,7 +72,6 @@ def test_current_and_best_are_ringed_where_they_are_judged(made: Made) -> None:
     assert chart is not None
     for name, side in (("current config", data.current), ("best config", data.best)):
         assert side is not None
-        assert side.judged is not None
         assert trace(chart, name)["x"] == [side.judged.measurement.throughput_infer_per_s]
 
 
@@ -95,7 +95,8 @@ def test_the_history_has_failures_on_its_axis_and_the_best_to_the_end(made: Made
 def test_the_history_says_which_trial_was_the_current_config(made: Made) -> None:
     data = made()
     assert data.current is not None
-    chart = history(replace(data, current=replace(data.current, trial=3)))
+    third = ProvedConfig.of_trial(data.trials[3])
+    chart = history(replace(data, current=third))
     assert chart is not None
     assert chart.note.startswith("Trial 3 is the current config. ")
     chart = history(replace(data, current=None))

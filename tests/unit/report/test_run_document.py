@@ -14,7 +14,7 @@ from tuner.report.run_document import SECTIONS, document
 from tuner.report.sentence import next_steps, prediction_sentence, repeat_commands, verdict_sentence
 from tuner.report.tiles import gain_texts
 from tuner.run.confirmation import PutBack
-from tuner.run.result_schema import Improvement
+from tuner.run.result_schema import Gain
 from tuner.score.trial import Predicted
 
 
@@ -56,37 +56,38 @@ def test_a_round_that_was_missed_is_counted(made: Made) -> None:
     assert tiles_of(shown)["p99 latency"].note == "met in 2 of 3 rounds"
 
 
-def improvement(**facts: object) -> Improvement:
+def gain(**facts: object) -> Gain:
     ratio = {"estimate": 1.65, "low": 1.53, "high": 1.78}
-    return Improvement.model_validate({"goodput_ratio": ratio, "confidence": 0.95, **facts})
+    return Gain.model_validate({"ratio": ratio, "confidence": 0.95, **facts})
 
 
 def test_a_small_gain_is_told_in_percent_and_a_large_one_in_times() -> None:
-    assert gain_texts(improvement()) == ("+65%", "95% interval +53% to +78%")
+    assert gain_texts(gain()) == ("+65%", "95% interval +53% to +78%")
     large = {"estimate": 17.9, "low": 17.4, "high": 18.4}
-    assert gain_texts(improvement(goodput_ratio=large))[0] == "17.9x"
+    assert gain_texts(gain(ratio=large))[0] == "17.9x"
 
 
 def test_a_gain_over_a_load_that_the_current_config_did_not_stand_is_a_least(made: Made) -> None:
     data = made("improved")
     assert data.current is not None
-    assert data.result.improvement is not None
-    least = data.result.improvement.model_copy(update={"at_least": True})
+    assert data.result.gain is not None
+    least = data.result.gain.model_copy(update={"at_least": True})
     shown = replace(
-        told(data, improvement=least), current=replace(data.current, goodput_infer_per_s=None)
+        told(data, gain=least),
+        current=replace(data.current, credited_infer_per_s=None, at_most_infer_per_s=35.2),
     )
-    gain, goodput, *_ = tiles_of(shown).values()
-    assert gain.value.startswith("at least ")
-    assert gain.note == "the current config was only measured at a load it does not sustain"
-    assert goodput.value.startswith("under 118 -> ")
+    found, goodput, *_ = tiles_of(shown).values()
+    assert found.value.startswith("at least ")
+    assert found.note == "the current config was only measured at a load it does not sustain"
+    assert goodput.value.startswith("at most 35.2 -> ")
 
 
 def test_a_current_config_that_met_the_slos_at_no_load_has_no_ratio(made: Made) -> None:
     data = made("improved")
     assert data.current is not None
-    current = replace(data.current, goodput_infer_per_s=None)
-    gain, goodput, *_ = tiles_of(replace(told(data, improvement=None), current=current)).values()
-    assert gain.value == "now meets the SLOs"
+    current = replace(data.current, credited_infer_per_s=None)
+    found, goodput, *_ = tiles_of(replace(told(data, gain=None), current=current)).values()
+    assert found.value == "now meets the SLOs"
     assert goodput.value.startswith("none -> ")
 
 
@@ -115,7 +116,7 @@ def test_a_kept_config_is_told_by_itself(made: Made) -> None:
     [
         ("kept", "Nothing better than the current config was found among 37 configs measured."),
         ("infeasible", "None of 37 configs measured meets every SLO"),
-        ("unconfirmed", "Delay "),
+        ("not known", "Delay "),
         ("failed", "The run failed after 40 trials; nothing was written. Best so far"),
         ("interrupted", "The run was stopped after 40 trials; nothing was written."),
         ("killed", "The run was stopped after 40 trials; nothing was written."),
@@ -208,7 +209,7 @@ def test_commands_to_repeat_are_fit_for_a_shell(made: Made) -> None:
         ("the model fails: no (its input was made up of random values)", "inputs: {kind: file"),
     ],
 )
-@pytest.mark.parametrize("status", ["unconfirmed", "failed", "kept"])
+@pytest.mark.parametrize("status", ["not known", "failed", "kept"])
 def test_what_to_do_next_follows_from_the_cause(
     made: Made, status: str, reason: str, remedy: str
 ) -> None:

@@ -18,6 +18,7 @@ from tuner.report.quantities import rate_text
 from tuner.report.sentence import soak_sentences
 from tuner.report.tables import comparison
 from tuner.run.confirmation import LoadCurve, Soak, Soaked
+from tuner.run.proved import ProvedConfig
 from tuner.run.reading import UnreadableFileError
 from tuner.run.store import RunStore
 from tuner.score.point import judge_point
@@ -80,7 +81,7 @@ def test_a_soak_is_no_round(tmp_path: Path) -> None:
     assert noise[0] == noise[1]
     data = load(run)
     assert data.best is not None
-    assert len(data.best.proofs) == 3
+    assert len(data.best.rounds) == 3
 
 
 @pytest.mark.parametrize(("tried", "value"), [(0, "none"), (1, "did not hold")])
@@ -89,9 +90,11 @@ def test_a_claim_without_a_soak_that_held_is_that_of_the_rounds(
 ) -> None:
     run, soak = soaked_run(tmp_path, 0.9)
     result = json.loads((run / "result.json").read_text())
-    rounds = result["winner"]["worst_round_infer_per_s"]
+    proved = ProvedConfig.from_json(result["winner"])
+    rounds = min(p.measurement.throughput_infer_per_s for p in proved.rounds)
     given_up = Soak(soak.tried[:tried], "the load generator could not keep up")
-    result["winner"] |= {"soak": given_up.to_json(), "goodput_infer_per_s": rounds}
+    found = ProvedConfig.of(proved.candidate, proved.rounds, soak=given_up)
+    result["winner"] = found.to_json()
     (run / "result.json").write_text(json.dumps(result))
     tiles = tiles_of(load(run))
     assert tiles["goodput, before and after"].value.endswith(f"-> {rate_text(rounds)}")
@@ -112,7 +115,7 @@ def test_a_soak_that_is_not_as_tune_writes_it_is_named(tmp_path: Path, part: str
 def test_a_reason_that_ends_in_a_full_stop_gets_no_second_one(tmp_path: Path) -> None:
     data = load(make_run(tmp_path))
     assert data.best is not None
-    soak = replace(data.best.soak, reason="Other processes took 74% of the CPU.")
+    soak = Soak(reason="Other processes took 74% of the CPU.")
     told = soak_sentences(replace(data, best=replace(data.best, soak=soak)))
     assert told[-1] == "Soak: Other processes took 74% of the CPU."
 

@@ -46,7 +46,7 @@ def test_keys_it_does_not_know_are_no_mistake(result: dict[str, Any]) -> None:
     [
         ("schema_version", 2, "schema_version"),
         ("status", "good", "status"),
-        ("winner", {}, "winner.models"),
+        ("winner", {}, "winner.candidate"),
         ("time", {"wall_s": 1}, "time.measuring_s"),
         ("trials", {"asked": -1}, "trials.asked"),
         ("written", {"path": "p", "sha256_before": "x", "sha256_after": None, "backup": None},

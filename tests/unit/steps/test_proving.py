@@ -25,13 +25,13 @@ from builders.proving import (
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.measurement.measurement import Measurement
 from tuner.programs.run import prove as step
-from tuner.programs.run.outcome import Side, Verdict
+from tuner.programs.run.outcome import Verdict
 from tuner.programs.run.overloading import probe_overload
 from tuner.report.tiles import gain_texts
+from tuner.run.proved import ProvedConfig
 from tuner.run.result_schema import Result
 from tuner.run.status import Status, remedies
 from tuner.score.capacity import saturated
-from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point, score_points
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
@@ -61,30 +61,31 @@ def test_the_winner_is_credited_with_what_it_stood_and_capacities_are_compared()
     verdict = prove(bench, trial(bench, 0, CURRENT, 490, 550), trial(bench, 1, OTHER, 980, 1100))
     assert verdict.status is Status.IMPROVED
     result = result_json(bench, verdict)
-    assert result["improvement"]["compared"] == "capacity"
-    gain = result["improvement"]["goodput_ratio"]["estimate"]
+    assert result["gain"]["compared"] == "capacity"
+    gain = result["gain"]["ratio"]["estimate"]
     assert gain == pytest.approx(2, rel=0.02)
-    means = result["improvement"]["means"]
-    assert means["winner"] / means["current"] == pytest.approx(gain)
+    means = result["gain"]["means"]
+    assert means["best"] / means["current"] == pytest.approx(gain)
     (soak,) = result["winner"]["soak"]["tried"]
-    assert result["winner"]["goodput_infer_per_s"] == pytest.approx(
+    assert result["winner"]["credited_infer_per_s"] == pytest.approx(
         0.97 * soak["measurement"]["throughput_infer_per_s"]
     )
     assert result["objective"] == "maximize goodput"
 
 
-def test_of_an_outclassed_config_no_goodput_is_told_and_the_gain_is_a_lower_bound() -> None:
+def test_an_outclassed_config_was_measured_once_and_the_gain_over_it_is_a_lower_bound() -> None:
     bench = ProvingBench(spec_of(), {CURRENT: 100.0, OTHER: 1000.0})
     verdict = prove(bench, trial(bench, 0, CURRENT, 98, 110), trial(bench, 1, OTHER, 980, 1100))
     result = Result.from_json(result_json(bench, verdict))
     assert result.baseline is not None
-    assert result.baseline.goodput_infer_per_s is None
-    assert result.improvement is not None
-    value, why = gain_texts(result.improvement)
+    assert result.baseline.from_search
+    assert 90 < result.baseline.credited_infer_per_s < 110  # type: ignore[operator]
+    assert result.gain is not None
+    value, why = gain_texts(result.gain)
     assert re.fullmatch(r"at least [5-9]\.\d+x", value)
     assert why.startswith("95% sure; ")
     # one round of the winner is enough: the soak tests what is claimed
-    assert {r.measurement.seed for r in verdict.confirmation.points} == {bench.seeds[0]}  # type: ignore[union-attr]
+    assert {r.measurement.seed for r in verdict.winner.rounds} == {bench.seeds[0]}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("levels", [(1000,), (1000, 98)])
@@ -96,8 +97,9 @@ def test_a_current_config_that_only_lost_the_race_is_measured_where_it_should_st
     verdict = prove(bench, trial(bench, 0, OTHER, 980, 1100), lost)
     assert verdict.status is Status.IMPROVED
     result = result_json(bench, verdict)
-    assert result["improvement"]["goodput_ratio"]["estimate"] == pytest.approx(10, rel=0.02)
-    assert result["baseline"]["goodput_infer_per_s"] is None
+    assert result["gain"]["ratio"]["estimate"] == pytest.approx(10, rel=0.02)
+    assert result["baseline"]["from_search"]  # one rough round is no more
+    assert 90 < result["baseline"]["credited_infer_per_s"] <= 100
     assert max(level for candidate, level in bench.levels if candidate == CURRENT) < 130
 
 
@@ -108,7 +110,7 @@ def test_a_closed_loop_that_only_lost_the_race_is_measured_where_it_should_stand
     verdict = prove(bench, trial(bench, 0, OTHER, 100, 104), lost)
     assert verdict.status is Status.IMPROVED
     result = result_json(bench, verdict)
-    assert result["improvement"]["goodput_ratio"]["estimate"] == pytest.approx(25, rel=0.05)
+    assert result["gain"]["ratio"]["estimate"] == pytest.approx(25, rel=0.05)
 
 
 def test_over_a_current_config_that_lost_and_meets_the_slos_nowhere_the_least_gain_is_told() -> (
@@ -119,8 +121,8 @@ def test_over_a_current_config_that_lost_and_meets_the_slos_nowhere_the_least_ga
     verdict = prove(bench, trial(bench, 0, OTHER, 980, 1100), lost)
     assert verdict.status is Status.IMPROVED
     result = result_json(bench, verdict)
-    assert result["improvement"]["at_least"] is True
-    assert result["baseline"]["goodput_infer_per_s"] is None
+    assert result["gain"]["at_least"] is True
+    assert result["baseline"]["credited_infer_per_s"] is None
 
 
 @pytest.mark.parametrize(
@@ -135,7 +137,7 @@ def test_what_was_compared_is_named(changes: dict[str, Any], compared: str) -> N
     levels = (300.0,) if "objective" in changes else (90.0, 900.0)
     verdict = prove(bench, trial(bench, 0, CURRENT, *levels), trial(bench, 1, OTHER, *levels))
     assert verdict.status is Status.IMPROVED
-    assert result_json(bench, verdict)["improvement"]["compared"] == compared
+    assert result_json(bench, verdict)["gain"]["compared"] == compared
 
 
 def test_a_current_config_that_cannot_be_served_does_not_stand_in_the_way() -> None:
@@ -143,7 +145,7 @@ def test_a_current_config_that_cannot_be_served_does_not_stand_in_the_way() -> N
     verdict = prove(bench, trial(bench, 0, CURRENT, 300), trial(bench, 1, OTHER, 300))
     assert verdict.reasons[0] == "instances 2: every SLO met in each of 3 rounds"
     # and yet it is not written: nobody can say that it answers what the current one would
-    assert verdict.status is Status.UNCONFIRMED
+    assert verdict.status is Status.NOT_KNOWN
     assert verdict.reasons[1:] == ("instances 2: out of memory",)
 
 
@@ -196,7 +198,7 @@ def test_a_gain_that_is_left_open_is_not_called_kept() -> None:
     """Whether a config is better is not known: that has an exit code of its own."""
     bench = ProvingBench(spec_of(), {CURRENT: 980.0, OTHER: 1000.0}, noise=0.03, seed=2)
     verdict = prove(bench, trial(bench, 0, CURRENT, 930), trial(bench, 1, OTHER, 980))
-    assert verdict.status is Status.UNCONFIRMED
+    assert verdict.status is Status.NOT_KNOWN
     assert (Status.KEPT.exit_code, verdict.status.exit_code) == (0, 11)
     assert "neither proves nor rules out" in verdict.reasons[0]
 
@@ -210,16 +212,16 @@ def test_a_kept_config_has_the_numbers_of_being_measured_again() -> None:
     verdict = prove(bench, unlucky, lucky)
     assert verdict.status is Status.KEPT
     assert verdict.baseline is not None
-    assert len(verdict.baseline.points) == 3
+    assert len(verdict.baseline.rounds) == 3
     assert {c for c, _ in bench.levels} == {CURRENT, OTHER}
-    assert result_json(bench, verdict)["baseline"]["goodput_infer_per_s"] >= 0.97 * 0.9 * 950
+    assert result_json(bench, verdict)["baseline"]["credited_infer_per_s"] >= 0.97 * 0.9 * 950
 
 
 def test_answers_that_change_refuse_the_winner() -> None:
     bench = ProvingBench(spec_of(), {CURRENT: 100.0, OTHER: 1000.0})
     bench.answer = {OTHER: 2.0}
     verdict = prove(bench, trial(bench, 0, CURRENT, 98, 110), trial(bench, 1, OTHER, 980, 1100))
-    assert verdict.status is Status.UNCONFIRMED
+    assert verdict.status is Status.NOT_KNOWN
     assert "It changes answers" in verdict.reasons[-1]
 
 
@@ -238,8 +240,8 @@ def test_a_round_that_the_current_config_did_not_stand_gives_it_no_goodput() -> 
     bench.capacity = lambda c: next(rounds, 500.0) if c == CURRENT else 1000.0
     verdict = prove(bench, *trials)
     baseline = result_json(bench, verdict)["baseline"]
-    assert 400 < baseline["goodput_infer_per_s"] <= 500
-    assert baseline["rounds_met"] == 5  # of six: the bad round leaves it open, and is not the next
+    assert 400 < baseline["credited_infer_per_s"] <= 500
+    assert met_in(baseline) == 5  # of six: the bad round leaves it open, and is not the next
     assert {s["verdict"] for s in baseline["slo"]} == {"not enough data"}
 
 
@@ -247,14 +249,14 @@ def test_the_current_configs_slo_is_what_its_worst_round_says() -> None:
     """One round passes with a small margin, the others have too few answers for a verdict."""
     enough, few = synthetic_measurement(100, 39e3), synthetic_measurement(1, 20e3, count=50)
     side = side_of([few, few, enough, few, few, few])
-    assert side["rounds_met"] == 1
+    assert met_in(side) == 1
     assert [s["verdict"] for s in side["slo"]] == ["not enough data"]
 
 
 def test_a_round_that_failed_by_refused_requests_is_not_hidden_by_its_latency() -> None:
     refused = synthetic_measurement(100, 5e3, failed=500)
     side = side_of([synthetic_measurement(100, 39e3), refused])
-    assert side["rounds_met"] == 1
+    assert met_in(side) == 1
     assert [s["verdict"] for s in side["slo"]] == ["fail"]
 
 
@@ -263,12 +265,16 @@ def test_of_equal_verdicts_the_one_with_the_least_margin_is_told() -> None:
     assert [s["value"] for s in side["slo"]] == [30e3]
 
 
+def met_in(side: dict[str, Any]) -> int:
+    """How many rounds met every SLO."""
+    return sum(Point.from_json(point).passed for point in side["rounds"])
+
+
 def side_of(measurements: list[Measurement]) -> dict[str, Any]:
     """What the result says of a current config that was measured so."""
     points = tuple(judge_point([P99_40MS], m) for m in measurements)
-    feasible = any(passes(p.slo) for p in points)
     bench = ProvingBench(spec_of(), {})
-    verdict = Verdict(Status.KEPT, (), Side(CURRENT, points, feasible))
+    verdict = Verdict(Status.KEPT, (), ProvedConfig.of(CURRENT, points))
     told = result_json(bench, verdict)["baseline"]
     assert isinstance(told, dict)
     return told
@@ -345,7 +351,7 @@ def test_what_looked_better_and_was_not_leaves_the_failures_told() -> None:
     fails = trial(bench, 2, candidate_of({COUNT: 3}), 98)
     looks = trial(ProvingBench(spec_of(), {OTHER: 200.0}), 1, OTHER, 190, 210)
     verdict = prove(bench, trial(bench, 0, CURRENT, 98, 110), looks, fails)
-    assert verdict.status in (Status.KEPT, Status.UNCONFIRMED)
+    assert verdict.status in (Status.KEPT, Status.NOT_KNOWN)
     assert verdict.reasons[-1].startswith("1 of 2 other configs tried failed")
 
 
@@ -444,7 +450,7 @@ def test_of_two_that_stand_all_that_can_be_sent_it_is_not_known_which_is_better(
     bench = ProvingBench(spec_of(), {CURRENT: 3000.0, OTHER: 4000.0}, sends=1500.0, noise=0.01)
     trials = trial(bench, 0, CURRENT, 1200), trial(bench, 1, OTHER, 1350)
     verdict = prove(bench, *trials)
-    assert verdict.status is Status.UNCONFIRMED
+    assert verdict.status is Status.NOT_KNOWN
     assert result_json(bench, verdict)["baseline"]["at_least"] is True
     assert remedies(verdict.reasons)[0].startswith("give the load generator more cores")
 
@@ -458,8 +464,7 @@ def test_once_the_planned_time_is_over_only_what_proves_the_winner_is_measured()
     assert verdict.status is Status.IMPROVED
     assert verdict.winner is not None
     assert verdict.winner.candidate == both  # as good without one of them
-    assert verdict.confirmation is not None
-    assert (len(verdict.confirmation.points), len(bench.soaks)) == (3, 1)
+    assert (len(verdict.winner.rounds), len(bench.soaks)) == (3, 1)
     assert (bench.short, bench.overloads) == ([], [])
     left_out = [f"Left out for lack of time: {w}." for w in ("undoing changes", "the load curve")]
     assert list(verdict.reasons[-2:]) == left_out
@@ -473,6 +478,6 @@ def test_once_the_planned_time_is_over_the_first_look_decides() -> None:
         bench = ProvingBench(spec_of(), {CURRENT: 980.0, OTHER: 1000.0}, noise=0.03, seed=2)
         session = a_session(bench, bench.spec, CURRENT, deadline=deadline)
         verdict = step.prove(session, [trial(bench, 0, CURRENT, 930), trial(bench, 1, OTHER, 980)])
-        assert verdict.status is Status.UNCONFIRMED
+        assert verdict.status is Status.NOT_KNOWN
         found.append((len({a.seed for a in bench.asked}), deadline.told))
     assert found == [(6, []), (3, ["Left out for lack of time: further rounds."])]

@@ -14,8 +14,9 @@ from tuner.confirm.stored import finished_rows, noise_of
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
 from tuner.modelconfig.encoding import encode
 from tuner.programs.run.open_run import OpenRun
-from tuner.programs.run.outcome import Verdict, result_of, side_of_trial
+from tuner.programs.run.outcome import Verdict, result_of
 from tuner.run.manifest import Manifest, resume_command
+from tuner.run.proved import ProvedConfig
 from tuner.run.result_schema import Result
 from tuner.run.status import Status
 from tuner.run.store import MANIFEST, RunStore
@@ -116,7 +117,7 @@ class Ending:
             message = error.message if isinstance(error, TunerError) else defect
             current = store.manifest().current
             of_current = (t for t in store.trials() if t.candidate == current)
-            verdict = Verdict(status, (message,), side_of_trial(next(of_current, None)))
+            verdict = Verdict(status, (message,), ProvedConfig.of_trial(next(of_current, None)))
             with self.book.phase(Phase.WRITING):
                 self._record(verdict, None, None)
                 self.report(store.directory)

@@ -12,7 +12,8 @@ from tuner.errors import ClientLimitError, TrialError
 from tuner.load import seeds
 from tuner.load.probes.overload import Overload
 from tuner.load.traffic.arrivals import OVERLOAD
-from tuner.programs.run.outcome import Side, Verdict
+from tuner.programs.run.outcome import Verdict
+from tuner.run.proved import ProvedConfig
 from tuner.run.result_schema import Overloads
 from tuner.score.judge import tail_slo
 from tuner.spec.slo import Slo
@@ -58,14 +59,14 @@ def probe_overload(session: Session, verdict: Verdict) -> Verdict:
     return replace(verdict, overload=overloads)
 
 
-def _sustained(side: Side) -> list[float]:
+def _sustained(side: ProvedConfig) -> list[float]:
     """Loads at which it met every SLO; the lowest is what it sustained every time, or for long."""
     if side.held is not None:
         return [side.held.level]
-    return [p.level for p in side.points if p.passed]
+    return [p.level for p in side.rounds if p.passed]
 
 
-def _still_served(side: Side | None) -> bool:
+def _still_served(side: ProvedConfig | None) -> bool:
     """Whether nothing was served since its soak: that server was fresh, and sustained its load."""
     return (
         side is not None
@@ -75,7 +76,7 @@ def _still_served(side: Side | None) -> bool:
     )
 
 
-def _probe(session: Session, side: Side, level: float, slo: Slo) -> Overload:
+def _probe(session: Session, side: ProvedConfig, level: float, slo: Slo) -> Overload:
     if OVERLOAD * level > session.bench.sendable.most:
         raise ClientLimitError("its overload is more than the load generator can send")
     session.bench.deploy(side.candidate, fresh=not _still_served(side))

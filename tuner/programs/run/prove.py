@@ -18,12 +18,16 @@ from tuner.programs.run.finalists import (
     held_to_low_loads,
     missed_when_idle,
 )
-from tuner.programs.run.outcome import Side, Verdict, side_of_trial
+from tuner.programs.run.outcome import Verdict
 from tuner.run.confirmation import Soak
+from tuner.run.proved import ProvedConfig
+from tuner.run.result_schema import Gain, Means
+from tuner.run.result_schema import Rounds as GainRounds
 from tuner.run.status import Status
 from tuner.score.capacity import Bracket, saturated
 from tuner.score.next_load import LoadPlan, next_load
 from tuner.score.point import Point
+from tuner.score.ratio import CONFIDENCE
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate, list_sizes
 from tuner.space.words import changes_text
@@ -51,7 +55,7 @@ def prove(session: Session, trials: Sequence[Trial]) -> Verdict:
 
 def _decide(session: Session, trials: Sequence[Trial]) -> Verdict:
     trials, idle = held_to_low_loads(session, trials)
-    baseline = side_of_trial(_trial_of(session.current, trials))
+    baseline = ProvedConfig.of_trial(_trial_of(session.current, trials))
     if not feasible(trials, session.spec, session.current):
         nearest = () if idle else (_nearest_miss(trials, session.plan),)
         reasons = (*idle, *nearest, *_failures(session, trials), *_limits(trials))
@@ -61,14 +65,17 @@ def _decide(session: Session, trials: Sequence[Trial]) -> Verdict:
     if not finalists:
         reason = "No config tried is better than the current one by what a change must be worth."
         reasons = (reason, *_failures(session, trials), *_limits(trials))
-        limited = baseline is not None and baseline.limited
-        return Verdict(Status.UNCONFIRMED if limited else Status.KEPT, reasons, baseline)
+        limited = baseline is not None and baseline.at_least
+        return Verdict(Status.NOT_KNOWN if limited else Status.KEPT, reasons, baseline)
     verdict = _take_best(session, trials, finalists, baseline)
     return replace(verdict, reasons=(*idle, *verdict.reasons))
 
 
 def _take_best(
-    session: Session, trials: Sequence[Trial], finalists: Sequence[Trial], baseline: Side | None
+    session: Session,
+    trials: Sequence[Trial],
+    finalists: Sequence[Trial],
+    baseline: ProvedConfig | None,
 ) -> Verdict:
     """Confirms all finalists in rotation; keeps the best that also gives the same answers.
 
@@ -80,7 +87,7 @@ def _take_best(
         results = _confirm(session, finalists, _trial_of(session.current, trials))
     except TrialError as error:
         reason = f"the current config could not be measured again: {error.message}"
-        return Verdict(Status.UNCONFIRMED, (reason,), baseline)
+        return Verdict(Status.NOT_KNOWN, (reason,), baseline)
     baseline = _baseline_again(baseline, results[0])
     reasons = [*_limits(finalists), *(f"{names[r.candidate]}: {r.reason}" for r in results)]
     outcomes = {r.candidate: r.outcome for r in results}
@@ -113,8 +120,14 @@ def _take_best(
             return _improved(session, simplest, proven.soak, baseline, told)
         outcomes[result.candidate] = proven.refused
     no_gain = all(outcome is Outcome.NOT_BETTER for outcome in outcomes.values())
-    status = Status.KEPT if no_gain else Status.UNCONFIRMED
-    return Verdict(status, (*reasons, *_failures(session, trials)), baseline)
+    status = Status.KEPT if no_gain else Status.NOT_KNOWN
+    told = (*reasons, *_failures(session, trials))
+    compared = [r for r in results if r.gain is not None and r.points]
+    if not compared:
+        return Verdict(status, told, baseline)
+    best = max(compared, key=lambda r: r.ratio.estimate if r.ratio else 0.0)
+    other = ProvedConfig.of(best.candidate, best.points, at_least=best.own.limited)
+    return Verdict(status, told, baseline, best=other, gain=_gain_of(session, best))
 
 
 def find_confirmed(session: Session, trials: Sequence[Trial]) -> list[Confirmation]:
@@ -180,34 +193,55 @@ def _improved(
     session: Session,
     simplest: Simplified,
     soaked: Soak | None,
-    baseline: Side | None,
+    baseline: ProvedConfig | None,
     reasons: tuple[str, ...],
 ) -> Verdict:
-    metric = session.spec.objective.metric
-    loads = "throughput" if session.plan.listed else "capacity"
     own = simplest.proof.own
+    found = ProvedConfig.of(simplest.candidate, own.points, soak=soaked, at_least=own.limited)
     return Verdict(
         Status.IMPROVED,
         reasons,
         baseline,
-        Side(simplest.candidate, own.points, feasible=True, soak=soaked, limited=own.limited),
-        simplest.proof,
-        compared=loads if metric is None else metric.name,
+        found,
+        gain=_gain_of(session, simplest.proof),
         simplification=simplest.tried,
     )
 
 
-def _baseline_again(baseline: Side | None, result: Confirmation) -> Side | None:
+def _gain_of(session: Session, proof: Confirmation) -> Gain | None:
+    """What the rounds of a finalist and the current config showed; None if nothing compares."""
+    metric, found = session.spec.objective.metric, proof.gain
+    if found is None:
+        return None
+    loads = "throughput" if session.plan.listed else "capacity"
+    ratio, endless = found.ratio, math.isinf(found.ratio.high)
+    return Gain(
+        ratio=replace(ratio, high=ratio.estimate) if endless else ratio,
+        confidence=CONFIDENCE,
+        compared=loads if metric is None else metric.name,
+        means=None if found.means is None else Means(best=found.means[0], current=found.means[1]),
+        rounds=GainRounds(best=found.rounds[0], current=found.rounds[1]),
+        at_least=found.at_least or endless,
+    )
+
+
+def _baseline_again(baseline: ProvedConfig | None, result: Confirmation) -> ProvedConfig | None:
     """The current config as the confirmation measured it, where it did.
 
     Where that was only at a load it does not sustain, what it sustained in the search says more.
     """
-    points = result.current.points
-    if baseline is None or not points or (result.current.at_most and baseline.feasible):
+    current = result.current
+    if baseline is None or not current.points:
         return baseline
-    rough = result.current.outclassed and not result.current.at_most
-    feasible, limited = any(p.passed for p in points), result.current.limited
-    return Side(baseline.candidate, points, feasible, rough=rough, limited=limited)
+    if current.at_most and baseline.credited_infer_per_s is not None:
+        return baseline
+    return ProvedConfig.of(
+        baseline.candidate,
+        current.points,
+        at_most_infer_per_s=min(current.capacities()) if current.at_most else None,
+        at_least=current.limited,
+        from_search=current.outclassed,  # one rough round is no more than one of the search
+    )
 
 
 def _finalists(session: Session, trials: Sequence[Trial]) -> list[Trial]:

@@ -15,7 +15,8 @@ from html import escape
 from math import ceil, floor, inf, log10
 from typing import Any
 
-from tuner.report.data import ReportData, Side
+from tuner.report.data import ReportData
+from tuner.run.proved import ProvedConfig
 from tuner.score.judge import SloResult
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
@@ -52,12 +53,12 @@ class Outcome(Enum):
         return cls.PRUNED if trial.state is TrialState.PRUNED else cls.FAILED
 
 
-def sides(data: ReportData) -> Iterator[tuple[str, str, Side, Point]]:
-    """Name, colour, side and judged point of the current and the best config, where there are."""
+def sides(data: ReportData) -> Iterator[tuple[str, str, ProvedConfig, Point]]:
+    """Name, colour, record and judged point of the current and the best config, if measured."""
     named = (("current config", CURRENT, data.current), (data.best_name, BEST, data.best))
-    for name, color, side in named:
-        if side is not None and side.judged is not None:
-            yield name, color, side, side.judged
+    for name, color, config in named:
+        if config is not None:
+            yield name, color, config, config.judged
 
 
 def hover(*lines: str) -> str:

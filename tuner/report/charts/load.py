@@ -9,8 +9,10 @@ from typing import Any
 from tuner.report.analysis import Latency, latency_slos
 from tuner.report.blocks import Chart, Table
 from tuner.report.charts import MS, hover, latency_layout, scatter, sides
-from tuner.report.data import ReportData, Side
+from tuner.report.data import ReportData
 from tuner.report.quantities import latency_text, load_text, rate_text, verdict_text
+from tuner.run.confirmation import Soak
+from tuner.run.proved import ProvedConfig
 from tuner.score.judge import SloResult
 from tuner.score.point import Point
 
@@ -30,25 +32,33 @@ class _Series:
 
 def load_charts(data: ReportData) -> tuple[Chart, ...]:
     """Latency over the load of the current and the best config, one chart per latency SLO."""
-    series = [s for name, color, side, _ in sides(data) for s in _series(name, color, side)]
+    series = [
+        s for name, color, config, _ in sides(data) for s in _series(data, name, color, config)
+    ]
     found = enumerate(latency_slos(data).items())
     charts = (_chart(n, latency, slos, series) for n, (latency, slos) in found)
     return tuple(chart for chart in charts if chart.table.rows)
 
 
-def _series(name: str, color: str, side: Side) -> Iterator[_Series]:
+def _series(data: ReportData, name: str, color: str, config: ProvedConfig) -> Iterator[_Series]:
     """The search, the rounds, and what the soak showed, whichever there are."""
-    again = [(f"round {r.round + 1}", r.point) for r in side.repeats if not r.alone]
-    again = again or [(f"round {n}", p) for n, p in enumerate(side.proofs, start=1)]
-    curve = side.soak.curve.points if side.soak.curve else ()
+    trial = data.trial_of(config)
+    searched = () if trial is None else sorted(trial.points, key=lambda p: p.level)
+    key = config.candidate.key
+    own = [r for r in data.repeats if r.candidate_key == key and not r.alone]
+    again = [(f"round {r.round + 1}", r.point) for r in own]
+    if not again and not config.from_search:
+        again = [(f"round {n}", p) for n, p in enumerate(config.rounds, start=1)]
+    soak = config.soak or Soak()
+    curve = soak.curve.points if soak.curve else ()
     thin = {"mode": "lines+markers", "size": 5}
     # Two loads far apart are no curve.
-    mode = "lines+markers" if len(side.points) > 2 else "markers"
+    mode = "lines+markers" if len(searched) > 2 else "markers"
     faint = {"mode": mode, "size": 6, "symbol": "circle-open", "opacity": FAINT if again else 1.0}
-    yield _Series(name, color, tuple(("search", p) for p in side.points), faint)
+    yield _Series(name, color, tuple(("search", p) for p in searched), faint)
     yield _Series(name, color, tuple(again), {})
     yield _Series(name, color, tuple(("load curve", s.point) for s in curve), thin)
-    soaked = tuple(("soak", s.point) for s in side.soak.tried)
+    soaked = tuple(("soak", s.point) for s in soak.tried)
     yield _Series(name, color, soaked, {"symbol": "x", "size": 12})
 
 

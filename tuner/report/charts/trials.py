@@ -61,8 +61,8 @@ def history(data: ReportData) -> Chart | None:
     shown = [(t, t.number, _score(t) * factor) for t in (*scored, *data.failed)]
     traces = [*_by_outcome(data, shown), best]
     early = "A trial that was stopped early is drawn at its best possible score."
-    current = None if data.current is None else data.current.trial
-    which = "" if current is None else f"Trial {current} is the current config. "
+    current = None if data.current is None else data.trial_of(data.current)
+    which = "" if current is None else f"Trial {current.number} is the current config. "
     return Chart(
         name="history",
         title="Scores by trial",
