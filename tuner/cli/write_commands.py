@@ -49,30 +49,25 @@ def apply_command(
     from tuner.programs.run.open_run import spec_of
     from tuner.run.store import RunStore
     from tuner.spec.load import load_spec
-    from tuner.writeback.plan import apply, plan_from_run, preview, refuse_forged
+    from tuner.writeback.plan import apply, plan_from_run, refuse_forged
 
     store = RunStore.open(run)
     manifest = store.manifest()
     result = _result(store)
     plan = plan_from_run(manifest, result, repository)
-    looked = preview(plan, through_links=through_links)
+    looked = apply(plan, through_links=through_links, dry_run=True)
     refuse_forged(manifest, result, lambda: load_spec(spec or spec_of(run)).spec)
-    written = None if dry_run else apply(plan, through_links=through_links)
-    if written is not None:
+    written = looked if dry_run else apply(plan, through_links=through_links)
+    if not dry_run:
         _tell_the_run(store, written)  # before anything is printed: nobody may be reading
-    say_document("".join(file.diff for file in looked))
-    if written is None:
-        for file in looked:
-            verb = "would write" if file.changes else "stays as it is"
-            say(f"{verb}: {file.target.real}", err=True)
-            say_notes(file.target.notes)
-    else:
-        say_notes(written.notes)
-        for done in written.files:
-            say(f"{'written' if done.changed else 'already there'}: {done.real}")
-            if done.backup is not None:
-                say(f"backup: {done.backup}")
-            say_notes(done.notes)
+    say_document("".join(file.diff for file in written.files))
+    say_notes(written.notes)
+    changes, stays = ("would write", "stays as it is") if dry_run else ("written", "already there")
+    for file in written.files:
+        say(f"{changes if file.changed else stays}: {file.real}", err=dry_run)
+        if file.backup is not None:
+            say(f"backup: {file.backup}")
+        say_notes(file.notes)
     if plan.server_args:
         say(f"start tritonserver with: {shlex.join(plan.server_args)}", err=True)
     options = [str(spec)] if spec else []

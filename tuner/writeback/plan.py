@@ -23,7 +23,15 @@ from tuner.spec.model import Spec
 from tuner.writeback.files import sha256_of_bytes, sha256_or_none
 from tuner.writeback.journal import Action
 from tuner.writeback.rollback import settle
-from tuner.writeback.target import Target, Written, is_config_of, target_of, unchanged
+from tuner.writeback.target import (
+    Target,
+    Written,
+    WrittenFile,
+    is_config_of,
+    replaced,
+    target_of,
+    unchanged,
+)
 from tuner.writeback.transaction import Replacement, commit, opened
 
 
@@ -59,10 +67,9 @@ class FilePlan:
     def changes(self) -> bool:
         return self.sha256_before != self.sha256_after
 
-    def diff(self, found: str | None = None) -> str:
-        before = (self.text_before or "") if found is None else found
+    def diff(self) -> str:
         name = self.path.relative_to(directory_of(self.path))
-        return unified_diff(before, self.text_after, f"{self.model}/{name}")
+        return unified_diff(self.text_before or "", self.text_after, f"{self.model}/{name}")
 
 
 @dataclass(frozen=True)
@@ -230,37 +237,12 @@ def _mistake(text: str, encoding: str) -> str | None:
     return f"line {config.line}: {config.message}" if isinstance(config, Mistake) else None
 
 
-@dataclass(frozen=True)
-class Preview:
-    """What carrying out a plan would do now to one file.
-
-    Attributes:
-        diff: From that file as it is, as a unified diff; empty when it is the winner already.
-        changes: The winner has another config than the run read.
-    """
-
-    target: Target
-    diff: str
-    changes: bool
-
-
-def preview(plan: WritePlan, *, through_links: bool = False) -> tuple[Preview, ...]:
-    """Checks the files of a plan; changes nothing.
-
-    Raises:
-        StalePlanError: One is neither the one the run read nor the winner itself.
-        EnvironmentNotReadyError: One cannot be read, or lies outside the repository.
-        SpecError: One is not a config of a model.
-    """
-    parts = _parts_of(plan, through_links=through_links)
-    return tuple(_looked_at(plan, file, target) for file, target in parts)
-
-
-def apply(plan: WritePlan, *, through_links: bool = False) -> Written:
+def apply(plan: WritePlan, *, through_links: bool = False, dry_run: bool = False) -> Written:
     """Replaces the configs with the plan's, all or none, and records how to undo that.
 
     Args:
         through_links: Also where a config is a link to a file outside the repository.
+        dry_run: Change nothing, and tell what would be done.
 
     Raises:
         StalePlanError: A file is neither the one the run read nor the winner itself.
@@ -269,6 +251,8 @@ def apply(plan: WritePlan, *, through_links: bool = False) -> Written:
         SpecError: The plan is about something else than configs of models.
     """
     parts = _parts_of(plan, through_links=through_links)
+    if dry_run:
+        return Written(tuple(_would_be(plan, *part) for part in parts), plan.run_id)
     settled = [settle(target, through_links=through_links) for _, target in parts]
     # Before anything is created; again below, where nobody else can write.
     for file, target in parts:
@@ -307,7 +291,14 @@ def _parts_of(plan: WritePlan, *, through_links: bool) -> list[tuple[FilePlan, T
     return parts
 
 
-def _looked_at(plan: WritePlan, file: FilePlan, target: Target) -> Preview:
+def _would_be(plan: WritePlan, file: FilePlan, target: Target) -> WrittenFile:
+    content = _looked_at(plan, file, target)
+    if content == file.content_after or not file.changes:
+        return replace(unchanged(target, file.sha256_after), notes=target.notes)
+    return replaced(target, content, file.content_after, None)
+
+
+def _looked_at(plan: WritePlan, file: FilePlan, target: Target) -> bytes | None:
     content = target.read()
     found = sha256_or_none(content)
     if found not in (file.sha256_before, file.sha256_after):
@@ -316,8 +307,7 @@ def _looked_at(plan: WritePlan, file: FilePlan, target: Target) -> Preview:
             f"(then {_short(file.sha256_before)}, now {_short(found)}); nothing was written",
             "run `tune run` again on the new file, or put the old one back and apply again",
         )
-    diff = file.diff((content or b"").decode(file.encoding))
-    return Preview(target, diff, file.changes)
+    return content
 
 
 def _short(sha256: str | None) -> str:

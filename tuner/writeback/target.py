@@ -10,6 +10,7 @@ from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError
 from tuner.modelconfig.edit import unified_diff
+from tuner.modelconfig.encoding import decode
 from tuner.modelconfig.files import (
     ModelFiles,
     directory_of,
@@ -193,6 +194,13 @@ class Written:
         return {**first, "others": others} if others else first
 
 
+def _text(content: bytes | None) -> str:
+    try:
+        return decode(content or b"")[0]
+    except UnicodeDecodeError:  # somebody's edit, which --force replaces
+        return (content or b"").decode(errors="replace")
+
+
 def unchanged(target: Target, sha256: str | None) -> WrittenFile:
     return WrittenFile(target.path, target.real, sha256, sha256, None, changed=False, notes=())
 
@@ -206,7 +214,7 @@ def replaced(
 ) -> WrittenFile:
     """A file that was replaced, or is to be."""
     name = target.path.relative_to(directory_of(target.path).parent).as_posix()
-    old, new = ((content or b"").decode(errors="replace") for content in (before, after))
+    old, new = map(_text, (before, after))
     return WrittenFile(
         target.path,
         target.real,

@@ -12,7 +12,7 @@ from builders.plans import AFTER, BEFORE, make_plan, only
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError
 from tuner.writeback.journal import journal_of, locked_journal
-from tuner.writeback.plan import WritePlan, apply, preview, sha256_of
+from tuner.writeback.plan import WritePlan, apply, sha256_of
 from tuner.writeback.rollback import is_back, rollback
 from tuner.writeback.target import is_config_of, target_of
 
@@ -255,7 +255,7 @@ def test_two_models_with_one_file_are_told_and_exclude_each_other(tmp_path: Path
     (tmp_path / "other" / "1").mkdir(parents=True)
     (tmp_path / "other" / "config.pbtxt").symlink_to(target)
     told = (f"{plan.path} is a link to {target}", f"{target} is the config of other too")
-    assert preview(plan)[0].target.notes == told
+    assert apply(plan, dry_run=True).files[0].notes == told
     other = target_of(tmp_path / "other" / "config.pbtxt", "other")
     with locked_journal(other.real):
         with pytest.raises(EnvironmentNotReadyError, match="another tune is writing"):
@@ -274,6 +274,6 @@ def test_the_preview_shows_the_change_of_the_file_on_disk(tmp_path: Path) -> Non
     plan = make_plan(tmp_path)
     (file,) = plan.files
     stated = replace(plan, files=(replace(file, text_before="something harmless\n"),))
-    assert preview(stated)[0].diff == file.diff()
+    assert apply(stated, dry_run=True).files[0].diff == file.diff()
     apply(plan)
-    assert preview(stated)[0].diff == ""
+    assert apply(stated, dry_run=True).files[0].diff == ""

@@ -10,7 +10,7 @@ from builders.plans import AFTER, BEFORE, cut_short, make_file, make_plan, only
 from tuner.errors import SpecError, StalePlanError
 from tuner.run.manifest import KeptConfig, Manifest
 from tuner.space.candidate import Candidate
-from tuner.writeback.plan import WritePlan, apply, file_plans, plan_from_run, preview, sha256_of
+from tuner.writeback.plan import WritePlan, apply, file_plans, plan_from_run, sha256_of
 from tuner.writeback.rollback import half_written, is_back, rollback, settle_all
 
 OLD, NEW = "max_batch_size: 1\n", "max_batch_size: 8"
@@ -129,7 +129,7 @@ def content(repository: Path, name: str = NAMED, model: str = "m") -> str | None
 @pytest.mark.parametrize("named", [None, "# of this machine\n"])
 def test_it_is_written_beside_and_taken_back(tmp_path: Path, named: str | None) -> None:
     plan = made(tmp_path, named)
-    assert [p.diff for p in preview(plan)][-1].startswith(f"--- a/m/{NAMED}\n")
+    assert [f.diff for f in apply(plan, dry_run=True).files][-1].startswith(f"--- a/m/{NAMED}\n")
     written = only(apply(plan))
     assert (written.path, content(tmp_path)) == (tmp_path / "m" / NAMED, AFTER)
     assert content(tmp_path, "config.pbtxt") == BEFORE

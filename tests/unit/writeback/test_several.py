@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from builders.plans import FALLIBLE, Fuse, cut_short, make_file
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError
 from tuner.writeback.journal import Action, Entry, Other, journal_of, locked_journal
-from tuner.writeback.plan import WritePlan, apply, preview, sha256_of
+from tuner.writeback.plan import WritePlan, apply, sha256_of
 from tuner.writeback.rollback import rollback, settle_all
 
 OLD = {"tokenizer": "# old t\n", "bert": "# old b\n", "head": None}
@@ -309,7 +310,7 @@ def test_a_link_out_of_the_repository_refuses_all_unless_asked_for(tmp_path: Pat
     outside.write_text("# old h\n")
     config(repository, "head").symlink_to(outside)
     plan = plan_of(repository, "r1", {"tokenizer": "# new t\n", "head": "# new h\n"})
-    for act in (apply, preview):
+    for act in (apply, partial(apply, dry_run=True)):
         with pytest.raises(EnvironmentNotReadyError, match=f"leads to {outside}") as caught:
             act(plan)
         assert "--through-links" in caught.value.hint
