@@ -207,17 +207,18 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
             ("write it again" if data.taken_back else "write it", f"tune apply {run}"),
             *flags,
         ]
+    failed = ", ".join(str(t.number) for t in data.failed if data.status is Status.INFEASIBLE)
+    told = f"mend why configs failed, or leave them out of the space: trial {failed}"
+    mend = [(told, "")] if failed else []
     if causes := remedies(data.result.reasons):
-        return [*((cause, "") for cause in causes), ("then run again", again)]
+        return [*mend, *((cause, "") for cause in causes), ("then run again", again)]
     if data.status is Status.KEPT:
         if len(data.trials) == data.manifest.space_size:
             return [("every config of the space was tried: another space may have better ones", "")]
         return [("search further: raise the budget, or widen the space", again)]
     if data.status is Status.INFEASIBLE:
-        failed = ", ".join(str(trial.number) for trial in data.failed)
-        mend = f"mend why configs failed, or leave them out of the space: trial {failed}"
         return [
-            *([(mend, "")] if failed else []),
+            *mend,
             ("see above which SLO is out of reach, and by how much", ""),
             ("widen the space, relax that SLO, or use faster hardware", again),
         ]

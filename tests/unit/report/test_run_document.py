@@ -157,6 +157,8 @@ def test_a_search_of_which_configs_failed_does_not_say_that_none_meets_the_slos(
     assert document(data).headline == "No config that loaded and was measured meets the SLOs"
     reason, _ = next_steps(data)[0]
     assert reason == f"mend why configs failed, or leave them out of the space: trial {numbers}"
+    idle = told(data, reasons=("the current config: one request at a time takes 50 ms: misses x",))
+    assert next_steps(idle)[0][0] == reason
     whole = replace(data, trials=tuple(t for t in data.trials if t not in data.failed))
     assert document(whole).headline == "No config meets the SLOs"
     assert "failed" not in next_steps(whole)[0][0]
