@@ -1,4 +1,4 @@
-"""Reads a path that may lead to something else than a file, without ever waiting for it."""
+"""Paths that may lead to something else than a file, or to nothing: read without ever waiting."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ def read_regular(path: Path, at_most: int = -1) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         _refuse_what_is_no_file(path, os.fstat(descriptor).st_mode)
         return file.read(at_most)
+
+
+def is_there(path: Path) -> bool:
+    """A file or a directory. Also asked of names that no file can have: too long."""
+    try:
+        return path.is_file() or path.is_dir()
+    except OSError:
+        return False
 
 
 def _refuse_what_is_no_file(path: Path, mode: int) -> None:

@@ -13,7 +13,7 @@ from copy import deepcopy
 from difflib import get_close_matches
 from pathlib import Path
 
-from tuner.lint.named_files import is_there, named_files
+from tuner.lint.named_files import named_files
 from tuner.lint.rules import Finding, Severity, error_at
 from tuner.modelconfig.backends import Mistake, backend_of, is_completed, is_ensemble
 from tuner.modelconfig.base import turns_on_batching, unragged_inputs
@@ -29,6 +29,7 @@ from tuner.modelconfig.rules import (
 )
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import locate
+from tuner.regular import is_there
 from tuner.spec.paths import CONFIG_NAME
 
 #: What each backend loads if `default_model_filename` is not set, any one of them; FIL's from its

@@ -11,7 +11,7 @@ from tuner.lint.rules import Finding, Severity, error_at
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.samples import Sample, samples
 from tuner.modelconfig.schema import ModelConfig
-from tuner.regular import read_regular
+from tuner.regular import is_there, read_regular
 
 _ENVIRONMENT = "EXECUTION_ENV_PATH"
 _DIRECTORY = "$$TRITON_MODEL_DIRECTORY"
@@ -38,14 +38,6 @@ def named_files(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
                 text = f"version {version} has no {name}, which GPUs of {capability} load"
                 found = error_at(files, f"cc_model_filenames[{capability}]", "model-file", text, "")
                 yield replace(found, severity=Severity.WARNING)
-
-
-def is_there(path: Path) -> bool:
-    """Something that can be loaded. Also asked of names that no file can have: too long."""
-    try:
-        return path.is_file() or path.is_dir()
-    except OSError:
-        return False
 
 
 def _mistake_in(sample: Sample, path: Path) -> str:

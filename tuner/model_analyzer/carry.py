@@ -11,6 +11,7 @@ from tuner.errors import SpecError
 from tuner.model_analyzer.yaml_file import Profile
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.path import canonical, get, with_fields
+from tuner.regular import is_there
 from tuner.space.draft import GOODPUT, Given, open_shapes
 from tuner.spec.metrics import METRICS, P99_LATENCY, THROUGHPUT, Metric
 from tuner.spec.mistakes import Location, in_brackets
@@ -37,7 +38,7 @@ def repository_of(profile: Profile) -> Path | None:
     if given is None:
         return None
     beside = profile.path.parent / given
-    return beside if beside.is_dir() and not Path(given).is_dir() else Path(given)
+    return beside if is_there(beside) and not is_there(Path(given)) else Path(given)
 
 
 def called(profile: Profile, names: Collection[str]) -> tuple[str, ...]:
@@ -145,9 +146,10 @@ def _inputs(profile: Profile, config: Any) -> tuple[str, dict[str, list[int]]]:
         profile.leave((FLAGS, name))
     data, file = flags.get("input-data", "random"), ""
     data = data[0] if isinstance(data, list) and len(data) == 1 else data
-    if isinstance(data, str) and data not in ("random", "zero") and not Path(data).is_dir():
+    named = isinstance(data, str) and data not in ("random", "zero")
+    if named and not (is_there(Path(data)) and Path(data).is_dir()):
         file = data
-        if not Path(file).is_file():
+        if not is_there(Path(file)):
             profile.leave((FLAGS, "input-data"), f"{file}, which the draft names, is not there")
     elif data != "random":
         profile.leave((FLAGS, "input-data"), "random inputs instead; tune takes one JSON file")

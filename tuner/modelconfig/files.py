@@ -14,7 +14,7 @@ from tuner.modelconfig.backends import FILES, backend_of, is_completed
 from tuner.modelconfig.encoding import decode
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.schema import ModelConfig
-from tuner.regular import read_regular
+from tuner.regular import is_there, read_regular
 from tuner.spec.mistakes import did_you_mean
 from tuner.spec.paths import CONFIG_NAME, CONFIG_NAMES
 
@@ -216,7 +216,7 @@ def model_names(repository: Path, *, empty: bool = False) -> list[str]:
     try:
         entries = sorted(e for e in repository.iterdir() if is_model_name(e.name) and e.is_dir())
     except OSError as error:
-        beside = () if repository.is_dir() else (p.name for p in repository.parent.glob("*/"))
+        beside = () if is_there(repository) else (p.name for p in repository.parent.glob("*/"))
         raise EnvironmentNotReadyError(
             f"cannot read the model repository {repository}: {error.strerror}",
             did_you_mean(repository.name, beside)

@@ -194,6 +194,7 @@ def test_the_file_of_labels_must_be_there(tmp_path: Path) -> None:
         ("above", 2, "is a model's: none holds a config.pbtxt or a version"),
         ("config.pbtx", 4, "cannot read the model repository"),
         ("file", 4, "cannot read the model repository"),
+        ("x" * 300, 4, "cannot read the model repository"),
     ],
 )
 def test_a_path_that_is_no_repository_does_not_pass_a_gate(

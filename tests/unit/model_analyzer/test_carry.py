@@ -174,6 +174,11 @@ ensemble_scheduling { step [ {
             ["inputs: {kind: file, file: ../a.json}"],
         ),
         (
+            *("m", f"perf_analyzer_flags: {{input-data: {'x' * 300}}}"),
+            ["input-data (line 1): x"],
+            ["inputs: {kind: file, file: ../x"],
+        ),
+        (
             *("m", 'perf_analyzer_flags: {shape: "audoi:1600"}'),
             ["shape (line 1): audoi is no input with an open dimension (did you mean audio?)"],
             ["shapes:                          # open in config.pbtxt, so guessed", "audio: [128]"],
