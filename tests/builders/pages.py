@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tuner.report import html, markdown
-from tuner.report.blocks import Tile, Tiles
 from tuner.report.data import ReportData
 from tuner.report.run_document import document
+from tuner.report.trust import trust
 
 Made = Callable[..., ReportData]
 #: Every way that a run may end.
@@ -32,6 +32,8 @@ def told(data: ReportData, **changes: object) -> ReportData:
     return replace(data, result=data.result.model_copy(update=changes))
 
 
-def tiles_of(data: ReportData) -> dict[str, Tile]:
-    (found,) = (block for block in document(data).blocks if isinstance(block, Tiles))
-    return {tile.label: tile for tile in found.tiles}
+def checks_of(data: ReportData) -> dict[str, tuple[str, str]]:
+    """What was checked: whether it holds, and what was found."""
+    table = trust(data)
+    assert table is not None
+    return {check: (word, found) for word, check, found in table.rows}

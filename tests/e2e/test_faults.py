@@ -73,7 +73,7 @@ class TritonPythonModel:
         return [pb_utils.InferenceResponse([pb_utils.Tensor("y", x)]) for x in inputs]
 """
 #: What a run says when it ends, by its exit code; None: without a word.
-DONE, NOTHING_MEETS, STOPPED = {0: "Improved"}, {10: "No config"}, {130: "--resume|was complete"}
+DONE, NOTHING_MEETS, STOPPED = {0: "Better: "}, {10: "No config"}, {130: "--resume|was complete"}
 NO_ROOM = {4: "(?i)no space left|disk is full"}
 READ_ONLY = {4: "(?i)read-?only"}
 UNMEASURABLE = {5: "cannot be measured|does not load|failed"}

@@ -109,7 +109,7 @@ def _tiles(check: CheckFacts) -> Tiles:
         note = f"{interval}; a loss above {check.fail:.0%} fails"
         tone, _ = HEADLINES[check.status]
         found.append(Tile("against the accepted result", change, note, tone))
-    slos = [slo_tile(s.worst, ()) for s in check.slo if s.worst.metric]
+    slos = [slo_tile(s.worst) for s in check.slo if s.worst.metric]
     return Tiles((*found, *slos))
 
 

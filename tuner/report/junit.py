@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree as ET
 
 from tuner.report.data import ReportData
+from tuner.report.headline import gain_sentence, headline
 from tuner.report.quantities import margin_text, metric_text, verdict_text
 from tuner.report.sentence import bottleneck_sentences, soak_sentences, verdict_sentence
-from tuner.report.tiles import tiles
+from tuner.report.trust import trust
 from tuner.run.status import Status
 from tuner.score.judge import SloResult, Verdict
 
@@ -85,10 +86,9 @@ def _confirmation(data: ReportData) -> ET.Element:
         if kind == "skipped":
             message = "nothing to confirm: no config that was measured meets the SLOs"
         problem = (kind, data.status.value, message)
-    figures = (
-        f"{tile.label}: {tile.value}{f' ({tile.note})' if tile.note else ''}."
-        for tile in tiles(data).tiles
-    )
+    checks = trust(data)
+    trusted = [f"{checks.caption}."] if checks else []
+    figures = filter(None, (f"{headline(data)}.", gain_sentence(data), *trusted))
     told = (sentence, *figures, *soak_sentences(data), *bottleneck_sentences(data))
     return case(data.model, "tune", "confirmation", problem, " ".join(told))
 

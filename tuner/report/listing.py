@@ -13,10 +13,10 @@ from tuner.errors import TunerError
 from tuner.report import junit
 from tuner.report.blocks import Document, Items, Steps, Table, Tone, filled
 from tuner.report.data import is_taken_back, read_result
+from tuner.report.headline import gain_text
 from tuner.report.quantities import seconds_text
 from tuner.report.render import write_report
 from tuner.report.sentence import HEADLINES
-from tuner.report.tiles import gain_texts
 from tuner.run.checks import CHECK, read_check
 from tuner.run.manifest import resume_command
 from tuner.run.status import Status
@@ -104,7 +104,7 @@ def _row_of_run(run: Path) -> Row:
     return replace(
         row,
         status=result.status.value,
-        gain="" if gain is None else gain_texts(gain)[0],
+        gain="" if gain is None else gain_text(gain),
         p99_latency_ms=None if p99_us is None else p99_us / 1000,
         took_s=result.time.wall_s,
         change="" if winner is None else changes_text(winner.candidate, manifest.current),

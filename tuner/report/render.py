@@ -14,13 +14,14 @@ from tuner.errors import SpecError
 from tuner.modelconfig.edit import unified_diff
 from tuner.modelconfig.files import directory_of
 from tuner.report import html, junit, markdown
-from tuner.report.blocks import Code, Document, Fold, Table, filled
+from tuner.report.blocks import Code, Document, Fold, Sentence, Table, filled
 from tuner.report.data import ReportData, load
 from tuner.report.frames import trials_csv
+from tuner.report.headline import claim, gain_sentence
 from tuner.report.markdown import escaped, joined, parts
 from tuner.report.run_document import document, numbers, overload, proof, request_time
 from tuner.report.tables import change, machine_text
-from tuner.report.tiles import tiles
+from tuner.report.trust import trust
 from tuner.run.manifest import run_command
 from tuner.run.store import BEST, RunStore
 from tuner.run.writing import own_directory, write_bytes, write_text
@@ -104,8 +105,10 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
     again = run_command([spec], replace(manifest.choices, write=False, storage=None), *seed)
     folds = [section(data) for section in (proof, numbers, request_time, overload)]
     blocks = filled(
-        tiles(data),
+        Sentence(f"{claim(data)}."),
+        Sentence(gain_sentence(data)),
         change(data),
+        trust(data),
         Code("Server flags it needs", "\n".join(data.result.server_args)),
         *folds,
         Fold("environment", "Measured on", (where,)),

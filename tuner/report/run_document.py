@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from tuner.measurement.measurement import Measurement
 from tuner.report import sentence, tables
@@ -29,6 +29,7 @@ from tuner.report.charts.load import load_charts
 from tuner.report.charts.request import batches, latency_parts, model_times
 from tuner.report.charts.trials import front, history, slices
 from tuner.report.data import ReportData, judged_point
+from tuner.report.headline import gain_sentence, headline
 from tuner.report.quantities import (
     NOTHING,
     count_text,
@@ -39,7 +40,7 @@ from tuner.report.quantities import (
     seconds_text,
     verdict_text,
 )
-from tuner.report.tiles import tiles
+from tuner.report.trust import trust
 from tuner.run.status import Status
 from tuner.score.judge import Verdict
 from tuner.score.trial import Trial
@@ -60,7 +61,7 @@ def document(data: ReportData) -> Document:
     size, measured = data.manifest.space_size, data.measured_count
     return Document(
         name=data.model,
-        headline=sentence.headline(data),
+        headline=headline(data),
         tone=sentence.HEADLINES[data.status][0],
         kind="run",
         run_id=data.run_id,
@@ -77,24 +78,17 @@ def document(data: ReportData) -> Document:
 def first_screen(data: ReportData) -> Iterator[Block | None]:
     """The answer, what to do about it, and one picture."""
     improved = data.status is Status.IMPROVED
+    yield Sentence(sentence.busy_text(data))
+    yield Sentence("" if improved else sentence.verdict_sentence(data))
+    yield Sentence(gain_sentence(data))
     if not improved:
-        yield Sentence(sentence.verdict_sentence(data))
         yield Items("", data.result.reasons)
-    yield tiles(data)
-    yield _changed(data)
+    yield tables.change(data)
     yield Steps("What next", tuple(sentence.next_steps(data)))
+    yield trust(data)
     yield Code("Server flags it needs", "\n".join(data.result.server_args))
     yield Items("Caution", tuple(dict.fromkeys(_cautions(data))))
     yield next(iter(load_charts(data)), None)
-
-
-def _changed(data: ReportData) -> Table | None:
-    """The change, with the files that it was written to."""
-    table, written = tables.change(data), data.result.written
-    if table is None or written is None:
-        return table
-    where = " and ".join(file.path for file in written.files)
-    return replace(table, caption=f"{table.caption} in {where}")
 
 
 def _cautions(data: ReportData) -> Iterator[str]:

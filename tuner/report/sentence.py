@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from tuner.hiding import hidden_command
+from tuner.load.watch.machine import OTHER_CPU_PERCENT, taken_percent
 from tuner.report.blocks import Tone
 from tuner.report.charts import sides
 from tuner.report.data import ReportData
@@ -25,25 +26,13 @@ from tuner.spec.units import digits
 
 #: How a run ended, for its reader.
 HEADLINES = {
-    Status.IMPROVED: (Tone.GOOD, "Improved"),
-    Status.KEPT: (Tone.GOOD, "Current config kept"),
+    Status.IMPROVED: (Tone.GOOD, "Better"),
+    Status.KEPT: (Tone.GOOD, "Kept"),
     Status.INFEASIBLE: (Tone.BAD, "No config meets the SLOs"),
-    Status.NOT_KNOWN: (Tone.UNSURE, "Not known: no config was confirmed to be better"),
+    Status.NOT_KNOWN: (Tone.UNSURE, "Not known"),
     Status.INTERRUPTED: (Tone.UNSURE, "Interrupted"),
     Status.FAILED: (Tone.BAD, "Failed"),
 }
-
-
-def headline(data: ReportData) -> str:
-    """The verdict in a few words; of a winner, whether it was written."""
-    _, words = HEADLINES[data.status]
-    if data.status is Status.INFEASIBLE and data.failed:
-        return "No config that loaded and was measured meets the SLOs"
-    if data.status is not Status.IMPROVED:
-        return words
-    if data.result.written is None:
-        return f"{words}, not written"
-    return f"{words}, written{' and taken back' if data.taken_back else ''}"
 
 
 def held_text(config: ProvedConfig) -> str:
@@ -134,7 +123,9 @@ def _verdict(data: ReportData) -> str:
         start = f"none of {tried} measured meets every SLO; the nearest, {nearest}, misses"
         return f"{start} {'; '.join(misses)}."
     if data.status is Status.NOT_KNOWN:
-        return f"{found} was best in the search but was not confirmed; the current config stays."
+        if data.current_leads:
+            return "the current config, which stays, was the best of the search."
+        return f"whether {found} is better is not known; the current config stays."
     how = "failed" if data.status is Status.FAILED else "was stopped"
     start = f"the run {how} after {count_text(len(data.trials), 'trial')}; nothing was written"
     if data.best is None or data.best.credited_infer_per_s is None:
@@ -182,8 +173,21 @@ def bottleneck_text(found: Bottleneck) -> str:
     return f"at {load_text(found.load)} a request{whose} spends {where}"
 
 
+def busy_text(data: ReportData) -> str:
+    """Says how much others took of the machine while the answer stayed open; else empty."""
+    taken = max((taken_percent(r.point.measurement) for r in data.repeats), default=0.0)
+    if data.status is not Status.NOT_KNOWN or taken <= OTHER_CPU_PERCENT:
+        return ""
+    return (
+        f"Others took up to {taken:.0f}% of the CPU while this was measured, so the answer stayed "
+        "open."
+    )
+
+
 def next_steps(data: ReportData) -> list[tuple[str, str]]:
     """What to do now: (reason, command) pairs; the command may be empty."""
+    busy = bool(busy_text(data))
+    go_on = resume_command(data.directory, [data.manifest.spec_path], data.manifest.choices)
     run = shlex.quote(str(data.directory))
     again = run_command([data.manifest.spec_path or "SPEC"], data.manifest.choices)
     if data.status is Status.IMPROVED:
@@ -196,17 +200,20 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
             reload = f"curl {' --next '.join(loads)}"
             repository = shlex.quote(str(data.manifest.repository))
             accept = f"tune check {_spec(data)} --update-baseline"
+            whole = f", all {len(models)} configs: {', '.join(models)}" if models[1:] else ""
             return [
+                (f"take it back{whole}", f"tune rollback {model} --repository {repository}"),
                 ("let a running server read it, or restart the server", reload),
                 *flags,
                 ("make it the baseline of later checks", accept),
-                ("take it back", f"tune rollback {model} --repository {repository}"),
             ]
         return [
             ("look at the change", f"tune apply {run} --dry-run"),
             ("write it again" if data.taken_back else "write it", f"tune apply {run}"),
             *flags,
         ]
+    if data.status is Status.NOT_KNOWN and busy:
+        return [("stop the other work on this machine, then go on where it stopped", go_on)]
     failed = ", ".join(str(t.number) for t in data.failed if data.status is Status.INFEASIBLE)
     told = f"mend why configs failed, or leave them out of the space: trial {failed}"
     mend = [(told, "")] if failed else []
@@ -223,17 +230,16 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
             ("widen the space, relax that SLO, or use faster hardware", again),
         ]
     if data.status is Status.NOT_KNOWN:
-        return [
-            ("measure longer (workload.window) or in more rounds (confirm.rounds)", ""),
-            ("then run again", again),
-        ]
+        more = data.result.to_know
+        rounds = f" {count_text(more.rounds, 'more round')}" if more else " more rounds"
+        minutes = f": about {digits(more.minutes, 2)} min" if more else ""
+        return [(f"go on for{rounds}{minutes}, with confirm.time raised in the spec", go_on)]
     if data.status is Status.FAILED:
         return [
             ("read the reasons above, those of each trial, and the run's logs/server.log", ""),
             ("check this machine", "tune doctor"),
         ]
-    again = resume_command(data.directory, [data.manifest.spec_path], data.manifest.choices)
-    return [("resume it where it stopped", again)]
+    return [("resume it where it stopped", go_on)]
 
 
 def repeat_commands(data: ReportData) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 from tuner.measurement.measurement import ServerStatistics
 from tuner.report.analysis import importance, value_text
@@ -83,18 +84,30 @@ def slo_table(
 
 
 def change(data: ReportData) -> Table | None:
-    """The fields in which the winner, or what came nearest, differs from the current config."""
+    """The fields in which the winner, or what came nearest, differs from the current config.
+
+    With the files that it was written to, as they are called in the repository.
+    """
     if data.best is None or data.current is None or data.status is Status.KEPT:
         return None
     now, then = data.current.candidate.values, data.best.candidate.values
-    title = data.manifest.current.title
+    many = len(data.manifest.models) > 1
     rows = tuple(
-        (title(knob), value_text(knob, now.get(knob)), value_text(knob, then.get(knob)))
+        (
+            *([knob.owner, knob.path] if many else [data.manifest.current.title(knob)]),
+            value_text(knob, now.get(knob)),
+            value_text(knob, then.get(knob)),
+        )
         for knob in data.best.candidate.changed(data.current.candidate)
     )
-    if data.status is Status.IMPROVED:
-        return Table(("field", "before", "after"), rows, "The change")
-    return Table(("field", "now", "there"), rows, f"The {data.best_name}")
+    heads = ("model", "field") if many else ("field",)
+    if data.status is not Status.IMPROVED:
+        return Table((*heads, "now", "there"), rows, f"The {data.best_name}")
+    paths = [Path(file.path) for file in data.result.written.files] if data.result.written else []
+    root = data.manifest.repository
+    files = [str(p.relative_to(root) if p.is_relative_to(root) else p) for p in paths]
+    where = f" in {' and '.join(files)}" if files else ""
+    return Table((*heads, "before", "after"), rows, f"The change{where}")
 
 
 def _goodput(config: ProvedConfig) -> str:

@@ -61,7 +61,7 @@ def _lines(block: Block, width: int) -> Iterator[str]:
     if isinstance(block, Fold):
         return
     if isinstance(block, Items | Steps | Table | Code) and block.caption:
-        yield from ("", f"  {block.caption.lower()}")
+        yield from ("", f"  {block.caption[:1].lower()}{block.caption[1:]}")
     if isinstance(block, Sentence):
         yield from _wrapped(block.text)
     elif isinstance(block, Items):

@@ -320,5 +320,5 @@ def test_without_javascript_the_words_and_tables_are_there(browser: Any, report:
         text = browser.find_element("tag name", "body").text
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
-    assert "Improved" in text
+    assert "Better: " in text
     assert "The charts need JavaScript" in text

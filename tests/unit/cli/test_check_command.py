@@ -85,11 +85,11 @@ def test_runs_are_compared_by_id_and_directory(tmp_path: Path, tune: Tune) -> No
     arguments = ["compare", a.name, str(b), "--output", str(tmp_path)]
     assert tune(*arguments, "--format", "json") == 0
     out = tune.out
-    assert json.loads(out)["a"]["status"] == "Improved"
+    assert json.loads(out)["a"]["status"] == "Better"
     assert tune(*arguments, "--format", "md") == 0
     assert tune.out.startswith("## Two runs: side by side\n")
     assert tune(*arguments) == 0
-    assert "Current config kept" in tune.out
+    assert "Kept" in tune.out
 
 
 def test_a_run_that_is_none_is_a_usage_error(tmp_path: Path, tune: Tune) -> None:

@@ -160,7 +160,7 @@ def test_a_result_without_its_run_such_as_the_sample_is_shown(tune: Tune) -> Non
     sample = ROOT / "results" / "sample"
     before = sorted((path.name, path.stat().st_mtime_ns) for path in sample.iterdir())
     assert tune("report", sample) == 0
-    assert tune.out.startswith("\nemulated-accelerator: Improved\n")
+    assert tune.out.startswith("\nemulated-accelerator: Better\n")
     assert f"\n  report: {sample / 'report.html'}\n" in tune.out
     assert "no manifest.json, so nothing is rendered again" in tune.err
     assert sorted((path.name, path.stat().st_mtime_ns) for path in sample.iterdir()) == before

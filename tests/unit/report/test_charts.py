@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from builders.pages import Made
 
 from tuner.report.charts import EDGE, latency_layout
 from tuner.report.charts.load import load_charts
+from tuner.report.charts.request import parts_us
 from tuner.report.charts.trials import front, history
+from tuner.report.data import load
 from tuner.run.proved import ProvedConfig
 from tuner.score.judge import SloResult, Verdict
 from tuner.space.words import changes_text
@@ -51,6 +54,37 @@ def test_where_nearly_all_is_beyond_the_bound_nothing_is_at_the_edge() -> None:
     assert layout["yaxis"]["title"]["text"] == "p99 (ms), log scale"
     layout, edge = latency_layout("load", "p99 (ms)", [20.0, 30.0, 300.0], [BOUND])
     assert (edge, layout["yaxis"]["range"]) == (80.0, [0, pytest.approx(84.8)])
+
+
+def test_points_that_met_the_slos_are_filled_and_those_that_missed_one_hollow(made: Made) -> None:
+    data = made()
+    assert data.best is not None
+    (chart,) = load_charts(data)
+    found = trace(chart, "best config, search")
+    met = [p.passed for p in data.trial_of(data.best).points]  # type: ignore[union-attr]
+    assert {*met} == {True, False}
+    assert [not symbol.endswith("-open") for symbol in found["marker"]["symbol"]] == met
+
+
+ENSEMBLE = load(Path(__file__).parents[2] / "runs" / "ensemble")
+
+
+@pytest.mark.parametrize("queue_us", [0.0, 500.0, 20e3])
+@pytest.mark.parametrize("network_us", [0.0, 200.0, 30e3, None])
+def test_the_average_request_of_any_ensemble_sums_to_its_average(
+    queue_us: float, network_us: float | None
+) -> None:
+    """Its network is the rest of its latency, so that its steps' queues are a part of that."""
+    assert ENSEMBLE.best is not None
+    point = ENSEMBLE.best.judged
+    models = {n: replace(s, queue_us=queue_us) for n, s in point.measurement.models.items()}
+    measured = replace(
+        point.measurement, network_us=network_us, models=models, server=models["nlp"]
+    )
+    parts = parts_us(ENSEMBLE, replace(point, measurement=measured))
+    assert sum(parts.values()) == pytest.approx(measured.avg_latency_us)
+    assert min(parts.values()) >= 0.0
+    assert "queue" in parts
 
 
 def test_every_trial_with_a_measurement_has_a_point_with_its_change(made: Made) -> None:

@@ -44,7 +44,9 @@ class TestMarkdown:
     def test_verdict_comes_first_and_the_diff_is_whole(self, made: Made) -> None:
         data = made("improved")
         text = text_of(data)
-        assert text.startswith("## toy: Improved, written\n\n- gain in capacity: **")
+        assert text.startswith(
+            "## toy: Better: 99.7/s -> 1,915/s within p99 <= 40 ms, written\n\nAt least "
+        )
         assert data.result.diff is not None
         assert f"```diff\n{data.result.diff.rstrip()}\n```" in text
         assert "| met | p99_latency <= 40ms |" in text

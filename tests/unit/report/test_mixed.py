@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from builders.mixed_runs import SLOS, STREAMS, mixed_run
-from builders.pages import NASTY, page_of, text_of, tiles_of, told
+from builders.pages import NASTY, checks_of, page_of, text_of, told
 
 import tuner
 from tuner.report import junit
@@ -58,17 +58,19 @@ def test_every_report_names_the_bottleneck(data: ReportData) -> None:
 
 def test_all_that_was_written_is_named_loaded_and_taken_back_together(data: ReportData) -> None:
     text = text_of(data)
-    both = "/models/tiny-bert/config.pbtxt and /models/tokenizer/config.pbtxt"
+    both = "tiny-bert/config.pbtxt and tokenizer/config.pbtxt"
     assert f"#### The change in {both}\n" in text
     load_both = "models/tiny-bert/load --next -X POST localhost:8000/v2/repository/models/tokenizer"
     assert load_both in text
-    assert "`tune rollback tiny-bert --repository /models`" in text
+    back = "take it back, all 2 configs: tiny-bert, tokenizer"
+    assert f"- {back}: `tune rollback tiny-bert --repository /models`" in text
+    assert "| tokenizer | instance_group.count | 4 | 3 |" in text
 
 
-def test_a_stream_has_a_figure_and_a_chart_of_its_own(data: ReportData) -> None:
-    tiles = tiles_of(data)
-    assert tiles["interactive: p99 latency"].value.endswith(" of 40 ms")
-    assert tiles["embedding: p99 latency"].value.endswith(" of 100 ms")
+def test_a_stream_has_its_latency_and_a_chart_of_its_own(data: ReportData) -> None:
+    word, found = checks_of(data)["3 of 3 rounds on fresh servers"]
+    assert word == "yes"
+    assert re.match(r"interactive: p99 latency .* of 40 ms; embedding: .* of 100 ms, at ", found)
     titles = [chart.title for chart in load_charts(data)]
     assert titles == [
         "Load against interactive: p99 latency", "Load against embedding: p99 latency"

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from builders.pages import STATUSES, Made, tiles_of, told
+from builders.pages import STATUSES, Made, told
 
 from tuner.report import html, markdown, run_document
 from tuner.report.blocks import Document, Fold, Items, Sentence, Steps, Table, Tone
 from tuner.report.data import ReportData
+from tuner.report.headline import gain_sentence, gain_text, headline
 from tuner.report.run_document import SECTIONS, document
 from tuner.report.sentence import next_steps, prediction_sentence, repeat_commands, verdict_sentence
-from tuner.report.tiles import gain_texts
 from tuner.run.confirmation import PutBack
-from tuner.run.result_schema import Gain
+from tuner.run.result_schema import Gain, ToKnow
 from tuner.score.trial import Predicted
 
 
@@ -23,37 +25,17 @@ def folds_of(shown: Document) -> dict[str, Fold]:
 
 
 def test_the_first_screen_answers_what_by_how_much_and_what_now(made: Made) -> None:
-    shown = document(made("improved"))
-    assert (shown.headline, shown.tone) == ("Improved, written", Tone.GOOD)
+    data = made("improved")
+    shown = document(data)
+    assert (shown.headline, shown.tone) == (headline(data), Tone.GOOD)
     kinds = [type(b).__name__ for b in shown.blocks if not isinstance(b, Fold)]
-    assert kinds == ["Tiles", "Table", "Steps", "Items", "Chart"]
+    assert kinds == ["Sentence", "Table", "Steps", "Table", "Items", "Chart"]
     caution = next(b for b in shown.blocks if isinstance(b, Items))
     assert caution.sentences == ("best config at 1,936/s: the load generator used 1.9 of 2 cores",)
     assert "37 configs" in shown.facts
-    (change,) = (b for b in shown.blocks if isinstance(b, Table))
+    change, _ = (b for b in shown.blocks if isinstance(b, Table))
     assert change.headers == ("field", "before", "after")
     assert ("max_batch_size", "1", "16") in change.rows
-
-
-def test_the_figures_are_gain_goodput_and_each_latency_slo(made: Made) -> None:
-    tiles = tiles_of(made("improved"))
-    gain, goodput, p99 = tiles.values()
-    assert gain.label == "gain in capacity"
-    assert gain.note.startswith("95% interval ")
-    assert goodput.value.startswith("99.7 -> ")
-    assert "118/s -> " in goodput.note
-    assert p99.value.endswith(" of 40 ms")
-    assert p99.note == "met in 3 of 3 rounds"
-    assert p99.share is not None
-    assert 0.5 < p99.share < 1.0
-
-
-def test_a_round_that_was_missed_is_counted(made: Made) -> None:
-    data = made("improved")
-    row = next(r for r in data.slo if r.found.metric == "p99_latency")
-    missed = replace(row.rounds[0], verdict=row.rounds[0].verdict.FAIL)
-    shown = replace(data, slo=(replace(row, rounds=(missed, *row.rounds[1:])),))
-    assert tiles_of(shown)["p99 latency"].note == "met in 2 of 3 rounds"
 
 
 def gain(**facts: object) -> Gain:
@@ -62,53 +44,101 @@ def gain(**facts: object) -> Gain:
 
 
 def test_a_small_gain_is_told_in_percent_and_a_large_one_in_times() -> None:
-    assert gain_texts(gain()) == ("+65%", "95% interval +53% to +78%")
+    assert gain_text(gain()) == "+65%"
     large = {"estimate": 17.9, "low": 17.4, "high": 18.4}
-    assert gain_texts(gain(ratio=large))[0] == "17.9x"
+    assert gain_text(gain(ratio=large)) == "17.9x"
+    assert gain_text(gain(ratio=large, at_least=True)) == "at least 17.4x"
 
 
-def test_a_gain_over_a_load_that_the_current_config_did_not_stand_is_a_least(made: Made) -> None:
-    data = made("improved")
-    assert data.current is not None
-    assert data.result.gain is not None
-    least = data.result.gain.model_copy(update={"at_least": True})
-    shown = replace(
-        told(data, gain=least),
-        current=replace(data.current, credited_infer_per_s=None, at_most_infer_per_s=35.2),
+def test_the_headline_has_both_loads_and_the_slo_and_below_it_how_sure_that_is(made: Made) -> None:
+    data = told(made("improved"), gain=gain(compared="capacity"))
+    assert headline(data) == "Better: 99.7/s -> 1,915/s within p99 <= 40 ms, written"
+    assert gain_sentence(data) == (
+        "At least +53% in capacity, 95% sure; +65% by the best estimate."
     )
-    found, goodput, *_ = tiles_of(shown).values()
-    assert found.value.startswith("at least ")
-    assert found.note == "the current config was only measured at a load it does not sustain"
-    assert goodput.value.startswith("at most 35.2 -> ")
 
 
-def test_a_current_config_that_met_the_slos_at_no_load_has_no_ratio(made: Made) -> None:
-    data = made("improved")
+@pytest.mark.parametrize(
+    ("known", "before", "why"),
+    [
+        ({"credited_infer_per_s": 35.2, "from_search": True}, "about 35.2/s", "measured once"),
+        ({"at_most_infer_per_s": 35.2}, "at most 35.2/s", "it answered no more"),
+        ({}, "no load", "met the SLOs at no load that was tried"),
+    ],
+)
+def test_of_a_current_config_without_rounds_what_is_known_is_told(
+    made: Made, known: dict[str, Any], before: str, why: str
+) -> None:
+    data = told(made("improved"), gain=gain(at_least=True))
     assert data.current is not None
-    current = replace(data.current, credited_infer_per_s=None)
-    found, goodput, *_ = tiles_of(replace(told(data, gain=None), current=current)).values()
-    assert found.value == "now meets the SLOs"
-    assert goodput.value.startswith("none -> ")
+    data = replace(data, current=replace(data.current, **{"credited_infer_per_s": None, **known}))
+    assert headline(data).startswith(f"Better: {before} -> 1,915/s within p99 <= 40 ms")
+    assert gain_sentence(data).startswith("At least +53% in goodput, 95% sure. The current config ")
+    assert why in gain_sentence(data)
 
 
-def test_where_the_load_generator_could_send_no_more_the_goodput_is_a_least(made: Made) -> None:
+def test_where_the_load_generator_could_send_no_more_the_load_is_a_least(made: Made) -> None:
     data = made("improved")
     assert data.best is not None
-    tiles = tiles_of(replace(data, best=replace(data.best, at_least=True)))
-    assert "99.7 -> at least 1," in tiles["goodput, before and after"].value
+    shown = headline(replace(data, best=replace(data.best, at_least=True)))
+    assert "99.7/s -> at least 1," in shown
 
 
-def test_a_minimised_metric_is_shown_instead_of_the_goodput(made: Made) -> None:
-    data = made("improved", objective="minimize p99_latency at 100/s")
-    tiles = tiles_of(data)
-    assert " ms -> " in tiles["p99 latency, before and after"].value
-    assert tiles["gain in p99 latency"].value.endswith("x")
+def test_a_minimised_metric_is_told_at_its_load(made: Made) -> None:
+    shown = headline(made("improved", objective="minimize p99_latency at 100/s"))
+    assert re.fullmatch(r"Better: \S+ ms -> \S+ ms p99 latency at \S+/s, written", shown)
 
 
-def test_a_kept_config_is_told_by_itself(made: Made) -> None:
-    data = made("kept")
-    assert not any(isinstance(b, Table) for b in document(data).blocks)
-    assert tiles_of(data)["goodput of the current config"].value == "101/s"
+@pytest.mark.parametrize(
+    ("high", "words"),
+    [
+        (1.064, "Kept: any gain is below 7% (95% sure)"),
+        (0.97, "Kept: no gain is possible (95% sure)"),
+    ],
+)
+def test_kept_says_how_much_there_can_still_be_to_gain(made: Made, high: float, words: str) -> None:
+    found = gain(ratio={"estimate": 0.97, "low": 0.94, "high": high})
+    data = told(made("kept"), gain=found)
+    assert headline(data) == words
+    assert headline(told(data, gain=None)) == "Kept"
+    assert gain_sentence(data).startswith("Measured: about 101/s now, about ")
+
+
+def test_not_known_says_both_ends_and_what_it_would_take_to_know(made: Made) -> None:
+    found = gain(ratio={"estimate": 1.05, "low": 0.97, "high": 1.13})
+    data = told(made("not known"), gain=found, to_know=ToKnow(rounds=4, minutes=6.2), reasons=())
+    ends = "the best other config is between 3% worse and 13% better (95% sure)"
+    assert headline(data) == f"Not known: {ends}"
+    ((advice, command),) = next_steps(data)
+    assert advice == "go on for 4 more rounds: about 6.2 min, with confirm.time raised in the spec"
+    assert "--resume" in command
+
+
+def test_where_nothing_tried_beats_the_current_config_it_was_the_best_of_the_search(
+    made: Made,
+) -> None:
+    data = made("not known")
+    assert data.current is not None
+    ahead = replace(data, current=replace(data.current, credited_infer_per_s=5000.0))
+    assert verdict_sentence(ahead) == "The current config, which stays, was the best of the search."
+    assert "is better is not known" in verdict_sentence(data)
+    assert data.best_name == "best other config"
+
+
+def test_where_others_took_the_machine_that_is_the_first_sentence_and_the_first_advice(
+    made: Made,
+) -> None:
+    data = made("not known")
+    row = data.repeats[0]
+    measured = row.point.measurement
+    host = replace(measured.host, other_cpu_percent=89.0)
+    busy = replace(row, point=replace(row.point, measurement=replace(measured, host=host)))
+    shown = replace(data, repeats=(busy, *data.repeats[1:]))
+    first = document(shown).blocks[0]
+    assert isinstance(first, Sentence)
+    assert first.text.startswith("Others took up to 89% of the CPU while this was measured")
+    assert next_steps(shown)[0][0].startswith("stop the other work on this machine")
+    assert next_steps(data)[0][0].startswith("go on for more rounds")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +146,7 @@ def test_a_kept_config_is_told_by_itself(made: Made) -> None:
     [
         ("kept", "Nothing better than the current config was found among 37 configs measured."),
         ("infeasible", "None of 37 configs measured meets every SLO"),
-        ("not known", "Delay "),
+        ("not known", "Whether delay "),
         ("failed", "The run failed after 40 trials; nothing was written. Best so far"),
         ("interrupted", "The run was stopped after 40 trials; nothing was written."),
         ("killed", "The run was stopped after 40 trials; nothing was written."),
@@ -126,10 +156,10 @@ def test_every_other_end_begins_with_a_sentence_and_its_reasons(
     made: Made, status: str, start: str
 ) -> None:
     data = made(status)
-    sentence, reasons, *_ = document(data).blocks
+    sentence, *rest = document(data).blocks
     assert isinstance(sentence, Sentence)
     assert sentence.text.startswith(start)
-    assert isinstance(reasons, Items)
+    reasons = next(b for b in rest if isinstance(b, Items))
     assert reasons.sentences == data.result.reasons
     assert any(command.startswith("tune ") for _, command in next_steps(data))
 
@@ -143,10 +173,6 @@ def test_what_looked_better_and_was_not_is_told(made: Made) -> None:
 def test_infeasible_names_the_nearest_config_and_the_slo_it_misses(made: Made) -> None:
     data = made("infeasible", slo=("p99_latency <= 5ms",))
     assert "misses p99_latency <= 5ms, found " in verdict_sentence(data)
-    tile = tiles_of(data)["p99 latency"]
-    assert tile.tone is Tone.BAD
-    assert tile.share is not None
-    assert tile.share > 1.0
 
 
 def test_a_search_of_which_configs_failed_does_not_say_that_none_meets_the_slos(
@@ -166,21 +192,21 @@ def test_a_search_of_which_configs_failed_does_not_say_that_none_meets_the_slos(
 
 def test_improved_but_not_written_says_so(made: Made) -> None:
     data = told(made("improved"), written=None)
-    assert document(data).headline == "Improved, not written"
+    assert document(data).headline.endswith(", not written")
     assert [command.split()[1] for _, command in next_steps(data)[:2]] == ["apply", "apply"]
 
 
 def test_taken_back_is_told_and_no_undoing_is_offered(made: Made) -> None:
     data = replace(made("improved"), taken_back=True)
-    assert document(data).headline == "Improved, written and taken back"
+    assert document(data).headline.endswith(", written and taken back")
     assert [command.split()[1] for _, command in next_steps(data)[:2]] == ["apply", "apply"]
 
 
 def test_what_was_written_is_loaded_checked_and_can_be_taken_back(made: Made) -> None:
     assert [command for _, command in next_steps(made("improved"))] == [
+        "tune rollback toy --repository /models",
         "curl -X POST localhost:8000/v2/repository/models/toy/load",
         "tune check search_spaces/toy.yaml --update-baseline",
-        "tune rollback toy --repository /models",
     ]
 
 

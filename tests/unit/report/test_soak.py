@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders.pages import page_of, text_of, tiles_of
+from builders.pages import checks_of, page_of, text_of
 from builders.runs import CURRENT, Toy, make_run, measure
 from builders.soaked_runs import LATE, soaked_run
 
 from tuner.confirm.stored import noise_of
 from tuner.report.charts.load import load_charts
 from tuner.report.data import ReportData, load
+from tuner.report.headline import gain_sentence, headline
 from tuner.report.quantities import rate_text
 from tuner.report.sentence import soak_sentences
 from tuner.report.tables import comparison
@@ -40,16 +41,17 @@ def with_curve(directory: Path, *points: Soaked) -> ReportData:
     return load(run)
 
 
-def test_the_load_that_held_is_the_goodput_and_has_a_figure_of_its_own(tmp_path: Path) -> None:
+def test_the_load_that_held_is_the_goodput_and_every_soak_is_told(tmp_path: Path) -> None:
     run, soak = soaked_run(tmp_path, 0.9)
     data = load(run)
     assert soak.held is not None
     held = rate_text(soak.held.throughput_infer_per_s)
-    tiles = tiles_of(data)
-    assert tiles["goodput, before and after"].value.endswith(f"-> {held}")
-    assert tiles["soak"].value == "held 30 s"
-    assert tiles["soak"].note.endswith(f", {TOLD}")
-    assert tiles["p99 latency"].note == "met in 3 of 3 rounds and the soak"
+    assert f" -> {held} within " in headline(data)
+    claimed = rate_text(data.best.rounds[0].level)  # type: ignore[union-attr]
+    checks = checks_of(data)
+    missed = "misses p99_latency <= 40ms, so the claim was lowered"
+    assert checks[f"soak at {claimed}"] == ("no", f"30 s: {TOLD}, p99 105 ms; {missed}")
+    assert checks[f"soak at {held}"] == ("yes", f"30 s: {TOLD}, p99 35 ms")
     table = comparison(data)
     assert table is not None
     assert table.rows[0] == (
@@ -68,10 +70,10 @@ def test_a_claim_above_what_a_round_stood_is_told_by_the_soak_alone(tmp_path: Pa
 def test_a_kept_config_is_told_by_what_it_stands_for_long(tmp_path: Path) -> None:
     run, soak = soaked_run(tmp_path, 0.9, "baseline")
     assert soak.held is not None
-    tiles = tiles_of(load(run))
+    data = load(run)
     held = rate_text(soak.held.throughput_infer_per_s)
-    assert tiles["goodput of the current config"].value == held
-    assert tiles["soak"].value == "held 30 s"
+    assert gain_sentence(data).startswith(f"Measured: {held} now, ")
+    assert checks_of(data)[f"soak at {held}"][0] == "yes"
 
 
 def test_a_soak_is_no_round(tmp_path: Path) -> None:
@@ -84,10 +86,8 @@ def test_a_soak_is_no_round(tmp_path: Path) -> None:
     assert len(data.best.rounds) == 3
 
 
-@pytest.mark.parametrize(("tried", "value"), [(0, "none"), (1, "did not hold")])
-def test_a_claim_without_a_soak_that_held_is_that_of_the_rounds(
-    tmp_path: Path, tried: int, value: str
-) -> None:
+@pytest.mark.parametrize("tried", [0, 1])
+def test_a_claim_without_a_soak_that_held_is_that_of_the_rounds(tmp_path: Path, tried: int) -> None:
     run, soak = soaked_run(tmp_path, 0.9)
     result = json.loads((run / "result.json").read_text())
     proved = ProvedConfig.from_json(result["winner"])
@@ -96,10 +96,11 @@ def test_a_claim_without_a_soak_that_held_is_that_of_the_rounds(
     found = ProvedConfig.of(proved.candidate, proved.rounds, soak=given_up)
     result["winner"] = found.to_json()
     (run / "result.json").write_text(json.dumps(result))
-    tiles = tiles_of(load(run))
-    assert tiles["goodput, before and after"].value.endswith(f"-> {rate_text(rounds)}")
-    assert tiles["soak"].value == value
-    assert tiles["soak"].note == "the load generator could not keep up"
+    data = load(run)
+    assert f" -> {rate_text(rounds)} within " in headline(data)
+    checks = checks_of(data)
+    assert checks["soak"] == ("care", "the load generator could not keep up")
+    assert ("no" in [word for word, _ in checks.values()]) is bool(tried)
 
 
 @pytest.mark.parametrize("part", ["measurement", "slo"])

@@ -14,10 +14,10 @@ from tuner.run.status import CheckStatus
 
 def test_a_run_is_told_by_its_figures_its_change_and_how_to_undo_it(made: Made) -> None:
     lines = [click.unstyle(line) for line in lines_of(document(made("improved")))]
-    assert lines[1] == "toy: Improved, written"
-    told = [line.split("  ")[1] for line in lines if line.startswith("  ")]
-    assert {"gain in capacity", "goodput, before and after", "p99 latency"} <= set(told)
-    assert "  the change in /models/toy/config.pbtxt" in lines
+    assert lines[1] == "toy: Better: 99.7/s -> 1,915/s within p99 <= 40 ms, written"
+    assert "  may I trust it? WITH CARE" in lines
+    assert any(line.startswith("  yes   3 of 3 rounds on fresh servers  p99 ") for line in lines)
+    assert "  the change in toy/config.pbtxt" in lines
     assert "  max_batch_size                                 1       16" in lines
     assert "    tune rollback toy --repository /models" in lines
     assert not any("diff" in line or "Environment" in line for line in lines)

@@ -79,8 +79,8 @@ def test_the_run_is_reported() -> None:
     data = load(OLD)
     told = "\n".join(lines_of(document(data)))
     assert data.finished
-    assert "emulated-accelerator: Improved, written" in told
-    assert "4x" in told
+    assert "emulated-accelerator: Better: 95.9/s -> 384/s within p99 <= 40 ms, written" in told
+    assert "soak at 384/s" in told
     assert len(data.repeats) == len(rows("confirmation.jsonl"))
     assert data.result.noise is not None
     assert plain(noise_of(STORE.confirmation()).to_json()) == whole("result.json")["noise"]  # type: ignore[union-attr]

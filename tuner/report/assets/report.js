@@ -38,6 +38,13 @@
     return set;
   }
 
+  // Traces in the colours that the page gives them, where it is dark.
+  function painted(figure) {
+    const style = getComputedStyle(document.documentElement);
+    const paint = (code) => style.getPropertyValue(`--${code.slice(1)}`).trim() || code;
+    return JSON.parse(JSON.stringify(figure).replace(/#[0-9a-f]{6}\b/g, paint));
+  }
+
   function frame({ data, layout }, width) {
     const narrow = width < 500;
     // A legend of many entries takes a line for each where the page is narrow.
@@ -55,7 +62,8 @@
     };
   }
 
-  function draw(place, figure) {
+  function draw(place) {
+    const figure = painted(figures[place.dataset.figure]);
     const layout = frame(figure, place.clientWidth);
     place.dataset.height = layout.height;
     Plotly.newPlot(place, figure.data, layout, {
@@ -73,13 +81,13 @@
   // A chart in a closed fold has no width; it is drawn when the fold is opened.
   function drawSeen() {
     for (const place of all(".plot")) {
-      if (!place.layout && place.clientWidth) draw(place, figures[place.dataset.figure]);
+      if (!place.layout && place.clientWidth) draw(place);
     }
   }
 
   function recolour() {
     for (const place of all(".plot")) {
-      if (place.layout) Plotly.relayout(place, colours(place.layout));
+      if (place.layout) draw(place);
     }
   }
 

@@ -54,12 +54,12 @@ def _series(data: ReportData, name: str, color: str, config: ProvedConfig) -> It
     thin = {"mode": "lines+markers", "size": 5}
     # Two loads far apart are no curve.
     mode = "lines+markers" if len(searched) > 2 else "markers"
-    faint = {"mode": mode, "size": 6, "symbol": "circle-open", "opacity": FAINT if again else 1.0}
+    faint = {"mode": mode, "size": 6, "opacity": FAINT if again else 1.0}
     yield _Series(name, color, tuple(("search", p) for p in searched), faint)
     yield _Series(name, color, tuple(again), {})
     yield _Series(name, color, tuple(("load curve", s.point) for s in curve), thin)
     soaked = tuple(("soak", s.point) for s in soak.tried)
-    yield _Series(name, color, soaked, {"symbol": "x", "size": 12})
+    yield _Series(name, color, soaked, {"symbol": "square", "size": 12})
 
 
 def _chart(
@@ -84,15 +84,18 @@ def _chart(
         y = [min(us * MS, edge) for *_, us in points]
         text = [hover(*(f"{h}: {c}" for h, c in zip(heads, row, strict=True))) for row in rows]
         where = points[0][0].replace("round 1", "rounds")
-        traces.append(scatter(f"{s.name}, {where}", x, y, color=s.color, text=text, **s.style))
+        trace = scatter(f"{s.name}, {where}", x, y, color=s.color, text=text, **s.style)
+        symbol = trace["marker"]["symbol"]
+        shapes = [symbol if p.passed else f"{symbol}-open" for _, p, _ in points]
+        traces.append({**trace, "marker": {**trace["marker"], "symbol": shapes}})
         cells += rows
     beyond = " What lies at the upper edge is beyond it." if max(values, default=0) > edge else ""
     suffix = f"-{number}" if latency.stream else ""  # whose name may be any text
     return Chart(
         name=f"load-{latency.metric}{suffix}",
         title=f"Load against {latency}",
-        note="Full dots are the rounds, faint ones the search. A config sustains a load while it "
-        f"stays under the dashed line.{beyond}",
+        note="Filled: every SLO met; hollow: one missed. Large dots are the rounds, small ones the "
+        f"search, squares the soaks. A config sustains a load below the line.{beyond}",
         figure={"data": traces, "layout": layout},
         table=Table(heads, tuple(cells)),
     )

@@ -59,7 +59,12 @@ def parts_us(data: ReportData, point: Point) -> dict[str, float]:
         }
     known = {name: us for name, us in parts.items() if us is not None}
     rest = measurement.avg_latency_us - sum(known.values())
-    return {**known, "not accounted for": max(rest, 0.0)}
+    # The network of an ensemble is what is no compute: its steps' queues too, some side by side.
+    for name in ("network", "queue", "compute infer", *known):
+        cut = min(known.get(name, 0.0), max(-rest, 0.0))
+        known |= {name: known[name] - cut} if cut else {}
+        rest += cut
+    return {**known, "not accounted for": rest}
 
 
 def latency_parts(data: ReportData) -> Chart | None:

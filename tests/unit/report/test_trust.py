@@ -1,0 +1,86 @@
+"""Whether the answer may be trusted: each check with a word in front."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders.pages import Made, checks_of, text_of, told
+from builders.soaked_runs import soaked_run
+
+from tuner.measurement.measurement import HostUse
+from tuner.report.data import ReportData, load
+from tuner.report.trust import trust
+from tuner.run.proved import ProvedConfig
+
+SAME = "instances 2: Answers to 16 requests are the current config's (floats within 0.001)."
+QUIET = HostUse(other_cpu_percent=1.0, stalled_percent=0.0)
+
+
+def on(config: ProvedConfig | None, host: HostUse) -> ProvedConfig:
+    """The config as if it had been measured on such a machine."""
+    assert config is not None
+    rounds = (replace(p, measurement=replace(p.measurement, host=host)) for p in config.rounds)
+    return ProvedConfig.of(config.candidate, [*rounds], soak=config.soak)
+
+
+def with_host(data: ReportData, host: HostUse) -> ReportData:
+    return replace(data, current=on(data.current, host), best=on(data.best, host))
+
+
+def word_of(data: ReportData) -> str:
+    table = trust(data)
+    assert table is not None
+    return table.caption.removeprefix("May I trust it? ")
+
+
+def test_yes_is_said_where_rounds_soak_answers_and_machine_had_no_fault(tmp_path: Path) -> None:
+    run, soak = soaked_run(tmp_path, 0.9)
+    data = with_host(told(load(run), reasons=(SAME,)), QUIET)
+    assert data.best is not None
+    held = replace(soak, tried=soak.tried[1:])
+    clean = replace(data, best=ProvedConfig.of(data.best.candidate, data.best.rounds, soak=held))
+    assert word_of(clean) == "YES"
+    assert [word for word, _ in checks_of(clean).values()] == ["yes"] * 4
+    assert word_of(data) == "WITH CARE"  # the claim had to be lowered
+    assert "| no | soak at 1,936/s |" in text_of(data)
+
+
+@pytest.mark.parametrize(
+    ("host", "check", "word", "found"),
+    [
+        (QUIET, "quiet machine", "yes", "others took at most 1% of the CPU"),
+        (replace(QUIET, cores=2), "quiet machine", "yes", "load and server shared 2 cores"),
+        (replace(QUIET, other_cpu_percent=34.0), "busy machine", "care", "at most 34% of the CPU"),
+        (HostUse(), "machine", "care", "what others took of it is not known"),
+    ],
+)
+def test_whether_the_machine_was_quiet_is_told(
+    made: Made, host: HostUse, check: str, word: str, found: str
+) -> None:
+    known, said = checks_of(with_host(made("improved"), host))[check]
+    assert known == word
+    assert found in said
+
+
+def test_what_was_left_out_changed_or_never_soaked_is_told(made: Made) -> None:
+    reasons = ("Left out for lack of time: overloading.", "instances 2: It changes answers: y.")
+    checks = checks_of(told(made("improved"), reasons=reasons))
+    assert checks["left out for lack of time"] == ("not done", "overloading")
+    assert checks["answers"] == ("no", "It changes answers: y.")
+    assert checks["no soak"][0] == "care"
+
+
+def test_a_round_that_was_missed_is_counted_with_the_latency_found(made: Made) -> None:
+    data = made("improved", slo=("p99_latency <= 40ms",))
+    assert data.best is not None
+    first, *rest = data.best.rounds
+    missed = replace(first, slo=tuple(replace(s, verdict=s.verdict.FAIL) for s in first.slo))
+    shown = replace(data, best=ProvedConfig.of(data.best.candidate, [missed, *rest]))
+    assert checks_of(shown)["2 of 3 rounds on fresh servers"][0] == "no"
+
+
+def test_an_open_answer_is_not_to_be_trusted_and_a_failed_run_makes_no_claim(made: Made) -> None:
+    assert word_of(made("not known")) == "NO"
+    assert trust(made("failed")) is None

@@ -1,0 +1,123 @@
+"""The answer of a run: what it came to in one line with its figures, and how sure that is."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from tuner.report.data import ReportData
+from tuner.report.quantities import load_text, metric_text, rate_text
+from tuner.report.sentence import HEADLINES, change_text
+from tuner.run.proved import ProvedConfig
+from tuner.run.result_schema import Gain
+from tuner.run.status import Status
+from tuner.score.judge import value_of
+from tuner.spec.metrics import METRICS
+from tuner.spec.units import digits
+
+#: From so many times on, a gain is told as times, below it in percent.
+TIMES = 3.0
+
+
+def headline(data: ReportData) -> str:
+    """The verdict with the figures that it is about: `Better: 128/s -> 1,198/s within ...`."""
+    _, words = HEADLINES[data.status]
+    gain = data.result.gain
+    if data.status is Status.INFEASIBLE and data.failed:
+        return "No config that loaded and was measured meets the SLOs"
+    if data.status is Status.IMPROVED:
+        back = " and taken back" if data.taken_back else ""
+        return f"{claim(data)}, {f'written{back}' if data.result.written else 'not written'}"
+    if gain is None or gain.at_least:
+        return words
+    if data.status is Status.KEPT:
+        sure = f"{gain.confidence:.0%} sure"
+        if gain.ratio.high <= 1.0:
+            return f"{words}: no gain is possible ({sure})"
+        return f"{words}: any gain is below {ceil(100 * (gain.ratio.high - 1.0))}% ({sure})"
+    if data.status is Status.NOT_KNOWN:
+        return f"{words}: {_ends(gain)}"
+    return words
+
+
+def claim(data: ReportData) -> str:
+    """What a winner is better by: `Better: 128/s -> 1,198/s within p99 <= 100 ms`."""
+    before, after = worth_text(data, data.current) or "no load", worth_text(data, data.best)
+    return f"{HEADLINES[Status.IMPROVED][1]}: {before} -> {after}{_within(data)}"
+
+
+def worth_text(data: ReportData, config: ProvedConfig | None) -> str:
+    """What it is credited with, `about` where it was measured once; or the least latency it has.
+
+    Empty where nothing is known.
+    """
+    if config is None:
+        return ""
+    about, metric = "about " if config.from_search else "", data.objective.metric
+    if metric is not None:
+        values = [value_of(metric, p.measurement) for p in config.rounds]
+        worst = max((v for v in values if v is not None), default=None)
+        return "" if worst is None else about + metric_text(metric.name, worst)
+    if config.credited_infer_per_s is not None:
+        told = rate_text(config.credited_infer_per_s, config.at_least)
+        return told if config.at_least else about + told
+    at_most = config.at_most_infer_per_s
+    return "" if at_most is None else f"at most {rate_text(at_most)}"
+
+
+def _within(data: ReportData) -> str:
+    """The SLO of the figures, where there is one; of a minimised metric its load."""
+    metric = data.objective.metric
+    if metric is not None:
+        at = "" if data.best is None else f" at {load_text(data.best.judged.measurement.load)}"
+        return f" {metric.words}{at}"
+    bounds = [row.found for row in data.slo if METRICS[row.found.metric].is_latency]
+    if len(bounds) != 1:
+        return " within every SLO"
+    (slo,) = bounds
+    name = METRICS[slo.metric].words.removesuffix(" latency")
+    return f" within {name} <= {metric_text(slo.metric, slo.bound)}"
+
+
+def gain_sentence(data: ReportData) -> str:
+    """How sure the gain is, and what the figures of the current config rest on.
+
+    Where nothing is written: what both are credited with.
+    """
+    gain, current, said = data.result.gain, data.current, list[str]()
+    if data.status in (Status.KEPT, Status.NOT_KNOWN) and data.best is not None:
+        now, there = (worth_text(data, c) or "no load" for c in (current, data.best))
+        return f"Measured: {now} now, {there} with {change_text(data, data.best.candidate)}."
+    if data.status is Status.IMPROVED and gain is not None:
+        low, best = (_amount(r, gain) for r in (gain.ratio.low, gain.ratio.estimate))
+        about = "" if gain.at_least or low == best else f"; {best} by the best estimate"
+        compared = (gain.compared or "goodput").replace("_", " ")
+        said.append(f"At least {low} in {compared}, {gain.confidence:.0%} sure{about}.")
+    if current is None or data.status is not Status.IMPROVED:
+        return " ".join(said)
+    if current.credited_infer_per_s is None:
+        known = "did not sustain that load: it answered no more"
+        none = "met the SLOs at no load that was tried"
+        said.append(f"The current config {known if current.at_most_infer_per_s else none}.")
+    elif current.from_search:
+        said.append("The current config was measured once, so its figure is rough.")
+    return " ".join(said)
+
+
+def gain_text(gain: Gain) -> str:
+    """In a list: `+65%`, `17.9x`, `at least 12x`."""
+    known = gain.ratio.low if gain.at_least else gain.ratio.estimate
+    value = f"{digits(known)}x" if known >= TIMES else f"{known - 1.0:+.0%}"
+    return f"at least {value}" if gain.at_least else value
+
+
+def _ends(gain: Gain) -> str:
+    low, high = (
+        f"{abs(end - 1.0):.0%} {'worse' if end < 1.0 else 'better'}"
+        for end in (gain.ratio.low, gain.ratio.high)
+    )
+    return f"the best other config is between {low} and {high} ({gain.confidence:.0%} sure)"
+
+
+def _amount(ratio: float, gain: Gain) -> str:
+    as_times = gain.ratio.low >= TIMES
+    return f"{digits(ratio)} times" if as_times else f"{ratio - 1.0:+.0%}"

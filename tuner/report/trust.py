@@ -1,0 +1,101 @@
+"""Whether the answer may be trusted, as a list of checks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tuner.load.watch.machine import OTHER_CPU_PERCENT, taken_percent
+from tuner.report.blocks import Table, Tone
+from tuner.report.data import ReportData
+from tuner.report.quantities import count_text, load_text, metric_text, verdict_text
+from tuner.run.confirmation import Soak
+from tuner.run.proved import ProvedConfig
+from tuner.run.status import Status
+from tuner.score.judge import Verdict
+from tuner.spec.labels import of_stream
+from tuner.spec.metrics import METRICS
+
+Check = tuple[Tone, str, str]
+_WORDS = {Tone.GOOD: "yes", Tone.BAD: "no", Tone.UNSURE: "care", Tone.PLAIN: "not done"}
+_ANSWERS = re.compile(r"(Answers (?:to|were) .*|It changes answers.*)")
+_LEFT_OUT = re.compile(r"Left out for lack of time: (.*?)\.?$")
+
+
+def trust(data: ReportData) -> Table | None:
+    """What was checked of the config that the answer is about; the caption says YES, or how far."""
+    if data.subject is None or data.status not in (Status.IMPROVED, Status.KEPT, Status.NOT_KNOWN):
+        return None
+    checks = [*_checks(data, data.subject)]
+    tones = [tone for tone, *_ in checks]
+    word = "YES" if {*tones} == {Tone.GOOD} else "WITH CARE"
+    if data.status is Status.NOT_KNOWN:
+        word = "NO"
+    rows = tuple((_WORDS[tone], check, found) for tone, check, found in checks)
+    return Table(("", "check", "found"), rows, f"May I trust it? {word}", tuple(tones))
+
+
+def _checks(data: ReportData, config: ProvedConfig) -> Iterator[Check]:
+    yield _rounds(data, config)
+    if config.soak is not None:
+        yield from _soaks(config.soak)
+    elif data.status is Status.IMPROVED:
+        yield Tone.UNSURE, "no soak", "whether the load holds for long was not measured"
+    for answers in filter(None, map(_ANSWERS.search, data.result.reasons)):
+        same = answers[1].startswith("Answers to")
+        changed = answers[1].startswith("It changes")
+        yield Tone.GOOD if same else Tone.BAD if changed else Tone.UNSURE, "answers", answers[1]
+    yield _machine(data, config)
+    for left_out in filter(None, map(_LEFT_OUT.search, data.result.reasons)):
+        yield Tone.PLAIN, "left out for lack of time", left_out[1]
+
+
+def _rounds(data: ReportData, config: ProvedConfig) -> Check:
+    """The latencies of the rounds, and at which loads they were."""
+    rounds, met = config.rounds, sum(p.passed for p in config.rounds)
+    loads = [p.measurement.load for p in sorted(rounds, key=lambda p: p.level)]
+    at = " to ".join(dict.fromkeys(map(load_text, (loads[0], loads[-1]))))
+    found = []
+    for row in data.slo:
+        slo, metric = row.found, METRICS[row.found.metric]
+        own = sorted(r.value for r in row.rounds if r.value is not None)
+        if not own or not (metric.is_latency or slo.verdict is not Verdict.PASS):
+            continue
+        values = " to ".join(dict.fromkeys(metric_text(slo.metric, v) for v in (own[0], own[-1])))
+        name = of_stream(slo.stream, metric.words)
+        told = f"{name} {values} of {metric_text(slo.metric, slo.bound)}"
+        found.append(told if slo.verdict is Verdict.PASS else f"{told}, {verdict_text(slo)}")
+    said = f"{'; '.join(found) or 'every SLO met'}, at {at}"
+    if config.from_search:
+        return Tone.UNSURE, "no rounds: measured once in the search", said
+    tone = Tone.GOOD if met == len(rounds) else Tone.BAD
+    return tone, f"{met} of {count_text(len(rounds), 'round')} on fresh servers", said
+
+
+def _soaks(soak: Soak) -> Iterator[Check]:
+    """Each long load, those that were missed first."""
+    for tried in soak.tried:
+        told = tried.sentence.split(" for ", 1)[1]
+        tone = Tone.GOOD if tried.held else Tone.BAD
+        lowered = "" if tried.held or soak.held is None else ", so the claim was lowered"
+        yield tone, f"soak at {load_text(tried.measurement.load)}", f"{told}{lowered}"
+    yield from ((Tone.UNSURE, "soak", text) for text in soak.limited)
+    if soak.reason:
+        yield Tone.UNSURE, "soak", soak.reason
+
+
+def _machine(data: ReportData, config: ProvedConfig) -> Check:
+    """Whether others took of it what the configs could have used."""
+    shown = [*config.rounds, *(data.current.rounds if data.current else ())]
+    shown += [*([config.held.point] if config.held else [])]
+    measured = [p.measurement for p in shown]
+    taken = max(map(taken_percent, measured))
+    disturbed = [text for m in measured for text in m.disturbances]
+    shared = next((m.host.cores for m in measured if m.host.cores), None)
+    cores = f"; load and server shared {shared} cores" if shared else ""
+    if all(m.host.other_cpu_percent is None for m in measured):
+        return Tone.UNSURE, "machine", f"what others took of it is not known{cores}"
+    quiet = taken <= OTHER_CPU_PERCENT and not disturbed
+    more = f": {disturbed[0]}" if disturbed else ""
+    said = f"others took at most {taken:.0f}% of the CPU{cores}{more}"
+    return (Tone.GOOD, "quiet machine", said) if quiet else (Tone.UNSURE, "busy machine", said)
