@@ -12,7 +12,7 @@ from typing import ClassVar
 
 #: Exit codes of runs and checks that ended without an error.
 ENDINGS = {
-    0: "done: improved, or kept since no config is better than the current one",
+    0: "done: better, or kept since a gain worth a change is ruled out",
     10: "no config that loaded meets the SLOs, or a check missed one",
     11: "not known: a gain, or a regression, was neither confirmed nor ruled out",
     12: "regression",
