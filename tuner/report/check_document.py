@@ -30,8 +30,7 @@ from tuner.report.blocks import (
 from tuner.report.charts import BLUE, GREEN, ORANGE, RED, axis, hover, line, scatter
 from tuner.report.quantities import NOTHING, count_text, metric_text, seconds_text, share_text
 from tuner.report.render import write_report
-from tuner.report.tables import rows_of, slo_table
-from tuner.report.tiles import slo_tile
+from tuner.report.tables import rows_of, slo_table, slo_tile
 from tuner.run.checks import CheckFacts, HistoryRow, read_check
 from tuner.run.status import CheckStatus
 from tuner.score.judge import Verdict

@@ -93,7 +93,7 @@ def first_screen(data: ReportData) -> Iterator[Block | None]:
 
 def _cautions(data: ReportData) -> Iterator[str]:
     """What a reader must know of the measurements that the figures are from."""
-    for whose, side in (("current config", data.current), ("best config", data.best)):
+    for whose, side in (("current config", data.current), (data.best_name, data.best)):
         if side is not None:
             found = side.judged.measurement
             for told in (*found.disturbances, *found.warnings):

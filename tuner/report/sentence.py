@@ -113,7 +113,7 @@ def _verdict(data: ReportData) -> str:
     if data.status is Status.KEPT:
         again = any(r.role is Role.CANDIDATE for r in data.repeats)
         but = ", and what looked better was not better when measured again" if again else ""
-        return f"nothing better than the current config was found among {tried} measured{but}."
+        return f"no gain worth a change was found among {tried} measured{but}."
     if data.status is Status.INFEASIBLE:
         missed = [row.found for row in data.slo if row.found.verdict is not Verdict.PASS]
         if data.subject is None or not missed:
@@ -125,7 +125,7 @@ def _verdict(data: ReportData) -> str:
     if data.status is Status.NOT_KNOWN:
         if data.current_leads:
             return "the current config, which stays, was the best of the search."
-        return f"whether {found} is better is not known; the current config stays."
+        return "no gain was proved, and none ruled out; the current config stays."
     how = "failed" if data.status is Status.FAILED else "was stopped"
     start = f"the run {how} after {count_text(len(data.trials), 'trial')}; nothing was written"
     if data.best is None or data.best.credited_infer_per_s is None:

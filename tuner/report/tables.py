@@ -1,4 +1,4 @@
-"""The tables that are not behind a chart."""
+"""The tables that are not behind a chart, and how much of an SLO is used up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tuner.measurement.measurement import ServerStatistics
 from tuner.report.analysis import importance, value_text
-from tuner.report.blocks import Table
+from tuner.report.blocks import Table, Tile
 from tuner.report.charts import sides
 from tuner.report.data import ReportData
 from tuner.report.quantities import (
@@ -23,6 +23,7 @@ from tuner.report.quantities import (
     seconds_text,
     share_text,
     time_text,
+    verdict_text,
 )
 from tuner.report.sentence import held_text, score_text
 from tuner.run.manifest import Manifest
@@ -31,8 +32,8 @@ from tuner.run.status import Status
 from tuner.score.judge import SloResult, slo_utilisation
 from tuner.score.point import Point
 from tuner.space.words import bytes_text
-from tuner.spec.labels import labelled, several
-from tuner.spec.metrics import METRICS
+from tuner.spec.labels import labelled, of_stream, several
+from tuner.spec.metrics import METRICS, Better
 from tuner.spec.units import digits
 
 
@@ -81,6 +82,22 @@ def slo_table(
         for w, rounds, soak in rows
     )
     return Table(heads, cells, "SLOs", tuple(VERDICTS[w.verdict][0] for w, _, _ in rows))
+
+
+def slo_tile(worst: SloResult) -> Tile:
+    """How much of one SLO is used up."""
+    metric = METRICS[worst.metric]
+    lower = metric.better is Better.LOWER
+    share = worst.value / worst.bound if lower and worst.value and worst.bound else None
+    found, bound = found_text(worst), metric_text(worst.metric, worst.bound)
+    unit = bound[bound.rfind(" ") :] if " " in bound else ""
+    return Tile(
+        of_stream(worst.stream, metric.words),
+        f"{found.removesuffix(unit)} {'of' if lower else 'for'} {bound}",
+        verdict_text(worst),
+        VERDICTS[worst.verdict][0],
+        share,
+    )
 
 
 def change(data: ReportData) -> Table | None:
