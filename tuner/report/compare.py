@@ -25,22 +25,12 @@ from tuner.spec.units import digits
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A mean over rounds with its 95% interval; ``low`` and ``high`` None for one round."""
-
-    estimate: float
-    low: float | None
-    high: float | None
-    rounds: int
-
-
-@dataclass(frozen=True)
 class RunSide:
     """One run, represented by the config that it leaves in place: its winner or the current config.
 
     Attributes:
         metric: The one that is minimised, or goodput.
-        value: Of it, over the rounds.
+        value: Of it, the mean over the rounds with its 95% interval.
         gain: Against the run's own current config; None without a winner.
         seconds: Of the whole run; None if it left no result.
     """
@@ -51,7 +41,7 @@ class RunSide:
     machine: str
     config: ProvedConfig | None
     metric: str
-    value: Estimate | None
+    value: Ratio | None
     gain: Gain | None
     trials: int
     seconds: float | None
@@ -145,7 +135,7 @@ def _side(data: ReportData, values: Sequence[float]) -> RunSide:
         machine=machine_text(data.manifest),
         config=_in_place(data),
         metric="goodput" if metric is None else metric.name,
-        value=_estimate(values),
+        value=mean_with_interval(values) if values else None,
         gain=data.result.gain if data.result.winner else None,
         trials=len(data.trials),
         seconds=data.result.time.wall_s if data.finished else None,
@@ -165,15 +155,6 @@ def _values(data: ReportData) -> list[float]:
     metric = data.objective.metric or THROUGHPUT
     values = [value_of(metric, point.measurement) for point in config.rounds]
     return [v for v in values if v is not None and v > 0.0]
-
-
-def _estimate(values: Sequence[float]) -> Estimate | None:
-    """The geometric mean with its interval."""
-    if not values:
-        return None
-    found, rounds = mean_with_interval(values), len(values)
-    low, high = (found.low, found.high) if rounds > 1 else (None, None)
-    return Estimate(found.estimate, low, high, rounds)
 
 
 def _ratio(objective: Objective, a: Sequence[float], b: Sequence[float]) -> Ratio | None:
@@ -199,13 +180,13 @@ def _differences(a: Manifest, b: Manifest) -> list[str]:
 
 def _value_text(side: RunSide) -> str:
     name = "throughput" if side.metric == "goodput" else side.metric
-    if side.value is None:
+    if side.value is None or side.config is None:
         return NOTHING
-    text = metric_text(name, side.value.estimate)
-    if side.value.low is None or side.value.high is None:
+    text, rounds = metric_text(name, side.value.estimate), len(side.config.rounds)
+    if rounds == 1:
         return f"{text} (one measurement)"
     low, high = (metric_text(name, v) for v in (side.value.low, side.value.high))
-    return f"{text} ({low} to {high}, {side.value.rounds} rounds)"
+    return f"{text} ({low} to {high}, {rounds} rounds)"
 
 
 def _gain_text(gain: Gain | None) -> str:

@@ -70,6 +70,7 @@ def document(data: ReportData) -> Document:
             seconds_text(data.result.time.wall_s),
             f"{measured} of {size:,} configs" if size else count_text(measured, "config"),
             tables.machine_text(data.manifest),
+            *(f"Triton {v}" for k, v in data.manifest.versions.items() if k == "tritonserver"),
         ),
         blocks=filled(*first_screen(data), *(section(data) for section in SECTIONS)),
     )

@@ -5,10 +5,12 @@ import gzip
 import json
 import re
 from html.parser import HTMLParser
+from importlib import resources
 
 import pytest
 from builders.pages import NASTY, STATUSES, Made, page_of
 
+from tuner.report.charts import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
 from tuner.report.html import _plain, script_json
 
 VOID = {"meta", "link", "img", "input", "br", "hr", "wbr"}
@@ -160,3 +162,25 @@ def test_json_in_a_script_cannot_end_it(text: str) -> None:
     written = script_json({"t": text})
     assert not set(written) & set("<>&")
     assert json.loads(written) == {"t": text}
+
+
+def luminance(colour: str) -> float:
+    """WCAG's relative luminance of `#rrggbb`."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("colour", [BLUE, ORANGE, GREEN, RED, PURPLE, GREY])
+def test_a_dark_page_draws_charts_in_colours_that_stand_out_from_it(colour: str) -> None:
+    css = (resources.files("tuner.report") / "assets" / "report.css").read_text()
+    dark = css.split("prefers-color-scheme: dark")[1].split("}")[0]
+    found = dict(re.findall(r"--([\w]+): (#[0-9a-f]{6});", dark))
+    ground, drawn = luminance(found["ground"]), luminance(found[colour[1:]])
+    assert (drawn + 0.05) / (ground + 0.05) >= 4.5
+
+
+def test_commands_break_only_between_words(made: Made) -> None:
+    page = page_of(made("improved"))
+    words = ("tune", "check", "search_spaces/toy.yaml", "--update-baseline")
+    assert " ".join(f"<span>{word}</span>" for word in words) in page
