@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from confirmation import BATCHING, MODEL, spec_in
+from rounds import BATCHING, MODEL, job_in
 
 from tuner.bench.evaluate import MOST_PROBES, Race, evaluate, race
 from tuner.bench.protocol import Bench
@@ -35,7 +35,7 @@ from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.steps.events import Silent
 from tuner.steps.first_load import first_level
-from tuner.steps.job import Job, Request, prepare
+from tuner.steps.job import Job
 from tuner.steps.serving import serving
 from tuner.steps.session import set_up_bench
 from tuner.steps.tools import find_programs
@@ -116,7 +116,6 @@ def crossing_of(probes: Sequence[Probe]) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--window", type=float, default=3.0, help="seconds of a measurement")
     parser.add_argument(
         "--config", type=int, action="append", choices=range(len(CONFIGS)), help="default: all"
     )
@@ -124,7 +123,7 @@ def main() -> int:
     chosen = options.config or range(len(CONFIGS))
     good, book = True, TimeBook()
     with tempfile.TemporaryDirectory(prefix="tune-benchmark-") as directory:
-        job = prepare(Request(spec=spec_in(Path(directory), options.window)))
+        job = job_in(Path(directory))
         with (
             find_programs(job, dict(os.environ)) as programs,
             serving(job, programs, Path(directory), book) as served,

@@ -2,166 +2,121 @@
 
     python benchmarks/claims/nights.py DIRECTORY --nights 20  # unchanged: no regression
     python benchmarks/claims/nights.py DIRECTORY --nights 20 --loss 8  # serves less: a regression
-    python benchmarks/claims/nights.py --simulate 2000  # the table in docs
+    python benchmarks/claims/nights.py --simulate 1000  # the table in README.md
 
 The model is the emulated accelerator, whose service times are parameters of its config. The first
-call accepts the result of `tune check --update-baseline` for a batching config. Each night is a
-separate `tune check`, as a nightly job starts it, of that config or of one slowed down so that it
-serves ``--loss`` percent less. Nights are kept in DIRECTORY, one JSON line each; when called again
-with it, the nights that it holds are skipped. Unchanged nights join the accepted result as on days
-of their own, so call it without ``--loss`` first: the first ones may be inconclusive.
-
-Then follows the summary, and exit code 1 if a target of the project is missed: of unchanged nights
-none is a regression and at most one is inconclusive; with a loss, 19 of 20 are regressions. A night
-that is inconclusive while the hypervisor or other processes took CPU counts like any other.
+call in an empty DIRECTORY accepts the result of `tune check --update-baseline` for a batching
+config. Each night is a separate `tune check`, as a nightly job starts it, of that config or of one
+slowed down so that it serves ``--loss`` percent less. Unchanged nights join the accepted result as
+on days of their own, so call it without ``--loss`` first. One line is printed for each night, and
+then how many ended in which way.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import numpy as np
-from confirmation import MODEL, Kept, candidate, spec_in
 
-from tuner.confirm.regression import (
+from tuner.modelconfig.base import Base
+from tuner.modelconfig.edit import edit
+from tuner.modelconfig.message import parse
+from tuner.programs.check.nights import (
     MOST,
-    Change,
     change_of,
     loss_found,
     over_nights,
     shows_no_change,
 )
-from tuner.modelconfig.base import Base
-from tuner.modelconfig.edit import edit
-from tuner.modelconfig.message import parse
-from tuner.programs.check.rounds import LOOKS
+from tuner.proof.decide import look_after
 from tuner.run.checks import CHECK
 from tuner.run.status import CheckStatus
 from tuner.score.ratio import mean_with_interval
+from tuner.space.candidate import Candidate
+from tuner.spec.model import Check
 
-#: Of 20 unchanged nights, how many may be inconclusive; and in how many a loss must be found.
-MOST_INCONCLUSIVE_SHARE, FOUND_SHARE = 0.05, 0.95
-#: Seconds of a measurement: the default of a spec.
-WINDOW_S = 3.0
-NIGHTS = "nights.jsonl"
+MODEL = "emulated-accelerator"
+SPEC = f"""\
+model: {MODEL}
+repository: models
+slo: [p99_latency <= 40ms, error_rate <= 0%]
+space: {{instance_group.count: {{int: [1, 2]}}}}
+"""
+#: Milliseconds of the emulated accelerator; a loss scales all of them.
+COSTS = {
+    "overlap_base_ms": 1.0,
+    "overlap_per_request_ms": 0.05,
+    "exclusive_base_ms": 4.0,
+    "exclusive_per_request_ms": 0.2,
+}
+BATCHING = {"instance_group.count": 2, "max_batch_size": 8, "dynamic_batching": True}
 
-#: Of the simulation: standard deviations of nights and of rounds, losses, limits, and
-#: `check.rounds`.
+#: Of the simulation: standard deviations of nights and of rounds, losses, and the settings.
 NIGHTS_CV, ROUNDS_CV = (0.0, 0.015, 0.03, 0.05), (0.02, 0.04)
 LOSSES = (0.0, 0.05, 0.08, 0.15)
-WARN, FAIL, ROUNDS = 0.03, 0.05, 3
-
-
-@dataclass(frozen=True)
-class Night:
-    """How one night ended.
-
-    Attributes:
-        loss_percent: By how much less the config served than when it was accepted.
-        status: Value of a `CheckStatus`.
-        ratio: Now over what was accepted, with its interval; None: not compared.
-        disturbed: The check reports that something else took CPU meanwhile.
-    """
-
-    repetition: int
-    loss_percent: float
-    status: str
-    ratio: dict[str, float] | None
-    seconds: float
-    disturbed: bool
-
-    def text(self) -> str:
-        """One line for people."""
-        ratio = self.ratio
-        found = "" if ratio is None else f", {ratio['estimate']:.3f} of what was accepted"
-        disturbed = ", disturbed" if self.disturbed else ""
-        return f"night {self.repetition}: {self.status}{found}, {self.seconds:.0f} s{disturbed}"
-
-
-def tune(arguments: Sequence[str]) -> int:
-    """Runs the product in a process of its own; returns its exit code."""
-    program = str(Path(sys.executable).with_name("tune"))
-    return subprocess.run([program, *arguments], check=False).returncode
-
-
-def accept(directory: Path) -> None:
-    """Creates model, spec and an accepted result, unless the directory has them.
-
-    Raises:
-        SystemExit: The config could not be accepted.
-    """
-    spec = directory / "spec.yaml"
-    if not spec.exists():
-        spec_in(directory, WINDOW_S)
-    if not list((directory / "results").glob("baselines/*.json")):
-        serve(directory, 0.0)
-        if code := tune([*arguments(directory), "--update-baseline"]):
-            raise SystemExit(f"nothing was accepted: tune check ended with {code}")
+SET = Check()
 
 
 def serve(directory: Path, loss_percent: float) -> None:
     """Makes the config in the repository serve this much less than the accepted one."""
-    file = directory / "models" / MODEL / "config.pbtxt"
+    file, share = directory / "models" / MODEL / "config.pbtxt", 1.0 - loss_percent / 100.0
+    costs = {f"parameters.{name}": f"{ms / share:.5f}" for name, ms in COSTS.items()}
+    wanted = Candidate.of_models({MODEL: {**BATCHING, **costs}})
     text = file.read_text()
-    wanted = candidate(-loss_percent / 100.0).of(MODEL)
-    file.write_text(edit(text, Base.of_file(parse(text)).changes(wanted)))
+    file.write_text(edit(text, Base.of_file(parse(text)).changes(wanted.of(MODEL))))
 
 
-def arguments(directory: Path) -> list[str]:
-    """Those of a check."""
-    output = str(directory / "results")
-    return ["check", str(directory / "spec.yaml"), "--output", output, "--quiet"]
+def tune_check(directory: Path, *more: str) -> dict[str, object]:
+    """One check in a process of its own; its `check.json`.
+
+    Raises:
+        SystemExit: It ended otherwise than that says.
+    """
+    before = set(directory.glob(f"results/*/{CHECK}"))
+    program = str(Path(sys.executable).with_name("tune"))
+    arguments = ["check", "spec.yaml", "--output", "results", "--quiet", *more]
+    code = subprocess.run([program, *arguments], check=False, cwd=directory).returncode
+    (found,) = set(directory.glob(f"results/*/{CHECK}")) - before
+    facts: dict[str, object] = json.loads(found.read_text())
+    if code != facts["exit_code"]:
+        raise SystemExit(f"{found}: tune check ended with {code}, not as it says")
+    return facts
 
 
-def night(directory: Path, number: int, loss_percent: float) -> Night:
-    """One check of the config that serves this much less."""
-    serve(directory, loss_percent)
-    for path in (directory / "results").glob("baselines/*.json"):  # as if nights were days apart
+def as_if_days_apart(directory: Path) -> None:
+    """Lets a night of today join the accepted result once more."""
+    for path in directory.glob("results/baselines/*[0-9a-f].json"):
         kept = json.loads(path.read_text()) | {"accepted_at": "2000-01-01"}
         kept["later"] = {f"2000-01-{n:02}": r for n, r in enumerate(kept["later"].values(), 2)}
         path.write_text(json.dumps(kept))
-    before = set(directory.glob(f"results/*/{CHECK}"))
-    code = tune(arguments(directory))
-    (found,) = set(directory.glob(f"results/*/{CHECK}")) - before
-    facts = json.loads(found.read_text())
-    if code != facts["exit_code"]:
-        raise SystemExit(f"{found}: tune check ended with {code}, not as it says")
-    return Night(
-        number,
-        loss_percent,
-        facts["status"],
-        facts["ratio"],
-        round(facts["seconds"], 1),
-        any(reason.startswith("Disturbed") for reason in facts["reasons"]),
-    )
 
 
-def summary(nights: Sequence[Night], loss_percent: float) -> bool:
-    """Prints the results; False when a target was missed."""
-    count = Counter(CheckStatus(n.status) for n in nights)
-    seconds = [n.seconds for n in nights]
-    ratios = sorted(n.ratio["estimate"] for n in nights if n.ratio is not None)
-    print(f"nights: {len(nights)}, of a config that serves {loss_percent:g} % less")
-    print("  " + ", ".join(f"{status.value} {n}" for status, n in count.most_common()))
-    if ratios:
-        print(f"  of what was accepted: {ratios[0]:.3f}, {median(ratios):.3f}, {ratios[-1]:.3f}")
-    print(f"  seconds: {min(seconds):.0f}, {median(seconds):.0f}, {max(seconds):.0f}")
-    print(f"  disturbed: {sum(n.disturbed for n in nights)}")
-    if loss_percent:
-        return count[CheckStatus.REGRESSION] >= FOUND_SHARE * len(nights)
-    good = count[CheckStatus.FINE] + count[CheckStatus.WORSE]
-    says_nothing = count[CheckStatus.INCONCLUSIVE]
-    return good + says_nothing == len(nights) and says_nothing <= max(
-        1, MOST_INCONCLUSIVE_SHARE * len(nights)
-    )
+def measure(directory: Path, nights: int, loss_percent: float) -> None:
+    """Checks night after night, and prints what each found."""
+    if not (directory / "spec.yaml").exists():
+        root = Path(__file__).parents[2]
+        shutil.copytree(root / "model_repository" / MODEL, directory / "models" / MODEL)
+        (directory / "spec.yaml").write_text(SPEC)
+        serve(directory, 0.0)
+        print(f"accepted: {tune_check(directory, '--update-baseline')['values']}", flush=True)
+    serve(directory, loss_percent)
+    ended: Counter[object] = Counter()
+    for number in range(nights):
+        as_if_days_apart(directory)
+        facts = tune_check(directory)
+        ended[facts["status"]] += 1
+        print(
+            f"night {number}: {facts['status']}, {facts['ratio']}, {facts['seconds']} s", flush=True
+        )
+    print(f"{loss_percent:g} % less: {dict(ended)}")
 
 
 @dataclass
@@ -173,27 +128,26 @@ class SimulatedNights:
     rounds_cv: float
 
     def __post_init__(self) -> None:
-        self.accepted = self.night()[: 2 * ROUNDS]
+        self.accepted = self.night()
         self.ratios = [1.0]
 
     def night(self) -> np.ndarray:
         """As many rounds as a check may take."""
-        rounds = self.random.normal(0.0, self.rounds_cv, LOOKS[-1] * ROUNDS)
+        rounds = self.random.normal(0.0, self.rounds_cv, SET.rounds)
         return self.random.normal(0.0, self.nights_cv) + rounds
 
-    def check(self, loss: float = 0.0, *, join: bool = False) -> tuple[Change, float]:
+    def check(self, loss: float = 0.0, *, join: bool = False) -> tuple[CheckStatus, float]:
         """What a check finds, and the loss that it would find in four nights of five."""
-        now, count = self.night() + np.log1p(-loss), self.accepted.size
-        for done in (times * ROUNDS for times in LOOKS):
-            folded = [now[:done][i::count].mean() for i in range(min(count, done))]
-            pairs = np.exp(folded - self.accepted[: len(folded)])
-            tonight, freedom = mean_with_interval(list(pairs)), len(pairs) - 1
-            ratio = over_nights(tonight, freedom, self.ratios)
-            if change_of(ratio, WARN, FAIL) is not Change.INCONCLUSIVE:
+        now = self.night() + np.log1p(-loss)
+        for done in (n for n in range(SET.rounds + 1) if look_after(n, SET.rounds, 1)):
+            tonight = mean_with_interval(list(np.exp(now - self.accepted)[:done]))
+            ratio = over_nights(tonight, done - 1, self.ratios, float(SET.nights))
+            change = change_of(ratio, SET.warn, SET.fail)
+            if change is not CheckStatus.INCONCLUSIVE:
                 break
-        if join and len(self.ratios) < MOST and shows_no_change(ratio, WARN):
+        if join and len(self.ratios) < MOST and shows_no_change(ratio, SET.warn):
             self.ratios.append(tonight.estimate)
-        return change_of(ratio, WARN, FAIL), loss_found(ratio, WARN)
+        return change, loss_found(ratio, SET.warn)
 
 
 def simulate(runs: int) -> None:
@@ -201,7 +155,7 @@ def simulate(runs: int) -> None:
     print("| nights | rounds | known | regression | fine | 5 % fine | 8 % | 15 % | 4 of 5 |")
     for nights_cv in NIGHTS_CV:
         for rounds_cv, earlier in [(cv, n) for cv in ROUNDS_CV for n in (0, 2, 2 * MOST)]:
-            found: dict[float, list[Change]] = {loss: [] for loss in LOSSES}
+            found: dict[float, list[CheckStatus]] = {loss: [] for loss in LOSSES}
             known, findable = [], []
             for run in range(runs):
                 place = SimulatedNights(np.random.default_rng(run), nights_cv, rounds_cv)
@@ -214,17 +168,17 @@ def simulate(runs: int) -> None:
                 findable.append(reach)
             unchanged, five, *lost = found.values()
             shown = [
-                unchanged.count(Change.REGRESSION),
-                unchanged.count(Change.FINE),
-                five.count(Change.FINE),
-                *(changes.count(Change.REGRESSION) for changes in lost),
+                unchanged.count(CheckStatus.REGRESSION),
+                unchanged.count(CheckStatus.FINE),
+                five.count(CheckStatus.FINE),
+                *(changes.count(CheckStatus.REGRESSION) for changes in lost),
             ]
             cells = [f"{nights_cv:.1%}", f"{rounds_cv:.0%}", f"{np.mean(known):.1f}"]
             cells += [f"{count / runs:.1%}" for count in shown] + [f"{median(findable):.0%}"]
             print("| " + " | ".join(cells) + " |", flush=True)
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=Path, nargs="?", help="where nights are kept")
     parser.add_argument("--simulate", type=int, default=0, metavar="RUNS", help="no server at all")
@@ -235,21 +189,11 @@ def main() -> int:
     options = parser.parse_args()
     if options.simulate:
         simulate(options.simulate)
-        return 0
+        return
     directory: Path = options.directory or parser.error("which directory?")
     directory.mkdir(parents=True, exist_ok=True)
-    accept(directory)
-    kept = Kept(directory / NIGHTS, {"loss_percent": options.loss})
-    nights = {n: Night(**row) for n, row in kept.rows().items()}
-    for number in range(options.nights):
-        if number in nights:
-            continue
-        nights[number] = night(directory, number, options.loss)
-        print(nights[number].text(), file=sys.stderr, flush=True)
-        kept.append(asdict(nights[number]))
-    found = [nights[n] for n in range(options.nights)]
-    return 0 if summary(found, options.loss) else 1
+    measure(directory, options.nights, options.loss)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

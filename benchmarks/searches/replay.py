@@ -35,7 +35,9 @@ from recorded_truth import shrunk
 
 from tuner.bench.timebook import TimeBook
 from tuner.errors import TunerError
-from tuner.programs.run.prove import find_confirmed
+from tuner.proof.entrants import ProofRules, entrant_of, finalists_of
+from tuner.proof.measured import MeasuredOnce
+from tuner.proof.rounds import run_rounds
 from tuner.score.trial import Trial
 from tuner.search.incumbent import incumbent
 from tuner.search.searcher import Searcher
@@ -167,15 +169,27 @@ def _written(
 ) -> dict[str, float]:
     """What runs that end after these numbers of configs would write, as a share of the best.
 
-    That is the best finalist that holds on the recorded bench; the current config where none does.
+    That is the finalist that its rounds on the recorded bench show to be the best; the current
+    config where they show none to be better.
     """
     found = {}
     for count in (n for n in results.COLUMNS if n <= trials):
-        best = next(iter(find_confirmed(session, history[:count])), None)
-        candidate = session.current if best is None else best.candidate
-        goodput = world.goodput(space.canonical(candidate).key)
+        goodput = world.goodput(space.canonical(_proved(session, history[:count])).key)
         found[str(count)] = round(goodput / world.best, 5)
     return found
+
+
+def _proved(session: Session, trials: Sequence[Trial]) -> Candidate:
+    spec = session.spec
+    rules = ProofRules(spec.objective, spec.slos, session.plan, spec.confirm, session.first_seed)
+    own = next((t for t in trials if t.candidate == session.current and t.points), None)
+    finalists = finalists_of(trials, spec, session.current, session.near_miss)
+    entrants = [entrant_of(t, rules) for t in finalists]
+    if own is None or not entrants:
+        return entrants[0].candidate if entrants else session.current
+    now, measured = entrant_of(own, rules), MeasuredOnce(session.bench)
+    race = run_rounds(measured, now, entrants, rules, lambda: False, lambda *_: None)
+    return race.better[0].candidate if race.better else session.current
 
 
 @lru_cache
