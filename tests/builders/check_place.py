@@ -134,12 +134,12 @@ class Place:
         )
         self.notes: list[str] = []
         events = Noting(self.notes)
-        done = check(request, events, render_check, accept=accept, any_machine=any_machine)
-        if done.facts.accepted:
-            path = Path(done.facts.accepted)
+        facts = check(request, events, render_check, accept=accept, any_machine=any_machine)
+        if facts.accepted:
+            path = Path(facts.accepted)
             later = {f"2025-01-{day:02}": 1.0 for day in range(2, self.nights + 1)}
             path.write_text(json.dumps(json.loads(path.read_text()) | {"later": later}))
-        return Done(done.directory, done.facts.to_json(), done.facts.exit_code)
+        return Done(self.results / facts.run_id, facts.to_json(), facts.exit_code)
 
     @contextmanager
     def _find_programs(self, *_: Any) -> Iterator[ToyPrograms]:

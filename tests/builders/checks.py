@@ -33,9 +33,10 @@ def facts(status: CheckStatus = CheckStatus.FINE, **changes: Any) -> CheckFacts:
         "slo": [{"worst": SLO, "values": [37_000.0, 38_000.0, 36_000.0]}],
         "warn": 0.03, "fail": 0.05, "ratio": RATIO, "confidence": 0.95,
         "baseline": {
+            "key": {"model": "toy", "machine": "f", "perf_analyzer": "2", "question": {}},
             "run_id": "r1", "accepted_at": "2025-03-01T02:00:00+00:00", "machine": "Toy CPU",
-            "same_machine": True, "config_sha256": "cd" * 32, "values": [2200.0, 2210.0],
-            "level": 2150.0,
+            "config_sha256": "cd" * 32, "compared": "capacity", "values": [2200.0, 2210.0],
+            "level": 2150.0, "expected": 2200.0, "arrivals": 7,
         },
         "accepted": None, "history": [row(1), row(2, RATIO)], "seconds": 61.2, **changes,
     }  # fmt: skip

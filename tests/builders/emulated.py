@@ -102,7 +102,6 @@ class EmulatedBench:
         self.looks: list[tuple[int, int]] = []
         self.overloads: list[Asked] = []
         self.soaks: list[Asked] = []
-        self.short: list[Asked] = []
         self.given_up: list[str] = []
 
     def enter(self, stage: object) -> None:
@@ -136,7 +135,7 @@ class EmulatedBench:
         return judge_point(self.slos, replace(reading, seed=seed))
 
     def once(self, level: float, seed: int, window: Window) -> Point:
-        (self.short if window.quiet_only else self.idle).append(self._asked(level, seed))
+        self.idle.append(self._asked(level, seed))
         found = self.reading(level / self.lasting, seed)
         found = replace(found, load=replace(found.load, level=level))
         return judge_point(self.slos, replace(found, seed=seed, duration_s=window.duration_s))

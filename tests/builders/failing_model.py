@@ -43,7 +43,7 @@ space:
   instance_group.count: {int: [1, 2]}
   dynamic_batching: {choice: [off, on]}
 budget: {trials: 4}
-confirm: {rounds: 3, finalists: 1, soak: 3s}
+confirm: {finalists: 1, soak: 3s}
 """
 
 

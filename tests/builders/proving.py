@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from builders.candidates import candidate_of
@@ -11,13 +12,16 @@ from builders.measurements import synthetic_measurement
 from builders.runs import Toy, manifest_of
 
 from tuner.measurement.measurement import Arrivals, Measurement
-from tuner.programs.run import prove as step
-from tuner.programs.run.outcome import Verdict, result_of
-from tuner.score.point import judge_point, score_points
+from tuner.programs.run.outcome import result_of
+from tuner.proof import proof
+from tuner.proof.verdict import Verdict
+from tuner.run.confirmation import Repeat
+from tuner.run.result_schema import Result
+from tuner.score.point import Point, judge_point, score_points
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
-from tuner.steps.events import Events, Silent
+from tuner.steps.events import Silent
 
 COUNT = "instance_group.count"
 CURRENT, OTHER, THIRD = (candidate_of({COUNT: n}) for n in (1, 2, 3))
@@ -26,21 +30,66 @@ SEARCHED = 1
 
 
 class ProvingBench(FreshBench):
-    """Serves a spec's arrivals; a metric that is minimised is the better the more it can serve."""
+    """Serves a spec's arrivals; a metric that is minimised is the better the more it can serve.
 
-    def __init__(self, spec: Spec, capacity: Mapping[Candidate, float], **more: Any) -> None:
+    ``shares``: what of a config's capacity lasts, where that is not all of it.
+    ``trouble``: what each soak runs into.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        capacity: Mapping[Candidate, float],
+        shares: Mapping[Candidate, float] | None = None,
+        trouble: Exception | None = None,
+        **more: Any,
+    ) -> None:
         arrivals = Arrivals(spec.workload.arrivals.kind)
         super().__init__(capacity, slos=spec.slos, arrivals=arrivals, **more)
-        self.spec = spec
+        self.spec, self.shares, self.trouble = spec, shares or {}, trouble
+        self.least_s: list[float] = []
 
     @property
     def levels(self) -> list[tuple[Candidate, float]]:
         return [(a.candidate, a.level) for a in self.asked]
 
+    @property
+    def soaked(self) -> list[tuple[Candidate, float]]:
+        return [(a.candidate, a.level) for a in self.soaks]
+
+    def measured(self, candidate: Candidate) -> int:
+        """Rounds and simplifications in which the config was measured."""
+        return len({a.server for a in self.asked if a.candidate == candidate})
+
     def reading(self, level: float, seed: int) -> Measurement:
         if self.spec.objective.metric is None:
             return super().reading(level, seed)
         return synthetic_measurement(level, 1e6 / (self.serves * self.kindness(seed)))
+
+    def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+        self.least_s.append(least_s)
+        if self.trouble is not None:
+            raise self.trouble
+        self.lasting = self.shares.get(self.candidate, 1.0)
+        return super().soak(level, seed, least_s)
+
+
+class Watching(Silent):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+        self.notes: list[str] = []
+        self.rounds: list[str] = []
+
+    def phase(self, text: str) -> None:
+        self.phases.append(text)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def round_over(self, what: str, sustained: Point) -> None:
+        self.rounds.append(what)
 
 
 def spec_of(**changes: Any) -> Spec:
@@ -57,14 +106,34 @@ def trial(bench: ProvingBench, number: int, candidate: Candidate, *levels: float
     return Trial(number, candidate, TrialState.MEASURED, points, score)
 
 
+def lost_at(bench: ProvingBench, number: int, candidate: Candidate, *levels: float) -> Trial:
+    """A trial that lost the race at the first of ``levels``."""
+    measured = trial(bench, number, candidate, *levels)
+    score = score_points(bench.spec.objective, measured.points[:1])
+    return replace(measured, state=TrialState.PRUNED, score=score)
+
+
+def searched(bench: ProvingBench, *candidates: Candidate) -> list[Trial]:
+    """Each measured just below and just above its capacity, or at the loads the spec lists."""
+    listed = a_session(bench, bench.spec, CURRENT).plan.listed
+
+    def levels(candidate: Candidate) -> tuple[float, ...]:
+        own = bench.capacity.get(candidate, 1.0)  # type: ignore[union-attr]
+        return listed or (0.98 * own, 1.1 * own)
+
+    return [trial(bench, n, c, *levels(c)) for n, c in enumerate(candidates)]
+
+
 def prove(
     bench: ProvingBench,
     *trials: Trial,
-    events: Events | None = None,
     current: Candidate = CURRENT,
+    stored: tuple[Repeat, ...] = (),
+    **more: Any,
 ) -> Verdict:
-    session = a_session(bench, bench.spec, current, events=events or Silent())
-    return step.prove(session, trials)
+    """Of the current config and another one, unless the trials are given."""
+    session = a_session(bench, bench.spec, current, **more)
+    return proof.prove(session, trials or searched(bench, CURRENT, OTHER), stored)
 
 
 def result_json(bench: ProvingBench, verdict: Verdict) -> dict[str, Any]:
@@ -78,3 +147,7 @@ def result_json(bench: ProvingBench, verdict: Verdict) -> dict[str, Any]:
         change=None,
         written=None,
     ).to_json()
+
+
+def result(bench: ProvingBench, verdict: Verdict) -> Result:
+    return Result.from_json(result_json(bench, verdict))

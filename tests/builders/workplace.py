@@ -19,7 +19,7 @@ from builders.searches import served
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.programs.run import run as pipeline
-from tuner.programs.run.outcome import Verdict
+from tuner.proof.verdict import Verdict
 from tuner.run.proved import ProvedConfig
 from tuner.run.status import Status
 from tuner.run.store import RunStore
@@ -93,9 +93,8 @@ class Workplace:
         monkeypatch.setattr(pipeline, "read_host", lambda _: Facts())
         monkeypatch.setattr(pipeline, "serving", serving)
         monkeypatch.setattr(session, "set_up_bench", set_up_bench)
-        monkeypatch.setattr(pipeline, "prove", lambda _, trials: best_of(trials))
+        monkeypatch.setattr(pipeline, "prove", lambda _, trials, stored: best_of(trials))
         monkeypatch.setattr(pipeline, "probe_overload", probe_overload)
-        # Drawing them takes longer than all else in most of these tests.
 
     @property
     def store(self) -> RunStore:

@@ -130,7 +130,7 @@ def test_the_version_names_the_image_whatever_its_tag(
 ) -> None:
     image = SimpleNamespace(id="sha256:0123", attrs={"Config": {"Env": variables}})
     engine = SimpleNamespace(images=SimpleNamespace(get={"image:1": image}.__getitem__))
-    monkeypatch.setattr(docker, "_engine", lambda _: nullcontext(engine))
+    monkeypatch.setattr(docker, "engine", lambda _: nullcontext(engine))
     assert launcher.version() == f"{version}, image sha256:0123"
 
 

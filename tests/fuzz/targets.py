@@ -64,7 +64,7 @@ space:
   response_cache.size: {choice: [off, 64MiB]}
 search: {strategy: tpe, seed: 1}
 budget: {trials: 40, time: 20m}
-confirm: {rounds: 3, min_gain: 2%}
+confirm: {min_gain: 2%}
 """
 RESUMED = """model: emulated-accelerator
 repository: %(repository)s

@@ -1,7 +1,7 @@
 """What is measured again: in which situation, how often at most, and what that costs.
 
-A measurement that cannot be believed is made once more, and the better one of the two counts. The
-confirmation adds rounds and soaks of its own. What does not count is passed on, with the reason.
+A measurement that cannot be believed is made once more, and the better one of the two counts. What
+does not count is passed on, with the reason.
 """
 
 from __future__ import annotations
@@ -68,12 +68,8 @@ UNDECIDED = Again("ended early without need", 1, "a fresh server, and the whole 
 TOO_HIGH = Again("a first load was too high for a result", 4, "a lower load")
 SERVER_DIED = Again("the server died", 1, "a fresh server, and trial or round from its start")
 NEAR_MISS = Again("the load to beat was nearly sustained", 1, "the incumbent's own load")
-UNEVEN = Again("others took more beside one side of a round", 1, "that side's round")
 #: The first two share one repetition, all measurements of a deployment those of the third.
-TABLE = (
-    *(BEHIND, DISTURBED, WARMING_UP, TOO_FEW, UNDECIDED, TOO_HIGH, SERVER_DIED, NEAR_MISS),
-    UNEVEN,
-)
+TABLE = (BEHIND, DISTURBED, WARMING_UP, TOO_FEW, UNDECIDED, TOO_HIGH, SERVER_DIED, NEAR_MISS)
 
 
 def why_again(point: Point) -> Again | None:
@@ -166,7 +162,7 @@ class Rejects:
         self._sink(Rejected(reason, self._candidate_key, level, wall_s, self.stage, measurement))
 
     def trial_lost(self, reason: str) -> None:
-        """Rejects all that a failed trial measured; a confirmation has stored its rows."""
+        """Rejects all that a failed trial measured; a proof has stored its rows."""
         if self.stage is Stage.SEARCH:
             for measurement in self._kept:
                 self.reject(f"its trial ended without a result: {reason}", measurement)

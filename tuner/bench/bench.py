@@ -1,6 +1,6 @@
 """The bench: deploys a candidate, puts load on it, and judges what came back.
 
-The only place where `triton`, `load` and `score` meet. The search and the confirmation both
+The only place where `triton`, `load` and `score` meet. The search and the proof both
 measure here, so that they measure the same way.
 """
 
@@ -69,7 +69,7 @@ class BenchRules:
 
     Attributes:
         window: Load point and the requests per second to expect, None where that is not known, to
-            the length of its measurement.
+            the length of its measurement, in the rounds of a proof or a check.
         brief: Like ``window``, in the search; None: the same.
         checkpoint: Called before each step; raises when the run is to stop.
         cache: Which candidates have one, and what is to be in it.

@@ -1,4 +1,4 @@
-"""What the search, the confirmation and the checks ask of a bench, and a bench of its load."""
+"""What the search, the proof and the checks ask of a bench, and a bench of its load."""
 
 from __future__ import annotations
 

@@ -87,13 +87,11 @@ def command(
     code = TunerError.exit_code
     try:
         with PlainEvents(1 - quiet) as events:
-            finished = check(
-                request, events, report, accept=update_baseline, any_machine=any_machine
-            )
-        print_check(finished.directory, finished.facts, output_format)
-        append_summary(finished.directory / "report.md")
-        say_annotations(annotation_lines(finished.facts))
-        code = finished.facts.exit_code
+            facts = check(request, events, report, accept=update_baseline, any_machine=any_machine)
+        print_check(made[-1], facts, output_format)
+        append_summary(made[-1] / "report.md")
+        say_annotations(annotation_lines(facts))
+        code = facts.exit_code
     except BaseException as error:
         code = 130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", code)
         raise

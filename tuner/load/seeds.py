@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sized
 
-#: Confirmations draw from here on, from the run's id.
+#: Proofs draw from here on, from the run's id.
 CONFIRMATION_FROM = 1_000_000_000
 #: Of the order in which a response cache is filled.
 CACHE_FILL = 900_000
@@ -27,7 +27,7 @@ def of_near_miss(search_seed: int) -> int:
 
 
 def of_confirmation(run_id: str) -> int:
-    """Seed of a confirmation's first round, far from any search's; later rounds count up."""
+    """Seed of a proof's first round, far from any search's; later rounds count up."""
     drawn = int(hashlib.sha256(run_id.encode()).hexdigest()[:8], 16)
     return CONFIRMATION_FROM + drawn % CONFIRMATION_FROM
 
@@ -42,8 +42,8 @@ def of_soak(first_round: int) -> int:
     return first_round + 100_000
 
 
-def of_curve(first_round: int) -> int:
-    """Seed of all loads around what was soaked, after rounds that began with this seed."""
+def of_simpler(first_round: int) -> int:
+    """Seed of what a winner is measured under with changes undone, after its rounds."""
     return first_round + 200_000
 
 

@@ -41,7 +41,7 @@ from tuner.spec.workload import FileInputs, RandomInputs, UniformRepeat, ZipfRep
 from tuner.steps.estimate import (
     Estimate,
     Seen,
-    estimate_run,
+    foresee_run,
     refuse_too_short,
     seen_before,
     trace_notes,
@@ -135,7 +135,7 @@ def draw_plan(
         effective_spec=effective_yaml(job.spec),
         space_size=size.count,
         space_exact=size.exact,
-        estimate=estimate_run(job, seen or Seen()),
+        estimate=foresee_run(request.output, job, seen or Seen()),
         commands=commands,
         candidates=tuple(previews(job, candidates)),
         notes=(

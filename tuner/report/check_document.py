@@ -248,7 +248,7 @@ def mean_of(values: Sequence[float]) -> float | None:
 
 
 def _column(
-    check: CheckFacts, values: list[float], level: float | None, config: str
+    check: CheckFacts, values: Sequence[float], level: float | None, config: str
 ) -> dict[str, str]:
     return {
         f"{check.compared}, mean": metric_text(check.compared, mean_of(values)),

@@ -48,7 +48,7 @@ class ReportData:
         finished: The run left a result.
         current: The config found in the repository; ``None`` if it was not measured.
         best: The winner, else the best other config; ``None`` if nothing else was measured.
-        repeats: Every measurement of the confirmation, in the order they were made.
+        repeats: Every measurement of the proof, in the order they were made.
         rejected: Measurements that do not count.
         taken_back: The write was taken back: the config is as it was before.
     """

@@ -1,4 +1,4 @@
-"""A run as tables, for notebooks and `trials.csv`: its trials, load points and confirmation.
+"""A run as tables, for notebooks and `trials.csv`: its trials, load points and proof.
 
 Values are numbers in the unit that ends the column's name; missing values are empty. Lists and
 server arguments are JSON. A trial's load columns are those of the measurement its score is for.
@@ -47,7 +47,7 @@ class RunFrames:
     Attributes:
         trials: A row for each trial, as in `trials.csv`, with its candidate's key.
         points: A row for each load that a trial was measured at, in the order they were made.
-        rounds: A row for each measurement of the confirmation; ``candidate_key`` is a trial's,
+        rounds: A row for each measurement of the proof; ``candidate_key`` is a trial's,
             except where the winner was simplified.
 
     In ``points`` and ``rounds``, a load of several streams has an additional row for each stream.

@@ -148,9 +148,7 @@ def soak_sentences(data: ReportData) -> list[str]:
     soak = None if data.subject is None else data.subject.soak
     if soak is None:
         return []
-    around = [f"Load curve: {soak.curve.sentence}."] if soak.curve else []
-    told = (f"Soak: {sentence.removesuffix('.')}." for sentence in soak.sentences)
-    return [*told, *around]
+    return [f"Soak: {sentence.removesuffix('.')}." for sentence in soak.sentences]
 
 
 def bottleneck_sentences(data: ReportData) -> list[str]:

@@ -13,10 +13,11 @@ import glob
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -35,7 +36,7 @@ from tuner.score.ratio import Ratio
 from tuner.spec.model import Spec
 from tuner.spec.server import given_check
 
-DIRECTORY = "baselines"
+DIRECTORY, HISTORY = "baselines", ".history.jsonl"
 #: `check.json` in the directory of a check.
 CHECK = "check.json"
 SCHEMA_VERSION: Final = 1
@@ -85,8 +86,8 @@ class Baseline(Facts):
         values: One per round, inferences per second or the metric's base unit.
         level: The load at which every SLO was met in every round.
         expected: The load at which a round begins its search for the capacity.
-        arrivals: Seed of the first round's arrivals, each round after it takes the next; None in
-            results of an older tune. Rounds under the same arrivals are compared as pairs.
+        arrivals: Seed of the first round's, each round after it takes the next. Rounds under the
+            same arrivals are compared as pairs.
         client: The load generator that measured, see `tuner.run.manifest.comparable`.
         credited: The load that the config was credited with; None: unknown.
         later: Checks of the same config that showed no change: by day, the ratio to this result.
@@ -101,7 +102,7 @@ class Baseline(Facts):
     values: tuple[float, ...]
     level: float
     expected: float
-    arrivals: int | None = None
+    arrivals: int
     client: str | None = None
     credited: float | None = None
     later: Mapping[str, Annotated[float, Field(gt=0)]] = field(default_factory=dict)
@@ -111,14 +112,6 @@ class Baseline(Facts):
     def ratios(self) -> tuple[float, ...]:
         """Each night as a ratio to the first."""
         return (1.0, *self.later.values())
-
-
-@dataclass(frozen=True)
-class Found:
-    """The baseline to compare with, or None and why there is none."""
-
-    baseline: Baseline | None
-    reason: str = ""
 
 
 def baseline_path(results: Path, key: Key) -> Path:
@@ -131,8 +124,8 @@ def write_baseline(results: Path, baseline: Baseline) -> Path:
     return path
 
 
-def find_baseline(results: Path, key: Key, *, any_machine: bool = False) -> Found:
-    """The accepted result of this machine and question.
+def find_baseline(results: Path, key: Key, *, any_machine: bool = False) -> Baseline | str:
+    """The accepted result of this machine and question, or why there is none to compare with.
 
     ``any_machine``: take the newest result of another machine where this one has none.
 
@@ -141,77 +134,58 @@ def find_baseline(results: Path, key: Key, *, any_machine: bool = False) -> Foun
     """
     path = baseline_path(results, key)
     if os.path.lexists(path):
-        return Found(_read(path))
+        return _read(path)
     pattern = f"{glob.escape(key.model)}-{'[0-9a-f]' * 16}.json"
     others = [_read(p) for p in sorted((results / DIRECTORY).glob(pattern))]
     newest = sorted((b for b in others if b.key.model == key.model), key=lambda b: b.accepted_at)
     elsewhere = [b for b in newest if b.key.question == key.question]
     if elsewhere and any_machine:
-        return Found(elsewhere[-1])
+        return elsewhere[-1]
+    if not newest:
+        return "There is no accepted result yet: `tune check --update-baseline` makes one."
+    other = (elsewhere or newest)[-1]
+    told = f"The accepted result of {other.accepted_at[:10]}"
     if elsewhere:
-        return Found(None, _refused(elsewhere[-1], key))
-    if newest:
-        return Found(None, _other_question(newest[-1], key))
-    return Found(None, "There is no accepted result yet: `tune check --update-baseline` makes one.")
+        what = "machine" if other.key.machine != key.machine else "perf_analyzer"
+        return (
+            f"{told} is from another {what} ({other.machine}), so it is not compared. "
+            "--any-machine compares anyway, --update-baseline accepts a result of this one."
+        )
+    changed = [n for n, value in key.question.items() if other.key.question.get(n) != value]
+    listed = " and ".join(filter(None, [", ".join(changed[:-1]), *changed[-1:]]))
+    return (
+        f"{told} was measured with a different {listed}, so it is not compared. "
+        "--update-baseline accepts a result of this spec."
+    )
 
 
-def append_history(results: Path, key: Key, row: Mapping[str, Any]) -> None:
+def append_history(results: Path, key: Key, row: HistoryRow) -> None:
     """One line, in a single write, so that lines of two checks never mix.
 
     Raises:
         EnvironmentNotReadyError: It cannot be written.
     """
-    path = _history_path(results, key)
-    line = json.dumps(row, separators=(",", ":"), allow_nan=False) + "\n"
+    path = baseline_path(results, key).with_suffix(HISTORY)
+    line = row.model_dump_json() + "\n"
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         torn = bool((read_bytes(path) or b"\n")[-1:] != b"\n")  # of a kill in mid-write
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
-        descriptor = os.open(path, flags, 0o644)
-        try:
-            os.write(descriptor, ("\n" * torn + line).encode())
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with path.open("ab", buffering=0) as file:
+            file.write(("\n" * torn + line).encode())
+            os.fsync(file.fileno())
 
 
-def history(results: Path, key: Key, last: int) -> list[dict[str, Any]]:
-    """The last checks, oldest first; lines left incomplete by a kill are skipped.
+def history(results: Path, key: Key, last: int) -> list[HistoryRow]:
+    """The last checks, oldest first; lines that tune did not write, or not to the end, are skipped.
 
     Raises:
         UnreadableFileError: The file is no file.
     """
     rows = []
-    for line in (read_bytes(_history_path(results, key)) or b"").splitlines():
+    for line in (read_bytes(baseline_path(results, key).with_suffix(HISTORY)) or b"").splitlines():
         with contextlib.suppress(ValueError, RecursionError):
-            rows.append(json.loads(line))
-    return [row for row in rows if isinstance(row, dict)][-last:]
-
-
-def _history_path(results: Path, key: Key) -> Path:
-    return baseline_path(results, key).with_suffix(".history.jsonl")
-
-
-def _refused(baseline: Baseline, key: Key) -> str:
-    what = "machine" if baseline.key.machine != key.machine else "perf_analyzer"
-    return (
-        f"The accepted result of {baseline.accepted_at[:10]} is from another {what} "
-        f"({baseline.machine}), so it is not compared. --any-machine compares anyway, "
-        "--update-baseline accepts a result of this one."
-    )
-
-
-def _other_question(baseline: Baseline, key: Key) -> str:
-    changed = [n for n, value in key.question.items() if baseline.key.question.get(n) != value]
-    return (
-        f"The accepted result of {baseline.accepted_at[:10]} was measured with a different "
-        f"{_listed(changed)}, so it is not compared. --update-baseline accepts a result of this "
-        f"spec."
-    )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+            rows.append(HistoryRow.model_validate_json(line))
+    return rows[-last:]
 
 
 def _read(path: Path) -> Baseline:
@@ -219,10 +193,8 @@ def _read(path: Path) -> Baseline:
         data = read_json(path, dict) or {}
         return read_as(str(path), data, Baseline.from_json)
     except UnreadableFileError as error:
-        raise UnreadableFileError(
-            error.message,
-            "remove it, then accept a new one with `tune check --update-baseline`",
-        ) from error
+        next_step = "remove it, then accept a new one with `tune check --update-baseline`"
+        raise UnreadableFileError(error.message, next_step) from error
 
 
 def _hash(value: Any) -> str:
@@ -262,18 +234,6 @@ class SloRounds(Part):
     values: list[float | None] = Field(description="one per round, in the base unit")
 
 
-class Then(Part):
-    """The accepted result that this one was compared with."""
-
-    run_id: str
-    accepted_at: str
-    machine: str = Field(description="in words")
-    same_machine: bool = Field(description="false only with --any-machine")
-    config_sha256: str
-    values: list[float] = Field(description="one per round, like those of this check")
-    level: float = Field(description="load at which every SLO was met in every round")
-
-
 class HistoryRow(Part):
     """One earlier check of the same question on the same machine; this one comes last."""
 
@@ -285,7 +245,25 @@ class HistoryRow(Part):
     config_sha256: str
 
 
-class CheckFacts(Part):
+class Shown(Part):
+    """What a check's rounds and its soak showed; by default, nothing."""
+
+    rounds: Count = 0
+    load: str | None = Field(None, description="that had to be sustained, in words; null: none was")
+    level: float | None = Field(
+        None, description="highest load at which every SLO was met in every round; null: none"
+    )
+    compared: str = Field("nothing", description="what values are: capacity, throughput, a metric")
+    values: list[float] = Field([], description="one per round: infer/s, or the metric's base unit")
+    slo: list[SloRounds] = Field([])
+    ratio: Ratio | None = Field(
+        None, description="now over the accepted result, above 1 is better; null: not compared"
+    )
+    nights: Count = Field(0, description="behind the accepted result; 0: not compared")
+    credited: Soak | None = Field(None, description="of the load it is credited with; null: none")
+
+
+class CheckFacts(Shown):
     """What `tune check` found. Readers ignore keys they do not know."""
 
     schema_version: Literal[1]
@@ -302,26 +280,22 @@ class CheckFacts(Part):
     fingerprint: str = Field(description="of what may be compared; in the baseline's file name")
     machine: str = Field(description="in words")
     objective: str
-    rounds: Count
-    load: str | None = Field(description="that had to be sustained, in words; null: not measured")
-    level: float | None = Field(
-        description="highest load at which every SLO was met in every round; null: none"
-    )
-    compared: str = Field(description="what values are: capacity, throughput, or a metric")
-    values: list[float] = Field(description="one per round: infer/s, or the metric's base unit")
-    slo: list[SloRounds]
     warn: float = Field(description="loss above which it is reported, as a share")
     fail: float = Field(description="loss above which it is a regression, as a share")
-    ratio: Ratio | None = Field(
-        description="now over the accepted result, above 1 is better; null: not compared"
-    )
-    nights: Count = Field(0, description="behind the accepted result; 0: not compared")
-    credited: Soak | None = Field(None, description="of the load it is credited with; null: none")
     confidence: float = Field(gt=0, lt=1, description="of the interval")
-    baseline: Then | None = Field(description="null: not compared, see reasons")
+    baseline: Baseline | None = Field(
+        description="the accepted result, of another machine with --any-machine; null: none"
+    )
     accepted: str | None = Field(description="file this result was accepted into")
     history: list[HistoryRow] = Field(description="the last checks, oldest first")
     seconds: NotNegative
+
+    @property
+    def row(self) -> HistoryRow:
+        """The part of it that goes into the history."""
+        positive = bool(self.values) and min(self.values) > 0.0
+        value = geometric_mean(self.values) if positive else None
+        return HistoryRow.model_validate({**dict(self), "value": value})
 
     def to_json(self) -> dict[str, Any]:
         """The content of `check.json`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from itertools import takewhile
 from typing import Annotated
 
 from pydantic import Field
@@ -16,16 +15,12 @@ from tuner.score.late_share import LateShare
 from tuner.score.point import Point
 from tuner.spec.units import digits
 
-#: With this share of an SLO used up, a config still has room.
-AT_EASE = 0.8
-
 
 class Role(Enum):
     CURRENT = "current"
     CANDIDATE = "candidate"
     SIMPLER = "simpler"  # the winner with one change undone
     SOAK = "soak"  # what is to be written, or stays, under one long load
-    CURVE = "curve"  # the same, under short loads around what it is credited with
 
 
 @dataclass(frozen=True)
@@ -43,7 +38,7 @@ class Repeat(Facts):
     @property
     def alone(self) -> bool:
         """Whether it is complete in itself, and not part of a round."""
-        return self.role in (Role.SOAK, Role.CURVE)
+        return self.role is Role.SOAK
 
 
 @dataclass(frozen=True)
@@ -114,36 +109,6 @@ class Soaked(Facts):
 
 
 @dataclass(frozen=True)
-class LoadCurve(Facts):
-    """How the latency rises around the credited load.
-
-    Attributes:
-        metric: The latency whose SLO the sentence is about.
-        points: By rising load.
-        left_out: Which loads are missing, and why.
-    """
-
-    metric: str
-    points: tuple[Soaked, ...]
-    left_out: tuple[str, ...] = ()
-
-    @property
-    def sentence(self) -> str:
-        """`at 2180/s its p99_latency is still within 80 % of the SLO`; what was left out."""
-        said = []
-        if self.points:
-            easy = [*takewhile(self._at_ease, self.points)]
-            told, how = (easy[-1], "is still") if easy else (self.points[0], "is not")
-            within = f"{how} within {100 * AT_EASE:.0f}% of the SLO"
-            said = [f"at {digits(told.level, 4)}/s its {self.metric} {within}"]
-        return "; ".join([*said, *(f"left out: {reason}" for reason in self.left_out)])
-
-    def _at_ease(self, found: Soaked) -> bool:
-        own = (s.margin for s in found.slo if s.metric == self.metric)
-        return all(margin is not None and margin >= 1.0 - AT_EASE for margin in own)
-
-
-@dataclass(frozen=True)
 class Soak(Facts):
     """The soaks of one config, in the order they were made.
 
@@ -151,14 +116,12 @@ class Soak(Facts):
         reason: Why there is none that tells whether the claim holds; empty where one does.
         limited: About each load that the load generator could not keep up with.
         headroom: The config is credited with this share less than the load that held.
-        curve: How the latency rises around that; None where no capacity was searched.
     """
 
     tried: tuple[Soaked, ...] = ()
     reason: str = ""
     limited: Annotated[tuple[str, ...], Field(exclude_if=lambda loads: not loads)] = ()
     headroom: Annotated[float, Field(ge=0, lt=1, exclude_if=lambda share: not share)] = 0.0
-    curve: Annotated[LoadCurve | None, Field(exclude_if=lambda curve: curve is None)] = None
 
     @property
     def held(self) -> Soaked | None:

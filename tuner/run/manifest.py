@@ -201,7 +201,7 @@ class Manifest(Facts):
         host: CPU, cores, memory, governor, as `tuner.machine.host` reads them.
         fingerprint: Of the machine and its GPUs.
         current: The config in the repository, as a candidate.
-        arrivals: Seed of the arrivals of a confirmation's first round, or a check's; each round
+        arrivals: Seed of the arrivals of a proof's first round, or a check's; each round
             takes the next. Drawn from the run's id, so that another run is a replication.
         client: The load generator, see `tuner.load.generators.GENERATORS`; None until a server was
             queried.

@@ -222,7 +222,8 @@ def capacity_level(probes: Sequence[Probe], slope: float | None = None) -> float
     """The level at which utilisation is one.
 
     Between a level that passed and one close above it that failed, it is where utilisation crosses
-    one. Otherwise it is the mean of what each measurement near the bound gives with the ``slope``.
+    one; or what was answered there, where the SLO was missed only by what was not. Otherwise it is
+    the mean of what each measurement near the bound gives with the ``slope``.
     Without such a measurement, it is the highest level that passed; if none passed, the lowest
     level tried, or what was answered there.
     """
@@ -233,6 +234,9 @@ def capacity_level(probes: Sequence[Probe], slope: float | None = None) -> float
             [p.level * (p.slo_utilisation or 1.0) ** (-1.0 / slope) for p in near]
         )
     if bracket.floor is not None and bracket.ceiling is not None:
-        return min(chord(bracket.floor, bracket.ceiling), bracket.top)
+        ceiling = bracket.ceiling
+        if saturated(ceiling) and (ceiling.slo_utilisation or 0.0) <= 1.0:
+            return max(ceiling.served_per_s or 0.0, bracket.floor.served_per_s or 0.0)
+        return min(chord(bracket.floor, ceiling), bracket.top)
     answered = (p.served_per_s if saturated(p) and p.served_per_s else p.level for p in probes)
     return bracket.capacity() or min(answered)

@@ -66,7 +66,7 @@ def severity(result: SloResult) -> tuple[int, float]:
 BEHIND = 0.01
 #: This, over the square root of the number due, is allowed on top: how many are under way at the
 #: start and end of a window varies by chance. Two standard deviations of queues at 0.95 of their
-#: saturation (benchmarks/claims/claims.py --steadiness).
+#: saturation (tests/unit/score/test_steadiness.py).
 BY_CHANCE = 0.6
 #: Growth of the latency that is a trend: as a share of its mean, in standard errors, and as a share
 #: of its bound, which a hundredth of the load too much adds in the shortest window.

@@ -91,7 +91,7 @@ def measured_late_share(
     streams that of the one in which most may be late, for what its SLO allows.
 
     ``relaxation_s``: how long the latency is correlated with its past, as far as any window showed;
-    there are no more independent requests than windows of twice that (`tuner.confirm.soak`).
+    there are no more independent requests than windows of twice that (`tuner.proof.soak`).
     """
     most = math.inf if relaxation_s <= 0.0 else measurement.duration_s / (2.0 * relaxation_s)
     found = []

@@ -2,7 +2,7 @@
 
 The search, the rounds and the soak have one rule. The loads measured so far show a floor that
 passed, a ceiling that failed, or both; what is tried next depends on which of them there are, and
-on `Steps`: see docs/internals/measuring-policy.md.
+on `Steps`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ class LoadPlan:
     arrivals: Arrivals
     listed: tuple[float, ...] | None
     levels: LevelRange
+
+    @property
+    def searches_rates(self) -> bool:
+        """Whether the capacity is a rate to be found: no loads are listed, and none are clients."""
+        return self.listed is None and self.arrivals.open_loop
 
 
 def lowest_level(slos: Sequence[Slo], shares: Mapping[str, float], window_s: float) -> float:
@@ -80,7 +85,7 @@ _BELOW_FAILURE = 0.85
 _NEAR = 2.0
 #: Near its bound, the tail of the latency rises with this power of the load at least: in a queue at
 #: 75 % of its saturation it is 0.75 / (1 - 0.75).
-_STEEP = 3.0
+STEEP = 3.0
 
 
 @dataclass(frozen=True)
@@ -188,7 +193,7 @@ def _below(ceiling: Probe, count: int, steps: Steps) -> float:
     slo_utilisation = ceiling.slo_utilisation
     if steps.first is not None:
         least, most = (step * 2.0 ** (count - 1) for step in (steps.least, steps.first))
-        over = most if slo_utilisation is None else slo_utilisation ** (1.0 / _STEEP) - 1.0
+        over = most if slo_utilisation is None else slo_utilisation ** (1.0 / STEEP) - 1.0
         return ceiling.level / (1.0 + min(max(over, least), most))
     if slo_utilisation is not None and slo_utilisation < _NEAR:
         return ceiling.level * _BELOW_FAILURE

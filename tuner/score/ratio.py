@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, geometric_mean, stdev
 
 CONFIDENCE = 0.95
 #: What an interval may miss, both sides together.
@@ -29,7 +28,7 @@ def paired_ratio(better: Sequence[float], worse: Sequence[float], error: float =
 
     Args:
         error: Share of intervals that may miss, both sides together: a part of `ERROR` where
-            several looks or several candidates share it (`tuner.confirm.gain`).
+            several looks or several candidates share it.
 
     Raises:
         ValueError: The sequences are empty or of unequal length.
@@ -73,31 +72,6 @@ def two_sample_ratio(now: Sequence[float], before: Sequence[float], error: float
     squares = math.fsum((x - m) ** 2 for s, m in zip(logs, means, strict=True) for x in s)
     deviation = math.sqrt(squares / freedom * (1.0 / len(now) + 1.0 / len(before)))
     mean, half = means[0] - means[1], quantile(freedom, error) * deviation
-    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
-
-
-def unequal_ratio(
-    more: Sequence[float], fewer: Sequence[float], deviation: float, error: float = ERROR
-) -> Ratio:
-    """Ratio of the geometric means of two samples, of which one may be a single value.
-
-    The interval is the normal one of logarithms with a ``deviation`` that is known to be enough;
-    so few values may agree by chance. Where they vary more than that it is `two_sample_ratio`'s.
-
-    Args:
-        deviation: Standard deviation of the logarithms, an upper bound.
-
-    Raises:
-        ValueError: One is empty.
-    """
-    if not more or not fewer:
-        raise ValueError("unequal_ratio needs a value of both")
-    both = [[math.log(v) for v in sample] for sample in (more, fewer) if len(sample) > 1]
-    if any(stdev(logs) > deviation for logs in both):
-        return two_sample_ratio(more, fewer, error)
-    mean = math.log(geometric_mean(more) / geometric_mean(fewer))
-    quantile = NormalDist().inv_cdf(1.0 - error / 2)
-    half = quantile * deviation * math.sqrt(1.0 / len(more) + 1.0 / len(fewer))
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 

@@ -358,6 +358,6 @@ def _batching(
 def _tail(machine: Machine) -> list[str]:
     return [
         "budget: {trials: 30, time: 20m}      # whichever comes first",
-        "confirm: {rounds: 3, min_gain: 2%}   # the winner must prove itself again",
+        "confirm: {min_gain: 2%}   # the winner must prove itself again",
         f"# Machine: {machine.cores} cores, {machine.gpus} GPUs.",
     ]

@@ -86,22 +86,31 @@ class Confirm(Strict):
     """How the winner must prove itself."""
 
     rounds: Annotated[int, Field(strict=True, ge=3)] = Field(
-        3,
-        description="times each finalist is measured again, interleaved; twice as many when "
-        "the outcome is still open then",
+        10,
+        description="rounds, in each of which the finalists and the current config are measured "
+        "again, at most; fewer where the outcome is clear before",
+    )
+    time: Seconds | None = Field(
+        None,
+        description="time for the rounds; by default as long as the search took, and at least 2m",
     )
     min_gain: Percent = Field(Percent(0.02), description="smaller gains are not worth a change")
+    rule_out: Percent = Field(
+        Percent(0.10),
+        description="the current config is kept once any gain is surely below this",
+    )
     finalists: Count = Field(2, description="best candidates that are measured again")
     soak: Seconds = Field(
         Seconds(30.0),
         description="length of the final soak of the config that is written, and of each check's, "
-        "at the load it is credited with; up to five times as long where the SLO needs more; "
+        "at the load it is credited with; up to 20 times as long where the SLO needs more; "
         "0: no soak",
     )
     headroom: Percent = Field(
         Percent(0.03),
-        description="the config is credited with this much less than the rate that held in its "
-        "soak, since what held once may fail the next time; listed loads and clients are as listed",
+        description="the config is credited with this much less than what its rounds and its soak "
+        "show to be sustained, since what held once may fail the next time; listed loads and "
+        "clients are as listed",
     )
     tolerance: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
         1e-3,
@@ -123,9 +132,14 @@ class Check(Strict):
     warn: Percent = Field(Percent(0.03), description="a loss above this is reported")
     fail: Percent = Field(Percent(0.05), description="a loss above this is a regression, exit 12")
     rounds: Annotated[int, Field(strict=True, ge=3)] = Field(
-        3,
-        description="times the config is measured, each on a fresh server; twice, then four times "
-        "as many while the outcome is open; at least twice as many for a result to be accepted",
+        10,
+        description="rounds, each on a fresh server, at most; fewer where the outcome is clear "
+        "before; all of them for a result to be accepted",
+    )
+    nights: Percent = Field(
+        Percent(0.015),
+        description="how much a night's result differs from another's as a rule; from three nights "
+        "on, what they differed by counts if it is more",
     )
 
     @field_validator("fail")

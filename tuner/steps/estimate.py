@@ -9,17 +9,13 @@ from pathlib import Path
 from statistics import median
 
 from tuner.bench.evaluate import MOST_PROBES
-from tuner.confirm.gain import MOST
-from tuner.confirm.soak import LASTS_S, SHARES, claim_window_s, most_claim_window_s, remembered_s
 from tuner.errors import LoadFailedError, SpecError
-from tuner.load.probes.overload import overload_window
 from tuner.load.streams_load import part_s
 from tuner.load.traffic.arrivals import read_trace
 from tuner.measurement.measurement import Arrivals, LoadPoint
-from tuner.measurement.window import lengthen, requests_for
-from tuner.run.confirmation import Repeat, Role
+from tuner.measurement.window import requests_for
+from tuner.run.status import Status
 from tuner.run.store import RunStore, find_newest
-from tuner.score.judge import tail_slo
 from tuner.score.next_load import LoadPlan, lowest_level
 from tuner.score.trial import Trial
 from tuner.spec.labels import of_stream
@@ -30,14 +26,14 @@ from tuner.spec.units import digits
 from tuner.spec.workload import ClosedArrivals, TraceArrivals
 from tuner.steps.first_load import First
 from tuner.steps.job import Job
-from tuner.steps.session import curve_window, soak_of, why_no_overload, window_of
+from tuner.steps.session import round_window, soak_of, window_of
 
 #: Seen on small Python models: a deploy or a fresh server, and perf_analyzer's own start and end.
 DEPLOY_S, OVERHEAD_S = 1.8, 0.6
-#: A round of confirmation measures a config just below and just above its capacity.
-MEASUREMENTS_PER_ROUND = 2
-#: Fresh servers of winner and current config: to compare their answers, and to overload each.
-ANSWERS, OVERLOADS = 2, 2
+#: Rounds of a proof, as a rule, and the loads that each puts on a config.
+ROUNDS, LOADS_A_ROUND = 5, 2
+#: The rounds of a proof are not cut short before they took so long, in seconds.
+LEAST_S = 120.0
 #: New incumbents per e-fold of trials: twice the records of a random order, since a search learns.
 INCUMBENTS = 2.0
 #: Measurements of at least this length are announced; a candidate gets fewer of them.
@@ -46,7 +42,7 @@ TOLD_S, LONG_S, FEW_PROBES = 10.0, 60.0, 3
 _FAST_PER_S, _RARE_PER_S = 100.0, 5.0
 #: The ways of deploying a trial that load the model.
 _LOADED = ("reload", "restart")
-#: Loads of the model are counted in words where each takes so long.
+#: Loads of the model are told where each takes so long.
 SLOW_LOAD_S = 10.0
 
 
@@ -57,74 +53,77 @@ class Seen:
     Attributes:
         rate_per_s: Requests it answers within the SLOs; None: enough that no window is longer.
         load_s: Of a load of it on a server.
-        claim_window_s: Length of a confirmation's windows; 0: no longer than the search's, as far
-            as is known.
-        soak_s: Length of soak that its latency needs; 0: no more than the spec's, as far as is
-            known.
     """
 
     rate_per_s: float | None = None
     load_s: float = DEPLOY_S
-    claim_window_s: float = 0.0
-    soak_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds by stage.
+    """Seconds of the search, at most, and of the proof, as a rule.
 
-    Attributes:
-        search_s: An upper limit; patience may end it earlier.
-        confirmation_s: Up to its first look at the rounds; `MOST` times that up to the last one.
-        after_s: Undoing changes, comparing answers, the soak, overloading.
-        loads: Most loads of the model with one look, each of which takes ``load_s``.
+    ``last_s``: they are those of the last run, which took so long in all.
     """
 
     search_s: float
-    confirmation_s: float
-    after_s: float
-    loads: int = 0
-    load_s: float = DEPLOY_S
-
-    @property
-    def proof_s(self) -> float:
-        """What follows the search, at most."""
-        return MOST * self.confirmation_s + self.after_s
+    proof_s: float
+    last_s: float | None = None
 
     @property
     def text(self) -> str:
-        """`about 4.0 to 5.5 minutes: search 2.0, confirmation 1.5 to 3.0, the rest 0.5`."""
-        least_s = self.search_s + self.confirmation_s + self.after_s
-        total = f"{_minutes(least_s)} to {_minutes(self.search_s + self.proof_s)}"
-        confirmation = f"{_minutes(self.confirmation_s)} to {_minutes(MOST * self.confirmation_s)}"
-        told = (
-            f"about {total} minutes: search {_minutes(self.search_s)}, confirmation "
-            f"{confirmation}, the rest {_minutes(self.after_s)}"
-        )
-        if self.load_s < SLOW_LOAD_S:
-            return told
-        return f"{told}; {self.loads} loads of the model, {self.load_s:.0f} s each, are in it"
+        """`the last run took 6:05 (search 2:00, proof 3:10)`, or `about` so long."""
+        known, both_s = self.last_s, self.search_s + self.proof_s
+        whole = f"about {_clock(both_s)}" if known is None else f"the last run took {_clock(known)}"
+        return f"{whole} (search {_clock(self.search_s)}, proof {_clock(self.proof_s)})"
+
+    @property
+    def sentence(self) -> str:
+        return self.text if self.last_s is not None else f"the run takes {self.text}"
+
+
+def foresee_run(results: Path, job: Job, seen: Seen = Seen()) -> Estimate:
+    """What the last run of the model took that was to take as long; without one, an estimate."""
+    limits, asked = ("budget", "confirm"), job.spec.plain()
+
+    def took(store: RunStore) -> Estimate | None:
+        manifest, result = store.manifest(), store.result()
+        if result is None or result["status"] in (Status.INTERRUPTED.value, Status.FAILED.value):
+            return None
+        if manifest.name != job.spec.name or any(manifest.spec[n] != asked[n] for n in limits):
+            return None
+        time, search_s = result["time"], spent_s(store.trials())
+        proof_s = time["wall_s"] - time["starting_s"] - time["writing_s"] - search_s
+        return Estimate(search_s, max(proof_s, 0.0), time["wall_s"])
+
+    return find_newest(results, job.spec.name, took) or estimate_run(job, seen)
 
 
 def estimate_run(job: Job, seen: Seen = Seen()) -> Estimate:
-    """From the budget, the window and what the confirmation will measure."""
-    spec, plan, load_s = job.spec, job.plan, seen.load_s
-    point_s, claim_s = _measurement_s(job, seen), _measurement_s(job, seen, seen.claim_window_s)
+    """From the budget, the window, and what a proof measures as a rule."""
+    spec, load_s, point_s = job.spec, seen.load_s, _measurement_s(job, seen)
     trials = min(spec.budget.trials, job.space.size().count)
     search_s = trials * load_s + _points(job, trials, seen) * point_s
     if spec.budget.time is not None:
         search_s = min(search_s, float(spec.budget.time))
-    sides = 1 + min(spec.confirm.finalists, trials)
-    per_round = 1 if plan.listed is not None else MEASUREMENTS_PER_ROUND
-    confirmation_s = spec.confirm.rounds * sides * (load_s + per_round * claim_s)
-    # A change that matters costs one measurement, one that does not as many as there are rounds.
+    rounds, sides = min(ROUNDS, spec.confirm.rounds), 1 + min(spec.confirm.finalists, trials)
+    loads = 1 if job.plan.listed is not None else LOADS_A_ROUND
     fields = len(spec.server.space) + sum(len(m.space) for m in spec.models.values())
-    undone = fields * (1 + spec.confirm.rounds) / 2
-    soak_s, overload_s = _soak_s(job, seen) + _curve_s(job, seen), _overload_s(job)
-    last = ANSWERS + (1 if soak_s else 0) + (OVERLOADS if overload_s else 0)
-    after_s = undone * (load_s + claim_s) + last * load_s + soak_s + OVERLOADS * overload_s
-    loads = round(trials + spec.confirm.rounds * sides + undone + last)
-    return Estimate(search_s, confirmation_s, after_s, loads, load_s)
+    point_s = _measurement_s(job, seen, of_round=True)
+    rounds_s = min(rounds * sides * (load_s + loads * point_s), rounds_at_most_s(spec, search_s))
+    proof_s = rounds_s + fields * (load_s + point_s) + _soak_s(job, seen)
+    return Estimate(search_s, proof_s)
+
+
+def rounds_at_most_s(spec: Spec, searched_s: float) -> float:
+    """The time after which a proof begins no further round."""
+    given = spec.confirm.time
+    return max(searched_s, LEAST_S) if given is None else float(given)
+
+
+def spent_s(trials: Sequence[Trial]) -> float:
+    """On trials of the run's own; a worker's cost it no time."""
+    return sum(sum(vars(t.time).values()) for t in trials if t.worker is None)
 
 
 def refuse_too_short(job: Job, seen: Seen | None) -> None:
@@ -156,16 +155,11 @@ def _points(job: Job, trials: int, seen: Seen) -> float:
     return trials + incumbents * (most - 1)
 
 
-def _measurement_s(job: Job, seen: Seen, least_s: float | None = None) -> float:
-    """One measurement; at low rates it is longer, as long as the percentile needs.
-
-    ``least_s``: of one in the confirmation; None: in the search.
-    """
-    spec = job.spec
-    most_s = most_claim_window_s(spec.workload)
-    window = window_of(spec, _load(job, seen), brief=least_s is None)
-    window = lengthen(window, min(least_s or 0.0, most_s))
-    arrivals = spec.workload.arrivals
+def _measurement_s(job: Job, seen: Seen, *, of_round: bool = False) -> float:
+    """One measurement; at low rates it is longer, as long as the percentile needs."""
+    load = _load(job, seen)
+    window = round_window(job.spec, load) if of_round else window_of(job.spec, load, brief=True)
+    arrivals = job.spec.workload.arrivals
     starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
     each_s = part_s(window.duration_s, starts)
     return starts * (window.warmup_s + each_s + window.tail_s + OVERHEAD_S)
@@ -180,27 +174,7 @@ def _soak_s(job: Job, seen: Seen) -> float:
     """One long load on what is written; soaks at lowered loads are not included."""
     if float(job.spec.confirm.soak) == 0.0:
         return 0.0
-    return soak_of(job.spec, _load(job, seen), least_s=seen.soak_s).total_s + OVERHEAD_S
-
-
-def _curve_s(job: Job, seen: Seen) -> float:
-    """The short loads around what the soak shows, where there are any."""
-    if float(job.spec.confirm.soak) == 0.0 or why_no_overload(job.spec, job.plan):
-        return 0.0
-    window = curve_window(job.spec, _load(job, seen))
-    return len(SHARES) * (window.total_s + OVERHEAD_S) if window.duration_s <= LASTS_S else 0.0
-
-
-def _overload_s(job: Job) -> float:
-    """One overload, where there are any."""
-    slo = tail_slo(job.spec.slos)
-    if slo is None or why_no_overload(job.spec, job.plan):
-        return 0.0
-    return overload_window(slo).total_s + OVERHEAD_S
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.1f}"
+    return soak_of(job.spec, _load(job, seen)).total_s + OVERHEAD_S
 
 
 def seen_before(results: Path, job: Job) -> Seen | None:
@@ -208,32 +182,22 @@ def seen_before(results: Path, job: Job) -> Seen | None:
 
     def seen(store: RunStore) -> Seen | None:
         trials = store.trials() if store.manifest().name == job.spec.name else []
-        return seen_in(trials, store.confirmation(), job) if trials else None
+        return seen_in(trials, job) if trials else None
 
     return find_newest(results, job.spec.name, seen)
 
 
-def seen_in(trials: Sequence[Trial], repeats: Sequence[Repeat], job: Job) -> Seen:
-    """What a run shows of its model."""
+def seen_in(trials: Sequence[Trial], job: Job) -> Seen:
+    """What a search shows of its model."""
     loads = [t.time.deploying_s for t in trials if t.deployment in _LOADED]
     rate = next((level for t in trials if (level := t.sustained_level)), None)
     load_s = median(loads) if loads else Seen().load_s
-    windows_s = [r.point.measurement.duration_s for r in repeats if not r.alone]
-    foreseen_s = [claim_window_s(t.points, job.spec.slos) for t in trials]
-    return Seen(
-        rate if job.plan.arrivals.open_loop else None,
-        load_s,
-        median(windows_s or foreseen_s or [0.0]),
-        remembered_s([r.point for r in repeats if r.role is Role.SOAK]),
-    )
+    return Seen(rate if job.plan.arrivals.open_loop else None, load_s)
 
 
-def length_s(spec: Spec, plan: LoadPlan, level: float, *, brief: bool = True) -> float:
-    """How long one measurement keeps load on the model, as far as that is known beforehand.
-
-    ``brief``: in the search.
-    """
-    return window_of(spec, LoadPoint(plan.arrivals, level), brief=brief).total_s
+def length_s(spec: Spec, plan: LoadPlan, level: float) -> float:
+    """How long one measurement keeps load on the model, as far as that is known beforehand."""
+    return window_of(spec, LoadPoint(plan.arrivals, level), brief=True).total_s
 
 
 def most_probes(spec: Spec, plan: LoadPlan, level: float) -> int:
@@ -348,3 +312,7 @@ def minutes(seconds: float) -> str:
     if seconds < 100.0:
         return f"{digits(seconds, 2)} s"
     return f"{digits(seconds / 60.0, 2)} minutes"
+
+
+def _clock(seconds: float) -> str:
+    return "{}:{:02d}".format(*divmod(round(seconds), 60))

@@ -46,6 +46,7 @@ from tuner.steps.estimate import (
     minutes,
     most_probes,
     refuse_too_slow,
+    spent_s,
 )
 from tuner.steps.first_load import first_level
 from tuner.steps.session import Session, informing_window
@@ -65,7 +66,7 @@ def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReaso
     """
     budget = Budget.of(session.spec)
     goal = session.spec.objective.goal
-    clock = _Clock(session.load_s + _spent_s(searcher.history), budget.time_s)
+    clock = _Clock(session.load_s + spent_s(searcher.history), budget.time_s)
     history = searcher.history  # grows with each trial, and with those of workers
     while True:
         _refuse_unmeasurable(session, history)
@@ -309,7 +310,7 @@ class _Measuring:
         told = long_windows(session.spec, rate_per_s) if self._owed else ""
         if told:
             run = estimate_run(session.job, Seen(rate_per_s, session.load_s))
-            session.events.note(f"{told}; the run takes {run.text}")
+            session.events.note(f"{told}; {run.sentence}")
 
     def _measured(self, seed: int, level: float) -> Point:
         self._refuse_when_late(level)
@@ -363,9 +364,3 @@ def _lap(book: TimeBook) -> TrialTime:
         measuring_s=round(spent.pop(Phase.MEASURING), 3),
         other_s=round(sum(spent.values()), 3),
     )
-
-
-def _spent_s(history: Sequence[Trial]) -> float:
-    """On trials of the run's own; a worker's cost it no time."""
-    own = (t.time for t in history if t.worker is None)
-    return sum(t.searching_s + t.deploying_s + t.measuring_s + t.other_s for t in own)

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from tuner.bench.bench import BenchRules, TritonBench
 from tuner.bench.cache import CacheRules, cache_of
 from tuner.bench.evaluate import Sendable
 from tuner.bench.protocol import Bench
 from tuner.bench.timebook import TimeBook
-from tuner.confirm.rounds import Row
-from tuner.confirm.soak import LASTS_S, SETTLING_S
 from tuner.load import seeds
 from tuner.load.setup import PATIENCE_S, Site
 from tuner.load.streams_load import asked_of, streams_load
 from tuner.machine.process import private_directory
 from tuner.measurement.measurement import LoadPoint, Rejected
 from tuner.measurement.window import LatencyBound, Window, soak_for, window_for
+from tuner.run.confirmation import Repeat
 from tuner.run.manifest import Manifest
 from tuner.run.store import RunStore
 from tuner.score.judge import tail_slo
@@ -43,25 +40,6 @@ REMOTE_PATIENCE_S = 120.0
 INFORMING = 40
 
 
-@dataclass
-class Deadline:
-    """When what follows the search should be over; ``told`` has what is left out after that."""
-
-    at_s: float = math.inf
-    told: list[str] = field(default_factory=list)
-
-    def set(self, seconds: float, note: Callable[[str], None]) -> None:
-        self.at_s = time.monotonic() + seconds
-        note(f"confirming and what follows it is planned to take up to {seconds / 60:.1f} minutes")
-
-    def leaves_out(self, what: str) -> bool:
-        """Whether it is too late for ``what``, which is told then."""
-        late, sentence = time.monotonic() >= self.at_s, f"Left out for lack of time: {what}."
-        if late and sentence not in self.told:
-            self.told.append(sentence)
-        return late
-
-
 @dataclass(frozen=True)
 class Session:
     """A job, a bench to measure it on, and its watchers.
@@ -76,7 +54,6 @@ class Session:
         near_miss: SLO utilisation up to which an SLO may be missed by noise alone.
         arrivals: Seed of the first round's; None: from the seed of the search.
         accept_unsoaked: Write a winner of which no soak could tell whether its load lasts.
-        deadline: Of what follows the search.
     """
 
     job: Job
@@ -84,13 +61,12 @@ class Session:
     events: Events
     book: TimeBook
     checkpoint: Callable[[], None]
-    record: Callable[[Row], None] = lambda _: None
+    record: Callable[[Repeat], None] = lambda _: None
     load_s: float = 0.0
     memory: Callable[[], Memories] = dict
     near_miss: float = NEAR_MISS
     arrivals: int | None = None
     accept_unsoaked: bool = False
-    deadline: Deadline = field(default_factory=Deadline)
 
     @property
     def spec(self) -> Spec:
@@ -134,9 +110,9 @@ def open_session(
         if store is not None:
             store.append_rejected(rejected)
 
-    def record(row: Row) -> None:
+    def record(row: Repeat) -> None:
         if store is not None:
-            store.append_confirmation(row.kept)
+            store.append_confirmation(row)
 
     with set_up_bench(served, events, book, checkpoint, reject) as bench:
         if store is not None:
@@ -176,7 +152,7 @@ def set_up_bench(
         rules = BenchRules(
             slos=spec.slos,
             arrivals=job.plan.arrivals,
-            window=lambda load, rate: window_of(spec, load, rate),
+            window=lambda load, rate: round_window(spec, load, rate),
             brief=lambda load, rate: window_of(spec, load, rate, brief=True),
             checkpoint=checkpoint,
             measured=events.measured,
@@ -273,12 +249,15 @@ def informing_window(spec: Spec, load: LoadPoint) -> Window:
     return replace(window, duration_s=min(window.duration_s, few_s), ends_early=False)
 
 
-def curve_window(spec: Spec, load: LoadPoint) -> Window:
-    """The window of a short load beside a soak: `LASTS_S`, or what percentile or SLO need."""
-    short = {"window": Seconds(LASTS_S), "warmup": Seconds(SETTLING_S)}
-    workload = spec.workload.model_copy(update=short)
-    window = window_of(spec.model_copy(update={"workload": workload}), load)
-    return replace(window, ends_early=False, quiet_only=True)
+def round_window(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> Window:
+    """That of a round: half as long as the search's, unless percentile or SLO need more.
+
+    A ratio of configs under the same arrivals hardly depends on it; more rounds help instead.
+    """
+    half = {"window": Seconds(float(spec.workload.window) / 2.0)}
+    workload = spec.workload.model_copy(update=half)
+    shorter = spec.model_copy(update={"workload": workload})
+    return window_of(shorter, load, rate_per_s, brief=True)
 
 
 def soak_of(

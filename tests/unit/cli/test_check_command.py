@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -119,7 +118,7 @@ def ends_with(
         report(directory)
         if error is not None:
             raise error
-        return SimpleNamespace(directory=directory, facts=read_check(directory))
+        return read_check(directory)
 
     monkeypatch.setattr("tuner.programs.check.check.check", check)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import numpy as np
@@ -15,13 +16,13 @@ from tuner.errors import (
     DeployRefusedError,
     InterruptedRunError,
     LoadFailedError,
-    TrialError,
     TunerError,
 )
 from tuner.measurement.measurement import Measurement
 from tuner.programs.check import check as steps
-from tuner.run.checks import CheckFacts, find_baseline, question_of
+from tuner.run.checks import Baseline, CheckFacts, find_baseline, question_of
 from tuner.run.store import RunStore
+from tuner.score.point import Point
 
 ROOT = Path(__file__).parents[3]
 
@@ -48,7 +49,7 @@ def test_an_accepted_result_is_what_the_next_check_is_compared_with(place: Place
     first = place.check(accept=True)
     assert (first.exit_code, first.facts["status"]) == (0, "accepted")
     assert not any("--update-baseline" in note for note in place.notes)
-    assert place.bench.fresh_servers == 6
+    assert place.bench.fresh_servers == 10
     assert Path(first.facts["accepted"]).is_file()
     done = place.check()
     assert (done.exit_code, done.facts["status"]) == (0, "fine")
@@ -57,12 +58,14 @@ def test_an_accepted_result_is_what_the_next_check_is_compared_with(place: Place
     assert place.bench.fresh_servers == 3
 
 
-def test_a_config_that_stands_nothing_any_more_is_given_up_after_two_servers(place: Place) -> None:
+def test_a_config_that_sustains_nothing_any_more_is_given_up_after_three_servers(
+    place: Place,
+) -> None:
     place.check(accept=True)
     done = place.check(capacity=1e-3)
     assert (done.facts["status"], done.exit_code) == ("slo missed", 10)
     assert "at any load tried" in done.facts["reasons"][0]
-    assert place.bench.fresh_servers == 2
+    assert place.bench.fresh_servers == 3
 
 
 @pytest.mark.parametrize(
@@ -76,17 +79,20 @@ def test_a_config_that_stands_nothing_any_more_is_given_up_after_two_servers(pla
     ],
 )
 def test_what_was_lost_decides(place: Place, capacity: float, status: str, code: int) -> None:
+    place.text += "check: {nights: 0.4%}\n"  # for a loss between 3 % and 5 % to be told at all
     place.check(accept=True)
     done = place.check(capacity=capacity)
     assert (done.facts["status"], done.exit_code) == (status, code)
     assert done.facts["ratio"]["estimate"] == pytest.approx(capacity / 100, rel=0.02)
 
 
-def test_noise_gets_four_times_the_rounds_and_then_is_inconclusive(place: Place) -> None:
+@pytest.mark.parametrize("rounds", [5, 10])
+def test_noise_gets_all_rounds_and_then_is_inconclusive(place: Place, rounds: int) -> None:
+    place.text += f"check: {{rounds: {rounds}}}\n"
     place.check(accept=True)
     done = place.check(capacity=95.5, servers_cv=0.08)
     assert (done.facts["status"], done.exit_code) == ("inconclusive", 11)
-    assert place.bench.fresh_servers == 12
+    assert place.bench.fresh_servers == rounds
     assert "are both possible" in done.facts["reasons"][0]
 
 
@@ -97,8 +103,8 @@ def test_an_slo_that_no_load_meets_is_missed_whatever_the_baseline(place: Place)
     assert (done.facts["status"], done.exit_code) == ("slo missed", 10)
     assert "p99_latency <= 10ms was missed at any load tried" in done.facts["reasons"][0]
     assert done.facts["accepted"] is None
-    assert place.bench.fresh_servers == 1  # after the one on which a load was looked for
-    assert len(place.bench.levels) <= 5
+    assert place.bench.fresh_servers == 3  # after the one on which a load was looked for
+    assert len(place.bench.levels) <= 4 + 3 * 5
 
 
 def test_the_load_that_must_be_stood_decides_before_the_comparison(place: Place) -> None:
@@ -151,7 +157,7 @@ def test_another_machines_result_is_refused_unless_asked_for(place: Place) -> No
     assert (done.exit_code, done.facts["baseline"]) == (11, None)
     assert "another machine" in done.facts["reasons"][0]
     done = place.check(any_machine=True)
-    assert (done.exit_code, done.facts["baseline"]["same_machine"]) == (0, False)
+    assert (done.exit_code, done.facts["status"]) == (0, "fine")
     assert "Compared with a result of another machine" in done.facts["reasons"][-1]
 
 
@@ -223,9 +229,9 @@ def test_the_baseline_says_where_and_how_it_was_measured(place: Place) -> None:
     assert kept["key"]["machine"] == ToyPrograms("Toy GPU").fingerprint()
     assert kept["key"]["question"] == question_of(place.bench.job.spec)
     assert "Toy GPU" in kept["machine"]
-    assert len(kept["values"]) == 6
+    assert len(kept["values"]) == 10
     assert kept["level"] <= kept["expected"]
-    assert find_baseline(place.results, steps.Key(**kept["key"])).baseline is not None
+    assert isinstance(find_baseline(place.results, steps.Key(**kept["key"])), Baseline)
 
 
 def test_too_few_requests_are_no_verdict(place: Place) -> None:
@@ -266,24 +272,16 @@ def test_of_twenty_nights_without_a_change_hardly_one_is_inconclusive(
     assert nights(92.0, 200).count("regression") >= 19
 
 
-def test_a_result_that_scatters_is_accepted_after_four_times_the_rounds(place: Place) -> None:
-    place.check(accept=True, servers_cv=0.005)
-    assert place.bench.fresh_servers == 6
-    accepted = place.check(accept=True, servers_cv=0.04).facts["accepted"]
-    assert len(json.loads(Path(accepted).read_text())["values"]) == 12
-
-
-def test_rounds_beyond_the_accepted_ones_have_their_arrivals_again(place: Place) -> None:
-    """So that all of them count, and the ups and downs of arrivals cancel in each."""
+def test_no_more_rounds_are_made_than_the_accepted_result_has(place: Place) -> None:
+    """Each is compared with the one under the same arrivals: the ups and downs of these cancel."""
     place.bench_of = ArrivalsBench
     accepted = Path(place.check(accept=True).facts["accepted"])
     kept = json.loads(accepted.read_text())
     accepted.write_text(json.dumps({**kept, "values": kept["values"][:6]}))
     done = place.check(capacity=95.5, servers_cv=0.04)
-    assert done.facts["rounds"] == 12
+    assert done.facts["rounds"] == 6
     assert len({asked.seed for asked in place.bench.asked}) == 6
-    values = np.log(done.facts["values"]).reshape(2, 6).mean(axis=0)
-    expected = np.exp((values - np.log(kept["values"][:6])).mean())
+    expected = np.exp((np.log(done.facts["values"]) - np.log(kept["values"][:6])).mean())
     assert done.facts["ratio"]["estimate"] == pytest.approx(expected)
 
 
@@ -300,48 +298,32 @@ def test_a_result_whose_latencies_another_client_took_is_not_compared(place: Pla
     assert place.check().facts["status"] == "fine"
 
 
-def test_an_older_accepted_result_is_compared_without_pairs(place: Place) -> None:
-    accepted = Path(place.check(accept=True).facts["accepted"])
-    older = json.loads(accepted.read_text())
-    del older["arrivals"], older["client"]
-    accepted.write_text(json.dumps(older))
-    assert place.check().facts["status"] == "fine"
-
-
 def test_a_closed_loop_is_compared_by_all_its_rounds(place: Place) -> None:
     """It has no arrivals that two nights could share: pairs would only leave rounds out."""
     place.text = place.text.replace("{kind: poisson}", CLOSED)
     accepted = Path(place.check(accept=True, capacity=20.0).facts["accepted"])
     kept = json.loads(accepted.read_text())
-    kept["values"] = [*kept["values"][:3], *(2 * v for v in kept["values"][3:])]
+    kept["values"] = [*kept["values"][:5], *(2 * v for v in kept["values"][5:])]
     accepted.write_text(json.dumps(kept))
     ratio = place.check(capacity=20.0).facts["ratio"]
     assert ratio["estimate"] == pytest.approx(2**-0.5, rel=0.02)
 
 
 class UpTo(ToyBench):
-    """Above its highest load no result comes; ``error``: why not, for a load."""
-
-    highest = 30.0
-
-    @staticmethod
-    def error(level: float) -> TrialError:
-        return LoadFailedError(f"no result at {level}")
+    """Above a load of 30 no result comes."""
 
     def reading(self, level: float, seed: int) -> Measurement:
-        if level > self.highest:
-            raise self.error(level)
+        if level > 30.0:
+            raise LoadFailedError(f"no result at {level}")
         return super().reading(level, seed)
 
 
-class SlowClient(UpTo):
-    """Sends 50 requests a second, not one more."""
+class SlowClient(ToyBench):
+    """Its load generator sends 50 requests a second, not one more."""
 
-    highest = 50.0
-
-    @staticmethod
-    def error(level: float) -> TrialError:
-        return ClientLimitError("the load generator could not keep up", sent_per_s=50.0)
+    def __init__(self, *job: Any, **bench: Any) -> None:
+        super().__init__(*job, **bench)
+        self.sends = 50.0
 
 
 def test_a_config_that_drowns_in_the_load_it_once_stood_is_measured_below_it(place: Place) -> None:
@@ -352,8 +334,8 @@ def test_a_config_that_drowns_in_the_load_it_once_stood_is_measured_below_it(pla
     done = place.check(capacity=10.0)
     assert (done.facts["status"], done.exit_code) == ("regression", 12)
     assert done.facts["ratio"]["estimate"] == pytest.approx(0.1, rel=0.02)
-    first = [a.level for a in place.bench.asked if a.seed == seed]
-    assert first[:3] == pytest.approx([96.0, 48.0, 24.0], rel=0.02)
+    first, *_ = [a.level for a in place.bench.asked if a.seed == seed]
+    assert first == pytest.approx(96.0, rel=0.02)
     again = [a.level for a in place.bench.asked if a.seed == seed + 1]
     assert max(again) < 30.0  # the next round begins where the first found it
 
@@ -365,7 +347,6 @@ def test_a_load_generator_that_is_the_limit_tonight_shows_no_regression(place: P
     assert place.bench.levels[:2] == pytest.approx([96.0, 45.0], rel=0.02)
     assert (done.facts["status"], done.exit_code) == ("inconclusive", 11)
     assert done.facts["reasons"][0].startswith("The load generator was the limit, not the model: ")
-    assert any("the load generator is the limit" in note for note in place.notes)
 
 
 def test_a_load_generator_that_was_the_limit_before_too_is_told_and_passes(place: Place) -> None:
@@ -375,3 +356,22 @@ def test_a_load_generator_that_was_the_limit_before_too_is_told_and_passes(place
     assert (first.facts["status"], done.facts["status"]) == ("accepted", "fine")
     for facts in (first.facts, done.facts):
         assert "The load generator was the limit, not the model" in facts["reasons"][1]
+
+
+def test_a_round_goes_on_below_a_load_that_a_hindered_load_generator_did_not_send(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would end with nothing but misses, and the check with "at the very edge"."""
+    place.check(accept=True)
+    before, asked = ToyBench.measure, list[float]()
+
+    def measure(bench: ToyBench, level: float, seed: int, least_s: float = 0.0) -> Point:
+        asked.append(level)
+        if len(asked) == 2:
+            raise ClientLimitError("the load generator could not keep up")
+        return before(bench, level, seed, least_s)
+
+    monkeypatch.setattr(ToyBench, "measure", measure)
+    done = place.check(capacity=88.0)
+    assert done.exit_code == 11
+    assert done.facts["reasons"][0].startswith("The load generator was the limit, not the model: ")

@@ -28,8 +28,8 @@ from tuner.modelconfig.files import read_config
 from tuner.programs.run import ending
 from tuner.programs.run import run as pipeline
 from tuner.programs.run.ending import write_back
-from tuner.programs.run.outcome import Verdict
-from tuner.programs.run.prove import prove
+from tuner.proof.proof import prove
+from tuner.proof.verdict import Verdict
 from tuner.run.status import Status
 from tuner.run.store import RunStore
 from tuner.score.trial import Trial
@@ -187,7 +187,7 @@ def test_another_run_confirms_under_other_arrivals_and_a_resumed_one_under_its_o
 ) -> None:
     seen: list[int] = []
 
-    def prove(session: Session, trials: Sequence[Trial]) -> Verdict:
+    def prove(session: Session, trials: Sequence[Trial], _: object) -> Verdict:
         assert session.arrivals is not None
         seen.append(session.arrivals)
         if len(seen) == 1:
@@ -379,7 +379,7 @@ def test_ctrl_c_during_the_soak_writes_nothing_and_can_be_gone_on_with(
     assert workplace.tune("run", "my spec.yaml") == 130
     err = workplace.tune.err
     assert "nothing was written; 4 trials and " in err
-    assert " measurements of its confirmation kept" in err
+    assert " measurements of its proof kept" in err
     assert workplace.config.read_bytes() == before
     assert "soak" in [repeat.role.value for repeat in workplace.store.confirmation()]
     monkeypatch.setattr(workplace.bench, "soak", soak)

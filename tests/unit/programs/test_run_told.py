@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,14 +16,13 @@ import pytest
 from builders.measurements import P99_40MS, synthetic_measurement
 from builders.workplace import MODEL, Workplace, best_of, interrupt
 
-from tuner.confirm.rounds import Row
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
 from tuner.measurement.measurement import Stage
 from tuner.programs.run import ending
 from tuner.programs.run import run as pipeline
-from tuner.programs.run.outcome import Verdict
+from tuner.proof.verdict import Verdict
 from tuner.report import render
-from tuner.run.confirmation import Role
+from tuner.run.confirmation import Repeat, Role
 from tuner.run.status import Status
 from tuner.score.point import judge_point
 from tuner.score.trial import Trial
@@ -55,14 +53,13 @@ def run(workplace: Workplace, **more: Any) -> tuple[pipeline.Finished, Watching]
     return pipeline.run(request, watching, render.report_run), watching
 
 
-def twice_measured(session: Any, trials: Sequence[Trial]) -> Verdict:
+def twice_measured(session: Any, trials: Sequence[Trial], _: object) -> Verdict:
     """A proof that measured the winner twice at one load."""
     verdict = best_of(trials)
     assert verdict.winner is not None
-    assert session.deadline.at_s < math.inf
     for number, p99_us in enumerate((20e3, 22e3)):
         point = judge_point([P99_40MS], synthetic_measurement(100.0, p99_us))
-        session.record(Row(number, 0, Role.CANDIDATE, verdict.winner.candidate, point))
+        session.record(Repeat(number, 0, Role.CANDIDATE, verdict.winner.candidate.key, point))
     return verdict
 
 
@@ -71,14 +68,15 @@ def test_a_run_is_told_from_its_beginning_to_its_end(workplace: Workplace) -> No
     assert watching.begun == [(done.directory, 40, 4)]
     assert watching.phases == ["searching"]
     assert "There was nothing left that the strategy would try." in watching.notes
-    assert any("what follows it is planned to take up to " in note for note in watching.notes)
+    assert any(note.startswith("the run takes about ") for note in watching.notes)
+    assert any(note.startswith("the proof takes about ") for note in watching.notes)
     assert done.result.status is Status.IMPROVED
     stored = json.loads((done.directory / "result.json").read_text())
     assert stored == done.result.to_json()
 
 
 @pytest.mark.parametrize(("load_s", "told"), [(60.0, True), (2.0, False)])
-def test_a_model_that_loads_for_long_is_told_with_how_often_it_is_loaded(
+def test_a_model_that_loads_for_long_is_told(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch, load_s: float, told: bool
 ) -> None:
     @contextmanager
@@ -87,9 +85,13 @@ def test_a_model_that_loads_for_long_is_told_with_how_often_it_is_loaded(
 
     monkeypatch.setattr(pipeline, "serving", serving)
     _, watching = run(workplace)
-    notes = [n for n in watching.notes if n.startswith("loading the model took 60 s; the run")]
-    assert bool(notes) is told
-    assert all(" loads of the model, 60 s each" in note for note in notes)
+    assert ("loading the model took 60 s" in watching.notes) is told
+
+
+def test_a_run_begins_with_what_the_last_one_took(workplace: Workplace) -> None:
+    run(workplace, write=False)
+    _, watching = run(workplace)
+    assert any(note.startswith("the last run took 0:0") for note in watching.notes)
 
 
 def test_a_result_counts_trials_and_knows_the_noise_of_its_proof(
@@ -117,7 +119,7 @@ def test_an_interrupted_run_has_counted_what_it_measured(workplace: Workplace) -
     first = workplace.store.trials()[0].candidate
     assert workplace.result["baseline"]["candidate"]["models"] == first.models
     assert workplace.result["reasons"] == ["stopped by a signal"]
-    assert "its confirmation" not in stopped.value.hint
+    assert "its proof" not in stopped.value.hint
     assert (workplace.store.directory / "report.html").is_file()
 
 
@@ -129,7 +131,7 @@ def test_a_confirmation_that_was_begun_is_gone_on_with(
     with pytest.raises(InterruptedRunError) as stopped:
         run(workplace)
     assert stopped.value.hint.startswith(
-        "nothing was written; 4 trials and 1 measurements of its confirmation kept; go on with: "
+        "nothing was written; 4 trials and 1 measurements of its proof kept; go on with: "
         f"tune run '{workplace.spec}' --resume "
     )
 
@@ -224,7 +226,7 @@ def test_what_the_proof_measures_is_of_the_confirmation(
     entered: list[Stage] = []
     workplace.bench.enter = entered.append  # type: ignore[method-assign,assignment]
 
-    def prove(session: Any, trials: Sequence[Trial]) -> Verdict:
+    def prove(session: Any, trials: Sequence[Trial], _: object) -> Verdict:
         assert entered == [Stage.CONFIRMATION]
         return best_of(trials)
 

@@ -19,7 +19,7 @@ from tuner.report.check_document import (
     trend,
     trend_chart,
 )
-from tuner.run.checks import CheckFacts, Then, json_schema, read_check
+from tuner.run.checks import Baseline, CheckFacts, json_schema, read_check
 from tuner.run.status import CheckStatus
 
 ROOT = Path(__file__).parents[3]
@@ -71,7 +71,7 @@ def test_without_a_baseline_or_a_measurement_the_report_is_still_whole() -> None
 @pytest.mark.parametrize("status", [CheckStatus.INCONCLUSIVE, CheckStatus.MISSED])
 @pytest.mark.parametrize("baseline", [None, facts().baseline])
 def test_what_was_not_measured_cannot_be_accepted_or_tuned(
-    status: CheckStatus, baseline: Then | None
+    status: CheckStatus, baseline: Baseline | None
 ) -> None:
     """The model is not served, or fails: what is named there has to be mended first."""
     nothing = facts(status, baseline=baseline, values=[], slo=[], level=None, load=None, rounds=0)

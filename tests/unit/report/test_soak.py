@@ -7,38 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders.pages import checks_of, page_of, text_of
-from builders.runs import CURRENT, Toy, make_run, measure
-from builders.soaked_runs import LATE, soaked_run
+from builders.pages import checks_of
+from builders.runs import Toy, make_run
+from builders.soaked_runs import soaked_run
 
-from tuner.confirm.stored import noise_of
-from tuner.report.charts.load import load_charts
-from tuner.report.data import ReportData, load
+from tuner.report.data import load
 from tuner.report.headline import gain_sentence, headline
 from tuner.report.quantities import rate_text
 from tuner.report.sentence import soak_sentences
 from tuner.report.tables import comparison
-from tuner.run.confirmation import LoadCurve, Soak, Soaked
+from tuner.run.confirmation import Soak
+from tuner.run.noise import noise_of
 from tuner.run.proved import ProvedConfig
 from tuner.run.reading import UnreadableFileError
 from tuner.run.store import RunStore
-from tuner.score.point import judge_point
 
 TOLD = "0.6% late (at most 0.94%)"
-
-
-def at(level: float, p99_ms: float) -> Soaked:
-    made = replace(measure(CURRENT, level, 1), p50_latency_us=8e3, p99_latency_us=1e3 * p99_ms)
-    return Soaked(made, judge_point(Toy().slos, made).slo, LATE)
-
-
-def with_curve(directory: Path, *points: Soaked) -> ReportData:
-    run, _ = soaked_run(directory, 0.9)
-    result = json.loads((run / "result.json").read_text())
-    curve = LoadCurve("p99_latency", points, ("80/s (no export)",))
-    result["winner"]["soak"]["curve"] = curve.to_json()
-    (run / "result.json").write_text(json.dumps(result))
-    return load(run)
 
 
 def test_the_load_that_held_is_the_goodput_and_every_soak_is_told(tmp_path: Path) -> None:
@@ -119,27 +103,3 @@ def test_a_reason_that_ends_in_a_full_stop_gets_no_second_one(tmp_path: Path) ->
     soak = Soak(reason="Other processes took 74% of the CPU.")
     told = soak_sentences(replace(data, best=replace(data.best, soak=soak)))
     assert told[-1] == "Soak: Other processes took 74% of the CPU."
-
-
-def test_the_loads_around_the_credited_one_are_a_line_of_the_picture(tmp_path: Path) -> None:
-    data = with_curve(tmp_path, at(70.0, 20.0), at(90.0, 32.0), at(100.0, 64.0))
-    (chart,) = load_charts(data)
-    (curve,) = (t for t in chart.figure["data"] if t["name"] == "best config, load curve")
-    assert (curve["x"], curve["y"]) == ([70.0, 90.0, 100.0], [20.0, 32.0, 64.0])
-    assert curve["mode"] == "lines+markers"
-    assert [s["y0"] for s in chart.figure["layout"]["shapes"]] == [40.0]
-    assert "load curve" in {row[1] for row in chart.table.rows}
-    assert "Load curve: at 90/s its p99_latency is still within 80" in text_of(data)
-
-
-def test_where_every_load_was_left_out_the_reason_is_told(tmp_path: Path) -> None:
-    data = with_curve(tmp_path)
-    for told in (page_of(data), text_of(data)):
-        assert "Load curve: left out: 80/s (no export)." in told
-
-
-def test_a_load_with_room_counts_only_below_the_first_without() -> None:
-    low, high, higher = at(70.0, 40.0), at(90.0, 32.0), at(100.0, 64.0)
-    assert LoadCurve("p99_latency", (low, high, higher)).sentence.startswith(
-        "at 70/s its p99_latency is not within"
-    )

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 from builders.candidates import the_one
+from builders.checks import row
 from builders.soaked_runs import soaked_run
 
 from tuner.errors import TunerError
 from tuner.run.checks import (
     Baseline,
+    HistoryRow,
     Key,
     append_history,
     baseline_path,
@@ -40,7 +42,12 @@ BASELINE = Baseline(
     values=(100.0, 101.0, 99.0),
     level=96.0,
     expected=100.0,
+    arrivals=7,
 )
+
+
+def a_row(number: int) -> HistoryRow:
+    return HistoryRow.model_validate(row(number))
 
 
 def spec(tmp_path: Path, old: str = "", new: str = "", name: str = "s.yaml"):  # type: ignore[no-untyped-def]
@@ -54,41 +61,37 @@ def spec(tmp_path: Path, old: str = "", new: str = "", name: str = "s.yaml"):  #
 def test_what_is_accepted_is_found_as_it_was(tmp_path: Path) -> None:
     path = write_baseline(tmp_path, BASELINE)
     assert path == tmp_path / "baselines" / f"m-{KEY.fingerprint}.json"
-    assert find_baseline(tmp_path, KEY).baseline == BASELINE
+    assert find_baseline(tmp_path, KEY) == BASELINE
 
 
 def test_the_first_time_there_is_none_and_it_says_how_to_make_one(tmp_path: Path) -> None:
-    found = find_baseline(tmp_path, KEY)
-    assert found.baseline is None
-    assert "--update-baseline" in found.reason
+    assert "--update-baseline" in str(find_baseline(tmp_path, KEY))
 
 
 def test_that_of_another_machine_is_refused_unless_asked_for(tmp_path: Path) -> None:
     write_baseline(tmp_path, BASELINE)
     refused = find_baseline(tmp_path, OTHER_MACHINE)
-    assert refused.baseline is None
-    assert "another machine (Toy CPU, 2 cores)" in refused.reason
-    assert "--any-machine" in refused.reason
-    assert find_baseline(tmp_path, OTHER_MACHINE, any_machine=True).baseline == BASELINE
+    assert "is from another machine (Toy CPU, 2 cores)" in str(refused)
+    assert "--any-machine" in str(refused)
+    assert find_baseline(tmp_path, OTHER_MACHINE, any_machine=True) == BASELINE
 
 
 def test_this_machines_own_comes_before_any_other(tmp_path: Path) -> None:
     write_baseline(tmp_path, replace(BASELINE, key=OTHER_MACHINE, accepted_at="2026"))
     write_baseline(tmp_path, BASELINE)
-    assert find_baseline(tmp_path, KEY, any_machine=True).baseline == BASELINE
+    assert find_baseline(tmp_path, KEY, any_machine=True) == BASELINE
 
 
 def test_another_question_is_never_compared(tmp_path: Path) -> None:
     write_baseline(tmp_path, BASELINE)
     asked = replace(KEY, question={**KEY.question, "slo": "other"})
     found = find_baseline(tmp_path, asked, any_machine=True)
-    assert found.baseline is None
-    assert "with a different slo," in found.reason
+    assert "with a different slo," in str(found)
 
 
 def test_other_models_do_not_count(tmp_path: Path) -> None:
     write_baseline(tmp_path, replace(BASELINE, key=replace(KEY, model="m-2")))
-    assert "no accepted result" in find_baseline(tmp_path, KEY, any_machine=True).reason
+    assert "no accepted result" in str(find_baseline(tmp_path, KEY, any_machine=True))
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"schema_version": 2}'])
@@ -103,12 +106,12 @@ def test_a_broken_file_is_an_error_and_no_missing_baseline(tmp_path: Path, text:
 def test_history_keeps_the_last_and_passes_over_a_torn_line(tmp_path: Path) -> None:
     assert history(tmp_path, KEY, 3) == []
     for number in range(5):
-        append_history(tmp_path, KEY, {"n": number})
+        append_history(tmp_path, KEY, a_row(number))
     (path,) = (tmp_path / "baselines").glob("*.history.jsonl")
     with path.open("a") as file:
-        file.write('{"n": 5')
-    assert [row["n"] for row in history(tmp_path, KEY, 3)] == [2, 3, 4]
-    assert json.loads(path.read_text().splitlines()[0]) == {"n": 0}
+        file.write('{"run_id": "r5')
+    assert history(tmp_path, KEY, 3) == [a_row(2), a_row(3), a_row(4)]
+    assert json.loads(path.read_text().splitlines()[0])["run_id"] == "r0"
 
 
 @pytest.mark.parametrize(
@@ -129,8 +132,8 @@ def test_what_changes_the_question_changes_its_part(
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("{trials: 24, time: 2m}", "{trials: 9}"),
-        ("{rounds: 3}", "{rounds: 5}"),
+        ("{trials: 24, time: 75s}", "{trials: 9}"),
+        ("75s}", "75s}\nconfirm: {rounds: 5}"),
         ("[8, 16, 32]", "[16, 32]"),
     ],
 )
@@ -152,17 +155,17 @@ def test_a_models_name_is_no_pattern(tmp_path: Path) -> None:
     odd = replace(KEY, model="m[1]")
     write_baseline(tmp_path, replace(BASELINE, key=replace(OTHER_MACHINE, model="m[1]")))
     write_baseline(tmp_path, replace(BASELINE, key=replace(OTHER_MACHINE, model="m1")))
-    found = find_baseline(tmp_path, odd, any_machine=True).baseline
-    assert found is not None
+    found = find_baseline(tmp_path, odd, any_machine=True)
+    assert isinstance(found, Baseline)
     assert found.key.model == "m[1]"
 
 
 def test_a_torn_line_does_not_swallow_the_next_check(tmp_path: Path) -> None:
-    append_history(tmp_path, KEY, {"n": 1})
+    append_history(tmp_path, KEY, a_row(1))
     path = baseline_path(tmp_path, KEY).with_suffix(".history.jsonl")
     path.write_bytes(path.read_bytes() + b'{"n": 2, "at')
-    append_history(tmp_path, KEY, {"n": 3})
-    assert [row["n"] for row in history(tmp_path, KEY, 10)] == [1, 3]
+    append_history(tmp_path, KEY, a_row(3))
+    assert history(tmp_path, KEY, 10) == [a_row(1), a_row(3)]
 
 
 @pytest.mark.parametrize("suffix", [".json", ".history.jsonl"])

@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 from builders.candidates import candidate_of
-from builders.emulated import EmulatedBench
+from builders.emulated import EmulatedBench, a_session
 from builders.measurements import NO_ERRORS, P99_40MS
 
 from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.measurement.measurement import Arrivals
-from tuner.programs.check.rounds import Start, highest_that_holds, rough_capacity
+from tuner.programs.check.rounds import highest_that_holds, rough_capacity
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
+from tuner.spec.model import Spec
 from tuner.steps.first_load import First, first_level
+from tuner.steps.session import Session
 
 LEVELS = LevelRange(0.1, 1e5)
 POISSON = LoadPlan(Arrivals.POISSON, None, LEVELS)
@@ -131,33 +133,33 @@ class Serving(EmulatedBench):
         return [a.level for a in self.asked]
 
 
+def session_on(bench: Serving, plan: LoadPlan) -> Session:
+    spec = {"model": "m", "repository": "r", "slo": ["p99_latency <= 40ms"], "space": {}}
+    return a_session(bench, Spec.model_validate(spec), candidate_of({}), plan)
+
+
+def rough(bench: Serving) -> float:
+    return rough_capacity(session_on(bench, POISSON), 7)
+
+
 @pytest.mark.parametrize("capacity", [80.0, 200.0, 700.0])
 def test_a_rough_capacity_is_near_the_true_one_after_four_loads(capacity: float) -> None:
     bench = Serving(capacity)
-    found = rough_capacity(bench, POISSON, 7)
-    assert found == Start(pytest.approx(capacity, rel=0.15))
+    assert rough(bench) == pytest.approx(capacity, rel=0.15)
     assert len(bench.levels) <= 4
     assert set(bench.seeds) | {seed for seed, _ in bench.looks} == {7}
 
 
-def test_a_look_that_shows_no_use_in_going_on_ends_it() -> None:
-    bench, seen = Serving(100.0), []
-
-    def refuse(first: First) -> None:
-        seen.append(first)
-        raise LoadFailedError("too slow")
-
-    with pytest.raises(LoadFailedError, match="too slow"):
-        rough_capacity(bench, POISSON, 7, None, refuse)
-    assert seen == [First(pytest.approx(88.0), most=pytest.approx(110.0))]
+def test_a_model_too_slow_for_a_verdict_gets_no_load_at_all() -> None:
+    bench, slow = Serving(1.0), LoadPlan(Arrivals.POISSON, None, LevelRange(10.0, 1e5))
+    with pytest.raises(LoadFailedError, match="Set it to"):
+        rough_capacity(session_on(bench, slow), 7)
     assert bench.levels == []
 
 
-def test_where_no_load_tried_holds_the_lowest_is_told_as_missed() -> None:
-    impossible = replace(P99_40MS, bound=1_000.0)
-    bench = Serving(100.0, slos=(impossible, NO_ERRORS))
-    found = rough_capacity(bench, POISSON, 7)
-    assert found == Start(min(bench.levels), missed=True)
+def test_where_no_load_tried_holds_the_rounds_begin_at_the_lowest() -> None:
+    bench = Serving(100.0, slos=(replace(P99_40MS, bound=1_000.0), NO_ERRORS))
+    assert rough(bench) == min(bench.levels)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from tuner.steps.estimate import long_windows, window_notes
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.serving import Serving
-from tuner.steps.session import informing_window, set_up_bench, soak_of, window_of
+from tuner.steps.session import informing_window, round_window, set_up_bench, soak_of, window_of
 from tuner.steps.tools import Programs, find_programs
 
 REPOSITORY = Path(__file__).parents[3] / "model_repository"
@@ -183,7 +183,7 @@ def test_a_bench_is_made_with_the_specs_words_and_is_patient_with_foreign_server
         assert rules.slos == job.spec.slos
         assert rules.arrivals is Arrivals.POISSON
         load = LoadPoint(Arrivals.POISSON, 50.0)
-        assert rules.window(load, None) == window_of(job.spec, load)
+        assert rules.window(load, None) == round_window(job.spec, load)
         assert rules.brief(load, None) == window_of(job.spec, load, brief=True)
         rules.checkpoint()
         rules.rejected("rejected")
@@ -255,9 +255,9 @@ def test_numpy_is_looked_for_only_where_a_python_model_imports_it_from_elsewhere
     [
         (LoadPoint(Arrivals.POISSON, 1000.0), 0.0, 30.0),
         (LoadPoint(Arrivals.POISSON, 10.0), 0.0, 130.7),  # five late ones of 1307
-        (LoadPoint(Arrivals.POISSON, 0.5), 0.0, 150.0),  # not for ever
+        (LoadPoint(Arrivals.POISSON, 0.5), 0.0, 600.0),  # not for ever
         (LoadPoint(Arrivals.POISSON, 1000.0), 45.0, 45.0),
-        (LoadPoint(Arrivals.POISSON, 1000.0), 4500.0, 150.0),
+        (LoadPoint(Arrivals.POISSON, 1000.0), 4500.0, 600.0),
         (LoadPoint(Arrivals.CLOSED, 8.0), 0.0, 30.0),
     ],
 )

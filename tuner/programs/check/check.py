@@ -1,7 +1,7 @@
 """`tune check`: the config in the repository against its SLOs and the last accepted result.
 
-    prepare ─> find_programs ─> manifest ─> serving ─> open_session ─> check_rounds
-            ─> soak_credited ─> verdict_of ─> check.json and reports
+    prepare ─> find_programs ─> manifest ─> serving ─> open_session ─> rounds, soak ─> verdict
+            ─> check.json and reports
 
 Whatever goes wrong once the check has a directory, its `check.json` and reports are written before
 the error goes on; the exit code is read from what was written.
@@ -10,57 +10,47 @@ the error goes on; the exit code is read from what was written.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import geometric_mean
 
-from tuner.confirm.regression import MOST, Held, shows_no_change
+from tuner.bench.timebook import TimeBook
 from tuner.errors import DeployRefusedError, InterruptedRunError, TrialError, TunerError
-from tuner.load.generators import GeneratorKind
 from tuner.measurement.measurement import Stage
-from tuner.programs.check.outcome import (
-    CheckVerdict,
-    OpenCheck,
-    history_row,
-    verdict_of,
-    with_credited,
-)
-from tuner.programs.check.rounds import Checked
-from tuner.programs.check.rounds import check as check_rounds
+from tuner.programs.check.nights import MOST, shows_no_change, slo_status
+from tuner.programs.check.outcome import CheckVerdict, verdict_of
+from tuner.programs.check.rounds import CheckRounds
 from tuner.run.checks import (
     CHECK,
     Baseline,
     CheckFacts,
     Key,
+    Shown,
     append_history,
+    credited_level,
     find_baseline,
+    history,
     question_of,
     write_baseline,
 )
-from tuner.run.manifest import comparable
+from tuner.run.manifest import Manifest, comparable
 from tuner.run.status import CheckStatus
 from tuner.run.store import RunStore, new_run_id
+from tuner.run.writing import write_json
+from tuner.score.ratio import CONFIDENCE
 from tuner.spec.load import load_spec
 from tuner.steps.events import Events
-from tuner.steps.job import Request, prepare
-from tuner.steps.machine_lock import among_neighbours, only_one_on
+from tuner.steps.job import Job, Request, prepare
+from tuner.steps.machine_lock import Neighbours, among_neighbours, only_one_on
 from tuner.steps.manifest import manifest_of, with_completed
 from tuner.steps.serving import ModelNotServedError, serving
 from tuner.steps.session import open_session
-from tuner.steps.soaking import soak_credited
 from tuner.steps.stop import Stop
 from tuner.steps.tools import Programs, client_notes, client_of, find_programs
 from tuner.writeback.rollback import half_written
 
-_WITHOUT_BASELINE = "This check can find an SLO missed (exit code 10), but not pass (11)."
-
-
-@dataclass(frozen=True)
-class CheckFinished:
-    """A check that came to a verdict; ``facts`` is what `check.json` holds."""
-
-    directory: Path
-    facts: CheckFacts
+#: Checks shown as a trend, this one included.
+TREND = 10
 
 
 def check(
@@ -70,7 +60,7 @@ def check(
     *,
     accept: bool = False,
     any_machine: bool = False,
-) -> CheckFinished:
+) -> CheckFacts:
     """Measures the config in the repository, compares, and keeps what was found.
 
     ``report`` makes the reports in the directory of a check. With ``accept`` the result is to be
@@ -99,143 +89,199 @@ def check(
             manifest = manifest_of(job, programs, request, store.run_id)
             store.write_manifest(manifest.to_json())
             machine = _machine(programs)
-            opened = OpenCheck(
-                job, store, manifest, key, machine, found, neighbours, report, accept=accept
-            )
+            opened = _Open(job, store, manifest, key, machine, found, neighbours, report, accept)
             events.note(f"check {store.directory}")
-            if found.baseline is None and not accept:
-                events.note(f"{found.reason} {_WITHOUT_BASELINE}")
+            if isinstance(found, str) and not accept:
+                told = "This check can find an SLO missed (exit code 10), but not pass (11)."
+                events.note(f"{found} {told}")
             try:
-                return _end(opened, _measure(opened, programs, events, stop.checkpoint))
+                return opened.end(opened.measure(programs, events, stop.checkpoint))
             except Exception as error:
-                _end_early(opened, error)
+                opened.end_early(error)
                 raise
 
 
 def _machine(programs: Programs) -> str:
+    """In words."""
     host, versions = programs.host, programs.versions()
     gpus = [f"{gpu.name}, driver {gpu.driver}" for gpu in host.gpus]
     parts = [f"{host.cpu}, {host.cores} cores", *gpus, f"tritonserver {versions['tritonserver']}"]
     return "; ".join(parts)
 
 
-def _measure(
-    opened: OpenCheck, programs: Programs, events: Events, checkpoint: Callable[[], None]
-) -> Checked | CheckVerdict:
-    """What the rounds gave; the verdict alone where the config could not be measured at all."""
-    job, store = opened.job, opened.store
+@dataclass(frozen=True)
+class _Open:
+    """A check that has a directory.
 
-    def looking() -> None:
-        opened.neighbours.look()
-        checkpoint()
+    Attributes:
+        found: The result to compare with, of this machine or another, or why there is none.
+        accept: The result is to be the next baseline.
+    """
 
-    try:
-        with (
-            store.locked(),
-            serving(job, programs, store.logs, opened.book) as served,
-            open_session(
-                served, events, opened.book, looking, manifest=opened.manifest, store=store
-            ) as measuring,
-        ):
-            store.write_manifest(with_completed(opened.manifest, served.job).to_json())
-            for told in client_notes(served.job):
-                events.note(told)
-            baseline = opened.compared_with.baseline
-            if reason := _otherwise_measured(baseline, client_of(served.job).kind):
-                if not opened.accept:
-                    return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
-                baseline = None
-            measuring.bench.enter(Stage.CONFIRMATION)
-            found = check_rounds(measuring, baseline, accept=opened.accept)
-            level = opened.credited if job.spec.check.at is None else None
-            if level is None or found.slos is not Held.MET:
-                return found
-            return replace(found, credited=soak_credited(measuring, level, found.held))
-    except ModelNotServedError as error:
-        status = CheckStatus.MISSED if error.refused else CheckStatus.INCONCLUSIVE
-        return CheckVerdict(status, (error.message,))
-    except DeployRefusedError as error:
-        reason = f"Triton refuses the config in the repository: {error.message}"
-        return CheckVerdict(CheckStatus.MISSED, (reason,))
-    except TrialError as error:
-        reason = f"The config in the repository could not be measured: {error.message}"
-        return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
+    job: Job
+    store: RunStore
+    manifest: Manifest
+    key: Key
+    machine: str
+    found: Baseline | str
+    neighbours: Neighbours
+    report: Callable[[Path], object]
+    accept: bool
+    book: TimeBook = field(default_factory=TimeBook)
 
+    @property
+    def results(self) -> Path:
+        return self.store.directory.parent
 
-def _end(opened: OpenCheck, found: Checked | CheckVerdict) -> CheckFinished:
-    """Accepts the result if requested, and stores how the check ended."""
-    if isinstance(found, CheckVerdict):
-        return CheckFinished(opened.store.directory, opened.store_facts(found))
-    limits, reason = opened.job.spec.check, opened.compared_with.reason
-    verdict = verdict_of(found, limits, reason, accept=opened.accept)
-    verdict = with_credited(verdict, found.credited)
-    verdict = replace(verdict, reasons=(*verdict.reasons, *_remarks(opened, found)))
-    accepted = None
-    if verdict.status is CheckStatus.ACCEPTED:
-        accepted = write_baseline(opened.results, _baseline(opened, found))
-    elif verdict.status is not CheckStatus.REGRESSION and (joined := _joined(opened, found)):
-        write_baseline(opened.results, joined)
-    facts = opened.store_facts(verdict, found, accepted)
-    append_history(opened.results, opened.key, history_row(facts).model_dump(mode="json"))
-    return CheckFinished(opened.store.directory, facts)
+    @property
+    def baseline(self) -> Baseline | None:
+        return None if isinstance(self.found, str) else self.found
 
+    @property
+    def own(self) -> Baseline | None:
+        """The accepted result, if it is of this config on this machine."""
+        then, now = self.baseline, (self.key, self.manifest.config_sha256)
+        return then if then is not None and (then.key, then.config_sha256) == now else None
 
-def _remarks(opened: OpenCheck, found: Checked) -> list[str]:
-    baseline = opened.compared_with.baseline
-    remarks = [f"Disturbed: {text}" for text in found.disturbances]
-    remarks += opened.neighbours.remarks
-    if baseline is not None and baseline.key.fingerprint != opened.key.fingerprint:
-        remarks.append(f"Compared with a result of another machine ({baseline.machine}).")
-    return remarks
+    @property
+    def credited(self) -> float | None:
+        """The load that the config is credited with: by the last run, or when it was accepted."""
+        level, then = credited_level(self.results, self.manifest), self.own
+        return then.credited if level is None and then is not None else level
 
+    def measure(
+        self, programs: Programs, events: Events, checkpoint: Callable[[], None]
+    ) -> CheckRounds | CheckVerdict:
+        """What the rounds gave; the verdict alone where the config could not be measured at all."""
+        job, store = self.job, self.store
 
-def _baseline(opened: OpenCheck, found: Checked) -> Baseline:
-    levels = [p.level for p in found.held]
-    return Baseline(
-        key=opened.key,
-        run_id=opened.store.run_id,
-        accepted_at=opened.manifest.created_at,
-        machine=opened.machine,
-        config_sha256=opened.manifest.config_sha256,
-        compared=found.compared,
-        values=found.values,
-        level=min(levels) if found.level is None else found.level,
-        expected=found.expected,
-        arrivals=found.arrivals,
-        client=opened.store.manifest().client,
-        credited=opened.credited,
-    )
+        def looking() -> None:
+            self.neighbours.look()
+            checkpoint()
 
+        try:
+            with (
+                store.locked(),
+                serving(job, programs, store.logs, self.book) as served,
+                open_session(
+                    served, events, self.book, looking, manifest=self.manifest, store=store
+                ) as session,
+            ):
+                store.write_manifest(with_completed(self.manifest, served.job).to_json())
+                for told in client_notes(served.job):
+                    events.note(told)
+                client, baseline = client_of(served.job).kind, self.baseline
+                if baseline is not None and not comparable(baseline.client, client.name):
+                    reason = (
+                        "The accepted result's latencies were not measured by "
+                        f"{client.title}, as they are now: the two cannot be compared. "
+                        "Accept a new one with --update-baseline."
+                    )
+                    if not self.accept:
+                        return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
+                    baseline = None
+                session.bench.enter(Stage.CONFIRMATION)
+                rounds = CheckRounds(session, baseline, accept=self.accept)
+                rounds.measure(self.credited if job.spec.check.at is None else None)
+                return rounds
+        except ModelNotServedError as error:
+            status = CheckStatus.MISSED if error.refused else CheckStatus.INCONCLUSIVE
+            return CheckVerdict(status, (error.message,))
+        except DeployRefusedError as error:
+            reason = f"Triton refuses the config in the repository: {error.message}"
+            return CheckVerdict(CheckStatus.MISSED, (reason,))
+        except TrialError as error:
+            reason = f"The config in the repository could not be measured: {error.message}"
+            return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
 
-def _joined(opened: OpenCheck, found: Checked) -> Baseline | None:
-    """The accepted result with this night, if it is another one that showed no change."""
-    then, ratio, day = opened.accepted, found.ratio, opened.manifest.created_at[:10]
-    if then is None or ratio is None or found.slos is not Held.MET or found.client_limit:
-        return None
-    known = day in (then.accepted_at[:10], *then.later) or len(then.ratios) >= MOST
-    if known or not shows_no_change(ratio, float(opened.job.spec.check.warn)):
-        return None
-    to_first = ratio.estimate * geometric_mean(then.ratios)
-    return replace(then, later={**then.later, day: to_first})
+    def end(self, found: CheckRounds | CheckVerdict) -> CheckFacts:
+        """Accepts the result if requested, and stores how the check ended."""
+        if isinstance(found, CheckVerdict):
+            return self.store_facts(found)
+        not_compared = self.found if isinstance(self.found, str) else ""
+        verdict = verdict_of(found, self.job.spec.check, not_compared, accept=self.accept)
+        remarks = [*(f"Disturbed: {d}" for d in found.disturbances), *self.neighbours.remarks]
+        if self.baseline is not None and self.baseline.key.fingerprint != self.key.fingerprint:
+            remarks.append(f"Compared with a result of another machine ({self.baseline.machine}).")
+        verdict = CheckVerdict(verdict.status, (*verdict.reasons, *remarks))
+        accepted = None
+        if verdict.status is CheckStatus.ACCEPTED:
+            accepted = write_baseline(self.results, self._as_baseline(found))
+        elif verdict.status is not CheckStatus.REGRESSION and (joined := self._joined(found)):
+            write_baseline(self.results, joined)
+        facts = self.store_facts(verdict, found, accepted)
+        append_history(self.results, self.key, facts.row)
+        return facts
 
+    def _as_baseline(self, found: CheckRounds) -> Baseline:
+        return Baseline(
+            key=self.key,
+            run_id=self.store.run_id,
+            accepted_at=self.manifest.created_at,
+            machine=self.machine,
+            config_sha256=self.manifest.config_sha256,
+            compared=found.shown.compared,
+            values=tuple(found.shown.values),
+            level=found.shown.level or min(p.level for p in found.held),
+            expected=found.expected,
+            arrivals=found.arrivals,
+            client=self.store.manifest().client,
+            credited=self.credited,
+        )
 
-def _otherwise_measured(baseline: Baseline | None, client: GeneratorKind) -> str:
-    """Why the accepted result differs in kind from what this check would measure; else empty."""
-    if baseline is None or comparable(baseline.client, client.name):
-        return ""
-    return (
-        f"The accepted result's latencies were not measured by {client.title}, as they are now: "
-        "the two cannot be compared. Accept a new one with --update-baseline."
-    )
+    def _joined(self, found: CheckRounds) -> Baseline | None:
+        """The accepted result with this night, if it is another one that showed no change."""
+        then, ratio, day = self.own, found.shown.ratio, self.manifest.created_at[:10]
+        if then is None or ratio is None or slo_status(found.held) or found.client_limit:
+            return None
+        known = day in (then.accepted_at[:10], *then.later) or len(then.ratios) >= MOST
+        if known or not shows_no_change(ratio, float(self.job.spec.check.warn)):
+            return None
+        to_first = ratio.estimate * geometric_mean(then.ratios)
+        return replace(then, later={**then.later, day: to_first})
 
+    def end_early(self, error: Exception) -> None:
+        """What is known, with the reason why there is no verdict."""
+        if (self.store.directory / CHECK).is_file():
+            return  # the verdict was written; only what comes after it failed
+        status = CheckStatus.FAILED
+        if isinstance(error, InterruptedRunError):
+            status = CheckStatus.INTERRUPTED
+            error.hint = f"start again: tune check {self.job.loaded.path}"
+        message = error.message if isinstance(error, TunerError) else f"a defect of tune: {error!r}"
+        self.store_facts(CheckVerdict(status, (message,)))
 
-def _end_early(opened: OpenCheck, error: Exception) -> None:
-    """What is known, with the reason why there is no verdict."""
-    if (opened.store.directory / CHECK).is_file():
-        return  # the verdict was written; only what comes after it failed
-    status = CheckStatus.FAILED
-    if isinstance(error, InterruptedRunError):
-        status = CheckStatus.INTERRUPTED
-        error.hint = f"start again: tune check {opened.job.loaded.path}"
-    message = error.message if isinstance(error, TunerError) else f"a defect of tune: {error!r}"
-    opened.store_facts(CheckVerdict(status, (message,)))
+    def store_facts(
+        self, verdict: CheckVerdict, found: CheckRounds | None = None, accepted: Path | None = None
+    ) -> CheckFacts:
+        """Writes `check.json`, and the reports made of it; ``found``: None where it broke off."""
+        manifest, limits = self.manifest, self.job.spec.check
+        facts = CheckFacts(
+            **dict(Shown() if found is None else found.shown),
+            schema_version=1,
+            kind="check",
+            run_id=manifest.run_id,
+            model=manifest.name,
+            checked_at=manifest.created_at,
+            status=verdict.status,
+            exit_code=verdict.status.exit_code,
+            reasons=list(verdict.reasons),
+            spec_path=manifest.spec_path,
+            spec_sha256=manifest.spec_sha256,
+            config_sha256=manifest.config_sha256,
+            fingerprint=self.key.fingerprint,
+            machine=self.machine,
+            objective=str(manifest.spec["objective"]),
+            warn=float(limits.warn),
+            fail=float(limits.fail),
+            confidence=CONFIDENCE,
+            baseline=self.baseline,
+            accepted=None if accepted is None else str(accepted),
+            history=history(self.results, self.key, TREND - 1),
+            seconds=round(self.book.to_json()["wall_s"], 3),
+        )
+        if found is not None:
+            facts = facts.model_copy(update={"history": [*facts.history, facts.row]})
+        write_json(self.store.directory / CHECK, facts.to_json())
+        self.report(self.store.directory)
+        return facts

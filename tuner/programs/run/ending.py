@@ -10,12 +10,13 @@ from types import TracebackType
 from typing import Self
 
 from tuner.bench.timebook import Phase, TimeBook
-from tuner.confirm.stored import finished_rows, noise_of
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
 from tuner.modelconfig.encoding import encode
 from tuner.programs.run.open_run import OpenRun
-from tuner.programs.run.outcome import Verdict, result_of
+from tuner.programs.run.outcome import result_of
+from tuner.proof.verdict import Verdict
 from tuner.run.manifest import Manifest, resume_command
+from tuner.run.noise import finished_rows, noise_of
 from tuner.run.proved import ProvedConfig
 from tuner.run.result_schema import Result
 from tuner.run.status import Status
@@ -135,7 +136,7 @@ class Ending:
         store = self.store
         number, rows = len(store.trials()), finished_rows(store.confirmation())
         trials = f"{number:,} {'trial' if number == 1 else 'trials'}"
-        rounds = f" and {rows} measurements of its confirmation" if rows else ""
+        rounds = f" and {rows} measurements of its proof" if rows else ""
         kept = f"nothing was written; {trials}{rounds} kept"
         manifest = store.manifest()
         command = resume_command(store.directory, [manifest.spec_path], manifest.choices)

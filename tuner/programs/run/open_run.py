@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from tuner.bench.timebook import TimeBook
-from tuner.confirm.stored import ResumedBench, finished_rows
 from tuner.errors import SpecError
 from tuner.machine.host import Host
 from tuner.measurement.measurement import Stage
 from tuner.modelconfig.content import content_of
 from tuner.plain import plain
 from tuner.run.manifest import Choices, Manifest, resume_command
+from tuner.run.noise import finished_rows
 from tuner.run.result_schema import Result
 from tuner.run.store import LOCK, MANIFEST, RESULT, STUDY, TRIALS, RunStore
 from tuner.score.trial import Trial, TrialTime
@@ -33,7 +33,6 @@ from tuner.spec.load import load_spec
 from tuner.spec.model import Spec
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.manifest import kept_configs, manifest_of, with_completed
-from tuner.steps.session import Session
 from tuner.steps.tools import Programs
 from tuner.triton.launchers import cores_of, server_launcher
 from tuner.writeback.journal import is_written_by
@@ -135,7 +134,7 @@ def open_run(
 
 
 def _carried(history: Sequence[Trial], store: RunStore) -> dict[str, float]:
-    """Seconds an earlier part of the run spent: its trials and its confirmation.
+    """Seconds an earlier part of the run spent: its trials and its proof.
 
     A worker's trials cost the run no time.
     """
@@ -369,13 +368,3 @@ def end_of_a_write(request: Request, spec: Spec, note: Callable[[str], None]) ->
         rollback(repository, own[0], run_id=store.run_id)
     note("the run was killed when it had just written its winner, which is taken back for now")
     return None
-
-
-def resume_confirmation(session: Session, store: RunStore) -> Session:
-    """The session with the rounds that an earlier part of the run has finished."""
-    stored = store.confirmation()
-    if not stored:
-        return session
-    session.events.note(f"going on with its confirmation: {len(stored)} measurements are kept")
-    bench = ResumedBench(session.bench, stored, session.record, store.cut_confirmation)
-    return replace(session, bench=bench, record=bench.record)

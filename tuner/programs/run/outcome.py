@@ -3,54 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tuner.measurement.measurement import Rejected
+from tuner.proof.verdict import Verdict
 from tuner.run.bottleneck import bottleneck_of
-from tuner.run.confirmation import PutBack, RunNoise
+from tuner.run.confirmation import RunNoise
 from tuner.run.manifest import Manifest
 from tuner.run.proved import ProvedConfig, best_other
 from tuner.run.result_schema import (
-    Gain,
-    Overloads,
     RejectedFacts,
     Result,
     TimeFacts,
-    ToKnow,
     TrialCounts,
     WrittenFacts,
 )
-from tuner.run.status import Status
 from tuner.score.trial import Trial, TrialState
 from tuner.spec.slo import Objective
 from tuner.steps.job import Change
 from tuner.writeback.target import Written
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the run decided, before anything is written.
-
-    Attributes:
-        winner: The config to write; None unless one proved better.
-        best: The best other config that took part, where there is no winner; None leaves it to
-            the trials.
-        gain: Of the winner, or of the best other config, over the current one.
-        to_know: What it would take to know, where the answer is not known.
-        simplification: Each change of the winner that was undone as a test.
-        reasons: Why, one sentence each.
-        overload: None when the run did not get that far.
-    """
-
-    status: Status
-    reasons: tuple[str, ...]
-    baseline: ProvedConfig | None = None
-    winner: ProvedConfig | None = None
-    best: ProvedConfig | None = None
-    gain: Gain | None = None
-    to_know: ToKnow | None = None
-    simplification: tuple[PutBack, ...] = ()
-    overload: Overloads | None = None
 
 
 def result_of(

@@ -17,10 +17,9 @@ from tuner.programs.run.open_run import (
     open_store,
     refuse_another_start,
     restore_choices,
-    resume_confirmation,
 )
-from tuner.programs.run.overloading import probe_overload
-from tuner.programs.run.prove import prove
+from tuner.proof.overload import probe_overload
+from tuner.proof.proof import prove
 from tuner.run.store import RunStore, new_run_id
 from tuner.score.trial import Trial
 from tuner.search.searcher import Searcher
@@ -29,6 +28,8 @@ from tuner.steps.estimate import (
     SLOW_LOAD_S,
     Seen,
     estimate_run,
+    foresee_run,
+    minutes,
     refuse_too_short,
     seen_before,
     seen_in,
@@ -115,7 +116,7 @@ def _run(
         served = enter(serving(job, programs, store.logs, book))
         refuse_unsearchable(served.job)
         opened = enter(open_run(served.job, store, request, book, events.note))
-        for note in _beforehand(served, write=request.write):
+        for note in _beforehand(served, request):
             events.note(note)
         events.started(store.directory, job.spec.budget.trials, opened.manifest.space_size)
 
@@ -127,25 +128,29 @@ def _run(
             served, events, book, checkpoint, manifest=opened.manifest, store=store
         ) as session:
             trials = _search(session, opened.searcher, store)
-            proving = resume_confirmation(session, store)
-            verdict = probe_overload(proving, prove(proving, trials))
+            stored = store.confirmation()
+            if stored:
+                events.note(f"going on with its proof: {len(stored)} measurements are kept")
+            verdict = probe_overload(session, prove(session, trials, stored))
         stop.measured()  # asked to stop during the last measurement: nothing is written
         return ending.finish(served.job, opened, verdict)
     raise AssertionError("no context keeps an error to itself")
 
 
-def _beforehand(served: Serving, *, write: bool) -> Iterator[str]:
+def _beforehand(served: Serving, request: Request) -> Iterator[str]:
     """What the user should know before the first measurement."""
     job = served.job
     if served.completed:
         yield served.completed
     yield from client_notes(job)
     if served.load_s >= SLOW_LOAD_S:
-        estimate = estimate_run(job, Seen(load_s=served.load_s))
-        yield f"loading the model took {served.load_s:.0f} s; the run takes {estimate.text}"
+        yield f"loading the model took {served.load_s:.0f} s"
+    if request.resume is None:
+        seen = seen_before(request.output, job) or Seen(load_s=served.load_s)
+        yield foresee_run(request.output, job, seen).sentence
     yield from request_notes(job, LARGE_BYTES)
     yield from trace_notes(job.spec, job.plan)
-    yield from foreseen(job.searched_files) if write else ()
+    yield from foreseen(job.searched_files) if request.write else ()
 
 
 def _search(session: Session, searcher: Searcher, store: RunStore) -> list[Trial]:
@@ -158,6 +163,6 @@ def _search(session: Session, searcher: Searcher, store: RunStore) -> list[Trial
     session.bench.enter(Stage.CONFIRMATION)
     if len(trials) > known:  # other finalists, or an interval of the search in between
         store.cut_confirmation(0)
-    seen = seen_in(trials, store.confirmation(), session.job)
-    session.deadline.set(estimate_run(session.job, seen).proof_s, session.events.note)
+    proof_s = estimate_run(session.job, seen_in(trials, session.job)).proof_s
+    session.events.note(f"the proof takes about {minutes(proof_s)}")
     return trials

@@ -50,14 +50,11 @@ def _series(data: ReportData, name: str, color: str, config: ProvedConfig) -> It
     if not again and not config.from_search:
         again = [(f"round {n}", p) for n, p in enumerate(config.rounds, start=1)]
     soak = config.soak or Soak()
-    curve = soak.curve.points if soak.curve else ()
-    thin = {"mode": "lines+markers", "size": 5}
     # Two loads far apart are no curve.
     mode = "lines+markers" if len(searched) > 2 else "markers"
     faint = {"mode": mode, "size": 6, "opacity": FAINT if again else 1.0}
     yield _Series(name, color, tuple(("search", p) for p in searched), faint)
     yield _Series(name, color, tuple(again), {})
-    yield _Series(name, color, tuple(("load curve", s.point) for s in curve), thin)
     soaked = tuple(("soak", s.point) for s in soak.tried)
     yield _Series(name, color, soaked, {"symbol": "square", "size": 12})
 

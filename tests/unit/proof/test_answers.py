@@ -1,3 +1,5 @@
+"""Whether a config answers what the current one does, on an emulated bench."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -5,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from builders.candidates import candidate_of
 from builders.emulated import FreshBench, saying
 
-from tuner.confirm.simplify import Comparison, same_answers
 from tuner.load.probes.answers import Answers
+from tuner.proof.answers import AnswersCompared, same_answers
 from tuner.space.candidate import Candidate
 
 CURRENT = candidate_of({"instance_group.count": 1})
@@ -26,7 +28,7 @@ class Speaking(FreshBench):
         return {"": next(self._answers[self.candidate])}
 
 
-def compare(current: list[Answers], winner: Answers) -> tuple[Comparison, list[Candidate]]:
+def compare(current: list[Answers], winner: Answers) -> tuple[AnswersCompared, list[Candidate]]:
     bench = Speaking({CURRENT: current, WINNER: [winner]})
     return same_answers(bench, CURRENT, WINNER, 1e-3), [c for c, _ in bench.deployed]
 
@@ -55,7 +57,7 @@ def test_a_model_that_does_not_agree_with_itself_is_not_compared() -> None:
 
 def test_a_model_that_cannot_be_asked_is_not_compared() -> None:
     result, _ = compare([Answers(none_because="it is decoupled")], saying(2.0))
-    assert result == Comparison(False, "Answers were not compared: it is decoupled.")
+    assert result == AnswersCompared(False, "Answers were not compared: it is decoupled.")
 
 
 def test_the_first_difference_is_told_with_how_many_more_there_are() -> None:

@@ -12,7 +12,7 @@ from tuner.errors import ClientLimitError, TrialError
 from tuner.load import seeds
 from tuner.load.probes.overload import Overload
 from tuner.load.traffic.arrivals import OVERLOAD
-from tuner.programs.run.outcome import Verdict
+from tuner.proof.verdict import Verdict
 from tuner.run.proved import ProvedConfig
 from tuner.run.result_schema import Overloads
 from tuner.score.judge import tail_slo
@@ -32,8 +32,6 @@ def probe_overload(session: Session, verdict: Verdict) -> Verdict:
     """
     slo = tail_slo(session.spec.slos)
     reason = why_no_overload(session.spec, session.plan)
-    if not reason and session.deadline.leaves_out("overloading"):
-        reason = session.deadline.told[-1]
     if slo is None or reason:
         return replace(verdict, overload=Overloads(None, None, (reason,)))
     sides = {_CURRENT: verdict.baseline, _WINNER: verdict.winner}

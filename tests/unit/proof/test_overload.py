@@ -13,10 +13,11 @@ from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import Arrivals
-from tuner.programs.run.outcome import Overloads, Verdict
-from tuner.programs.run.overloading import probe_overload
+from tuner.proof.overload import probe_overload
+from tuner.proof.verdict import Verdict
 from tuner.run.confirmation import Soak, Soaked
 from tuner.run.proved import ProvedConfig
+from tuner.run.result_schema import Overloads
 from tuner.run.status import Status
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import tail_slo
@@ -77,7 +78,7 @@ def step(bench: EmulatedBench, **changes: Any) -> Session:
     return a_session(bench, checked, CURRENT, plan)
 
 
-def test_both_are_overloaded_once_on_fresh_servers_at_what_they_stood_every_time() -> None:
+def test_both_are_overloaded_once_on_fresh_servers_at_what_they_sustained_every_time() -> None:
     bench = Probed()
     found = probe_overload(step(bench), verdict(side(WINNER, 111.0, 110.0, 112.0)))
     assert asked(bench) == [(CURRENT, 100.0, True), (WINNER, 110.0, True)]
@@ -86,7 +87,7 @@ def test_both_are_overloaded_once_on_fresh_servers_at_what_they_stood_every_time
 
 
 @pytest.mark.parametrize(("sustained", "spared"), [((400.0, 121.0), True), ((400.0, 119.0), False)])
-def test_a_current_config_whose_overload_the_winner_stands_is_spared(
+def test_a_current_config_whose_overload_the_winner_sustains_is_spared(
     sustained: tuple[float, ...], spared: bool
 ) -> None:
     bench = Probed()
@@ -132,7 +133,7 @@ def test_arrivals_of_an_overload_are_none_of_the_searchs(seed: int, arrivals: in
     assert [a.seed for a in bench.overloads] == [arrivals, arrivals]
 
 
-def test_where_one_stood_no_load_the_other_is_overloaded_all_the_same() -> None:
+def test_where_one_sustained_no_load_the_other_is_overloaded_all_the_same() -> None:
     bench = Probed()
     late = Verdict(Status.IMPROVED, (), side(CURRENT, 100.0, p99_us=90e3), side(WINNER, 110.0))
     found = probe_overload(step(bench), late).overload
@@ -218,7 +219,7 @@ def soaked(levels: tuple[float, ...], candidate: Candidate = WINNER) -> ProvedCo
     return replace(side(candidate, 400.0), soak=Soak(tried))
 
 
-def test_what_was_soaked_last_is_overloaded_first_on_the_server_that_stood_it() -> None:
+def test_what_was_soaked_last_is_overloaded_first_on_the_server_that_sustained_it() -> None:
     bench = Probed()
     near = Verdict(Status.IMPROVED, (), side(CURRENT, 390.0), soaked((400.0,)))
     probe_overload(step(bench), near)

@@ -1,29 +1,109 @@
-"""Which configs of a search are measured again: those that hold under few requests too.
+"""Which configs of a search take part in the proof, and what the search knows of them.
 
-A config may meet a latency SLO only while many requests come: a batcher that waits for more of them
-keeps a lone one for all its queue delay. The search raises loads, and so would never see that.
+The finalists are the few best that seem better than the current config by what a change must be
+worth. Where none does, the best other config takes part all the same, so that how much there may
+still be to gain is measured, and not only raced.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
+from tuner.score.capacity import Bracket, saturated
 from tuner.score.judge import Verdict
+from tuner.score.next_load import LoadPlan, next_load
 from tuner.score.trial import Trial, TrialState
 from tuner.search.incumbent import near_misses, ranked, reached_level
 from tuner.space.candidate import Candidate
-from tuner.spec.model import Spec
-from tuner.spec.slo import Goal
-from tuner.spec.units import digits
-from tuner.steps.estimate import LONG_S
+from tuner.spec.model import Confirm, Spec
+from tuner.spec.slo import Goal, Objective, Slo
+from tuner.spec.units import Percent, digits
 from tuner.steps.session import Session, window_of
 
 #: Loads are rounded to five digits.
 _ROUNDED = 1.0 - 1e-4
+#: A config that answered less than one part in so many of a load is not measured beside one that
+#: sustains it: servers and searches differ by some percent, not by three times.
+FAR = 3.0
+#: A look at a tenth of the load that takes longer than this, in seconds, is left out.
+LONG_S = 60.0
+
+
+@dataclass(frozen=True)
+class ProofRules:
+    """What is compared, under which loads, and by which settings of the spec.
+
+    Attributes:
+        confirm: The spec's own.
+        seed: Of the first round's arrivals; later rounds count up.
+    """
+
+    objective: Objective
+    slos: tuple[Slo, ...]
+    plan: LoadPlan
+    confirm: Confirm
+    seed: int
+
+    @property
+    def matters(self) -> Percent:
+        """A gain that is surely below this is not looked for any longer."""
+        return max(self.confirm.rule_out, self.confirm.min_gain)
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A config that takes part.
+
+    Attributes:
+        level: The load that it should sustain, or the one that the spec lists.
+        at_most: Requests a second that it does not sustain. The lowest load at which it missed an
+            SLO; or, where it was saturated, the most that it ever answered: no more can be
+            sustained by the utilisation law (Denning and Buzen, The operational analysis of
+            queueing network models, 1978). Infinite where neither was seen.
+    """
+
+    candidate: Candidate
+    level: float
+    at_most: float = math.inf
+
+
+def entrant_of(trial: Trial, rules: ProofRules) -> Entrant:
+    """What the trial of a config, which has measurements, shows of it."""
+    plan, listed = rules.plan, rules.plan.listed is not None
+    level = trial.sustained_level if listed else trial.capacity_level
+    if rules.objective.at_level is not None:
+        level = rules.objective.at_level
+    if level is None and trial.state is TrialState.PRUNED and not listed:
+        level = next_load([p for p in trial.points if not p.undecided], plan.levels)
+    at_most = math.inf
+    if plan.searches_rates:
+        missed = Bracket.of(trial.points).ceiling
+        at_most = math.inf if missed is None else missed.level
+        if any(saturated(p) and p.served_per_s for p in trial.points):
+            at_most = min(at_most, max(p.served_per_s or 0.0 for p in trial.points))
+    return Entrant(trial.candidate, level or min(p.level for p in trial.points), at_most)
+
+
+def may_sustain(trial: Trial) -> bool:
+    """Whether its config may meet the SLOs at some load: one that lost a race still may."""
+    lost = trial.state is TrialState.PRUNED and bool(trial.points)
+    return lost or (trial.score is not None and trial.score.feasible)
+
+
+def far_behind(one: Entrant, other: Entrant) -> bool:
+    """Whether the search has shown that ``one`` sustains far less than ``other``."""
+    return FAR * one.at_most <= other.level
+
+
+def nearest_of(trials: Sequence[Trial], current: Candidate, rules: ProofRules) -> Entrant:
+    """The one that may sustain most, of the other configs that were measured."""
+    others = [t for t in trials if t.candidate != current and t.state is not TrialState.FAILED]
+    return max((entrant_of(t, rules) for t in others if t.points), key=lambda e: e.at_most)
 
 
 def feasible(trials: Sequence[Trial], spec: Spec, current: Candidate) -> list[Trial]:
@@ -35,9 +115,9 @@ def feasible(trials: Sequence[Trial], spec: Spec, current: Candidate) -> list[Tr
 def finalists_of(
     trials: Sequence[Trial], spec: Spec, current: Candidate, near_miss: float
 ) -> list[Trial]:
-    """The best few that seem better than the current config by enough for a change, best first.
+    """The best few that seem better than the current config by enough, else the best other one.
 
-    The noise of a single measurement counts in the candidate's favour: the confirmation decides.
+    The noise of a single measurement counts in the candidate's favour: the rounds decide.
     Candidates that lost their race to a better one by no more than noise come after those that
     did not lose: up to the SLO utilisation ``near_miss``, an SLO may be missed by noise alone.
     """
@@ -51,7 +131,12 @@ def finalists_of(
         lost = [t for t in near_misses(trials, near_miss) if t.candidate != current]
         own = None if baseline is None else baseline.sustained_level
         found += [t for t in lost if own is None or min(p.level for p in t.points) > own * gain]
-    return found[: spec.confirm.finalists]
+    pruned = (t for t in trials if t.state is TrialState.PRUNED and t.candidate != current)
+    best_other = others or sorted(
+        (t for t in pruned if t.score is not None and t.points),
+        key=lambda t: t.order(spec.objective.goal),
+    )
+    return (found or best_other[:1])[: spec.confirm.finalists]
 
 
 def _less(trial: Trial, baseline: Trial | None, gain: float) -> bool:
@@ -75,13 +160,15 @@ def _more(trial: Trial, baseline: Trial | None, gain: float, near_miss: float) -
 def missed_when_idle(session: Session, candidate: Candidate, level: float = 0.0) -> str:
     """The SLO that a config misses for a lone request, or at a tenth of ``level``; else empty.
 
-    Nothing is asked of a closed loop, or where the spec says which loads there are.
+    A config may meet a latency SLO only while many requests come: a batcher that waits for more of
+    them keeps a lone one for all its queue delay. The search raises loads, and so would never see
+    that. Nothing is asked of a closed loop, or where the spec says which loads there are.
 
     Raises:
         TrialError: The config could not be served, or gave no result.
     """
     plan, seed = session.plan, seeds.of_overload(session.spec.search.seed)
-    if plan.listed is not None or not plan.arrivals.open_loop:
+    if not plan.searches_rates:
         return ""
     session.bench.deploy(candidate)
     alone_s = session.bench.one_at_a_time(seed)

@@ -1,0 +1,477 @@
+"""From the trials of a search to a verdict: which config, by which figures, for what reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from builders.emulated import saying
+from builders.measurements import P99_40MS, synthetic_measurement
+from builders.proving import (
+    CURRENT,
+    OTHER,
+    THIRD,
+    ProvingBench,
+    Watching,
+    lost_at,
+    prove,
+    result,
+    searched,
+    spec_of,
+    trial,
+)
+
+from tuner.errors import LoadFailedError, NothingToSearchError, TooManyFailedTrialsError
+from tuner.load.probes.answers import Answers
+from tuner.measurement.measurement import Measurement
+from tuner.report.headline import gain_text
+from tuner.run.confirmation import Repeat, Role
+from tuner.run.proved import ProvedConfig
+from tuner.run.result_schema import Gain
+from tuner.run.status import Status, remedies
+from tuner.score.judge import SloResult
+from tuner.score.judge import Verdict as OfSlo
+from tuner.score.point import judge_point
+
+AT_300 = "minimize p99_latency at 300/s"
+
+
+def bench_of(
+    current: float | None, other: float, third: float | None = None, **more: Any
+) -> ProvingBench:
+    """Of the capacities of the current config and one or two others; None: it is refused."""
+    capacities = {CURRENT: current, OTHER: other, THIRD: third}
+    spec = more.pop("spec", None) or spec_of(**more.pop("changes", {}))
+    return ProvingBench(spec, {c: v for c, v in capacities.items() if v is not None}, **more)
+
+
+def gain_in(found: Gain | None) -> Gain:
+    assert found is not None
+    return found
+
+
+# -- better
+
+
+def test_the_winner_is_credited_with_what_it_sustained_and_capacities_are_compared() -> None:
+    bench = bench_of(500.0, 1000.0)
+    verdict = prove(bench)
+    assert verdict.status is Status.IMPROVED
+    told = result(bench, verdict)
+    gain = gain_in(told.gain)
+    assert (gain.compared, told.objective) == ("capacity", "maximize goodput")
+    assert gain.ratio.estimate == pytest.approx(2, rel=0.02)
+    assert gain.ratio.low < 2.0 < gain.ratio.high
+    assert gain.means is not None
+    assert gain.means.best / gain.means.current == pytest.approx(gain.ratio.estimate)
+    assert told.winner is not None
+    assert told.winner.held is not None
+    credited = told.winner.credited_infer_per_s
+    assert credited is not None
+    assert 0.85 * 1000.0 < credited <= 0.97 * told.winner.held.throughput_infer_per_s * 1.001
+
+
+def test_beside_a_config_three_times_behind_one_round_and_the_soak_are_enough() -> None:
+    """Two minutes went into a round of it, of which only `far less` was told."""
+    bench = bench_of(100.0, 1000.0)
+    verdict = prove(bench)
+    assert verdict.status is Status.IMPROVED
+    told = result(bench, verdict)
+    assert CURRENT not in {candidate for candidate, _ in bench.levels}
+    assert bench.measured(OTHER) == 1
+    assert told.baseline is not None
+    assert told.baseline.from_search
+    assert told.winner is not None
+    assert told.winner.held is not None
+    assert told.winner.soak is not None
+    assert told.winner.soak.credited_level is not None
+    gain = gain_in(told.gain)
+    (at_most,) = {p.served_per_s for p in trial(bench, 0, CURRENT, 110.0).points}
+    assert at_most is not None
+    assert gain.ratio.low == pytest.approx(told.winner.soak.credited_level / at_most)
+    assert gain.at_least
+    value = gain_text(gain)
+    assert value.startswith("at least ")
+    assert f"which in the search did not sustain {at_most:.3g}/s" in verdict.reasons[0]
+
+
+def test_a_config_not_three_times_behind_is_measured_in_the_same_rounds() -> None:
+    bench = bench_of(400.0, 1000.0)
+    verdict = prove(bench)
+    assert verdict.status is Status.IMPROVED
+    assert bench.measured(CURRENT) == bench.measured(OTHER) >= 3
+    assert not gain_in(verdict.gain).at_least
+
+
+def test_a_current_config_that_only_lost_its_race_is_not_said_to_meet_no_slo() -> None:
+    """It was measured at the load of the first guess alone."""
+    bench = bench_of(600.0, 1000.0)
+    verdict = prove(bench, trial(bench, 0, OTHER, 980, 1100), lost_at(bench, 1, CURRENT, 1000))
+    assert verdict.status is Status.IMPROVED
+    assert not any("at no load" in reason for reason in verdict.reasons)
+    gain = gain_in(verdict.gain).ratio
+    assert gain.low < 1000 / 600 < gain.high
+    far = bench_of(100.0, 1000.0)
+    verdict = prove(far, trial(far, 0, OTHER, 980, 1100), lost_at(far, 1, CURRENT, 1000))
+    assert gain_in(verdict.gain).at_least
+    assert far.measured(CURRENT) == 0
+
+
+def test_over_a_current_config_that_meets_the_slos_at_no_load_no_figure_is_told() -> None:
+    bench = bench_of(50.0, 1000.0)
+    verdict = prove(bench, trial(bench, 0, CURRENT, 90), *searched(bench, OTHER))
+    assert verdict.status is Status.IMPROVED
+    assert "the current config met them at no load" in verdict.reasons[0]
+    assert verdict.gain is None
+    assert verdict.baseline is not None
+    assert verdict.baseline.credited_infer_per_s is None
+    assert bench.measured(OTHER) == 1
+
+
+def test_the_second_finalist_is_measured_where_the_best_one_fails() -> None:
+    """Without rounds of the current config, one finalist after the other is tried."""
+    bench = bench_of(100.0, 1000.0, 900.0)
+    trials = searched(bench, CURRENT, OTHER, THIRD)
+    bench.answer = {OTHER: 2.0}
+    verdict = prove(bench, *trials)
+    assert verdict.status is Status.IMPROVED
+    assert verdict.winner is not None
+    assert verdict.winner.candidate == THIRD
+    assert any("It changes answers" in reason for reason in verdict.reasons)
+    spared = bench_of(100.0, 1000.0, 900.0)
+    assert prove(spared, *searched(spared, CURRENT, OTHER, THIRD)).status is Status.IMPROVED
+    assert spared.measured(THIRD) == 0
+
+
+def test_a_second_finalist_that_may_be_no_better_than_the_current_config_is_not_written() -> None:
+    """The best one was three times ahead, and changes answers; of this one nothing is known."""
+    bench = bench_of(300.0, 1000.0, 320.0)
+    bench.answer = {OTHER: 2.0}
+    verdict = prove(bench, *searched(bench, CURRENT, OTHER, THIRD))
+    assert bench.measured(CURRENT) == 0
+    assert verdict.status is Status.NOT_KNOWN
+    assert "times what the current config may sustain is sure" in verdict.reasons[-1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "compared"),
+    [
+        ({"workload": {"arrivals": {"kind": "poisson", "rate": [90, 900]}}}, "throughput"),
+        ({"objective": AT_300}, "p99_latency"),
+    ],
+)
+def test_what_was_compared_is_named(changes: dict[str, Any], compared: str) -> None:
+    bench = bench_of(100.0, 1000.0, changes=changes)
+    verdict = prove(bench)
+    assert verdict.status is Status.IMPROVED
+    assert gain_in(verdict.gain).compared == compared
+
+
+def test_of_two_finalists_the_better_one_wins_whatever_the_search_measured() -> None:
+    bench = bench_of(500.0, 900.0, 1000.0)
+    trials = (
+        trial(bench, 0, CURRENT, 490, 550),
+        trial(bench, 1, OTHER, 890, 990),
+        trial(bench, 2, THIRD, 860),
+    )
+    verdict = prove(bench, *trials)
+    assert verdict.winner is not None
+    assert verdict.winner.candidate == THIRD
+
+
+def test_each_round_is_told_once_under_a_phase() -> None:
+    watching = Watching()
+    prove(bench_of(500.0, 1000.0), events=watching)
+    assert watching.rounds[:2] == ["round 1, current config", "round 1, instances 2"]
+    assert len(set(watching.rounds)) == len(watching.rounds) >= 6
+    assert watching.phases == [
+        "confirming: instances 2",
+        "looking for the simplest config that is as good",
+        "comparing answers",
+        "soaking the winner",
+    ]
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_the_proof_never_sees_the_searchs_arrivals_and_each_round_has_its_own(seed: int) -> None:
+    for arrivals, first in ((None, seed * 1000 + 500_000), (1_234_567_890, 1_234_567_890)):
+        bench = bench_of(500.0, 1000.0, changes={"search": {"seed": seed}})
+        prove(bench, arrivals=arrivals)
+        own = {c: {a.seed for a in bench.asked if a.candidate == c} for c in (CURRENT, OTHER)}
+        assert own[CURRENT] == own[OTHER]
+        assert sorted(own[OTHER]) == list(range(first, first + len(own[OTHER])))
+
+
+# -- kept
+
+
+def test_where_nothing_is_better_the_largest_gain_that_is_still_possible_is_told() -> None:
+    """The best other config takes part in the rounds, though it lost in the search."""
+    bench = bench_of(1000.0, 1000.0)
+    verdict = prove(bench)
+    assert verdict.status is Status.KEPT
+    assert verdict.winner is None
+    assert bench.measured(OTHER) == bench.measured(CURRENT) >= 3
+    assert bench.soaks == []
+    gain = gain_in(verdict.gain)
+    assert 1.0 <= gain.ratio.high < 1.10
+    assert verdict.best is not None
+    assert verdict.best.candidate == OTHER
+    assert verdict.baseline is not None
+    assert not verdict.baseline.from_search
+    assert verdict.reasons[0].endswith("which rules out a gain of 10%")
+
+
+def test_a_race_lost_by_little_is_run_again_before_the_config_is_kept() -> None:
+    bench = bench_of(1000.0, 940.0)
+    verdict = prove(bench, *searched(bench, CURRENT), lost_at(bench, 1, OTHER, 1020))
+    assert verdict.status is Status.KEPT
+    assert bench.measured(OTHER) >= 3
+    assert gain_in(verdict.gain).ratio.high < 1.10
+
+
+def test_a_config_is_kept_without_rounds_where_no_other_one_comes_near() -> None:
+    bench = bench_of(1000.0, 200.0)
+    verdict = prove(bench, *searched(bench, CURRENT), lost_at(bench, 1, OTHER, 1020))
+    assert verdict.status is Status.KEPT
+    assert bench.asked == []
+    assert gain_in(verdict.gain).ratio.high < 1 / 3
+    assert "the best other config, does not sustain 210/s" in verdict.reasons[0]
+    result(bench, verdict)
+
+
+def test_another_one_that_may_come_near_is_measured_all_the_same() -> None:
+    """The nearest of those that lost was far behind, but of one more nothing shows that."""
+    bench = bench_of(1000.0, 200.0, 800.0)
+    near = lost_at(bench, 2, THIRD, 1020)
+    assert near.score is not None
+    near = replace(near, score=replace(near.score, violation=99.0))
+    prove(bench, *searched(bench, CURRENT), lost_at(bench, 1, OTHER, 1020), near)
+    assert bench.asked != []
+
+
+def test_a_config_is_kept_where_no_other_one_meets_the_slos_at_the_listed_loads() -> None:
+    bench = bench_of(1000.0, 20.0, changes={"objective": AT_300})
+    verdict = prove(bench)
+    assert verdict.status is Status.KEPT
+    assert verdict.reasons == ("No other config measured meets every SLO.",)
+    assert bench.asked == []
+
+
+# -- not known
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_gain_that_is_left_open_is_not_called_kept_and_it_is_told_what_it_would_take(
+    late: bool,
+) -> None:
+    """Whether a config is better is not known: that has an exit code of its own."""
+    changes = {"confirm": {"time": 0.001}} if late else {}
+    bench = bench_of(1000.0, 1040.0, noise=0.06, seed=2, changes=changes)
+    trials = searched(ProvingBench(bench.spec, {CURRENT: 1000.0, OTHER: 1040.0}), CURRENT, OTHER)
+    verdict = prove(bench, *trials)
+    assert verdict.status is Status.NOT_KNOWN
+    assert (Status.KEPT.exit_code, verdict.status.exit_code) == (0, 11)
+    assert (
+        "which neither shows the 2% that a change must be worth nor rules out 10%"
+        in (verdict.reasons[0])
+    )
+    ratio = gain_in(verdict.gain).ratio
+    assert ratio.low < 1.02
+    assert ratio.high > 1.10
+    assert verdict.best is not None
+    assert verdict.to_know is not None
+    assert verdict.to_know.rounds >= 1
+    assert verdict.to_know.minutes >= 0.0
+    assert bench.measured(CURRENT) == (3 if late else bench.spec.confirm.rounds)
+    result(bench, verdict)
+
+
+def test_a_current_config_that_cannot_be_measured_again_leaves_it_open() -> None:
+    bench = bench_of(500.0, 1000.0)
+    trials = searched(bench, CURRENT, OTHER)
+    bench.capacity = {OTHER: 1000.0}
+    verdict = prove(bench, *trials)
+    assert verdict.status is Status.NOT_KNOWN
+    assert verdict.reasons == ("the current config could not be measured again: out of memory",)
+
+
+def test_finalists_that_fail_when_measured_again_leave_it_open() -> None:
+    for current in (500.0, 100.0):
+        bench = bench_of(current, 1000.0)
+        trials = searched(bench, CURRENT, OTHER)
+        bench.capacity = {CURRENT: current}
+        verdict = prove(bench, *trials)
+        assert verdict.status is Status.NOT_KNOWN
+        assert verdict.reasons == ("instances 2: out of memory",)
+
+
+# -- what refuses a winner
+
+
+def test_answers_that_change_refuse_the_winner() -> None:
+    bench = bench_of(500.0, 1000.0)
+    bench.answer = {OTHER: 2.0}
+    verdict = prove(bench)
+    assert verdict.status is Status.NOT_KNOWN
+    assert "It changes answers" in verdict.reasons[-1]
+    assert remedies(verdict.reasons) == [
+        "raise confirm.tolerance if such differences do not matter"
+    ]
+    assert bench.soaks == []
+
+
+def test_a_current_config_that_dies_when_asked_for_answers_is_told() -> None:
+    class Mute(ProvingBench):
+        def answers(self) -> Mapping[str, Answers]:
+            if self.candidate == CURRENT:
+                raise LoadFailedError("no answer in 60 s")
+            return {"": saying(1.0)}
+
+    verdict = prove(Mute(spec_of(), {CURRENT: 500.0, OTHER: 1000.0}))
+    assert verdict.status is Status.NOT_KNOWN
+    assert verdict.reasons[-1] == "instances 2: no answer in 60 s"
+
+
+# -- infeasible, and nothing to compare
+
+
+def test_a_config_is_not_kept_where_every_other_one_failed() -> None:
+    bench = ProvingBench(spec_of(), {CURRENT: 100.0})
+    with pytest.raises(TooManyFailedTrialsError, match=r"config tried failed.*out of memory"):
+        prove(bench)
+
+
+def test_a_config_is_not_kept_where_no_other_one_was_tried() -> None:
+    bench = ProvingBench(spec_of(), {CURRENT: 100.0})
+    with pytest.raises(NothingToSearchError, match="nothing was compared"):
+        prove(bench, *searched(bench, CURRENT))
+
+
+def test_an_infeasible_run_tells_that_every_other_config_failed() -> None:
+    bench = ProvingBench(spec_of(), {CURRENT: 100.0})
+    verdict = prove(bench, trial(bench, 0, CURRENT, 200), trial(bench, 1, OTHER, 98))
+    assert verdict.status is Status.INFEASIBLE
+    assert "failed (1), the last one: out of memory" in verdict.reasons[1]
+
+
+@pytest.mark.parametrize(
+    ("capacity", "status"),
+    [(90.0, Status.KEPT), (20.0, Status.KEPT), (200.0, Status.IMPROVED), (900.0, Status.IMPROVED)],
+)
+def test_configs_that_failed_are_told_last_however_the_run_ends(
+    capacity: float, status: Status
+) -> None:
+    bench = bench_of(100.0, capacity)
+    verdict = prove(bench, *searched(bench, CURRENT, OTHER), trial(bench, 2, THIRD, 98))
+    assert verdict.status is status
+    assert verdict.reasons[-1] == "1 of 2 other configs tried failed, the last one: out of memory"
+
+
+def test_of_several_limits_of_the_load_generator_the_last_is_told() -> None:
+    bench = bench_of(500.0, 1000.0, 900.0)
+    first = replace(trial(bench, 1, OTHER, 980), limit="the first limit")
+    second = replace(trial(bench, 2, THIRD, 880), limit="the second limit")
+    verdict = prove(bench, *searched(bench, CURRENT), first, second)
+    told = [r for r in verdict.reasons if "limit" in r]
+    assert told == ["Not every config was measured to its capacity: the second limit"]
+
+
+def test_a_miss_at_the_lowest_rate_that_can_be_judged_is_told_as_that() -> None:
+    """A lower rate might be met: no window is long enough to see it."""
+    spec = spec_of(workload={"max_window": "10.5s", "window": "3s"})
+    bench = bench_of(0.5, 0.5, spec=spec)
+    verdict = prove(bench, trial(bench, 0, CURRENT, 1.0), trial(bench, 1, OTHER, 1.0))
+    assert verdict.status is Status.INFEASIBLE
+    assert "misses p99_latency <= 40ms at 1/s. At lower rates max_window" in verdict.reasons[0]
+
+
+def test_the_nearest_miss_is_named_with_what_it_missed_last() -> None:
+    spec = spec_of(slo=["p99_latency <= 40ms", "p50_latency <= 60ms"])
+    bench = bench_of(100.0, 100.0, spec=spec)
+    far, near = trial(bench, 0, CURRENT, 130), trial(bench, 1, OTHER, 120, 108)
+    verdict = prove(bench, far, near, trial(bench, 2, THIRD, 98))
+    assert verdict.status is Status.INFEASIBLE
+    assert verdict.reasons[0] == (
+        "No config measured meets every SLO. "
+        "The nearest was trial 1, which misses p99_latency <= 40ms."
+    )
+
+
+def test_a_run_without_any_measurement_says_so() -> None:
+    bench = ProvingBench(spec_of(), {CURRENT: 100.0})
+    verdict = prove(bench, trial(bench, 1, OTHER))
+    assert verdict.status is Status.INFEASIBLE
+    assert verdict.reasons[0] == "No trial gave a measurement."
+    assert verdict.baseline is None
+
+
+# -- the load generator's limit
+
+
+def test_a_winner_that_sustains_all_that_can_be_sent_is_written_as_at_least_that() -> None:
+    """The load generator is no reason to refuse it, and it is told from what is known exactly."""
+    bench = bench_of(500.0, 4000.0, sends=1400.0)
+    limited = replace(trial(bench, 1, OTHER, 1350), limit="all that can be sent")
+    verdict = prove(bench, *searched(bench, CURRENT), limited)
+    assert verdict.status is Status.IMPROVED
+    told = result(bench, verdict)
+    assert told.winner is not None
+    assert told.baseline is not None
+    assert (told.winner.at_least, told.baseline.at_least) == (True, False)
+    levels = [level for candidate, level in bench.levels if candidate == OTHER]
+    assert sum(level > 1400.0 for level in levels) <= 1  # and then never again
+
+
+def test_of_two_that_sustain_all_that_can_be_sent_it_is_not_known_which_is_better() -> None:
+    bench = bench_of(3000.0, 4000.0, sends=1500.0, noise=0.01)
+    trials = trial(bench, 0, CURRENT, 1200), trial(bench, 1, OTHER, 1350)
+    verdict = prove(bench, *trials)
+    assert verdict.status is Status.NOT_KNOWN
+    told = result(bench, verdict)
+    assert told.baseline is not None
+    assert told.baseline.at_least is True
+    assert remedies(verdict.reasons)[0].startswith("give the load generator more cores")
+
+
+# -- resuming
+
+
+def test_a_resumed_proof_measures_only_what_is_missing_and_says_the_same() -> None:
+    rows: list[Repeat] = []
+    bench = bench_of(500.0, 1000.0)
+    trials = searched(bench, CURRENT, OTHER)
+    whole = prove(bench, *trials, record=rows.append)
+    again = bench_of(500.0, 1000.0)
+    assert prove(again, *trials, stored=tuple(rows)) == whole
+    assert (again.asked, again.soaks) == ([], [])
+    new: list[Repeat] = []
+    cut = tuple(r for r in rows if r.role is not Role.SOAK)
+    assert prove(again, *trials, stored=cut, record=new.append).status is whole.status
+    assert {r.role for r in new} == {Role.SOAK}
+
+
+# -- the current config's own figures
+
+
+def test_the_current_configs_slo_is_what_its_worst_round_says() -> None:
+    """One round passes with a small margin, the others have too few answers for a verdict."""
+    enough, few = synthetic_measurement(100, 39e3), synthetic_measurement(1, 20e3, count=50)
+    assert verdicts_of([few, enough, few]) == [OfSlo.NOT_ENOUGH_DATA]
+    refused = synthetic_measurement(100, 5e3, failed=500)
+    assert verdicts_of([synthetic_measurement(100, 39e3), refused]) == [OfSlo.FAIL]
+
+
+def test_of_equal_verdicts_the_one_with_the_least_margin_is_told() -> None:
+    told = slo_of([synthetic_measurement(100, p99_us) for p99_us in (20e3, 30e3, 10e3)])
+    assert [s.value for s in told] == [30e3]
+
+
+def verdicts_of(measurements: list[Measurement]) -> list[OfSlo]:
+    return [s.verdict for s in slo_of(measurements)]
+
+
+def slo_of(measurements: list[Measurement]) -> tuple[SloResult, ...]:
+    return ProvedConfig.of(CURRENT, [judge_point([P99_40MS], m) for m in measurements]).slo

@@ -1,0 +1,598 @@
+"""Configs of known truth measured in rounds: which loads they get, and what the rounds show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from statistics import geometric_mean
+from typing import Any
+
+import pytest
+from builders.candidates import candidate_of
+from builders.emulated import FreshBench
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tuner.errors import (
+    ClientLimitError,
+    LoadFailedError,
+    ModelFailsError,
+    ServerGoneError,
+    TrialError,
+)
+from tuner.measurement.measurement import Arrivals, Measurement
+from tuner.proof.entrants import Entrant, ProofRules
+from tuner.proof.measured import MeasuredOnce
+from tuner.proof.rounds import (
+    MOST_LOADS,
+    SPREAD,
+    Contender,
+    Race,
+    Round,
+    in_turn,
+    measure_round,
+    run_rounds,
+)
+from tuner.proof.verdict import gain_of
+from tuner.run.confirmation import Repeat, Role
+from tuner.score.capacity import LevelRange
+from tuner.score.next_load import LoadPlan
+from tuner.score.point import Point, judge_point
+from tuner.score.ratio import Ratio
+from tuner.space.candidate import Candidate
+from tuner.spec.metrics import GPU_MEMORY, P99_LATENCY
+from tuner.spec.model import Confirm
+from tuner.spec.slo import Goal, Objective
+
+CURRENT, OTHER, THIRD = (candidate_of({"instance_group.count": n}) for n in (1, 2, 3))
+SLOS = (P99_40MS, NO_ERRORS)
+FIRST_SEED = 100
+RATES = LevelRange(0.1, 1e5)
+CLIENTS = LevelRange(1, 64, whole=True)
+SEARCHED = LoadPlan(Arrivals.POISSON, None, RATES)
+LATENCY = Objective(Goal.MINIMIZE, P99_LATENCY, 300.0, "minimize p99_latency at 300/s")
+MEMORY = Objective(Goal.MINIMIZE, GPU_MEMORY, 300.0, "minimize gpu_memory at 300/s")
+AT_300 = LoadPlan(Arrivals.POISSON, (300.0,), RATES)
+
+
+def rules(
+    plan: LoadPlan = SEARCHED, objective: Objective | None = None, **confirm: Any
+) -> ProofRules:
+    goal = objective or Objective.goodput()
+    return ProofRules(goal, SLOS, plan, Confirm.model_validate(confirm), FIRST_SEED)
+
+
+def race(
+    bench: FreshBench,
+    levels: Sequence[float],
+    by: ProofRules | None = None,
+    *,
+    late_after: int = 10**6,
+    rows: list[Repeat] | None = None,
+) -> Race:
+    """The current config and as many finalists as there are further levels.
+
+    ``levels``: what the search says that they sustain.
+    """
+    current, *others = map(Entrant, (CURRENT, OTHER, THIRD), levels)
+    measured = MeasuredOnce(bench, ([] if rows is None else rows).append)
+    told: list[str] = []
+
+    def late() -> bool:
+        return len(told) // len(levels) >= late_after
+
+    return run_rounds(
+        measured, current, others, by or rules(), late, lambda what, _: told.append(what)
+    )
+
+
+def ratio_of(found: Race, candidate: Candidate = OTHER) -> Ratio:
+    return found.ratios[candidate]
+
+
+class TestKnownTruth:
+    """What `tune run` would answer, over many runs of configs whose capacities are known."""
+
+    @staticmethod
+    def runs(count: int, truth: float, noise: float, searched: float = 1.0) -> list[Race]:
+        def one(seed: int) -> Race:
+            capacity = {CURRENT: 100.0, OTHER: 100.0 * truth}
+            bench = FreshBench(capacity, noise=noise, weather=0.05, seed=seed)
+            return race(bench, (100.0, 100.0 * truth * searched))
+
+        return [one(seed) for seed in range(count)]
+
+    def test_what_is_worth_no_change_is_called_better_in_one_of_forty_runs_at_most(self) -> None:
+        found = self.runs(80, truth=1.02, noise=0.06)
+        assert sum(bool(r.better) for r in found) <= 80 / 40
+        assert sum(ratio_of(r).low <= 1.02 <= ratio_of(r).high for r in found) >= 0.93 * 80
+
+    def test_a_gain_of_ten_percent_is_found_where_servers_differ_by_three(self) -> None:
+        found = self.runs(100, truth=1.10, noise=0.03)
+        assert sum(bool(r.better) for r in found) >= 95
+        assert sum(ratio_of(r).low <= 1.10 <= ratio_of(r).high for r in found) >= 93
+
+    def test_where_nothing_is_to_be_gained_that_is_shown(self) -> None:
+        found = self.runs(100, truth=1.0, noise=0.03)
+        assert sum(r.ruled_out for r in found) >= 95
+        assert not any(r.better for r in found)
+
+    def test_what_the_search_took_for_better_by_luck_is_not_called_better(self) -> None:
+        found = self.runs(40, truth=1.0, noise=0.02, searched=1.3)
+        assert not any(r.better for r in found)
+        assert sum(ratio_of(r).low <= 1.0 <= ratio_of(r).high for r in found) >= 38
+
+    def test_a_gain_that_is_large_takes_three_rounds_and_so_does_a_loss(self) -> None:
+        for truth in (2.0, 0.7):
+            found = self.runs(10, truth, noise=0.01)
+            assert {len(r.current.rounds) for r in found} == {3}
+            assert {(bool(r.better), r.ruled_out) for r in found} == {(truth > 1, truth < 1)}
+
+
+@pytest.mark.parametrize("times", [0.1, 0.3, 3.0, 10.0])
+def test_a_search_that_was_wrong_about_the_current_config_makes_no_other_better(
+    times: float,
+) -> None:
+    for seed in range(5):
+        bench = FreshBench({CURRENT: 1000.0, OTHER: 1000.0}, noise=0.02, seed=seed)
+        found = race(bench, (1000.0 * times, 1000.0))
+        assert not found.better
+        assert len(found.current.rounds[-1].points) <= 3  # by then it is known
+
+
+class TestBadServer:
+    @pytest.mark.parametrize("bad", [1, 2])
+    def test_bad_servers_of_the_current_config_prove_nothing(self, bad: int) -> None:
+        class Bad(FreshBench):
+            def luck(self) -> float:
+                servers = [c for c, _ in self.deployed]
+                return 0.001 if servers[-1] == CURRENT and servers.count(CURRENT) <= bad else 1.0
+
+        found = race(Bad({CURRENT: 1000.0, OTHER: 1001.0}), (990.0, 990.0))
+        assert not found.better
+        assert found.current.levels()[bad:] == pytest.approx([1000.0] * (10 - bad), rel=0.01)
+
+
+def test_each_round_has_arrivals_of_its_own_the_same_for_all_and_a_fresh_server_for_each() -> None:
+    rows: list[Repeat] = []
+    bench = FreshBench({CURRENT: 500.0, OTHER: 520.0, THIRD: 515.0}, noise=0.03)
+    found = race(bench, (490.0, 510.0, 510.0), rows=rows)
+    rounds = len(found.current.rounds)
+    for number in range(rounds):
+        seeds = {r.point.measurement.seed for r in rows if r.round == number}
+        assert seeds == {FIRST_SEED + number}
+    assert all(fresh for _, fresh in bench.deployed)
+    assert [c for c, _ in bench.deployed].count(CURRENT) == rounds
+    assert {r.role for r in rows if r.candidate_key == CURRENT.key} == {Role.CURRENT}
+    assert {r.role for r in rows if r.candidate_key != CURRENT.key} == {Role.CANDIDATE}
+
+
+def test_rounds_that_cannot_be_compared_tell_no_gain() -> None:
+    found = race(FreshBench({CURRENT: 100.0, OTHER: 100.0}), (100.0, 100.0))
+    unknown = replace(found, ratios={OTHER: Ratio(1.1, 0.0, math.inf)})
+    assert gain_of(unknown, unknown.finalists[0], rules()) is None
+
+
+@settings(deadline=None)
+@given(st.integers(2, 6))
+def test_in_turn_each_side_has_each_place_as_often_as_the_others(count: int) -> None:
+    sides: list[Any] = [object() for _ in range(count)]
+    places = [[in_turn(sides, number).index(side) for number in range(2 * count)] for side in sides]
+    assert {tuple(sorted(p)) for p in places} == {tuple(sorted([*range(count)] * 2))}
+
+
+class Drifting(FreshBench):
+    """Each server is slower than the last by the same share, as a machine that warms up."""
+
+    def luck(self) -> float:
+        return 0.99 ** len(self.deployed)
+
+
+@pytest.mark.parametrize("finalists", [1, 2])
+def test_a_steady_drift_of_the_machine_favours_none(finalists: int) -> None:
+    bench = Drifting({CURRENT: 1000.0, OTHER: 1000.0, THIRD: 1000.0}, weather=0.0)
+    by = rules(rule_out=0.001)  # so that all rounds are made
+    found = race(bench, (1000.0,) * (1 + finalists), by)
+    assert len(found.current.rounds) == 10
+    for ratio in found.ratios.values():
+        assert ratio.estimate == pytest.approx(1.0, abs=0.004)
+
+
+class TestLeaving:
+    def test_a_finalist_that_another_one_surely_beats_takes_part_in_no_more_rounds(self) -> None:
+        bench = FreshBench({CURRENT: 1000.0, OTHER: 700.0, THIRD: 1045.0}, noise=0.015, seed=3)
+        found = race(bench, (1000.0, 1010.0, 1010.0))
+        worse, best = found.finalists
+        assert "another finalist sustains more" in worse.left
+        assert len(worse.rounds) < len(best.rounds) == len(found.current.rounds)
+        assert ratio_of(found, THIRD).low < 1.045 < ratio_of(found, THIRD).high
+        assert ratio_of(found).estimate == pytest.approx(0.7, rel=0.05)  # as it was last seen
+
+    def test_one_that_misses_its_slos_when_measured_again_leaves(self) -> None:
+        found = race(FreshBench({CURRENT: 100.0, OTHER: 0.5, THIRD: 200.0}), (98, 1000, 196))
+        gone, better = found.finalists
+        assert gone.left == "it missed an SLO when measured again on a fresh server"
+        assert found.better == (better,)
+        assert len(gone.rounds) == 1
+
+    def test_one_that_cannot_be_served_again_leaves_and_the_others_go_on(self) -> None:
+        found = race(FreshBench({CURRENT: 100.0, THIRD: 200.0}), (98, 196, 196))
+        gone, better = found.finalists
+        assert (gone.left, gone.rounds) == ("out of memory", [])
+        assert found.better == (better,)
+
+    def test_without_any_left_nothing_is_known(self) -> None:
+        found = race(FreshBench({CURRENT: 100.0}), (98, 196))
+        assert (found.better, found.ruled_out, dict(found.ratios)) == ((), False, {})
+        assert len(found.current.rounds) == 1
+
+    def test_a_current_config_that_cannot_be_served_again_ends_it(self) -> None:
+        with pytest.raises(TrialError, match="out of memory"):
+            race(FreshBench({OTHER: 1000.0}), (98, 980))
+
+    @pytest.mark.parametrize(
+        ("error", "ruled_out"),
+        [
+            (ClientLimitError("it sent 800/s"), False),
+            (LoadFailedError("no results by the deadline"), False),
+            (ModelFailsError("negative input"), True),
+        ],
+    )
+    def test_a_finalist_that_could_not_be_measured_may_be_better_for_all_that_is_known(
+        self, error: TrialError, *, ruled_out: bool
+    ) -> None:
+        class Trouble(FreshBench):
+            def reading(self, level: float, seed: int) -> Measurement:
+                if self.candidate == OTHER:
+                    raise error
+                return super().reading(level, seed)
+
+        found = race(Trouble(lambda _: 100.0), (98, 980, 98))
+        assert found.finalists[0].left == error.message
+        assert ratio_of(found, THIRD).high < 1.1
+        assert found.ruled_out is ruled_out
+
+
+class TestLimits:
+    """The load generator sends less than a config may sustain."""
+
+    def test_a_finalist_that_sustains_all_that_can_be_sent_is_never_ruled_out(self) -> None:
+        found = race(FreshBench({CURRENT: 990.0, OTHER: 5000.0}, sends=1000.0), (990, 990))
+        assert found.finalists[0].limited
+        assert math.isinf(ratio_of(found).high)
+        assert (found.better, found.ruled_out) == ((), False)
+        assert len(found.current.rounds) == 10
+
+    def test_it_is_better_where_it_surely_sustains_more(self) -> None:
+        found = race(FreshBench({CURRENT: 500.0, OTHER: 5000.0}, sends=1000.0), (490, 2000))
+        assert found.better == found.finalists
+        assert ratio_of(found).low > 1.5
+
+    def test_none_is_better_than_a_current_config_that_sustains_all_that_can_be_sent(self) -> None:
+        bench = FreshBench({CURRENT: 5000.0, OTHER: 6000.0}, sends=1000.0, weather=0.0)
+        found = race(bench, (900, 2000))
+        assert found.current.limited
+        assert ratio_of(found).estimate <= 1.0
+        assert (found.better, found.ruled_out) == ((), False)
+
+
+class TestTime:
+    def test_once_the_time_is_over_the_next_look_is_the_last(self) -> None:
+        for late_after in (0, 2, 4):
+            bench = FreshBench({CURRENT: 1000.0, OTHER: 1040.0}, noise=0.05, seed=1)
+            found = race(bench, (1000, 1040), late_after=late_after)
+            assert len(found.current.rounds) == max(late_after, 3)
+            assert ratio_of(found).low < 1.04 < ratio_of(found).high
+
+    def test_the_spec_says_how_many_rounds_there_are_at_most(self) -> None:
+        bench = FreshBench({CURRENT: 1000.0, OTHER: 1040.0}, noise=0.05, seed=1)
+        assert len(race(bench, (1000, 1040), rules(rounds=4)).current.rounds) == 4
+
+
+def test_a_small_gain_is_enough_where_changes_of_it_are_asked_for_and_ruled_out_where_not() -> None:
+    for min_gain, better in ((0.0, True), (0.02, True), (0.15, False)):
+        bench = FreshBench({CURRENT: 1000.0, OTHER: 1120.0}, noise=0.005)
+        found = race(bench, (1000, 1120), rules(min_gain=min_gain))
+        assert bool(found.better) is better
+        assert found.ruled_out is not better  # though it is not below `rule_out`
+
+
+class TestServers:
+    """A server that dies is started again, once."""
+
+    class Dying(FreshBench):
+        deaths: tuple[int, ...] = ()
+
+        def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+            point = super().measure(level, seed, least_s)
+            if len(self.asked) in self.deaths:
+                raise ServerGoneError("the server is gone")
+            return point
+
+    def run(self, *deaths: int) -> tuple[Dying, Race, list[Repeat]]:
+        bench, rows = self.Dying({CURRENT: 500.0, OTHER: 700.0}), list[Repeat]()
+        bench.deaths = deaths
+        return bench, race(bench, (490, 690), rows=rows), rows
+
+    def test_the_round_of_one_that_dies_begins_anew(self) -> None:
+        _, expected, rows = self.run()
+        for dies_in in range(1, len(rows) + 1):
+            bench, found, again = self.run(dies_in)
+            assert again == rows
+            assert vars(ratio_of(found)) == vars(ratio_of(expected))
+            assert len(bench.deployed) == 7
+
+    def test_a_finalist_whose_servers_die_twice_in_a_round_leaves(self) -> None:
+        _, _, rows = self.run()
+        last = max(n for n, row in enumerate(rows, 1) if row.role is Role.CANDIDATE)
+        _, found, _ = self.run(last, last + 2)
+        assert found.finalists[0].left == "the server is gone"
+        assert (found.better, found.ruled_out) == ((), False)
+        with pytest.raises(ServerGoneError):
+            self.run(1, 2)  # those of the current config
+
+
+def test_where_loads_are_listed_each_is_held_to_its_own() -> None:
+    rows: list[Repeat] = []
+    plan = LoadPlan(Arrivals.POISSON, (200.0, 400.0), RATES)
+    found = race(FreshBench({CURRENT: 220.0, OTHER: 450.0}), (200.0, 400.0), rules(plan), rows=rows)
+    assert {(r.role, r.point.level) for r in rows} == {
+        (Role.CURRENT, 200.0),
+        (Role.CANDIDATE, 400.0),
+    }
+    assert ratio_of(found).estimate == pytest.approx(2.0)
+    assert found.better
+
+
+class Clients(FreshBench):
+    """A closed loop: in time up to its capacity; what they get rises less than the clients."""
+
+    def reading(self, level: float, seed: int) -> Measurement:
+        capacity = self.serves * self.kindness(seed)
+        served = 30.0 * self.serves * (level / self.serves) ** 0.7
+        p99_us = 40e3 * level / capacity
+        return synthetic_measurement(level, p99_us, served=served, arrivals=Arrivals.CLOSED)
+
+
+def test_clients_are_whole_and_what_counts_is_what_they_get() -> None:
+    bench = Clients({CURRENT: 8.4, OTHER: 12.3}, arrivals=Arrivals.CLOSED, noise=0.01)
+    found = race(bench, (8, 12), rules(LoadPlan(Arrivals.CLOSED, None, CLIENTS)))
+    assert all(a.level == round(a.level) for a in bench.asked)
+    assert ratio_of(found).estimate == pytest.approx(12.3 / 8.4, rel=0.04)
+    assert found.better
+
+
+def test_a_minimised_metric_is_better_where_it_is_less_at_the_load_of_the_spec() -> None:
+    class Latencies(FreshBench):
+        def reading(self, level: float, seed: int) -> Measurement:
+            assert level == 300.0
+            return synthetic_measurement(level, self.serves * 1000)
+
+    found = race(
+        Latencies({CURRENT: 30.0, OTHER: 15.0}, noise=0.01), (300, 300), rules(AT_300, LATENCY)
+    )
+    assert ratio_of(found).estimate == pytest.approx(2.0, rel=0.05)
+    assert found.better
+
+
+def test_a_finalist_whose_metric_a_round_did_not_read_leaves_with_that_reason() -> None:
+    class Memory(FreshBench):
+        def reading(self, level: float, seed: int) -> Measurement:
+            unread = self.candidate == OTHER and seed >= FIRST_SEED + 3
+            return synthetic_measurement(level, gpu_memory=None if unread else int(self.serves))
+
+    bench = Memory({CURRENT: 1000.0, OTHER: 970.0}, noise=0.03)
+    found = race(bench, (300, 300), rules(AT_300, MEMORY))
+    (gone,) = found.finalists
+    assert gone.left == "gpu_memory was not measured in every round"
+    assert len(gone.readings(rules(AT_300, MEMORY))) == len(gone.rounds) == 3
+
+
+def measured(measure: Callable[[float], Point], expected: float, levels: LevelRange) -> Contender:
+    """One round of a config about which only that is known."""
+
+    class OneConfig(FreshBench):
+        def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+            return measure(level)
+
+    plan = replace(SEARCHED, levels=levels)
+    found = Contender(Entrant(OTHER, expected))
+    measure_round(MeasuredOnce(OneConfig({OTHER: 1.0})), found, rules(plan), 0, Role.CANDIDATE)
+    return found
+
+
+def levels_of(found: Contender) -> list[float]:
+    return [p.level for r in found.rounds for p in r.points]
+
+
+def rising(capacity: float, power: float = 8.0) -> Callable[[float], Point]:
+    """The bound is used up by this power of the load; no load saturates it."""
+
+    def measure(level: float) -> Point:
+        return judge_point(SLOS, synthetic_measurement(level, 40e3 * (level / capacity) ** power))
+
+    return measure
+
+
+def waiting(saturation: float, base: float) -> Callable[[float], Point]:
+    """Capacity 100: latency as of M/M/1 over a base; overloaded it grows in the window."""
+    wait = (1.0 - base) * (1.0 - 100.0 / saturation)
+
+    def measure(level: float) -> Point:
+        stress = 1.0 + 40.0 * (level / saturation - 0.97)
+        if level < saturation:
+            steady = base + wait / (1.0 - level / saturation)
+            stress = steady if level < 0.99 * saturation else min(steady, max(stress, 1.0 + 1e-9))
+        served = min(level, saturation)
+        return judge_point(SLOS, synthetic_measurement(level, 40e3 * stress, served=served))
+
+    return measure
+
+
+def limited_to(most: float, measure: Callable[[float], Point]) -> Callable[[float], Point]:
+    def sent(level: float) -> Point:
+        if level > most:
+            raise ClientLimitError("it could not keep up", sent_per_s=most)
+        return measure(level)
+
+    return sent
+
+
+class TestLoads:
+    """Of one round of one config."""
+
+    def test_one_is_a_little_below_what_it_should_sustain_and_one_as_far_above(self) -> None:
+        found = measured(rising(100.0, power=4.0), 100.0, RATES)
+        assert levels_of(found) == pytest.approx([100 * (1 - SPREAD), 100 * (1 + SPREAD)], rel=0.01)
+        assert found.points[0].level == 96.0
+
+    @settings(deadline=None)
+    @given(st.floats(1.0, 1e4), st.floats(0.02, 50.0), st.floats(1.0, 20.0), st.booleans())
+    def test_there_are_few_and_no_load_twice_and_the_capacity_lies_where_they_say(
+        self, capacity: float, times: float, power: float, saturates: bool
+    ) -> None:
+        def saturating(level: float) -> Point:
+            return judge_point(SLOS, synthetic_server(level, capacity))
+
+        measure = saturating if saturates else rising(capacity, power)
+        found = measured(measure, capacity * times, RATES)
+        levels = levels_of(found)
+        assert len(levels) == len(set(levels)) <= MOST_LOADS
+        (round_,) = found.rounds
+        passed = [p.level for p in round_.points if p.passed]
+        failed = [p.level for p in round_.points if not p.passed]
+        if passed and failed:
+            assert found.levels()[0] == pytest.approx(capacity, rel=0.06)
+        assert all(p <= capacity * (1 + 1e-9) for p in passed)
+
+    def test_where_it_passed_close_below_its_bound_no_failure_is_needed(self) -> None:
+        assert len(levels_of(measured(rising(100.0, power=1.0), 90.0, RATES))) == 2
+        assert len(levels_of(measured(rising(112.0, power=1.0), 90.0, RATES))) == 3
+
+    @pytest.mark.parametrize(
+        ("capacity", "asked"), [(3.0, [3, 4]), (2.0, [3, 2]), (1.0, [3, 2, 1])]
+    )
+    def test_clients_are_one_more_or_less_at_the_least(
+        self, capacity: float, asked: list[float]
+    ) -> None:
+        def clients(level: float) -> Point:
+            p99_us = 40e3 * level / capacity
+            one = synthetic_measurement(level, p99_us, served=level, arrivals=Arrivals.CLOSED)
+            return judge_point(SLOS, one)
+
+        assert levels_of(measured(clients, 3.0, CLIENTS)) == asked
+
+    def test_beyond_what_can_be_sent_a_round_ends_there(self) -> None:
+        for expected in (100.0, 300.0):
+            found = measured(limited_to(100.0, rising(500.0)), expected, RATES)
+            assert found.limited
+            assert found.levels() == [max(levels_of(found))]
+            assert max(levels_of(found)) <= 100.0
+        assert not measured(limited_to(100.0, rising(50.0)), 50.0, RATES).limited
+
+    def test_a_load_above_a_pass_from_which_no_result_comes_was_too_much(self) -> None:
+        def drowning(level: float) -> Point:
+            if level > 100.0:
+                raise LoadFailedError("no results by the deadline")
+            return rising(110.0)(level)
+
+        found = measured(drowning, 100.0, RATES)
+        assert levels_of(found) == [96.0]
+        assert 96.0 < found.levels()[0] < 104.0
+        with pytest.raises(LoadFailedError):
+            measured(drowning, 200.0, RATES)
+
+    def test_without_enough_answers_a_round_ends_without_a_pass(self) -> None:
+        def few(level: float) -> Point:
+            return judge_point([P99_40MS], synthetic_measurement(level, 30e3, count=100))
+
+        found = measured(few, 100.0, RATES)
+        assert levels_of(found) == [96.0]
+        assert not found.rounds[0].sustained.passed
+
+
+class TestShapes:
+    """Equal configs whose latency rises in different ways have equal capacities."""
+
+    SHAPES = (
+        *(rising(100.0, power) for power in (2.0, 4.0, 8.0, 12.0)),
+        *(waiting(100.0 * s, base) for s in (1.02, 1.05, 1.1, 1.2) for base in (0.0, 0.3)),
+    )
+
+    @staticmethod
+    def found(measure: Callable[[float], Point]) -> tuple[float, float]:
+        """Capacity and measurements of a round, mean over where it begins."""
+        rounds = [measured(measure, 100.0 * (0.97 + 0.005 * n), RATES) for n in range(13)]
+        loads = sum(len(levels_of(r)) for r in rounds)
+        return geometric_mean([r.levels()[0] for r in rounds]), loads / len(rounds)
+
+    def test_their_capacities_differ_by_a_percent_at_the_most(self) -> None:
+        levels = [self.found(shape)[0] for shape in self.SHAPES]
+        assert max(levels) / min(levels) < 1.011
+        assert geometric_mean(levels) == pytest.approx(100.0, rel=0.006)
+
+    def test_a_third_measurement_is_made_only_where_the_shape_matters(self) -> None:
+        assert self.found(rising(100.0, 4.0))[1] == 2.0
+        assert 2.0 < self.found(waiting(105.0, 0.3))[1] <= 3.0
+
+
+def contender(*rounds: Sequence[Point]) -> Contender:
+    return Contender(Entrant(OTHER, 100.0), [Round(tuple(points)) for points in rounds])
+
+
+class TestReadings:
+    def test_of_rates_it_is_the_load_in_inferences(self) -> None:
+        points = [rising(100.0)(level) for level in (96.0, 104.0)]
+        batches = [replace(p, measurement=replace(p.measurement, batch_size=4)) for p in points]
+        assert contender(batches).readings(rules()) == pytest.approx([400.0], rel=5e-3)
+
+    @staticmethod
+    def clients(capacity: float, level: float) -> Point:
+        one = synthetic_measurement(
+            level, 40e3 * level / capacity, served=30.0 * level**0.5, arrivals=Arrivals.CLOSED
+        )
+        return judge_point(SLOS, one)
+
+    @pytest.mark.parametrize(
+        ("capacity", "levels", "served"),
+        [
+            (10.5, (10.0, 11.0), 30.0 * 10.5**0.5),  # between what both served
+            (64.0, (10.0, 20.0), 30.0 * 20.0**0.5),  # none failed: what the highest served
+            (0.5, (2.0, 1.0), 30.0),  # none passed: what the lowest served
+        ],
+    )
+    def test_of_clients_it_is_what_was_served_at_the_capacity(
+        self, capacity: float, levels: tuple[float, ...], served: float
+    ) -> None:
+        found = contender([self.clients(capacity, level) for level in levels])
+        assert found.readings(rules()) == pytest.approx([served], rel=2e-3)
+
+    def test_of_clients_the_best_may_be_fewer(self) -> None:
+        def fewer_get_more(level: float) -> Point:
+            served = 1184.0 - 5.0 * level
+            one = synthetic_measurement(
+                level, 40e3 * level / 80.0, served=served, arrivals=Arrivals.CLOSED
+            )
+            return judge_point(SLOS, one)
+
+        found = measured(fewer_get_more, 56.0, CLIENTS)
+        assert found.points[0].level == min(levels_of(found))
+        assert found.readings(rules()) == [1184.0 - 5.0 * min(levels_of(found))]
+
+    def test_a_latency_of_less_is_more(self) -> None:
+        one = judge_point(SLOS, synthetic_measurement(300.0, 10e3))
+        two = judge_point(SLOS, synthetic_measurement(300.0, 20e3))
+        assert contender([one], [two]).readings(rules(AT_300, LATENCY)) == [1 / 10e3, 1 / 20e3]
+
+    @pytest.mark.parametrize("unread", [None, 0])
+    def test_a_metric_is_read_in_every_round_or_there_is_no_result(
+        self, unread: int | None
+    ) -> None:
+        read, not_read = (
+            judge_point(SLOS, synthetic_measurement(300.0, gpu_memory=m)) for m in (5, unread)
+        )
+        assert contender([read]).readings(rules(AT_300, MEMORY)) == [1 / 5]
+        with pytest.raises(TrialError, match="gpu_memory was not measured in every round"):
+            contender([read], [not_read]).readings(rules(AT_300, MEMORY))

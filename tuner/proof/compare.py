@@ -1,0 +1,77 @@
+"""How many times better one config is than another, from what each showed in the same rounds.
+
+All configs of a round get the same arrivals, and each gets a server of its own. What the arrivals
+do to all of them cancels in the ratio. How one start of a server differs from the next does not:
+only more rounds help. So a logarithm is taken to be the sum of a config's own value, an effect of
+the round, and a deviation that has one variance for all: the two-way layout without interaction of
+any text on analysis of variance. With two configs it is Student's paired t.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tuner.load.watch.machine import OTHER_CPU_PERCENT
+from tuner.score.ratio import Ratio, quantile
+
+#: A capacity is read off a line between two loads, which may put it off by as much in every round:
+#: no number of rounds makes a ratio surer than this share. Simulated: `benchmarks/claims/proof.py`.
+SYSTEMATIC = 0.01
+
+
+@dataclass(frozen=True)
+class Side:
+    """One config in the rounds.
+
+    Attributes:
+        values: One positive value a round: a capacity, or what else is compared; more is better.
+        taken_percent: Of the machine's CPU that others took meanwhile, one a round.
+    """
+
+    values: Sequence[float]
+    taken_percent: Sequence[float]
+
+
+def compare(own: Side, other: Side, error: float, beside: Sequence[Side] = ()) -> Ratio:
+    """The geometric mean of ``own`` over ``other``, as if others had taken as much beside both.
+
+    Where others took much more of the machine beside one config of a round than beside another,
+    what they took is a covariate: all logarithms fall with it along one line, which is fitted to
+    the rounds. Where no line can be fitted, since it was the same config in each round, the
+    interval has no ends.
+
+    Args:
+        error: Share of intervals that may miss, both sides together.
+        beside: Further configs in the same rounds, which tell how much servers deviate.
+
+    Raises:
+        ValueError: They are of unequal length, or of fewer than two rounds.
+    """
+    sides = (own, other, *beside)
+    logs = np.log([side.values for side in sides])
+    taken = np.array([side.taken_percent for side in sides])
+    count, rounds = logs.shape
+    if rounds < 2:
+        raise ValueError("a comparison needs two rounds")
+    # one column for each config, one for each round but the first, and the covariate
+    columns = [*np.repeat(np.eye(count), rounds, axis=0).T]
+    columns += [*np.tile(np.eye(rounds)[:, 1:], (count, 1)).T]
+    if float(np.ptp(taken, axis=0).max()) > OTHER_CPU_PERCENT:
+        columns.append(taken.ravel())
+    design, contrast = np.array(columns).T, np.zeros(len(columns))
+    contrast[:2] = 1.0, -1.0
+    freedom = design.shape[0] - int(np.linalg.matrix_rank(design))
+    inverse = np.linalg.pinv(design.T @ design)
+    known = bool(np.allclose(contrast @ inverse @ design.T @ design, contrast, atol=1e-6))
+    fitted = inverse @ design.T @ logs.ravel()
+    mean = float(contrast @ fitted)
+    if not known or freedom < 1:
+        return Ratio(math.exp(float((logs[0] - logs[1]).mean())), 0.0, math.inf)
+    left = logs.ravel() - design @ fitted
+    variance = float(left @ left) / freedom * float(contrast @ inverse @ contrast)
+    half = quantile(freedom, error) * math.sqrt(variance) + SYSTEMATIC
+    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))

@@ -1,0 +1,329 @@
+"""From the trials of a search to an answer: a better config, none, or not known. Read this first.
+
+    entrants ─> rounds ─> (decide) ─> simplest ─> low loads ─> answers ─> soak
+
+The current config and the finalists are measured again in rounds. The best that is shown to be
+better is made as simple as possible, must answer what the current one answers, and is put under
+one long load. `docs/internals/measuring-policy.md` says why.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tuner.errors import TrialError
+from tuner.proof.answers import same_answers
+from tuner.proof.entrants import (
+    Entrant,
+    ProofRules,
+    entrant_of,
+    far_behind,
+    feasible,
+    finalists_of,
+    held_to_low_loads,
+    may_sustain,
+    missed_when_idle,
+    nearest_of,
+)
+from tuner.proof.measured import MeasuredOnce
+from tuner.proof.rounds import Contender, Race, add_round, run_rounds
+from tuner.proof.simplest import Simplest, simplest
+from tuner.proof.soak import MOST_SOAKS, OF_MEAN, first_level, short_of_cpu, soak
+from tuner.proof.verdict import (
+    Verdict,
+    best_other,
+    failures,
+    gain_of,
+    least_gain,
+    limits,
+    nearest_miss,
+    none_near,
+    refuse_without_alternative,
+    to_know,
+    why,
+)
+from tuner.run.confirmation import Repeat, Role, Soak, Soaked
+from tuner.run.proved import ProvedConfig
+from tuner.run.result_schema import Gain
+from tuner.run.status import Status
+from tuner.score.trial import Trial
+from tuner.space.candidate import Candidate, list_sizes
+from tuner.space.words import changes_text
+from tuner.spec.units import digits
+from tuner.steps.estimate import rounds_at_most_s, spent_s
+from tuner.steps.session import Session
+from tuner.triton.launchers import cores_of
+
+#: Two soaked throughputs this close are equal: a window answers a little more or less by chance.
+NEARLY = 0.99
+UNSOAKED = "whether its load holds for long is not known"
+DOES_NOT_LAST = "what it sustained in its rounds does not last"
+
+
+def prove(session: Session, trials: Sequence[Trial], stored: Sequence[Repeat] = ()) -> Verdict:
+    """Whether a config of the search is better than the current one, and what it sustains.
+
+    ``stored``: what an earlier part of the run has measured for its proof.
+
+    Raises:
+        InterruptedRunError: The user stopped it.
+        TooManyFailedTrialsError: Every config but the current one failed.
+        NothingToSearchError: None was tried in the budget's time or trials.
+    """
+    return _Proof(session, trials, stored).run()
+
+
+class _Proof:
+    def __init__(self, session: Session, trials: Sequence[Trial], stored: Sequence[Repeat]) -> None:
+        spec = session.spec
+        self._session = session
+        note = session.events.note
+        self._measured = MeasuredOnce(session.bench, session.record, stored, note)
+        plan = session.plan
+        self._rules = ProofRules(spec.objective, spec.slos, plan, spec.confirm, session.first_seed)
+        self._trials, self._idle = held_to_low_loads(session, trials)
+        self._begun = time.monotonic()
+        self._until = self._begun + rounds_at_most_s(spec, spent_s(trials))
+        self._enough = 1.0 + float(spec.confirm.min_gain)
+        self._reasons: list[str] = []
+        self._left_out: tuple[str, ...] = ()
+
+    def run(self) -> Verdict:
+        session, trials, plan = self._session, self._trials, self._rules.plan
+        own = next((t for t in trials if t.candidate == session.current), None)
+        baseline = ProvedConfig.of_trial(own)
+        failed = failures(session.current, trials)
+        if not feasible(trials, session.spec, session.current):
+            reasons = self._idle or [nearest_miss(trials, plan)]
+            return Verdict(Status.INFEASIBLE, (*reasons, *failed, *limits(trials)), baseline)
+        refuse_without_alternative(session.current, trials)
+        finalists = finalists_of(trials, session.spec, session.current, session.near_miss)
+        verdict = self._compare(own, finalists, baseline)
+        told = (*self._idle, *verdict.reasons, *limits(finalists), *failed, *self._left_out)
+        return replace(verdict, reasons=told)
+
+    def _compare(
+        self, own: Trial | None, finalists: Sequence[Trial], baseline: ProvedConfig | None
+    ) -> Verdict:
+        session, rules = self._session, self._rules
+        current = entrant_of(own, rules) if own is not None and may_sustain(own) else None
+        entrants = [entrant_of(t, rules) for t in finalists]
+        if not entrants:
+            return Verdict(Status.KEPT, ("No other config measured meets every SLO.",), baseline)
+        nearest = nearest_of(self._trials, session.current, rules)
+        if current is not None and far_behind(nearest, current):
+            name = self._name(nearest.candidate)
+            return replace(none_near(name, nearest, current, rules), baseline=baseline)
+        names = " | ".join(self._name(e.candidate) for e in entrants)
+        session.events.phase(f"confirming: {names}")
+        if current is None or far_behind(current, entrants[0]):
+            others = tuple(map(Contender, entrants))
+            now = Contender(current or Entrant(session.current, math.inf))
+            return self._take_best(Race(now, others, {}, better=others), baseline)
+        try:
+            race = run_rounds(
+                self._measured, current, entrants, rules, self._is_late, self._round_over
+            )
+        except TrialError as error:
+            reason = f"the current config could not be measured again: {error.message}"
+            return Verdict(Status.NOT_KNOWN, (reason,), baseline)
+        now = race.current
+        again = ProvedConfig.of(session.current, now.points, at_least=now.limited)
+        return self._take_best(race, again)
+
+    def _take_best(self, race: Race, baseline: ProvedConfig | None) -> Verdict:
+        """The best of those that are better, if it also gives the same answers and lasts."""
+        rules = self._rules
+        proved = (self._prove(race, winner) for winner in race.better)
+        verdict = next((v for v in proved if v is not None), None)
+        shown = [
+            f"{self._name(f.candidate)}: {why(race, f, rules)}"
+            for f in race.finalists
+            if f.rounds or f.left
+        ]
+        reasons = (*shown, *self._reasons)
+        if verdict is not None:
+            return replace(verdict, reasons=reasons, baseline=baseline)
+        status = Status.KEPT if race.ruled_out else Status.NOT_KNOWN
+        best = best_other(race)
+        if best is None:
+            return Verdict(status, reasons, baseline)
+        round_s = (time.monotonic() - self._begun) / max(len(race.current.rounds), 1)
+        return Verdict(
+            status,
+            reasons,
+            baseline,
+            best=ProvedConfig.of(best.candidate, best.points, at_least=best.limited),
+            gain=gain_of(race, best, rules),
+            to_know=None if race.ruled_out else to_know(race, best, rules, round_s),
+        )
+
+    def _prove(self, race: Race, winner: Contender) -> Verdict | None:
+        """The verdict that writes it; None where it is refused, and why is told."""
+        if not winner.rounds:  # the current config needs none: the soak tests what is claimed
+            add_round(self._measured, winner, self._rules, 0, Role.CANDIDATE, self._round_over)
+        if winner.left:
+            return None
+        shared = "" if cores_of(self._session.spec).apart else short_of_cpu(winner.points)
+        if shared and self._soaks and not self._session.accept_unsoaked:
+            self._tell(winner.candidate, f"{UNSOAKED}: {shared}")
+            return None
+        level = first_level(winner, self._rules)
+        found = self._simplest(race, winner, level)
+        for candidate in dict.fromkeys((found.candidate, found.winner)):
+            if candidate != found.candidate:
+                undone = tuple(replace(change, kept=True) for change in found.undone)
+                found = Simplest(candidate, candidate, undone)
+                self._tell(
+                    candidate, "nothing is undone of it, since the simpler one does not hold"
+                )
+            try:
+                self._ask(candidate, level)
+                soaked = self._soak(race, winner, found, level, shared)
+                gain = self._gain(race, winner, found, soaked)
+            except TrialError as error:
+                self._tell(candidate, error.message)
+                continue
+            proved = ProvedConfig.of(candidate, winner.points, soak=soaked, at_least=winner.limited)
+            return Verdict(
+                Status.IMPROVED, (), winner=proved, gain=gain, simplification=found.undone
+            )
+        return None
+
+    def _simplest(self, race: Race, winner: Contender, level: float) -> Simplest:
+        session, ratio = self._session, race.ratios.get(winner.candidate)
+        small = ratio is not None and ratio.low * OF_MEAN <= self._enough
+        session.events.phase("looking for the simplest config that is as good")
+        return simplest(
+            self._measured,
+            winner,
+            session.current,
+            level,
+            self._rules,
+            session.job.space,
+            sizes=list_sizes(session.spec),
+            leave_out=lambda: small or self._is_too_late_to_undo(),
+        )
+
+    def _is_too_late_to_undo(self) -> bool:
+        if late := self._is_late():
+            self._left_out = ("Left out for lack of time: undoing changes.",)
+        return late
+
+    def _ask(self, candidate: Candidate, level: float) -> None:
+        """Sends it few requests, and compares its answers with the current config's.
+
+        Raises:
+            TrialError: It misses an SLO with so few requests, or answers something else.
+        """
+        session = self._session
+        if idle := missed_when_idle(session, candidate, level):
+            raise TrialError(idle)
+        session.events.phase("comparing answers")
+        tolerance = session.spec.confirm.tolerance
+        answers = same_answers(session.bench, session.current, candidate, tolerance)
+        if answers.changed:
+            raise TrialError(answers.sentence)
+        self._tell(candidate, answers.sentence)
+
+    def _soak(
+        self, race: Race, winner: Contender, left: Simplest, level: float, shared: str
+    ) -> Soak | None:
+        """What the config sustains for long; None where the spec wants no soak.
+
+        A simpler config gets no lower load: the winner itself may sustain this one.
+
+        Raises:
+            TrialError: No load that is a gain holds; or that is not known, and must be.
+        """
+        if not self._soaks:
+            return None
+        candidate = left.candidate
+        if shared:
+            found = Soak(reason=shared)
+        else:
+            self._session.events.phase("soaking the winner")
+            found = soak(
+                self._measured,
+                candidate,
+                winner,
+                level,
+                self._rules,
+                self._soak_told,
+                at_most=MOST_SOAKS if candidate == left.winner else 1,
+            )
+        told = f"{DOES_NOT_LAST}: {'; '.join(found.failures)}"
+        if found.held is None:
+            unknown = f"{UNSOAKED}: {found.reason}" if found.reason else ""
+            if not unknown or not self._session.accept_unsoaked:
+                raise TrialError(unknown or told)
+            self._tell(candidate, unknown)
+        elif found.failures:
+            if as_good := self._as_good(race, winner, found.held, found.held.level / level):
+                raise TrialError(f"{told}; and what lasts is no gain: {as_good}")
+            self._tell(candidate, f"{told}; what lasts is {found.held.sentence}")
+        return found
+
+    def _as_good(self, race: Race, winner: Contender, held: Soaked, lowered: float) -> str:
+        """Why a lowered claim is no gain: the current config holds as much. Empty where it is one.
+
+        ``lowered``: the share of the first soak's load that held.
+        """
+        ratio, plan, current = race.ratios.get(winner.candidate), self._rules.plan, race.current
+        if ratio is None or ratio.estimate * lowered >= self._enough:
+            return ""
+        level = held.level / self._enough if plan.arrivals.open_loop else current.points[0].level
+        if plan.listed is not None:
+            level = min(listed for listed in plan.listed if listed >= level)
+        config, told = self._session.current, self._soak_told
+        beside = soak(self._measured, config, current, level, self._rules, told, at_most=1).held
+        if beside is None:
+            return ""
+        enough = beside.throughput_infer_per_s * self._enough
+        short = enough < NEARLY * held.throughput_infer_per_s
+        return "" if short else f"the current config sustained {beside.sentence}"
+
+    def _gain(
+        self, race: Race, winner: Contender, found: Simplest, soaked: Soak | None
+    ) -> Gain | None:
+        """None where the current config met the SLOs at no load.
+
+        Raises:
+            TrialError: What is credited is no gain over what the current config may sustain.
+        """
+        gain = gain_of(race, winner, self._rules)
+        if gain is None:
+            held = None if soaked is None else soaked.credited_level
+            credited = held or min(p.level for p in winner.points)
+            gain = least_gain(credited, race.current.entrant, self._rules)
+        elif not all(change.kept for change in found.undone):
+            # what is left of the winner was seen to sustain that share of its capacity
+            ratio = replace(gain.ratio, low=gain.ratio.low * OF_MEAN)
+            gain = gain.model_copy(update={"ratio": ratio})
+        if gain is not None and gain.ratio.low < self._enough:
+            sure = digits(gain.ratio.low)
+            raise TrialError(f"only {sure} times what the current config may sustain is sure")
+        return gain
+
+    @property
+    def _soaks(self) -> bool:
+        return float(self._session.spec.confirm.soak) > 0.0
+
+    def _name(self, candidate: Candidate) -> str:
+        return changes_text(candidate, self._session.current)
+
+    def _tell(self, candidate: Candidate, text: str) -> None:
+        self._reasons.append(f"{self._name(candidate)}: {text}")
+
+    def _soak_told(self, text: str) -> None:
+        self._session.events.note(f"soak: {text}")
+
+    def _round_over(self, what: str, side: Contender) -> None:
+        sustained = side.rounds[-1].sustained
+        self._session.events.round_over(f"{what}, {self._name(side.candidate)}", sustained)
+
+    def _is_late(self) -> bool:
+        return time.monotonic() >= self._until

@@ -1,0 +1,352 @@
+"""Configs measured in rounds: in each, every config on a fresh server, all under the same arrivals.
+
+Where loads are searched, a round puts two loads on the server, one just below and one just above
+what the config should sustain, and gives its capacity: where the utilisation of the SLO crosses
+one. Where the spec lists the loads, it is the throughput under one of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean, geometric_mean
+
+from tuner.bench.evaluate import FromAbove, Sendable
+from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
+from tuner.load.watch.machine import taken_percent
+from tuner.proof.compare import SYSTEMATIC, Side, compare
+from tuner.proof.decide import Answer, answer, look_after
+from tuner.proof.entrants import Entrant, ProofRules
+from tuner.proof.measured import MeasuredOnce
+from tuner.run.confirmation import Role
+from tuner.score.capacity import (
+    WIDE,
+    Bracket,
+    LevelRange,
+    NoResult,
+    Probe,
+    capacity_level,
+    chord,
+    steepness,
+)
+from tuner.score.judge import value_of
+from tuner.score.next_load import Steps, next_load
+from tuner.score.point import Point
+from tuner.score.ratio import Ratio
+from tuner.space.candidate import Candidate
+
+#: A round measures this share below the expected capacity, and as far above it. Nearer, the two
+#: utilisations differ by little more than their noise; farther, the line between them bends.
+SPREAD = 0.04
+#: From one of the two loads to the other, and less far down where the first one failed.
+STEPS = Steps(first=2 * SPREAD, least=SPREAD, close=0.85, wide=WIDE)
+#: Most loads in one round: where the search was wrong by more than `SPREAD`, two do not do.
+MOST_LOADS = 5
+#: Powers of the flattest and the steepest line between two utilisations. Where the capacities on
+#: them differ by more than `SYSTEMATIC`, a load between the two is measured.
+SHAPES = (-0.01, -2.0)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of one config: its measurements, in the order they were made.
+
+    Attributes:
+        drowned: Loads that gave no result, above one that passed: too much for it.
+        limit: All that the load generator could send, where it sustained that; else infinite.
+    """
+
+    points: tuple[Point, ...]
+    drowned: tuple[float, ...] = ()
+    limit: float = math.inf
+
+    @property
+    def probes(self) -> list[Probe]:
+        return [*self.points, *map(NoResult, self.drowned)]
+
+    @property
+    def sustained(self) -> Point:
+        """At the highest level that met every SLO; the lowest level tried when none did.
+
+        Of a closed loop at the level that met them with the highest throughput.
+        """
+        floor = Bracket.of(self.points).floor
+        if floor is None:
+            return min(self.points, key=lambda p: p.level)
+        if floor.served_per_s is not None:
+            return next(p for p in self.points if p is floor)
+        good = (p for p in self.points if p.passed)
+        return max(good, key=lambda p: p.measurement.throughput_infer_per_s)
+
+
+@dataclass
+class Contender:
+    """A config with its rounds so far.
+
+    Attributes:
+        left: Why it takes part in no more of them; empty while it does.
+        unmeasured: It left because no result came, which says nothing of what it sustains.
+    """
+
+    entrant: Entrant
+    rounds: list[Round] = field(default_factory=list)
+    left: str = ""
+    unmeasured: bool = False
+
+    @property
+    def candidate(self) -> Candidate:
+        return self.entrant.candidate
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        return tuple(r.sustained for r in self.rounds)
+
+    @property
+    def limited(self) -> bool:
+        """It sustained all that the load generator could send: its capacity may be higher."""
+        return any(r.limit < math.inf for r in self.rounds)
+
+    def levels(self) -> list[float]:
+        """For each round the load at which an SLO begins to be missed, see `capacity_level`."""
+        slope = steepness([r.probes for r in self.rounds])
+        return [min(capacity_level(r.probes, slope), r.limit) for r in self.rounds]
+
+    def expected_level(self) -> float:
+        """Its mean capacity, by the rounds that found one.
+
+        In the others no load failed, so it is higher, or none passed: that server was bad.
+        """
+        passed = [x for x in zip(self.rounds, self.levels(), strict=True) if x[0].sustained.passed]
+        found = [v for r, v in passed if len(r.probes) < MOST_LOADS or Bracket.of(r.probes).ceiling]
+        highest = max((v for _, v in passed), default=self.entrant.level)
+        return geometric_mean(found) if found else highest
+
+    def readings(self, rules: ProofRules) -> list[float]:
+        """One value a round, more is better: what the configs are compared by.
+
+        Inferences per second, or one over the metric that is minimised.
+
+        Raises:
+            TrialError: The metric was not measured in every round.
+        """
+        metric = rules.objective.metric
+        if metric is None:
+            return [_served(r, v) for r, v in zip(self.rounds, self.levels(), strict=True)]
+        found = [value_of(metric, p.measurement) for p in self.points]
+        values = [v for v in found if v is not None and v > 0.0]
+        if len(values) < len(found):
+            raise TrialError(f"{metric.name} was not measured in every round")
+        return [1.0 / v for v in values]
+
+    def side(self, rules: ProofRules) -> Side:
+        taken = [fmean(taken_percent(p.measurement) for p in r.points) for r in self.rounds]
+        return Side(self.readings(rules), taken)
+
+
+def measure_round(
+    measured: MeasuredOnce,
+    contender: Contender,
+    rules: ProofRules,
+    number: int,
+    role: Role,
+    at: float | None = None,
+) -> Point:
+    """Adds one round of a config, on a fresh server; the point at ``at``, or what it sustained.
+
+    ``at``: a load that is measured first, and is no part of the round.
+
+    Raises:
+        TrialError: The config could not be served, or no load that it should sustain gave a result,
+            or one without what the configs are compared by.
+    """
+
+    def one(measure: Callable[[float], Point]) -> Round:
+        if at is not None:
+            held.append(measure(at))
+        if rules.plan.listed is not None:
+            return Round((measure(contender.entrant.level),))
+        expected, sendable = contender.expected_level(), measured.bench.sendable
+        return _around(measure, expected, rules.plan.levels, sendable)
+
+    held: list[Point] = []
+    found = measured.on_fresh_server(contender.candidate, role, number, rules.seed + number, one)
+    Contender(contender.entrant, [found]).readings(rules)  # raises where there is none
+    contender.rounds.append(found)
+    return held[-1] if held else found.sustained
+
+
+def _around(
+    measure: Callable[[float], Point], expected: float, levels: LevelRange, sendable: Sendable
+) -> Round:
+    """One load below the expected capacity and one above; further ones until one passes."""
+    levels = levels.below(sendable.most)
+    above, points, drowned = FromAbove(measure, levels), list[Point](), list[float]()
+    level: float | None = levels.nearest(expected * (1.0 - SPREAD))
+    while level is not None and len(points) + len(drowned) < MOST_LOADS:
+        try:
+            points.append(measure(level))
+        except (ClientLimitError, LoadFailedError) as error:
+            own = level <= sendable.sent and any(p.passed for p in points)
+            if isinstance(error, ClientLimitError) and not own:
+                level = above.lower(error, level)  # not the config's doing
+                if any(p.passed and p.level >= level for p in points):
+                    break
+                continue
+            if not any(p.passed for p in points):
+                raise
+            drowned.append(level)
+        probes: list[Probe] = [*points, *map(NoResult, drowned)]
+        level = next_load(probes, above.levels, STEPS) or _where_it_bends(probes, above.levels)
+    return Round(tuple(points), tuple(drowned), above.levels.limit(points))
+
+
+def _where_it_bends(probes: Sequence[Probe], levels: LevelRange) -> float | None:
+    """The likely capacity; None where lines of any shape put it at about one place."""
+    bracket = Bracket.of(probes)
+    floor, ceiling = bracket.floor, bracket.ceiling
+    if floor is None or ceiling is None:
+        return None
+    flat, steep = (min(chord(floor, ceiling, power), bracket.top) for power in SHAPES)
+    if abs(steep / flat - 1.0) <= SYSTEMATIC:
+        return None
+    level = levels.nearest(min(chord(floor, ceiling), bracket.top))
+    return None if any(p.level == level for p in probes) else level
+
+
+def _served(round_: Round, level: float) -> float:
+    """Inferences per second at the capacity of a round."""
+    sustained = round_.sustained.measurement
+    if sustained.load.arrivals.open_loop:
+        return level * sustained.batch_size
+    bracket = Bracket.of(round_.points)
+    floor, ceiling = bracket.floor, bracket.ceiling
+    below, above = (next((p for p in round_.points if p is b), None) for b in (floor, ceiling))
+    if below is None or above is None or below.measurement is not sustained:
+        return sustained.throughput_infer_per_s  # fewer clients got more, or no result above
+    share = min(max(math.log(level / below.level) / math.log1p(bracket.gap), 0.0), 1.0)
+    more = above.measurement.throughput_infer_per_s / sustained.throughput_infer_per_s
+    return float(sustained.throughput_infer_per_s * more**share)
+
+
+def in_turn(sides: Sequence[Contender], number: int) -> list[Contender]:
+    """The order of a round: it is turned and reversed, so that a drift favours no side."""
+    first = number // 2 % len(sides)
+    turned = [*sides[first:], *sides[:first]]
+    return turned if number % 2 == 0 else turned[::-1]
+
+
+@dataclass(frozen=True)
+class Race:
+    """What the rounds showed.
+
+    Attributes:
+        finalists: In the order they came in.
+        ratios: Of each finalist to the current config, as of its last look.
+        better: Those shown to be better, the best first.
+        ruled_out: No finalist has a gain that matters.
+    """
+
+    current: Contender
+    finalists: tuple[Contender, ...]
+    ratios: Mapping[Candidate, Ratio]
+    better: tuple[Contender, ...] = ()
+    ruled_out: bool = False
+
+
+def run_rounds(
+    measured: MeasuredOnce,
+    current: Entrant,
+    finalists: Sequence[Entrant],
+    rules: ProofRules,
+    late: Callable[[], bool],
+    round_over: Callable[[str, Contender], None],
+) -> Race:
+    """Rounds of the current config and the finalists, until a look at them decides.
+
+    Args:
+        late: Whether the time for rounds is over.
+        round_over: Receives the round's name and the config, after each of its rounds.
+
+    Raises:
+        TrialError: The current config cannot be measured.
+    """
+    now, others = Contender(current), [Contender(f) for f in finalists]
+    ratios: dict[Candidate, Ratio] = {}
+    for number in range(int(rules.confirm.rounds)):
+        racing = [f for f in others if not f.left]
+        for side in in_turn([now, *racing], number):
+            role = Role.CURRENT if side is now else Role.CANDIDATE
+            add_round(measured, side, rules, number, role, round_over)
+        racing = [f for f in racing if not f.left]
+        if not racing:
+            break
+        look = look_after(number + 1, rules.confirm.rounds, len(finalists), late=late())
+        if look is None:
+            continue
+        found = {f.candidate: _ratio(f, now, racing, rules, look.error) for f in racing}
+        ratios |= found
+        gains = float(rules.confirm.min_gain), float(rules.matters)
+        answers = {candidate: answer(ratio, *gains, look) for candidate, ratio in found.items()}
+        better = [f for f in racing if answers[f.candidate] is Answer.BETTER]
+        better.sort(key=lambda f: -found[f.candidate].estimate)
+        none_left = all(a is Answer.RULED_OUT for a in answers.values())
+        if better or none_left or look.last:
+            ruled_out = none_left and not any(f.unmeasured for f in others)
+            return Race(now, tuple(others), ratios, tuple(better), ruled_out)
+        _leave(racing, found, rules, look.error)
+    return Race(now, tuple(others), ratios)
+
+
+def add_round(
+    measured: MeasuredOnce,
+    side: Contender,
+    rules: ProofRules,
+    number: int,
+    role: Role,
+    round_over: Callable[[str, Contender], None],
+) -> None:
+    """One more round of a config, which leaves where it fails.
+
+    Raises:
+        TrialError: The current config cannot be measured.
+    """
+    try:
+        measure_round(measured, side, rules, number, role)
+    except TrialError as error:
+        if role is Role.CURRENT:
+            raise
+        side.left = error.message
+        no_result = isinstance(error, (ClientLimitError, LoadFailedError))
+        side.unmeasured = no_result and not isinstance(error, ModelFailsError)
+        return
+    round_over(f"round {number + 1}", side)
+    if role is not Role.CURRENT and not side.rounds[-1].sustained.passed:
+        side.left = "it missed an SLO when measured again on a fresh server"
+
+
+def _ratio(
+    own: Contender,
+    other: Contender,
+    racing: Sequence[Contender],
+    rules: ProofRules,
+    error: float,
+) -> Ratio:
+    """The ratio by the rounds that all had; a limit of the load generator leaves it open."""
+    one, two = own.side(rules), other.side(rules)
+    if other.limited:  # what it may sustain beyond is not known
+        one = replace(one, values=[min(pair) for pair in zip(one.values, two.values, strict=True)])
+    ratio = compare(one, two, error, [f.side(rules) for f in racing if f not in (own, other)])
+    return replace(ratio, high=math.inf) if own.limited else ratio
+
+
+def _leave(
+    racing: Sequence[Contender], found: Mapping[Candidate, Ratio], rules: ProofRules, error: float
+) -> None:
+    """A finalist that another one surely beats takes part in no more rounds."""
+    best = max(racing, key=lambda f: found[f.candidate].estimate)
+    for finalist in racing:
+        if finalist is best or best.limited:
+            continue
+        if _ratio(finalist, best, racing, rules, error).high < 1.0:
+            finalist.left = "another finalist sustains more when measured again"

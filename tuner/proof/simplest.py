@@ -1,0 +1,173 @@
+"""The simplest config that is as good: changes that make no difference are undone.
+
+Those that surely change nothing go without a measurement. The others are undone one after the
+other, and what is left is put under the load that the winner is to be credited with: a change
+without which it is sustained stays undone. So what is left has been measured, and small losses do
+not add up. Where the gain is so small that a config which sustains just that load might be none,
+nothing is undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import geometric_mean
+
+from tuner.errors import TrialError
+from tuner.load import seeds
+from tuner.proof.entrants import ProofRules
+from tuner.proof.measured import MeasuredOnce
+from tuner.proof.rounds import Contender, Round
+from tuner.run.confirmation import PutBack, Role
+from tuner.score.point import Point
+from tuner.space.candidate import CACHE, Candidate
+from tuner.space.parameters import Knob
+from tuner.space.space import Space
+from tuner.space.words import bytes_text
+from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING
+
+#: A simpler config may serve this share less, or have so much more of what is minimised.
+MOST_LOSS = 0.02
+
+
+@dataclass(frozen=True)
+class Simplest:
+    """What is left of a winner.
+
+    Attributes:
+        winner: Without what surely changes nothing.
+        undone: Each change that was tried without.
+    """
+
+    candidate: Candidate
+    winner: Candidate
+    undone: tuple[PutBack, ...] = ()
+
+
+@dataclass
+class _Undoing:
+    measured: MeasuredOnce
+    winner: Contender
+    rules: ProofRules
+    level: float
+    tried: list[PutBack]
+
+    def is_as_good(self, name: str, candidate: Candidate) -> bool:
+        """Whether a simpler config sustains the load, and loses no more than it may."""
+        own = geometric_mean(self.winner.readings(self.rules))
+        value: float | None = None
+        good = False
+        try:
+            point = self._measure(candidate)
+            simpler = Contender(self.winner.entrant, [Round((point,))])
+            value = simpler.readings(self.rules)[0]
+            searched = self.rules.plan.searches_rates
+            good = point.passed and (searched or value >= (1.0 - MOST_LOSS) * own)
+            value = own if searched and good else value
+        except TrialError:
+            pass
+        minimised = self.rules.objective.metric is not None
+        with_change = 1.0 / own if minimised else own
+        without = None if value is None else 1.0 / value if minimised else value
+        lost = None if without is None else without - with_change
+        self.tried.append(PutBack(name, with_change, without, lost, not good, MOST_LOSS))
+        return good
+
+    def _measure(self, candidate: Candidate) -> Point:
+        number, seed = len(self.tried), seeds.of_simpler(self.rules.seed)
+        return self.measured.on_fresh_server(
+            candidate, Role.SIMPLER, number, seed, lambda measure: measure(self.level)
+        )
+
+
+def simplest(
+    measured: MeasuredOnce,
+    winner: Contender,
+    current: Candidate,
+    level: float,
+    rules: ProofRules,
+    space: Space,
+    *,
+    sizes: Sequence[int] = (),
+    leave_out: Callable[[], bool] = lambda: False,
+) -> Simplest:
+    """Undoes what makes no difference between the winner and the ``current`` config.
+
+    Args:
+        level: The load that the winner is to be credited with.
+        sizes: Of the response cache, those the spec lets choose from, in bytes.
+        leave_out: Whether no further change may be measured; asked before each.
+    """
+    undoing = _Undoing(measured, winner, rules, level, [])
+    plain = best = _without_what_changes_nothing(winner.candidate, current, space)
+    if best.cache_bytes is not None and not leave_out():
+        best = _with_least_cache(undoing, best, current, sizes)
+    for name, without in _changes(best, current):
+        simpler = without(best)
+        if simpler in (best, current) or space.violations(simpler) or leave_out():
+            continue
+        if undoing.is_as_good(name, simpler):
+            best = simpler
+    return Simplest(best, plain, tuple(undoing.tried))
+
+
+def _without_what_changes_nothing(winner: Candidate, current: Candidate, space: Space) -> Candidate:
+    for _, without in _changes(winner, current):
+        candidate = without(winner)
+        if not space.violations(candidate) and space.alike(candidate, winner):
+            winner = candidate
+    return winner
+
+
+def _with_least_cache(
+    undoing: _Undoing, winner: Candidate, current: Candidate, sizes: Sequence[int]
+) -> Candidate:
+    """The winner with no cache, or the smallest that does; goodput rises with it: bisected."""
+    size = winner.cache_bytes
+    if size is None:
+        return winner
+    without = _with_cache(winner, None)
+    if without != current and undoing.is_as_good(f"{CACHE_SIZE} off", without):
+        return without
+    smaller = sorted({s for s in sizes if s < size})
+    low, high = 0, len(smaller)
+    while low < high:
+        middle = (low + high) // 2
+        name = f"{CACHE_SIZE} {bytes_text(smaller[middle])}"
+        if undoing.is_as_good(name, _with_cache(winner, smaller[middle])):
+            high = middle
+        else:
+            low = middle + 1
+    return winner if low == len(smaller) else _with_cache(winner, smaller[low])
+
+
+def _with_cache(candidate: Candidate, size: int | None) -> Candidate:
+    """Another size; without a cache no model uses one."""
+    off = {} if size is not None else dict.fromkeys(_enabling(candidate))
+    return Candidate({**candidate.values, **off, CACHE: size})
+
+
+def _enabling(candidate: Candidate) -> list[Knob]:
+    return [knob for knob in candidate.fields if knob.path == CACHE_ENABLE]
+
+
+def _changes(
+    winner: Candidate, current: Candidate
+) -> Iterator[tuple[str, Callable[[Candidate], Candidate]]]:
+    """Name of each change with the function that undoes it; what others need comes last."""
+    if winner.cache_bytes is None and current.cache_bytes is not None:
+        cache = {CACHE: current.cache_bytes}
+        enabled = {knob: current.values.get(knob) for knob in _enabling(winner)}
+        yield "server arguments", lambda c: Candidate({**c.values, **enabled, **cache})
+    knobs = [k for k, v in winner.fields.items() if current.values.get(k) != v]
+    for knob in sorted(knobs, key=lambda k: (-k.path.count("."), k.path == DYNAMIC_BATCHING, k)):
+        if knob.path != CACHE_ENABLE:  # goes with the server's argument
+            yield winner.title(knob), lambda c, k=knob: _without_field(c, k, current)  # type: ignore[misc]
+
+
+def _without_field(candidate: Candidate, knob: Knob, current: Candidate) -> Candidate:
+    value = current.values.get(knob)
+    values = {**candidate.values, knob: value}
+    if value is None:  # what lies inside an absent message is absent too
+        values = {k: v for k, v in values.items() if not k.is_inside(knob)}
+    return Candidate(values)

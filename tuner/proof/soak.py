@@ -1,0 +1,220 @@
+"""One long load on the config to be written: a direct test of the claim that users act on.
+
+Late requests come in busy periods, which the short windows of the rounds may miss: by them a
+capacity seems larger than it is. A soak is long enough to meet such periods, so what it shows is
+right on average, and uncertain by how few of them it met. What a config is credited with rests on
+both: see `_surely_sustained`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import NormalDist, geometric_mean, median
+
+from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
+from tuner.load import seeds
+from tuner.proof.entrants import ProofRules
+from tuner.proof.measured import MeasuredOnce
+from tuner.proof.rounds import Contender
+from tuner.run.confirmation import Role, Soak, Soaked
+from tuner.score.capacity import NEAR, NoResult, Probe, is_near, saturated, steepness
+from tuner.score.judge import tail_slo
+from tuner.score.late_share import CONFIDENCE, LateShare, measured_late_share
+from tuner.score.next_load import STEEP, Steps, next_load
+from tuner.score.point import Point
+from tuner.space.candidate import Candidate
+from tuner.spec.slo import Slo
+
+#: A soak lasts this many relaxation times of the latency, if it may: a hundred independent requests
+#: give a p99 within a fifth.
+RELAXATIONS = 200.0
+#: It begins at this share of the mean capacity of the rounds. Simulated: with 0.95 too many of the
+#: claims on queues whose SLO is 10 service times are false, with 0.90 no credit is above 0.88.
+OF_MEAN = 0.93
+#: Loads that one config is soaked at: the first, and two lower ones.
+MOST_SOAKS = 3
+#: A miss with this many times as many late requests as the SLO allows counts on any machine.
+FAR_BEYOND = 5.0
+#: Below a load that failed: by so much at least, and by so much at most.
+LOWER = Steps(first=0.30, least=0.04)
+#: Where server and load generator share a machine that is this busy, they hinder each other.
+BUSY_PERCENT = 95.0
+
+
+def first_level(contender: Contender, rules: ProofRules) -> float:
+    """The load to begin with: of searched rates below the mean capacity; else what was sustained.
+
+    Raises:
+        ValueError: It has no round.
+    """
+    if rules.plan.searches_rates:
+        return rules.plan.levels.nearest(OF_MEAN * geometric_mean(contender.levels()))
+    return min(p.level for p in contender.points)
+
+
+def soak(
+    measured: MeasuredOnce,
+    candidate: Candidate,
+    rounds: Contender,
+    level: float,
+    rules: ProofRules,
+    told: Callable[[str], None],
+    *,
+    at_most: int = MOST_SOAKS,
+) -> Soak:
+    """Tests for long the load a config is to be credited with, then lower loads until one holds.
+
+    How long is decided before it begins, by how long the latency was seen to remember.
+
+    Args:
+        candidate: Gets a fresh server for each load.
+        rounds: Its own, or those of a config that it replaces.
+        level: The first load, see `first_level`.
+        told: Receives a sentence about each load.
+
+    Raises:
+        TrialError: It could not be served, or a load gave no result.
+    """
+    windows = [p for r in rounds.rounds for p in r.points if p.passed or is_near(p)]
+    remembers_s = relaxation_s(windows)
+    tried, limited, failed = list[Soaked](), list[str](), list[Probe]()
+    lower: float | None = level
+    while lower is not None and len(failed) < at_most:
+        number = len(failed)
+        try:
+            point = _soak_once(measured, candidate, lower, rules, remembers_s, number)
+        except ClientLimitError as error:
+            limited.append(error.message)
+            told(error.message)
+            failed.append(NoResult(lower, error.sent_per_s))
+        else:
+            own_s = max(remembers_s, relaxation_s([point]))
+            late = measured_late_share(point.measurement, rules.slos, own_s)
+            if is_near(point):  # a queue far above its bound remembers what a lower load will not
+                remembers_s = own_s
+            excuse = _excuse(point, late, rules.slos)
+            tried.append(Soaked(point.measurement, point.slo, late, excuse))
+            told(tried[-1].sentence)
+            if tried[-1].held:
+                break
+            failed.append(point)
+        lower = _lower(failed, tried, rounds, rules)
+    unclear = bool(tried) and tried[-1].excuse and not limited
+    reason = f"it missed an SLO on a disturbed machine: {tried[-1].excuse}" if unclear else ""
+    headroom = 0.0
+    if tried and tried[-1].held and rules.plan.searches_rates:
+        held = tried[-1].level
+        sure = min(held, _surely_sustained(tried, rounds, rules))
+        headroom = 1.0 - sure / held * (1.0 - float(rules.confirm.headroom))
+    return Soak(tuple(tried), reason, tuple(limited), headroom)
+
+
+def _soak_once(
+    measured: MeasuredOnce,
+    candidate: Candidate,
+    level: float,
+    rules: ProofRules,
+    remembers_s: float,
+    number: int,
+) -> Point:
+    """Other arrivals each time, lest all share one luck; once more where there is no result."""
+
+    def put() -> Point:
+        return measured.on_fresh_server(
+            candidate,
+            Role.SOAK,
+            number,
+            seeds.of_soak(rules.seed) + number,
+            lambda measure: measure(level),
+            soak_s=RELAXATIONS * remembers_s,
+        )
+
+    try:
+        return put()
+    except (ModelFailsError, ClientLimitError):
+        raise
+    except LoadFailedError:  # the load generator may have failed
+        return put()
+
+
+def _lower(
+    failed: Sequence[Probe], tried: Sequence[Soaked], rounds: Contender, rules: ProofRules
+) -> float | None:
+    """A load below those that failed, surely sustained as far as they tell, within `LOWER`."""
+    last = failed[-1]
+    if rules.plan.listed is not None:
+        return max((level for level in rules.plan.listed if level < last.level), default=None)
+    step = next_load(failed, rules.plan.levels, LOWER)
+    if step is None or saturated(last) or isinstance(last, NoResult):
+        return step
+    sure = _surely_sustained(tried, rounds, rules)
+    if math.isinf(sure):
+        return step
+    least, most = (last.level / (1.0 + by) for by in (LOWER.first or 0.0, LOWER.least))
+    level = rules.plan.levels.nearest(min(max(sure, least), most))
+    return level if level < last.level else None
+
+
+def _surely_sustained(tried: Sequence[Soaked], rounds: Contender, rules: ProofRules) -> float:
+    """The load that meets the SLO on the tail in the long run, with `CONFIDENCE`; else infinite.
+
+    The capacity by the soaks is where their utilisation would be one. From n independent requests
+    with an exponential tail, the quantile q of the latency has a relative standard error of
+    sqrt(q / (1 - q) / n) / -ln(1 - q) (asymptotic variance of a sample quantile,
+    q (1 - q) / (n f^2)), and that of the capacity is smaller by the power of the load with which
+    the latency rises. The rounds' mean capacity is too high by about as much as the soaks' may be
+    off, and errs the other way, since the soaks' loads follow from it: the geometric mean of the
+    two is taken, less the error of the half that is uncertain.
+    """
+    slo = tail_slo(rules.slos)
+    near = [
+        s.point
+        for s in tried
+        if not saturated(s.point) and (s.point.slo_utilisation or 0.0) >= NEAR[0]
+    ]
+    quantile = 0.0 if slo is None else slo.metric.quantile or 0.0
+    late = tried[-1].late
+    if not rounds.rounds or not quantile or late is None:
+        return math.inf
+    slope = steepness([r.probes for r in rounds.rounds]) or STEEP
+    by_rounds = geometric_mean(rounds.levels())
+    by_soaks = [p.level * (p.slo_utilisation or 1.0) ** (-1.0 / slope) for p in near]
+    both = math.sqrt(by_rounds * geometric_mean(by_soaks or [by_rounds]))
+    error = math.sqrt(quantile / (1.0 - quantile) / late.effective) / -math.log1p(-quantile)
+    return both * math.exp(-NormalDist().inv_cdf(CONFIDENCE) * error / slope / 2.0)
+
+
+def relaxation_s(points: Sequence[Point]) -> float:
+    """How long the latency remembers, by the longest time that any window showed."""
+    courses = (p.measurement.course for p in points)
+    return max((c.relaxation_s for c in courses if c is not None), default=0.0)
+
+
+def short_of_cpu(points: Sequence[Point]) -> str:
+    """Says that server and load generator left each other too little of the CPU; else empty."""
+    hosts = [p.measurement.host for p in points]
+    used = [h.cpu_percent for h in hosts if h.cores is not None and h.cpu_percent is not None]
+    if not used or median(used) < BUSY_PERCENT:
+        return ""
+    return (
+        f"server and load generator share a CPU that was {median(used):.0f}% busy in the rounds, "
+        "so that a soak would test both: keep them apart (server.cpus, workload.cpus), or put the "
+        "load on from another machine (server.mode)"
+    )
+
+
+def _excuse(point: Point, late: LateShare | None, slos: Sequence[Slo]) -> str:
+    """What disturbed the machine beside a miss that may be its fault; else empty.
+
+    A load that the server could not answer has none, nor one with far more late requests than the
+    SLO allows.
+    """
+    if point.passed or saturated(point):
+        return ""
+    allowed = max(
+        (1.0 - (s.metric.quantile or 0.0) for s in slos if s.metric.quantile), default=0.0
+    )
+    if late is not None and late.share > FAR_BEYOND * allowed:
+        return ""
+    return " ".join(point.measurement.disturbances).rstrip(".")

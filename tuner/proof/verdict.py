@@ -1,0 +1,210 @@
+"""What a run decided, with its figures and its sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import geometric_mean
+
+from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
+from tuner.proof.entrants import Entrant, ProofRules
+from tuner.proof.rounds import Contender, Race
+from tuner.run.confirmation import PutBack
+from tuner.run.proved import ProvedConfig
+from tuner.run.result_schema import Gain, Means, Overloads, Rounds, ToKnow
+from tuner.run.status import Status
+from tuner.score.next_load import LoadPlan
+from tuner.score.ratio import CONFIDENCE, Ratio
+from tuner.score.trial import Trial, TrialState
+from tuner.space.candidate import Candidate
+from tuner.spec.slo import Goal
+from tuner.spec.units import digits
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the run decided, before anything is written.
+
+    Attributes:
+        winner: The config to write; None unless one proved better.
+        best: The best other config that took part, where there is no winner; None leaves it to
+            the trials.
+        gain: Of the winner, or of the best other config, over the current one.
+        to_know: What it would take to know, where the answer is not known.
+        simplification: Each change of the winner that was undone as a test.
+        reasons: Why, one sentence each.
+        overload: None when the run did not get that far.
+    """
+
+    status: Status
+    reasons: tuple[str, ...]
+    baseline: ProvedConfig | None = None
+    winner: ProvedConfig | None = None
+    best: ProvedConfig | None = None
+    gain: Gain | None = None
+    to_know: ToKnow | None = None
+    simplification: tuple[PutBack, ...] = ()
+    overload: Overloads | None = None
+
+
+def gain_of(race: Race, own: Contender, rules: ProofRules) -> Gain | None:
+    """What the rounds showed; None where they compared nothing, or could not tell."""
+    ratio = race.ratios.get(own.candidate)
+    if ratio is None or not ratio.low:
+        return None
+    common = len(own.rounds)
+    means = [geometric_mean(side.readings(rules)[:common]) for side in (own, race.current)]
+    best, now = (1.0 / m for m in means) if rules.objective.goal is Goal.MINIMIZE else means
+    endless = math.isinf(ratio.high)
+    return Gain(
+        ratio=replace(ratio, high=ratio.estimate) if endless else ratio,
+        confidence=CONFIDENCE,
+        compared=_compared(rules),
+        means=Means(best=best, current=now),
+        rounds=Rounds(best=len(own.rounds), current=len(race.current.rounds)),
+        at_least=endless,
+    )
+
+
+def least_gain(credited_per_s: float | None, current: Entrant, rules: ProofRules) -> Gain | None:
+    """The credited load over what a current config that was not measured again sustains at most.
+
+    None where that is not known.
+    """
+    if credited_per_s is None or not math.isfinite(current.at_most):
+        return None
+    least = credited_per_s / current.at_most
+    ratio = Ratio(least, least, least)
+    return Gain(ratio=ratio, confidence=CONFIDENCE, compared=_compared(rules), at_least=True)
+
+
+def _compared(rules: ProofRules) -> str:
+    metric = rules.objective.metric
+    if metric is not None:
+        return metric.name
+    return "capacity" if rules.plan.listed is None else "throughput"
+
+
+def none_near(name: str, best: Entrant, current: Entrant, rules: ProofRules) -> Verdict:
+    """The current config is kept by what the search knows: no other one comes near."""
+    reason = (
+        f"{name}, the best other config, does not sustain {digits(best.at_most, 3)}/s; the current "
+        f"one sustained {digits(current.level, 3)}/s in the search"
+    )
+    ratio = best.at_most / current.level
+    gain = Gain(ratio=Ratio(ratio, 0.0, ratio), confidence=CONFIDENCE, compared=_compared(rules))
+    return Verdict(Status.KEPT, (reason,), gain=gain)
+
+
+def best_other(race: Race) -> Contender | None:
+    """The finalist whose gain, of those that were compared to the end, may be the largest."""
+    compared = [f for f in race.finalists if f.candidate in race.ratios]
+    if compared:
+        return max(compared, key=lambda f: (not f.left, race.ratios[f.candidate].high))
+    return next((f for f in race.finalists if f.rounds), None)
+
+
+def to_know(race: Race, best: Contender, rules: ProofRules, round_s: float) -> ToKnow | None:
+    """Rounds until the interval, which shrinks with their root, leaves out one of the answers.
+
+    None where more of them would not tell.
+    """
+    ratio, made = race.ratios.get(best.candidate), len(best.rounds)
+    gain, ruled = 1.0 + float(rules.confirm.min_gain), 1.0 + float(rules.matters)
+    if ratio is None or race.better or best.left or not ruled <= ratio.high < math.inf:
+        return None
+    off = max(math.log(ratio.estimate / gain), math.log(ruled / ratio.estimate))
+    if off <= 0.0:
+        return None
+    rounds = math.ceil(made * (math.log(ratio.high / ratio.estimate) / off) ** 2)
+    more = max(rounds - made, 1)
+    return ToKnow(rounds=more, minutes=round(more * round_s / 60.0, 1))
+
+
+def why(race: Race, finalist: Contender, rules: ProofRules) -> str:
+    """What the rounds showed of a finalist."""
+    ratio, rounds = race.ratios.get(finalist.candidate), len(finalist.rounds)
+    if finalist.left:
+        return finalist.left
+    if ratio is None:
+        if not math.isfinite(race.current.entrant.at_most):
+            return "every SLO met when measured again; the current config met them at no load"
+        at_most = digits(race.current.entrant.at_most, 3)
+        return (
+            "every SLO met when measured again; the current config, which in the search did not "
+            f"sustain {at_most}/s, was not"
+        )
+    if math.isinf(ratio.high) and not finalist.limited:
+        return (
+            "others took more of the machine beside one of the two configs in every round, so that "
+            "nothing can be compared"
+        )
+    times = (
+        f"in {rounds} rounds it is {digits(ratio.estimate)} times the current config "
+        f"({CONFIDENCE:.0%} interval {digits(ratio.low)} to {digits(ratio.high)})"
+    )
+    if finalist in race.better:
+        return f"{times}, and met every SLO in each"
+    if finalist.limited:
+        return f"{times}; it sustains all that the load generator can send"
+    if ratio.high < 1.0 + float(rules.matters):
+        return f"{times}, which rules out a gain of {rules.matters}"
+    return (
+        f"{times}, which neither shows the {rules.confirm.min_gain} that a change must be worth "
+        f"nor rules out {rules.matters}"
+    )
+
+
+def refuse_without_alternative(current: Candidate, trials: Sequence[Trial]) -> None:
+    """Raises unless another config was measured, since the current one is kept by comparison."""
+    others = [t for t in trials if t.candidate != current]
+    if any(t.state is not TrialState.FAILED for t in others):
+        return
+    if not others:
+        raise NothingToSearchError(
+            "no config but the current one was measured, so nothing was compared",
+            "raise budget.trials or budget.time",
+        )
+    raise TooManyFailedTrialsError(
+        f"nothing could be compared with the current config. {failures(current, trials)[0]}",
+        "the report lists every reason; logs/server.log holds the server's own words",
+    )
+
+
+def failures(current: Candidate, trials: Sequence[Trial]) -> list[str]:
+    """A sentence where configs other than the current one gave no measurement."""
+    others = [t for t in trials if t.candidate != current]
+    failed = [t for t in others if t.state is TrialState.FAILED]
+    if not failed:
+        return []
+    every = f"Every other config tried failed ({len(failed)})"
+    some = f"{len(failed)} of {len(others)} other configs tried failed"
+    how = every if len(failed) == len(others) else some
+    return [f"{how}, the last one: {failed[-1].reason}"]
+
+
+def limits(trials: Sequence[Trial]) -> list[str]:
+    """What ended the measuring of the best trials where that was not the config itself."""
+    said = dict.fromkeys(t.limit for t in trials if t.limit)
+    return [f"Not every config was measured to its capacity: {text}" for text in said][-1:]
+
+
+def nearest_miss(trials: Sequence[Trial], plan: LoadPlan) -> str:
+    """Which trial came nearest to meeting every SLO, and what it misses."""
+    scored = [t for t in trials if t.score is not None]
+    if not scored:
+        return "No trial gave a measurement."
+    nearest = min(scored, key=lambda t: t.score.violation if t.score else 0.0)
+    missed = [s for p in nearest.points[-1:] for s in p.slo if (s.margin or 0.0) < 0]
+    what = "; ".join(s.expression for s in missed) or "an SLO without enough data"
+    sentence = (
+        f"No config measured meets every SLO. The nearest was trial {nearest.number}, which misses"
+    )
+    lowest = min((p.level for p in nearest.points), default=math.inf)
+    if not plan.arrivals.open_loop or plan.listed or lowest > plan.levels.lowest:
+        return f"{sentence} {what}."
+    return (
+        f"{sentence} {what} at {digits(lowest, 3)}/s. At lower rates max_window is too short for a "
+        "verdict: raise it, or bound a lower percentile."
+    )
