@@ -41,7 +41,7 @@ def test_errors_of_the_model_are_answers(bench: Bench) -> None:
 def test_sequences_are_not_asked(bench: Bench) -> None:
     found = asked(bench, [[{"x": [1.0] * 8}, {"x": [2.0] * 8}]])
     assert found.alone == ()
-    assert "one flat list of steps" in found.none_because
+    assert "sequences are not measured" in found.none_because
 
 
 def test_every_datatype_is_asked_and_compared(bench: Bench) -> None:
