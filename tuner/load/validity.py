@@ -194,7 +194,7 @@ def _client_heavy(m: Measurement) -> Iterator[str]:
 def _sample_small(m: Measurement, bounds: Sequence[LatencyBound]) -> Iterator[str]:
     share = max((bound.share for bound in bounds), default=0.99)
     needed, percent = requests_needed(share), f"{100.0 * share:g}"
-    if m.completed_count < needed:
+    if m.completed_count < needed and m.within_bounds is not False:
         yield (
             f"p{percent} rests on {m.completed_count} requests and is a point estimate: to show "
             f"that {percent}% are in time takes {needed} requests if none is late, and more if "

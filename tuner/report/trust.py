@@ -91,11 +91,11 @@ def _machine(data: ReportData, config: ProvedConfig) -> Check:
     measured = [p.measurement for p in shown]
     taken = max(map(taken_percent, measured))
     disturbed = [text for m in measured for text in m.disturbances]
-    shared = next((m.host.cores for m in measured if m.host.cores), None)
-    cores = f"; load and server shared {shared} cores" if shared else ""
+    count = next((m.host.cores for m in measured if m.host.cores), None)
+    cores = count_text(count, "core") if count else "the CPU"
     if all(m.host.other_cpu_percent is None for m in measured):
-        return Tone.UNSURE, "machine", f"what others took of it is not known{cores}"
+        return Tone.UNSURE, "machine", f"what others took of {cores} is not known"
     quiet = taken <= OTHER_CPU_PERCENT and not disturbed
     more = f": {disturbed[0]}" if disturbed else ""
-    said = f"others took at most {taken:.0f}% of the CPU{cores}{more}"
+    said = f"others took at most {taken:.0f}% of {cores}{more}"
     return (Tone.GOOD, "quiet machine", said) if quiet else (Tone.UNSURE, "busy machine", said)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,7 @@ def test_few_requests_are_told_of_the_percentile_that_the_slo_is_about() -> None
     assert told.startswith("p90 rests on 43 requests and is a point estimate: to show that 90%")
     assert "takes 44 requests if none is late" in told
     assert warnings_about(measured(completed_count=44), bounds) == ()
+    assert warnings_about(replace(few, within_bounds=False), bounds) == ()  # a miss is shown by few
 
 
 @pytest.mark.parametrize(

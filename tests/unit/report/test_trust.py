@@ -51,9 +51,9 @@ def test_yes_is_said_where_rounds_soak_answers_and_machine_had_no_fault(tmp_path
     ("host", "check", "word", "found"),
     [
         (QUIET, "quiet machine", "yes", "others took at most 1% of the CPU"),
-        (replace(QUIET, cores=2), "quiet machine", "yes", "load and server shared 2 cores"),
+        (replace(QUIET, cores=2), "quiet machine", "yes", "others took at most 1% of 2 cores"),
         (replace(QUIET, other_cpu_percent=34.0), "busy machine", "care", "at most 34% of the CPU"),
-        (HostUse(), "machine", "care", "what others took of it is not known"),
+        (HostUse(), "machine", "care", "what others took of the CPU is not known"),
     ],
 )
 def test_whether_the_machine_was_quiet_is_told(
