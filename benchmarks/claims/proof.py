@@ -89,8 +89,9 @@ class Rounds:
 
     @property
     def holds(self) -> bool:
-        found = self.race.ratios[OTHER]
-        return found.low <= self.ratio <= found.high
+        """Whether the truth is in the interval; where the other config left, none was claimed."""
+        found = self.race.ratios.get(OTHER)
+        return found is None or found.low <= self.ratio <= found.high
 
     @property
     def count(self) -> int:
