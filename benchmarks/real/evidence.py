@@ -38,6 +38,8 @@ from tuner.spec.workload import RandomInputs
 from tuner.triton.local import LocalLauncher
 
 RESULTS = "evidence.jsonl"
+#: Of a run that ended and may still have to be soaked.
+DONE = "tuned.json"
 LOAD_DEADLINE_S, WARM_UP_S, SOAK_S = 60.0, 6.0, 60.0
 #: Different inputs of the soak: perf_analyzer reads all of them first.
 INPUTS = 32
@@ -69,6 +71,7 @@ class Tuned:
     ending: str
     minutes: float
     planned: str
+    written: bool = False
     before_per_s: float | None = None
     credited_per_s: float | None = None
     p99_ms: float | None = None
@@ -76,8 +79,10 @@ class Tuned:
 
 
 def tune_whole(directory: Path, model: str, number: int) -> Tuned:
-    """A run from its plan to the soak, in a directory of its own, which stays."""
-    place = directory / "runs" / f"{model}-{number}"
+    """A run with its plan, in a directory of its own, which stays; the soak comes after."""
+    place = place_of(directory, model, number)
+    if (place / DONE).exists():
+        return Tuned(**json.loads((place / DONE).read_text()))
     if place.exists():  # of a run that was stopped
         shutil.rmtree(place)
     shutil.copytree(directory / "models", place / "models")
@@ -96,32 +101,35 @@ def tune_whole(directory: Path, model: str, number: int) -> Tuned:
     ended = f"exit {done.returncode}"
     tuned = Tuned(model, number, ended, (time.monotonic() - started) / 60.0, found[1])
     for file in place.glob("results/*/result.json"):
-        tuned = with_soak(_credited(tuned, json.loads(file.read_text())), place, variables)
+        tuned = credited(tuned, json.loads(file.read_text()))
+    (place / DONE).write_text(json.dumps(asdict(tuned)))
     return tuned
 
 
-def _credited(tuned: Tuned, result: dict[str, Any]) -> Tuned:
+def place_of(directory: Path, model: str, number: int) -> Path:
+    return directory / "runs" / f"{model}-{number}"
+
+
+def credited(tuned: Tuned, result: dict[str, Any]) -> Tuned:
     """What `result.json` says of the config that is in the repository now."""
-    before, now = result["baseline"] or {}, result["winner"] or result["baseline"] or {}
+    before, written = result["baseline"] or {}, bool(result["written"])
+    now = result["winner"] if written else before
     p99_us = now.get("p99_latency_us")
     return replace(
         tuned,
         ending=result["status"],
+        written=written,
         before_per_s=before.get("credited_infer_per_s"),
         credited_per_s=now.get("credited_infer_per_s"),
         p99_ms=None if p99_us is None else p99_us / 1e3,
     )
 
 
-def with_soak(tuned: Tuned, place: Path, variables: dict[str, str]) -> Tuned:
-    """Adds the soak of a config that was written; otherwise there is nothing to show."""
-    if tuned.ending != "improved" or tuned.credited_per_s is None:
-        return tuned
-    return replace(tuned, soak=soak(place, tuned.model, tuned.credited_per_s, variables))
-
-
-def soak(place: Path, model: str, rate_per_s: float, variables: dict[str, str]) -> Soak:
-    """The repository served as it is, on the CPUs that a run gives server and load."""
+def soak(directory: Path, tuned: Tuned) -> Soak | None:
+    """What a run wrote, if it did, served on the CPUs that the run gave server and load."""
+    if not tuned.written or tuned.credited_per_s is None:
+        return None
+    place, model = place_of(directory, tuned.model, tuned.number), tuned.model
     spec = load_spec(place / f"{model}.yaml").spec
     (stream,) = spec.streams.values()
     inputs = stream.inputs
@@ -129,7 +137,7 @@ def soak(place: Path, model: str, rate_per_s: float, variables: dict[str, str]) 
     cores = share_cores(spec.server.cpus, spec.workload.cpus)
     with (
         tempfile.TemporaryDirectory() as temporary,
-        tritonserver(None, variables) as installation,
+        tritonserver(None, environment(directory)) as installation,
         perf_analyzer(None, os.environ) as program,
         LocalLauncher(replace(installation, cpus=cores.server), place / "models").launch(
             [], place / "soak-server.log"
@@ -142,7 +150,7 @@ def soak(place: Path, model: str, rate_per_s: float, variables: dict[str, str]) 
         command = [
             *(str(program.binary), "-m", model, "-u", server.endpoints.grpc, "-i", "grpc"),
             *("--async", "--max-threads", "4", "--request-distribution", "poisson"),
-            *("--request-rate-range", f"{rate_per_s:.3f}", "--percentile", "99"),
+            *("--request-rate-range", f"{tuned.credited_per_s:.3f}", "--percentile", "99"),
             *("--stability-percentage", "999", "--max-trials", "3", "-f", str(report)),
             *("--input-data", str(InputFiles(inputs, tensors, Path(temporary)).first(INPUTS))),
         ]
@@ -197,6 +205,17 @@ def page(runs: list[dict[str, Any]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def measure(directory: Path, model: str, number: int) -> None:
+    """Adds the line of a run, unless it is there."""
+    if any((run["model"], run["number"]) == (model, number) for run in kept(directory)):
+        return
+    tuned = tune_whole(directory, model, number)
+    tuned = replace(tuned, soak=soak(directory, tuned))
+    with (directory / RESULTS).open("a") as file:
+        file.write(f"{json.dumps(asdict(tuned))}\n")
+    print(tuned, flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=Path, metavar="OUTDIR")
@@ -210,12 +229,7 @@ def main() -> None:
         return
     for number in range(1, given.runs + 1):
         for model in given.only:
-            if any((r["model"], r["number"]) == (model, number) for r in kept(directory)):
-                continue
-            tuned = tune_whole(directory, model, number)
-            with (directory / RESULTS).open("a") as file:
-                file.write(f"{json.dumps(asdict(tuned))}\n")
-            print(tuned, flush=True)
+            measure(directory, model, number)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """A stand-in for NVIDIA's ONNX Runtime backend, for tests and `benchmarks/real` only.
 
-Triton takes a directory `onnxruntime` with a `model.py` for a backend in Python and gives it every
-model of that backend. The answers and the threads, which spin while they wait, are those of the
-real ONNX Runtime. What is completed, checked and refused, and in which words, is what NVIDIA's
-backend was seen to do on Triton 2.51, on a CPU. Loading differs: an instance is a process, which
-takes a second to start. Not here: GPUs, strings, sequences, ragged batches, scalars in batches.
+It is not NVIDIA's backend. Triton takes a directory `onnxruntime` with a `model.py` for a backend
+in Python and gives it every model of that backend. The answers and the threads, which spin while
+they wait, are those of the real ONNX Runtime. What is completed, checked and refused, and in which
+words, is what NVIDIA's backend was seen to do on Triton 2.51, on a CPU. Loading differs: an
+instance is a process, which takes a second to start. Not here: GPUs, strings, sequences, ragged
+batches, scalars in batches.
 """
 
 from __future__ import annotations
