@@ -97,7 +97,7 @@ def tune_whole(directory: Path, model: str, number: int) -> Tuned:
     command = tune("run", spec, "--seed", str(number), "--progress", "plain")
     done = subprocess.run(command, check=False, cwd=place, env=variables)
     if done.returncode == 130:
-        raise KeyboardInterrupt
+        raise SystemExit("stopped: the same command goes on")
     ended = f"exit {done.returncode}"
     tuned = Tuned(model, number, ended, (time.monotonic() - started) / 60.0, found[1])
     for file in place.glob("results/*/result.json"):
