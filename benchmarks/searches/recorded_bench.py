@@ -47,6 +47,10 @@ _WIDTH = ANSWERED + 1
 _SHARES = (0.0, 0.5, 0.9, 0.95, 0.99, 1.0)
 _FASTEST, _SLOWEST = 0.6, 1.1
 
+#: What a deployment is taken to last, and a quick look: about what they do in the quickstart.
+DEPLOY_S, LOOK_S = 2.0, 1.0
+#: A queue grows if this share of the load is not answered.
+_GROWS = 0.02
 #: Rank of an ordinary config.
 ORDINARY = 100
 #: Latencies below the lowest recorded load are at least a quarter of those there (as logarithm).
@@ -240,6 +244,10 @@ class RecordedBench:
         slos: Held against each answer.
         canonical: The recorded candidate that is the same as a given one.
         seed: Of the noise.
+        window: How long a load would be put on a server; None: no time passes.
+
+    Attributes:
+        seconds: What deployments and measurements would have taken so far.
     """
 
     arrivals = Arrivals.POISSON
@@ -250,8 +258,11 @@ class RecordedBench:
         slos: Sequence[Slo],
         canonical: Callable[[Candidate], Candidate],
         seed: int,
+        window: Callable[[LoadPoint], Window] | None = None,
     ) -> None:
         self._world = world
+        self._window = window
+        self.seconds = 0.0
         self._slos = slos
         self._canonical = canonical
         self._seed = seed
@@ -264,6 +275,7 @@ class RecordedBench:
 
     def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
         """Raises LoadFailedError for a config that is not in the table."""
+        self.seconds += DEPLOY_S
         canonical = self._canonical(candidate)
         key = canonical.key
         if key not in self._world.curves:
@@ -279,10 +291,25 @@ class RecordedBench:
         if self._world.noises:
             share = level / (self._curve.capacity or float(self._curve.levels[0]))
             found = _with_figures(found, row_of(found) + self._error(share, f"{seed}/{level:.6g}"))
-        return judge_point(self._slos, _with_latencies(found))
+        found = _with_latencies(found)
+        if self._window is not None:
+            self.seconds += self._lasts_s(found, self._window(found.load))
+        return judge_point(self._slos, found)
 
     def once(self, level: float, seed: int, window: Window) -> Point:
-        return self.measure(level, seed)
+        before = self.seconds
+        point = self.measure(level, seed)
+        self.seconds = before + (0.0 if self._window is None else window.total_s)
+        return point
+
+    def _lasts_s(self, found: Measurement, window: Window) -> float:
+        """An overload ends once more requests are late than the tightest SLO allows in all."""
+        excess = 1.0 - found.requests_per_s / found.load.level
+        if excess < _GROWS or not window.bounds:
+            return window.total_s
+        bound = min(window.bounds, key=lambda b: b.within_s)
+        late_s = bound.within_s / excess + (1.0 - bound.share) * window.duration_s
+        return min(window.total_s, window.warmup_s + late_s)
 
     def _error(self, share: float, measurement: str) -> Vector:
         """Of the same variance as a single repeat's."""
@@ -295,6 +322,7 @@ class RecordedBench:
 
     def one_at_a_time(self, seed: int) -> dict[str, float]:
         """The shortest recorded mean latency, in seconds, of all together and of each stream."""
+        self.seconds += LOOK_S
         assert self._curve is not None
         names = ("", *sorted(self._curve.nearest[0].streams))
         shortest = self._curve.logs[:, FIGURES.index("avg_latency_us") :: _WIDTH].min(axis=0)
@@ -302,6 +330,7 @@ class RecordedBench:
 
     def many_at_once(self, concurrency: int, seed: int) -> float:
         """The most that it answered, in requests per second."""
+        self.seconds += LOOK_S
         assert self._curve is not None
         return float(self._curve.served[:, 0].max())
 

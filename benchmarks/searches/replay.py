@@ -24,7 +24,7 @@ import time
 from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import recorded_curves as results
@@ -50,7 +50,7 @@ from tuner.spec.model import Spec
 from tuner.steps.events import Silent
 from tuner.steps.job import Job, Request, prepare
 from tuner.steps.searching import search
-from tuner.steps.session import Session
+from tuner.steps.session import Session, window_of
 
 #: What is compared, by the name in the results: fields of ``search`` in a spec.
 COMPARED: dict[str, dict[str, str]] = {
@@ -156,10 +156,14 @@ def replay(ground: Ground, name: str, seed: int, trials: int, stop_at: float) ->
     strategy = _Timed(STRATEGIES[spec.search.strategy](space, spec))
     events, notes = Silent(), []
     events.note = notes.append  # type: ignore[method-assign]
-    bench: Any = RecordedBench(world, spec.slos, space.canonical, seed)
+    bench: Any = RecordedBench(
+        world, spec.slos, space.canonical, seed, partial(window_of, spec, brief=True)
+    )
+    at_s: list[float] = []
+    events.trial_finished = lambda *_: at_s.append(bench.seconds)  # type: ignore[method-assign]
     session = Session(replace(job, spec=spec), bench, events, TimeBook(), lambda: None)
     history, reason = search(session, Searcher(space, strategy))
-    steps = tuple(_steps(session, space, history, world, strategy))
+    steps = tuple(_steps(session, space, history, world, strategy, at_s))
     written = _written(session, space, history, world, trials)
     return Replay(name, seed, trials, reason.value, tuple(notes), steps, written)
 
@@ -213,17 +217,25 @@ def spec_for(spec: Spec, name: str, seed: int, trials: int) -> Spec:
 
 
 def _steps(
-    session: Session, space: Space, history: Sequence[Trial], world: RecordedWorld, timed: _Timed
+    session: Session,
+    space: Space,
+    history: Sequence[Trial],
+    world: RecordedWorld,
+    timed: _Timed,
+    at_s: Sequence[float],
 ) -> Iterator[Step]:
+    choosing_s = 0.0
     for count, trial in enumerate(history, start=1):
         best = incumbent(history[:count], session.spec.objective.goal, session.current)
         held = 0.0 if best is None else world.goodput(space.canonical(best.candidate).key)
+        choosing_s += timed.seconds.get(trial.number, 0.0)
         yield Step(
             candidate=space.canonical(trial.candidate).key,
             state=trial.state.value,
             measurements=len(trial.points),
             share=round(held / world.best, 5),
             choosing_s=round(timed.seconds.get(trial.number, 0.0), 4),
+            at_s=round(at_s[trial.number] + choosing_s, 2),
         )
 
 
