@@ -330,9 +330,21 @@ class RecordedBench:
 
     def many_at_once(self, concurrency: int, seed: int) -> float:
         """The most that it answered, in requests per second."""
-        self.seconds += LOOK_S
+        return self.saturate(concurrency, seed).requests_per_s
+
+    def saturate(self, concurrency: int, seed: int, least_s: float = 0.0) -> Measurement:
+        """What it answered at the highest recorded load, or the most that it ever did."""
+        self.seconds += max(LOOK_S, least_s)
         assert self._curve is not None
-        return float(self._curve.served[:, 0].max())
+        most, last_s = float(self._curve.served[:, 0].max()), max(LOOK_S, least_s)
+        found = self._curve.at(float(self._curve.levels[-1]))
+        return replace(
+            found,
+            load=LoadPoint(Arrivals.CLOSED, concurrency),
+            duration_s=last_s,
+            completed_count=round(most * last_s),
+            throughput_infer_per_s=most * _size(found),
+        )
 
 
 def row_of(measurement: Measurement) -> Vector:

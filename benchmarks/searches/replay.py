@@ -161,7 +161,9 @@ def replay(ground: Ground, name: str, seed: int, trials: int, stop_at: float) ->
     )
     at_s: list[float] = []
     events.trial_finished = lambda *_: at_s.append(bench.seconds)  # type: ignore[method-assign]
-    session = Session(replace(job, spec=spec), bench, events, TimeBook(), lambda: None)
+    session = Session(
+        replace(job, spec=spec), bench, events, TimeBook(lambda: bench.seconds), lambda: None
+    )
     history, reason = search(session, Searcher(space, strategy))
     steps = tuple(_steps(session, space, history, world, strategy, at_s))
     written = _written(session, space, history, world, trials)
@@ -251,8 +253,8 @@ class _Timed:
         return self.strategy.at_once
 
     @property
-    def first_guess(self) -> Candidate | None:
-        return self.strategy.first_guess
+    def designs(self) -> Sequence[Candidate]:
+        return self.strategy.designs
 
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]

@@ -24,7 +24,7 @@ from tuner.bench.timebook import TimeBook
 from tuner.errors import ClientLimitError, DeployRefusedError
 from tuner.load.probes.answers import Answer, Answers
 from tuner.load.probes.overload import Overload
-from tuner.measurement.measurement import Arrivals, Measurement
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.score.next_load import LoadPlan, load_plan
 from tuner.score.point import Point, judge_point
@@ -156,8 +156,13 @@ class EmulatedBench:
         return {"": self.alone_s}
 
     def many_at_once(self, concurrency: int, seed: int) -> float:
+        return self.saturate(concurrency, seed).requests_per_s
+
+    def saturate(self, concurrency: int, seed: int, least_s: float = 0.0) -> Measurement:
         self.looks.append((seed, concurrency))
-        return 1.1 * self.serves
+        rate = 1.1 * self.serves
+        load = LoadPoint(Arrivals.CLOSED, concurrency)
+        return replace(synthetic_server(rate, rate), load=load, throughput_infer_per_s=rate)
 
     def overload(self, capacity: float, slo: Slo, seed: int) -> Overload:
         self.overloads.append(self._asked(capacity, seed))

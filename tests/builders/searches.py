@@ -37,6 +37,13 @@ class ListedSearcher:
     history: list[Trial] = field(default_factory=list)
     informative: bool = False
 
+    @property
+    def leads(self) -> list[Candidate]:
+        return []
+
+    def rank(self, leads: list[Candidate]) -> None:
+        assert leads == []
+
     def next(self) -> Proposal | None:
         left = self.candidates[len(self.history) :]
         return Proposal(left[0], informative=self.informative) if left else None

@@ -86,7 +86,7 @@ def test_it_proposes_only_loadable_candidates_of_the_space_and_none_twice(
     trials = first_trials(name, label, 36)
     assert len(trials) == 36 or name in ENDS_BY_ITSELF
     assert len(set(keys(trials))) == len(trials) > 3
-    assert trials[1 if chosen.first_guess else 0].candidate == space.current
+    assert trials[1 if chosen.designs else 0].candidate == space.current
     for trial in (t for t in trials if t.candidate != space.current):
         assert space.contains(trial.candidate)
         assert space.violations(trial.candidate) == []

@@ -296,7 +296,7 @@ class TritonBench:
         """
         found = self._ask_slowly()
         if found is None:
-            seen = self._look(1, seed)
+            seen = self.saturate(1, seed)
             found = {n: m.avg_latency_us / 1e6 for n, m in {**seen.streams, "": seen}.items()}
         self._rates.alone_s, self._rates.slowest_s = found[""], max(found.values())
         return found
@@ -336,7 +336,17 @@ class TritonBench:
             took_s := self._ask(lambda load: load.seconds_for(concurrency, patience_s))
         ):
             return concurrency / took_s
-        return self._look(concurrency, seed).requests_per_s
+        return self.saturate(concurrency, seed).requests_per_s
+
+    def saturate(self, concurrency: int, seed: int, least_s: float = 0.0) -> Measurement:
+        """A look, for at least ``least_s``, at how it answers with this many always in flight.
+
+        Raises:
+            LoadFailedError: No usable result; it may refuse that many.
+            ServerGoneError: The server died, or none is deployed.
+        """
+        load = LoadPoint(Arrivals.CLOSED, concurrency)
+        return self._put(load, lengthen(QUICK_LOOK, least_s), seed)
 
     def overload(self, capacity: float, slo: Slo, seed: int) -> Overload:
         """What the deployed candidate does beyond its capacity, and afterwards.
@@ -371,9 +381,6 @@ class TritonBench:
         if self._generator is None:
             raise ServerGoneError("no candidate is deployed")
         return self._generator
-
-    def _look(self, concurrency: int, seed: int) -> Measurement:
-        return self._put(LoadPoint(Arrivals.CLOSED, concurrency), QUICK_LOOK, seed)
 
     def _put(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         while True:

@@ -10,7 +10,7 @@ from tuner.load.generators import LoadGenerator
 from tuner.load.probes.answers import Answers
 from tuner.load.probes.overload import Overload
 from tuner.load.probes.preparing import Filling
-from tuner.measurement.measurement import Stage
+from tuner.measurement.measurement import Measurement, Stage
 from tuner.measurement.window import Window
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
@@ -36,6 +36,8 @@ class Bench(Protocol):
     def one_at_a_time(self, seed: int) -> Mapping[str, float]: ...
 
     def many_at_once(self, concurrency: int, seed: int) -> float: ...
+
+    def saturate(self, concurrency: int, seed: int, least_s: float = 0.0) -> Measurement: ...
 
     def overload(self, capacity: float, slo: Slo, seed: int) -> Overload: ...
 

@@ -51,6 +51,12 @@ class TimeBook:
         self._book()
         return self._booked[phase]
 
+    @property
+    def wall_s(self) -> float:
+        """Seconds of all phases so far."""
+        self._book()
+        return sum(self._booked.values())
+
     def lap(self) -> dict[Phase, float]:
         """Seconds by phase since the last lap."""
         self._book()
@@ -60,9 +66,9 @@ class TimeBook:
 
     def to_json(self) -> dict[str, float]:
         """Seconds by phase and their sum, ``wall_s``."""
-        self._book()
+        wall_s = self.wall_s
         parts = {p.value: round(s, 3) for p, s in self._booked.items()}
-        return {"wall_s": round(sum(self._booked.values()), 3), **parts}
+        return {"wall_s": round(wall_s, 3), **parts}
 
     def _book(self) -> None:
         now = self._clock()

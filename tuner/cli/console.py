@@ -112,6 +112,8 @@ class PlainEvents:
 
 def outcome_text(trial: Trial) -> str:
     """How a trial ended, in a few words."""
+    if trial.state is TrialState.PRUNED and not trial.points and trial.saturated is not None:
+        return f"cannot win: answers at most {digits(trial.saturated.at_most_per_s or 0.0, 4)}/s"
     if trial.state is TrialState.FAILED or trial.score is None or not trial.points:
         return f"failed: {first_line(trial.reason or 'no reason given')}"
     if trial.state is TrialState.PRUNED:

@@ -145,6 +145,8 @@ def _best_point(trial: Trial) -> Point:
 
 def _outcome(trial: Trial) -> str:
     """Shorter than in a plain line: the reason for a failure and the SLOs are shown below."""
+    if trial.state is TrialState.PRUNED and not trial.points:
+        return "cannot win: answers too little"
     if trial.state is TrialState.FAILED or trial.score is None or not trial.points:
         return "failed"
     if trial.score.best_point is not None and trial.state is TrialState.MEASURED:

@@ -23,6 +23,7 @@ from tuner.space.candidate import Candidate
 from tuner.spec.model import Confirm, Spec
 from tuner.spec.slo import Goal, Objective, Slo
 from tuner.spec.units import Percent, digits
+from tuner.steps.first_load import FIRST_SHARE
 from tuner.steps.session import Session, window_of
 
 #: Loads are rounded to five digits.
@@ -86,12 +87,17 @@ def entrant_of(trial: Trial, rules: ProofRules) -> Entrant:
         at_most = math.inf if missed is None else missed.level
         if any(saturated(p) and p.served_per_s for p in trial.points):
             at_most = min(at_most, max(p.served_per_s or 0.0 for p in trial.points))
-    return Entrant(trial.candidate, level or min(p.level for p in trial.points), at_most)
+        seen = trial.saturated
+        if seen is not None and seen.at_most_per_s is not None:
+            at_most = min(at_most, seen.at_most_per_s)
+    if level is None:
+        level = min((p.level for p in trial.points), default=FIRST_SHARE * at_most)
+    return Entrant(trial.candidate, level, at_most)
 
 
 def may_sustain(trial: Trial) -> bool:
     """Whether its config may meet the SLOs at some load: one that lost a race still may."""
-    lost = trial.state is TrialState.PRUNED and bool(trial.points)
+    lost = trial.state is TrialState.PRUNED
     return lost or (trial.score is not None and trial.score.feasible)
 
 
@@ -103,7 +109,7 @@ def far_behind(one: Entrant, other: Entrant) -> bool:
 def nearest_of(trials: Sequence[Trial], current: Candidate, rules: ProofRules) -> Entrant:
     """The one that may sustain most, of the other configs that were measured."""
     others = [t for t in trials if t.candidate != current and t.state is not TrialState.FAILED]
-    return max((entrant_of(t, rules) for t in others if t.points), key=lambda e: e.at_most)
+    return max((entrant_of(t, rules) for t in others), key=lambda e: e.at_most)
 
 
 def feasible(trials: Sequence[Trial], spec: Spec, current: Candidate) -> list[Trial]:
@@ -133,7 +139,7 @@ def finalists_of(
         found += [t for t in lost if own is None or min(p.level for p in t.points) > own * gain]
     pruned = (t for t in trials if t.state is TrialState.PRUNED and t.candidate != current)
     best_other = others or sorted(
-        (t for t in pruned if t.score is not None and t.points),
+        (t for t in pruned if t.score is not None),
         key=lambda t: t.order(spec.objective.goal),
     )
     return (found or best_other[:1])[: spec.confirm.finalists]

@@ -18,6 +18,7 @@ from tuner.facts import Facts
 from tuner.score.capacity import capacity_level
 from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point, Score
+from tuner.score.saturation import Saturated
 from tuner.server.memory import Memories
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Goal, Objective, Slo
@@ -76,6 +77,8 @@ class Trial(Facts):
     worker: Worker | None = None  # None where the run measured it itself
     limit: str | None = None  # what ended its measuring where that was not the config itself
     refused: bool = False  # by the server, or for want of memory: so would one that asks for more
+    #: What it answered with many requests in flight, where it was asked.
+    saturated: Annotated[Saturated | None, Field(exclude_if=lambda seen: seen is None)] = None
     #: What its models took, at its end.
     memory: Annotated[Memories, Field(exclude_if=lambda memory: not memory)] = field(
         default_factory=dict
@@ -136,7 +139,7 @@ class Aim:
         It failed at a load, so that its capacity is below; and a saturated server cannot do more
         than it answers.
         """
-        if self.measured(trial) is not None or not self._goodput or not trial.points:
+        if self.measured(trial) is not None or not self._goodput:
             return None
         failed = [p.measurement for p in trial.points if not (p.passed or p.undecided)]
         least = [
@@ -145,6 +148,9 @@ class Aim:
             else m.throughput_infer_per_s
             for m in failed
         ]
+        seen = trial.saturated
+        if seen is not None and seen.at_most_per_s is not None:
+            least.append(seen.at_most_per_s * seen.batch_size)
         return self.worth(min(least)) if least else None
 
     def worth(self, score: float) -> float:

@@ -15,7 +15,7 @@ from tuner.space.space import Space
 
 
 class Searcher:
-    """Begins with the strategy's lead, where it has one, and the current config.
+    """Begins with the strategy's designs, where it has some, and the current config.
 
     The strategy proposes the others, none twice.
 
@@ -53,7 +53,8 @@ class Searcher:
         self._batch: list[Proposal] = []
         self._enough: Enough | None = None
         self._batch_start = 0
-        self._first_guess_given_up = False
+        self._leads = [*strategy.designs, space.current]
+        self._lead_given_up = False
         self.history: list[Trial] = list(history)
         self.duplicates = 0
         if record is not None:
@@ -67,10 +68,12 @@ class Searcher:
         self._take_over()
         number = len(self.history)
         current = self._space.current
-        if number == 0 and not self._first_guess_given_up:
-            return Proposal(self._strategy.first_guess or current)
+        if number == 0 and not self._lead_given_up:
+            return Proposal(self._leads[0])
         if all(t.candidate != current for t in self.history):
             return Proposal(current, informative=True)
+        if lead := self._lead():
+            return Proposal(lead, informative=True)
         start = number - (number - 1) % self._size
         if start != self._batch_start:
             self._batch, self._enough = self._proposed(start)
@@ -80,6 +83,17 @@ class Searcher:
         if isinstance(proposal, Proposal) and proposal.candidate.key in self._claimed:
             return self._propose(number, self.history, self._taken(self.history))
         return proposal
+
+    @property
+    def leads(self) -> Sequence[Candidate]:
+        """What a search begins with and nobody has measured: designs, then the current config."""
+        self._take_over()
+        known = {t.candidate.key for t in self.history} | self._claimed
+        return [c for c in self._leads if c.key not in known]
+
+    def rank(self, leads: Sequence[Candidate]) -> None:
+        """Measures ``leads`` in this order, but the current config no later than second."""
+        self._leads = list(leads)
 
     def start(self, candidate: Candidate) -> bool:
         """``candidate`` is about to be measured as the next trial; False when a worker has it.
@@ -99,7 +113,7 @@ class Searcher:
 
     def give_up(self, candidate: Candidate) -> None:
         """The started trial gave no result, and is treated as if it had never begun."""
-        self._first_guess_given_up = True
+        self._lead_given_up = True
         if self._record is not None:
             self._record.given_up(candidate)
 
@@ -136,6 +150,12 @@ class Searcher:
                 self._dropped.add(claim.candidate_key)
                 self._note(f"dropped: {error.message}")
             return None
+
+    def _lead(self) -> Candidate | None:
+        """The next design, unless it asks for as much as what was refused."""
+        taken, refusals = self._taken(self.history), Refusals(self.history)
+        left = (c for c in self._leads if c.key not in taken and c != self._space.current)
+        return next((c for c in left if not refusals.forbids(c)), None)
 
     def _propose(
         self, number: int, history: Sequence[Trial], taken: set[str]
@@ -203,6 +223,11 @@ class JoinedSearcher(Searcher):
         self._trials = trials
         self._wait = wait
         self.mine: list[Trial] = []
+
+    @property
+    def leads(self) -> Sequence[Candidate]:
+        """The run looks at them."""
+        return ()
 
     def next(self) -> Proposal | None:
         """What to measure now; waits for it. None once the run's search is over."""

@@ -55,8 +55,9 @@ class Strategy(Protocol):
         """
 
     @property
-    def first_guess(self) -> Candidate | None:
-        """What to measure before the current config, so that this only has to lose the race.
+    def designs(self) -> Sequence[Candidate]:
+        """What to measure first, the likeliest to be good before all, so that others only have to
+        lose the race against it; the current config is not among them.
 
         None where the current config is the first trial.
         """

@@ -63,7 +63,7 @@ def first_level(
     if bound is not None and alone_s.get(bound.stream, 0.0) * 1e6 > bound.bound:
         note(f"{seen}: more than {bound} allows, under any load")
         return First(ALONE_SHARE / latency_s, lowest=True)
-    first, many = First(FIRST_SHARE_ALONE / latency_s), _at_once(latency_s)
+    first, many = First(FIRST_SHARE_ALONE / latency_s), at_once(latency_s)
     try:
         rate = bench.many_at_once(many, seed)
     except ModelFailsError:
@@ -81,7 +81,7 @@ def first_level(
     return first
 
 
-def _at_once(latency_s: float) -> int:
+def at_once(latency_s: float) -> int:
     """Requests in flight: what a fast model answers in `IN_FLIGHT_S`, fewer for a slow one."""
     slow = min(ENOUGH_AT_ONCE, int(LOOK_S / latency_s))
     return min(max(round(IN_FLIGHT_S / latency_s), slow, FEWEST_AT_ONCE), MOST_AT_ONCE)

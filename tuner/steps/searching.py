@@ -27,8 +27,8 @@ from tuner.measurement.measurement import LoadPoint
 from tuner.modelconfig.files import model_names
 from tuner.run.status import remedies
 from tuner.score.judge import Verdict, tightest_latency
-from tuner.score.point import Point
-from tuner.score.trial import Trial, TrialState, TrialTime
+from tuner.score.point import Point, Score
+from tuner.score.trial import STEEPNESS, Trial, TrialState, TrialTime
 from tuner.search.budget import Budget, Progress, StopReason, out_of_reach
 from tuner.search.fits import cannot_fit
 from tuner.search.incumbent import incumbent, trials_since_best
@@ -49,6 +49,7 @@ from tuner.steps.estimate import (
     spent_s,
 )
 from tuner.steps.first_load import first_level
+from tuner.steps.screening import Screening
 from tuner.steps.session import Session, informing_window
 from tuner.triton.deploy import Deployment
 
@@ -67,6 +68,8 @@ def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReaso
     budget = Budget.of(session.spec)
     goal = session.spec.objective.goal
     clock = _Clock(session.load_s + spent_s(searcher.history), budget.time_s)
+    screening = Screening(session)
+    searcher.rank(screening.ranked(searcher.leads))
     history = searcher.history  # grows with each trial, and with those of workers
     while True:
         _refuse_unmeasurable(session, history)
@@ -87,7 +90,7 @@ def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReaso
         if not claimed:
             continue  # a worker was quicker
         session.events.trial_started(len(history), proposal.candidate, session.current)
-        trial = _run_trial(session, history, proposal, clock)
+        trial = _run_trial(session, history, proposal, clock, screening)
         if trial is None:
             _give_up(session, searcher, proposal.candidate, len(history))
             if any(t.candidate == session.current for t in history):
@@ -166,7 +169,11 @@ def _too_many_failed(history: Sequence[Trial]) -> TooManyFailedTrialsError:
 
 
 def _run_trial(
-    session: Session, history: Sequence[Trial], proposal: Proposal, clock: _Clock
+    session: Session,
+    history: Sequence[Trial],
+    proposal: Proposal,
+    clock: _Clock,
+    screening: Screening,
 ) -> Trial | None:
     """One trial; if it goes wrong, that is its result and does not end the run.
 
@@ -187,13 +194,16 @@ def _run_trial(
         if reason := cannot_fit(proposal.candidate, history or [loaded], session.spec.slos):
             bare = replace(bare, reason=f"not loaded: it {reason}", attempts=0, refused=True)
             return replace(bare, time=_lap(session.book))
+    measuring = _Measuring(session, history, proposal, clock, screening)
+    if lost := measuring.lost_screening():
+        return _measured_trial(session, bare, None, lost, screening)
     attempts = Attempts(lambda reason: session.events.note(f"trial {number}: {reason}"))
     try:
         for attempt in attempts:
             with attempt:
                 deployment = session.bench.deploy(proposal.candidate)
-                measuring = _Measuring(session, history, proposal, clock)
-                evaluation = measuring.race() or measuring.climb()
+                measuring = _Measuring(session, history, proposal, clock, screening)
+                evaluation = measuring.look() or measuring.race() or measuring.climb()
     except OutOfTimeError as error:
         session.bench.lost(error.message)
         return None
@@ -202,7 +212,7 @@ def _run_trial(
         bare = replace(bare, reason=error.message, refused=_asks_too_much(error))
         return replace(bare, attempts=attempts.made, time=_lap(session.book))
     bare = replace(bare, attempts=attempts.made)
-    return _measured_trial(session, bare, deployment, evaluation)
+    return _measured_trial(session, bare, deployment, evaluation, screening)
 
 
 def _asks_too_much(error: TrialError) -> bool:
@@ -211,7 +221,11 @@ def _asks_too_much(error: TrialError) -> bool:
 
 
 def _measured_trial(
-    session: Session, bare: Trial, deployment: Deployment, evaluation: Evaluation
+    session: Session,
+    bare: Trial,
+    deployment: Deployment | None,
+    evaluation: Evaluation,
+    screening: Screening,
 ) -> Trial:
     if evaluation.limit is not None:
         session.events.note(f"trial {bare.number} is not measured further: {evaluation.limit}")
@@ -220,8 +234,9 @@ def _measured_trial(
         state=evaluation.state,
         points=evaluation.points,
         score=evaluation.score,
-        deployment=deployment.kind.value,
-        memory=session.memory(),
+        deployment=None if deployment is None else deployment.kind.value,
+        memory={} if deployment is None else session.memory(),
+        saturated=screening.seen.get(bare.candidate.key),
         time=_lap(session.book),
         limit=evaluation.limit,
     )
@@ -231,9 +246,15 @@ class _Measuring:
     """The measurements of one trial, whose candidate is deployed."""
 
     def __init__(
-        self, session: Session, history: Sequence[Trial], proposal: Proposal, clock: _Clock
+        self,
+        session: Session,
+        history: Sequence[Trial],
+        proposal: Proposal,
+        clock: _Clock,
+        screening: Screening,
     ) -> None:
         self._session = session
+        self._candidate, self._screening = proposal.candidate, screening
         self._best = incumbent(history, session.spec.objective.goal, session.current)
         self._informative = proposal.informative
         self._clock = clock
@@ -243,6 +264,25 @@ class _Measuring:
         self._measure = partial(self._measured, self._seed)
         #: The current config is measured at least once in any case, for comparison.
         self._owed = proposal.candidate == session.current
+
+    def look(self) -> Evaluation | None:
+        """Whether it loses by what it answers when saturated; None where it does not."""
+        if self._best is not None and not self._owed:
+            self._refuse_when_late()
+            rules = self._race_rules()
+            self._screening.look(self._candidate, rules.to_beat if rules else 0.0)
+        return self.lost_screening()
+
+    def lost_screening(self) -> Evaluation | None:
+        """Its end where a look has shown that it cannot sustain the load to beat; else None."""
+        rules = None if self._owed else self._race_rules()
+        seen = rules and self._screening.beaten(self._candidate, rules.to_beat)
+        if not rules or not seen or seen.at_most_per_s is None:
+            return None
+        most = seen.at_most_per_s
+        missed = (rules.to_beat / most) ** STEEPNESS - 1.0  # as a race there would have shown
+        score = Score(most * seen.batch_size, feasible=False, violation=missed, best_point=None)
+        return Evaluation(TrialState.PRUNED, (), score)
 
     def race(self) -> Evaluation | None:
         """At the loads that the spec lists, or first at the load to beat.

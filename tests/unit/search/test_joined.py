@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +127,7 @@ def test_a_resumed_batch_passes_over_what_a_worker_measured(url: str) -> None:
 
     class InOrder:
         at_once = 4
-        first_guess: Candidate | None = None
+        designs: Sequence[Candidate] = ()
 
         def propose(self, number, history, taken):  # type: ignore[no-untyped-def]
             free = (c for c in space.enumerate() if c.key not in taken)
@@ -193,7 +193,7 @@ def test_a_worker_leaves_the_current_config_to_the_run(url: str) -> None:
         at_once = 1
 
         def __init__(self) -> None:
-            self.first_guess = first_guess
+            self.designs = [first_guess]
 
         def propose(self, number, history, taken):  # type: ignore[no-untyped-def]
             seen.append(taken)
@@ -214,7 +214,7 @@ def test_a_worker_with_nothing_to_do_asks_again_only_when_there_is_news(
 
     class Done:
         at_once = 1
-        first_guess: Candidate | None = None
+        designs: Sequence[Candidate] = ()
 
         def propose(self, number, history, taken):  # type: ignore[no-untyped-def]
             asked.append(len(history))

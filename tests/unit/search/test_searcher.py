@@ -20,7 +20,7 @@ class Scripted:
     """Proposes given candidates in order."""
 
     at_once = BATCH
-    first_guess: Candidate | None = None
+    designs: Sequence[Candidate] = ()
 
     def __init__(self, proposals: Sequence[Proposal]) -> None:
         self.proposals = list(proposals)
@@ -39,7 +39,7 @@ def test_the_current_config_is_trial_0() -> None:
 class Leading(Scripted):
     def __init__(self, first_guess: Candidate, proposals: Sequence[Proposal]) -> None:
         super().__init__(proposals)
-        self.first_guess = first_guess
+        self.designs = [first_guess]
 
 
 def test_after_a_lead_comes_the_current_config_whatever_workers_did() -> None:

@@ -63,6 +63,11 @@ class Searcher:
     def __init__(self) -> None:
         self.history: list[Trial] = []
 
+    leads = ()
+
+    def rank(self, leads: Any) -> None:
+        pass
+
     def next(self) -> Proposal | None:
         return dict(enumerate([Proposal(CURRENT), Proposal(OTHER)])).get(len(self.history))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +30,7 @@ from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
 from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point
-from tuner.score.trial import Trial, TrialState
+from tuner.score.trial import Aim, Trial, TrialState
 from tuner.search.budget import StopReason
 from tuner.search.incumbent import NEAR_MISS, near_misses
 from tuner.search.strategy import Proposal
@@ -57,12 +58,20 @@ def test_a_worse_candidate_is_pruned_after_one_measurement() -> None:
     )
     trials, _ = searched(session, searcher)
     assert trials[2].state is TrialState.PRUNED
-    assert len(trials[2].points) == 1
+    assert trials[2].points == ()  # a look was enough
+    seen, best = trials[2].saturated, trials[1].sustained_level
+    assert seen is not None
+    assert best is not None
+    assert seen.at_most_per_s is not None
+    assert seen.at_most_per_s < best
+    assert Aim(session.spec.objective, (), session.plan).bound(trials[2]) == pytest.approx(
+        math.log(seen.at_most_per_s)
+    )
 
 
 def test_the_load_to_beat_is_the_incumbents_and_a_little_more() -> None:
-    session, searcher = a_search(EmulatedBench(served), [CANDIDATES[2], CANDIDATES[1]])
-    trials, _ = searched(session, searcher)
+    session, searcher = a_search(EmulatedBench(served), [CANDIDATES[2], CANDIDATES[0]])
+    trials, _ = searched(session, searcher)  # the current config is measured in any case
     best = trials[0].sustained_level
     assert best is not None
     asked = trials[1].points[0].measurement.load.level

@@ -117,6 +117,13 @@ class Listed:
         self.informative = informative
         self.history: list[Any] = []
 
+    @property
+    def leads(self) -> list[Any]:
+        return []
+
+    def rank(self, leads: list[Any]) -> None:
+        assert leads == []
+
     def next(self) -> Proposal | None:
         left = self.candidates[len(self.history) :]
         return Proposal(left[0], informative=self.informative) if left else None

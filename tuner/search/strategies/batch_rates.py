@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Self
@@ -20,6 +20,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from tuner.measurement.measurement import ServerStatistics
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import Served
@@ -92,14 +93,21 @@ class BatchRates:
         counted = [
             (_instances(self._config(label, trial.candidate)), found.batch_stats)
             for trial in history
-            for point in trial.points
-            if (found := point.measurement.models.get(label)) is not None and found.batch_stats
+            for models in _counted(trial)
+            if (found := models.get(label)) is not None and found.batch_stats
         ]
         fewest = min((instances for instances, _ in counted), default=0)
         return BatchTimes.of([row for n, rows in counted if n == fewest for row in rows])
 
     def _config(self, label: str, candidate: Candidate) -> ModelConfig:
         return self.served.models[label].base.message(candidate.of(label))
+
+
+def _counted(trial: Trial) -> Iterator[Mapping[str, ServerStatistics]]:
+    """What the server counted in each of a trial's measurements."""
+    if trial.saturated is not None:
+        yield trial.saturated.models
+    yield from (point.measurement.models for point in trial.points)
 
 
 @dataclass(frozen=True)

@@ -153,21 +153,16 @@ class GaussianStrategy:
         self.startup_trials = min(search.startup_trials, _STARTUP)
         self._seed, self._stop_below = search.seed, float(search.stop_below)
         self.rates = BatchRates.of(space, spec)
-        self._designs = designs(space)
-        self._alone = spec.budget.trials == 1
+        #: None where the current config is the only trial.
+        self.designs = designs(space) if spec.budget.trials > 1 else ()
         self._pool = Pool(space)
         self._features = Features(space)
-
-    @property
-    def first_guess(self) -> Candidate | None:
-        """The design that is likeliest to be good, unless the current config is the only trial."""
-        return None if self._alone else next(iter(self._designs), None)
 
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]
     ) -> Proposal | Enough | None:
-        designed = [c for c in self._designs if c.key not in taken]
-        if designed and number <= len(self._designs):
+        designed = [c for c in self.designs if c.key not in taken]
+        if designed and number <= len(self.designs):
             return Proposal(designed[0], informative=True)
         rng = chance(self._seed, number)
         if len(history) < self.startup_trials:
@@ -186,7 +181,7 @@ class GaussianStrategy:
         chosen = int(np.argmax(np.round(promise, DECIMALS)))
         if outlook is None:
             return Proposal(left[chosen])
-        gain, first = math.exp(promise[chosen]), max(len(self._designs) + 1, self.startup_trials)
+        gain, first = math.exp(promise[chosen]), max(len(self.designs) + 1, self.startup_trials)
         if number >= first + LEAST_PROPOSED and gain < self._stop_below:
             return Enough(gain)
         expected = float(outlook.worth[chosen]), float(outlook.deviation[chosen])
@@ -309,6 +304,8 @@ def told(aim: Aim, trial: Trial) -> tuple[float, Told] | None:
     bound, score = aim.bound(trial), trial.score
     if trial.state is not TrialState.PRUNED or score is None:
         return None if bound is None else (bound, Told.AT_MOST)
+    if bound is not None and not trial.points:  # it was only looked at
+        return bound - _SATURATED, Told.VALUE
     slo_utilisation = 1.0 + max(score.violation, 0.0)
     over = math.log(min(slo_utilisation, _FAR_OFF)) / STEEPNESS
     if bound is not None:

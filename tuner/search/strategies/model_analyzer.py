@@ -18,7 +18,7 @@ class ModelAnalyzerStrategy:
     """Ends when NVIDIA's search does, which may be long before the space is exhausted."""
 
     at_once = 1
-    first_guess = None
+    designs = ()
 
     def __init__(self, space: Space, spec: Spec) -> None:
         self._space = space

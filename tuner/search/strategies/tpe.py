@@ -34,7 +34,7 @@ class TpeStrategy:
     """Random for ``search.startup_trials``, then where good trials are dense and bad ones not."""
 
     at_once = BATCH
-    first_guess = None
+    designs = ()
 
     def __init__(self, space: Space, spec: Spec) -> None:
         self._space = space

@@ -240,8 +240,8 @@ class TwinStrategy(GaussianStrategy):
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]
     ) -> Proposal | Enough | None:
-        left = [c for c in self._designs if c.key not in taken]
-        if left and number <= len(self._designs):
+        left = [c for c in self.designs if c.key not in taken]
+        if left and number <= len(self.designs):
             slow = len(left) == 1 and self._simulates
             return Proposal(left[0], informative=True, note=_SLOW if slow else None)
         best = self._leaders(history)
@@ -249,7 +249,7 @@ class TwinStrategy(GaussianStrategy):
         drawn = self._pool.draw(chance(self._seed, number), good, taken)
         if not drawn:
             return super().propose(number, history, taken)
-        first = len(self._designs) + 1  # the current config is among what is fitted first
+        first = len(self.designs) + 1  # the current config is among what is fitted first
         fitted, note = self._fitted(number, history, first)
         prospects = []
         if isinstance(fitted, Twin):

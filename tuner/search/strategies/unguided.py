@@ -20,7 +20,7 @@ MOST_LISTED = 1000
 
 class RandomStrategy:
     at_once = BATCH
-    first_guess = None
+    designs = ()
 
     def __init__(self, space: Space, spec: Spec) -> None:
         self._space = space
@@ -54,7 +54,7 @@ class GridStrategy:
     """
 
     at_once = BATCH
-    first_guess = None
+    designs = ()
 
     def __init__(self, space: Space, spec: Spec) -> None:
         self._space = space.coarse(POINTS)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
+
+from tuner.measurement.measurement import Arrivals, Measurement, ServerStatistics
+from tuner.score.saturation import Saturated
+
+BATCHES = ServerStatistics(0, 0, 800, 100, 0.0, 0.0, 0.0, 0.0)
+
+
+def look(rate: float = 40.0, in_flight: float = 45.0, seconds: float = 2.0) -> Measurement:
+    return synthetic_measurement(
+        in_flight,
+        served=rate,
+        count=round(rate * seconds),
+        arrivals=Arrivals.CLOSED,
+        duration_s=seconds,
+    )
+
+
+def test_no_more_is_sustained_than_was_answered_and_a_batch_cut_off_at_either_end() -> None:
+    alone = Saturated.of(look(), [P99_40MS])
+    assert (alone.in_flight, alone.answered_per_s) == (45, 40.0)
+    assert alone.at_most_per_s == pytest.approx((80 + 2) / 2.0)
+    batched = Saturated.of(replace(look(), models={"m": BATCHES}), [P99_40MS, NO_ERRORS])
+    assert batched.at_most_per_s == pytest.approx((80 + 2 * 8) / 2.0)
+
+
+@pytest.mark.parametrize(
+    ("seen", "slos"),
+    [
+        (look(rate=10.0), [P99_40MS]),  # too few answers
+        (look(rate=2000.0), [P99_40MS]),  # within 40 ms more than 45 may be in flight
+        (look(), [NO_ERRORS]),  # any number may be in flight
+        (replace(look(), disturbances=("others took half",)), [P99_40MS]),
+        (replace(look(), streams={"a": look(), "b": look()}), [P99_40MS]),
+    ],
+)
+def test_a_look_that_may_show_too_little_bounds_nothing(seen: Measurement, slos: Any) -> None:
+    found = Saturated.of(seen, slos)
+    assert found.at_most_per_s is None
+    assert found.answered_per_s == seen.requests_per_s
+
+
+def test_it_is_stored_and_read_again() -> None:
+    found = Saturated.of(replace(look(), models={"m": BATCHES}), [P99_40MS])
+    assert Saturated.from_json(found.to_json()) == found
