@@ -24,7 +24,6 @@ MEDIAN_GOAL, TENTH_GOAL = 0.99, 0.97
 NEAR = 0.95
 #: Colours that colour-blind people can tell apart (Okabe and Ito 2008).
 COLOURS = {
-    "twin": "#d55e00",
     "gp": "#56b4e9",
     "tpe": "#0072b2",
     "random": "#999999",
@@ -249,7 +248,7 @@ def _draw(table: str, by_strategy: Mapping[str, Sequence[Replay]], configs: int)
                 color=COLOURS[name],
                 linestyle=DASHES.get(name, "solid"),
                 drawstyle="steps-post",
-                linewidth=2.6 if name == "twin" else 1.6,
+                linewidth=2.6 if name == "gp" else 1.6,
                 label=f"{name} ({len(runs)} seeds)",
             )
     goals = (("median", MEDIAN_GOAL), ("9 of 10 seeds reach", TENTH_GOAL))

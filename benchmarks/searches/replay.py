@@ -55,7 +55,6 @@ from tuner.steps.session import Session, window_of
 #: What is compared, by the name in the results: fields of ``search`` in a spec.
 COMPARED: dict[str, dict[str, str]] = {
     "gp": {"strategy": "gp"},
-    "twin": {"strategy": "twin"},
     "tpe": {"strategy": "tpe"},
     "random": {"strategy": "random"},
     "grid": {"strategy": "grid"},

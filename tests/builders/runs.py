@@ -141,7 +141,7 @@ class Toy:
     objective: str = "maximize goodput"
     cache: bool = True
     gpu: bool = False
-    twin: bool = False
+    predicts: bool = False
     model: str = "toy"
 
     @property
@@ -193,7 +193,7 @@ def make_trial(toy: Toy, number_: int, candidate: Candidate) -> Trial:
     score = score_points(Objective.parse(toy.objective), points)
     return Trial(
         **common,
-        predicted=prediction(number_, score.value) if toy.twin else None,
+        predicted=prediction(number_, score.value) if toy.predicts else None,
         state=TrialState.PRUNED if pruned else TrialState.MEASURED,
         points=tuple(points),
         score=score,

@@ -33,7 +33,7 @@ from tuner.space.candidate import Candidate
 from tuner.spec.model import Strategy
 
 #: Each choice of these takes a part of a second.
-SLOW = {Strategy.TWIN, Strategy.GP, Strategy.MODEL_ANALYZER}
+SLOW = {Strategy.GP, Strategy.MODEL_ANALYZER}
 #: NVIDIA's searches end when they have seen enough, and its quick one has no chance in it.
 ENDS_BY_ITSELF = {Strategy.MODEL_ANALYZER}
 

@@ -19,7 +19,7 @@ print(*sorted({*heavy} & set(sys.modules)))
 CONFIGS = "modelconfig.edit modelconfig.files modelconfig.message modelconfig.rules lint.repository"
 SEARCH = (
     "space.build space.draft search.budget search.incumbent search.optuna_trial "
-    "search.searcher search.strategies.registry search.strategies.designs search.strategies.twin "
+    "search.searcher search.strategies.registry search.strategies.designs "
     "search.study.record"
 )
 

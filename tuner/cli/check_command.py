@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     help="Compare with the accepted result of another machine if this one has none.",
 )
 @click.option("--metrics", type=options.FILE, help="Also write OpenMetrics, to a NAME.prom.")
-@click.option("--benchmark", type=options.FILE, help="Also write github-action-benchmark's JSON.")
 @options.results_option
 @options.quiet_option
 @options.overrides_option
@@ -52,7 +51,6 @@ def command(
     update_baseline: bool,
     any_machine: bool,
     metrics: Path | None,
-    benchmark: Path | None,
     output: Path,
     quiet: int,
     overrides: tuple[str, ...],
@@ -96,13 +94,12 @@ def command(
         code = 130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", code)
         raise
     finally:
-        export(request, made, code, metrics, benchmark)
+        if metrics is not None:
+            export(request, made, code, metrics)
     return code
 
 
-def export(
-    request: Request, made: list[Path], code: int, metrics: Path | None, benchmark: Path | None
-) -> None:
+def export(request: Request, made: list[Path], code: int, metrics: Path) -> None:
     """Writes what others watch, with the code that the process ends with; failing is only told."""
     from tuner.report import check_document as document
     from tuner.run.checks import read_check
@@ -116,17 +113,15 @@ def export(
         else:
             model = load_spec(request.spec, request.overrides).spec.name
     if facts is None:
-        texts = document.exit_code_metric(model, str(request.spec), code), "[]\n"
+        text = document.exit_code_metric(model, str(request.spec), code)
     else:
         facts = facts.model_copy(update={"exit_code": code})
-        texts = document.open_metrics(facts), document.benchmark(facts)
-    for file, text in zip((metrics, benchmark), texts, strict=True):
-        try:
-            if file is not None:
-                write_text(file, text)
-        except TunerError as error:
-            say_notes([error.message])
-            say_annotations([annotation("warning", error.message, title="tune check")])
+        text = document.open_metrics(facts)
+    try:
+        write_text(metrics, text)
+    except TunerError as error:
+        say_notes([error.message])
+        say_annotations([annotation("warning", error.message, title="tune check")])
 
 
 def print_check(directory: Path, facts: CheckFacts, output_format: str) -> None:

@@ -168,21 +168,13 @@ def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     callback=_price,
     help="Of one replica for one hour, such as 2.5/h, or 2.5.",
 )
-@click.option("--deployment", default="triton", show_default=True, help="What is scaled.")
-@click.option("--prometheus", metavar="URL", default="http://prometheus:9090", show_default=True)
 @options.results_option
-@options.format_option(
-    *("text", "json", "keda", "hpa"),
-    help="What to print: keda is YAML of a ScaledObject that asks --prometheus, hpa of a "
-    "HorizontalPodAutoscaler; both scale --deployment.",
-)
+@options.output_format
 def size_command(
     run: Path,
     rate: float,
     headroom: float,
     price: float | None,
-    deployment: str,
-    prometheus: str,
     output: Path,
     output_format: str,
 ) -> None:
@@ -193,15 +185,11 @@ def size_command(
     """
     del output  # read by the argument
     from tuner.report.data import load
-    from tuner.report.sizing import pod_autoscaler, scaled_object, size
+    from tuner.report.sizing import size
 
     sizing = size(load(run), rate, headroom, price)
     if output_format == "json":
         say_json(asdict(sizing))
-    elif output_format == "keda":
-        say_document(scaled_object(sizing, deployment, prometheus))
-    elif output_format == "hpa":
-        say_document(pod_autoscaler(sizing, deployment))
     else:
         say_columns(sizing.rows())
     say_notes(sizing.notes)

@@ -204,7 +204,7 @@ def _parameter_notes(job: Job) -> Iterator[str]:
 
 def previews(job: Job, count: int) -> list[Preview]:
     """The first proposals: those that do not depend on scores."""
-    if job.spec.search.strategy in (Strategy.TWIN, Strategy.GP):
+    if job.spec.search.strategy is Strategy.GP:
         count = min(count, len(designs(job.space)))
     strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
     taken = {job.space.canonical(job.space.current).key}

@@ -1,12 +1,10 @@
 """The report of a check: a document for people, and what other programs read.
 
-These are JUnit XML, OpenMetrics, and the JSON of github-action-benchmark. Sources: the
-specification of OpenMetrics 1.0; that action's README on `customBiggerIsBetter`.
+These are JUnit XML and OpenMetrics. Source: the specification of OpenMetrics 1.0.
 """
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
@@ -223,23 +221,6 @@ def exit_code_metric(model: str, spec: str, exit_code: int) -> str:
     gauge = Gauge("tune_check_exit_code", _EXIT_CODE, [*labels], registry=registry)
     gauge.labels(**labels).set(exit_code)
     return generate_latest(registry).decode() + "# EOF\n"
-
-
-def benchmark(check: CheckFacts) -> str:
-    """What was compared, if more of it is better, and the accepted result's share; as JSON."""
-    found, mean, ratio = [], mean_of(check.values), check.ratio
-    if check.compared in ("capacity", "throughput") and mean is not None:
-        spread = f"{min(check.values):g} to {max(check.values):g}"
-        found.append((check.compared, "infer/s", mean, spread))
-    if ratio is not None:
-        spread = f"{ratio.low:.1%} to {ratio.high:.1%}"
-        found.append(("against the accepted result", "%", 100.0 * ratio.estimate, spread))
-    extra = f"{check.status.value}: {' '.join(check.reasons)}"
-    rows = [
-        {"name": f"{check.model}: {what}", "unit": unit, "value": value, "range": spread}
-        for what, unit, value, spread in found
-    ]
-    return json.dumps([{**row, "extra": extra} for row in rows], indent=2) + "\n"
 
 
 def mean_of(values: Sequence[float]) -> float | None:

@@ -47,7 +47,6 @@ class LoadedSpec:
         space_positions: By label of a model, or `SERVER`: each path of its space and the
             ``file:line:column`` where it is, for mistakes that only a model's own config brings
             to light.
-        strategy_position: Likewise that of ``search.strategy``.
         repository_position: Likewise that of ``repository``.
     """
 
@@ -56,7 +55,6 @@ class LoadedSpec:
     text: str
     sha256: str
     space_positions: Mapping[str, Mapping[str, str]]
-    strategy_position: str = ""
     repository_position: str = ""
 
 
@@ -106,9 +104,8 @@ def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
     if check or overrides:
         text = effective_yaml(spec)
         content = (f"{text}# environment {check}\n" if check else text).encode()
-    fields = (("search", "strategy"), ("repository",))
-    places = [place(form.written(field)) for field in fields]
-    return LoadedSpec(spec, path, text, hashlib.sha256(content).hexdigest(), positions, *places)
+    sha256 = hashlib.sha256(content).hexdigest()
+    return LoadedSpec(spec, path, text, sha256, positions, place(form.written(("repository",))))
 
 
 def _refuse_no_spec(path: Path) -> None:

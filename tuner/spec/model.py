@@ -29,7 +29,6 @@ from tuner.spec.workload import StreamSpec, Workload
 
 class Strategy(Enum):
     GP = "gp"
-    TWIN = "twin"
     TPE = "tpe"
     RANDOM = "random"
     GRID = "grid"
@@ -49,17 +48,15 @@ class Search(Strict):
 
     strategy: Strategy = Field(
         Strategy.GP,
-        description="gp (a Gaussian process begun with designed trials) needs few trials; twin "
-        "simulates the scheduler as well, and needs the extra twin; tpe is Optuna's; "
-        "random and grid do not learn; model-analyzer is NVIDIA's own search",
+        description="gp (a Gaussian process begun with designed trials) needs few trials; "
+        "tpe is Optuna's; random and grid do not learn; model-analyzer is NVIDIA's own search",
     )
     mode: ModelAnalyzerMode = Field(
         ModelAnalyzerMode.QUICK, description="strategy model-analyzer: which of its searches to use"
     )
     stop_below: Percent = Field(
         Percent(0.01),
-        description="strategies gp and twin: stop when another trial is expected to gain less "
-        "than this",
+        description="strategy gp: stop when another trial is expected to gain less than this",
     )
     seed: Natural = Field(0, description="same seed, same proposals for the same scores")
     startup_trials: Count = Field(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from tuner.space.build import build_space, refuse_empty, refuse_unmeasurable
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.load import LoadedSpec, load_spec
-from tuner.spec.model import ModelSpec, Spec, Strategy
+from tuner.spec.model import ModelSpec, Spec
 from tuner.spec.paths import PRIORITY_LEVELS
 from tuner.spec.units import Seconds
 from tuner.spec.workload import FileInputs, NoRepeat, RandomInputs, StreamSpec
@@ -129,14 +128,8 @@ def refuse_unsearchable(job: Job) -> None:
 
     Raises:
         NothingToSearchError: The space holds nothing beside the current config.
-        EnvironmentNotReadyError: The strategy is twin, whose compiler is not installed.
     """
     refuse_empty(job.space)
-    if job.spec.search.strategy is Strategy.TWIN and find_spec("numba") is None:
-        raise EnvironmentNotReadyError(
-            f"{job.loaded.strategy_position or job.loaded.path}: strategy twin needs the extra",
-            "install the extra: pip install -e '.[twin]', or search with strategy gp",
-        )
 
 
 def refuse_no_repository(repository: Path, place: str) -> None:

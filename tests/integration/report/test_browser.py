@@ -55,7 +55,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a synthetic run of 200 trials."""
-    toy = Toy(trials=200, gpu=True, twin=True, seed=3)
+    toy = Toy(trials=200, gpu=True, predicts=True, seed=3)
     return report_run(make_run(tmp_path_factory.mktemp("runs"), toy))[0]
 
 

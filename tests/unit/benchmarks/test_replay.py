@@ -140,7 +140,7 @@ def test_everything_that_is_compared_has_a_row() -> None:
 
 @pytest.mark.usefixtures("pair")
 def test_of_several_models_searches_that_vary_one_are_not_compared() -> None:
-    assert replay.compared_on(PAIR) == ["gp", "twin", "tpe", "random", "grid"]
+    assert replay.compared_on(PAIR) == ["gp", "tpe", "random", "grid"]
 
 
 @pytest.mark.parametrize("strategy", ["random", "grid"])
@@ -150,12 +150,4 @@ def test_several_models_are_searched_over_their_grid(
     found = replay.replay(PAIR, strategy, 0, 32, float("inf"))
     assert found is not None
     assert {s.state for s in found.steps} <= {"measured", "pruned"}
-    assert found.shares()[-1] >= 0.95
-
-
-@pytest.mark.fitting
-def test_the_twin_is_fitted_to_what_a_grid_holds(pair: tuple[Job, RecordedWorld]) -> None:
-    found = replay.replay(PAIR, "twin", 0, 12, float("inf"))
-    assert found is not None
-    assert found.notes[-1].startswith("twin fitted: ")
     assert found.shares()[-1] >= 0.95

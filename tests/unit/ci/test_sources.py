@@ -45,7 +45,7 @@ def declared() -> dict[str, str]:
     """Distribution to its whole requirement."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *extras["gpu"], *extras["twin"], *extras["local"]]
+    lines = [*project["dependencies"], *extras["gpu"], *extras["local"]]
     return {_name(line): line for line in lines}
 
 

@@ -18,7 +18,7 @@ from tuner.errors import (
     InterruptedRunError,
     TooManyFailedTrialsError,
 )
-from tuner.report.check_document import benchmark, open_metrics
+from tuner.report.check_document import open_metrics
 from tuner.run.checks import read_check
 from tuner.run.status import CheckStatus
 
@@ -100,13 +100,12 @@ CODE = 'tune_check_exit_code{model="%s",spec="%s"} %s\n'
 
 
 @pytest.fixture
-def exports(tmp_path: Path) -> tuple[Path, Path]:
-    """Files of the night before: metrics, and a benchmark."""
-    files = tmp_path / "node" / "tune.prom", tmp_path / "chart.json"
-    files[0].parent.mkdir()
-    for file in files:
-        file.write_text(CODE % ("toy", "s", "0.0"))
-    return files
+def metrics(tmp_path: Path) -> Path:
+    """The metrics of the night before."""
+    file = tmp_path / "node" / "tune.prom"
+    file.parent.mkdir()
+    file.write_text(CODE % ("toy", "s", "0.0"))
+    return file
 
 
 def ends_with(
@@ -123,28 +122,25 @@ def ends_with(
     monkeypatch.setattr("tuner.programs.check.check.check", check)
 
 
-def test_a_check_also_writes_metrics_and_benchmarks_whatever_its_exit_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune, exports: tuple[Path, Path]
+def test_a_check_also_writes_metrics_whatever_its_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune, metrics: Path
 ) -> None:
     directory = make_check(tmp_path, CheckStatus.REGRESSION, exit_code=12)
     ends_with(monkeypatch, directory)
-    metrics, chart = exports
-    written = ["--metrics", metrics, "--benchmark", chart]
-    assert tune("check", "a spec.yaml", *written) == 12
+    assert tune("check", "a spec.yaml", "--metrics", metrics) == 12
     assert metrics.read_text() == open_metrics(read_check(directory))
-    assert chart.read_text() == benchmark(read_check(directory))
     assert [file.name for file in metrics.parent.iterdir()] == ["tune.prom"]
 
 
 def test_metrics_that_cannot_be_written_are_told_beside_the_checks_own_exit_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune, exports: tuple[Path, Path]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     ends_with(monkeypatch, make_check(tmp_path, CheckStatus.REGRESSION, exit_code=12))
-    nowhere = exports[1] / "tune.prom"
-    assert tune("check", "a spec.yaml", "--metrics", nowhere, "--benchmark", exports[1]) == 12
+    (tmp_path / "a file").touch()
+    nowhere = tmp_path / "a file" / "tune.prom"
+    assert tune("check", "a spec.yaml", "--metrics", nowhere) == 12
     assert "regression" in tune.out
     assert f"{nowhere}" in tune.err
-    assert exports[1].read_text().startswith("[")
 
 
 @pytest.mark.parametrize(
@@ -163,31 +159,29 @@ def test_the_metrics_of_a_check_that_broke_off_have_the_exit_code_of_the_process
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     tune: Tune,
-    exports: tuple[Path, Path],
+    metrics: Path,
     error: BaseException,
     status: CheckStatus,
     code: int,
 ) -> None:
     nothing = {"values": [], "slo": [], "ratio": None, "exit_code": status.exit_code}
     ends_with(monkeypatch, make_check(tmp_path, status, **nothing), error)
-    assert tune("check", "s", "--metrics", exports[0], "--benchmark", exports[1]) == code
-    told = exports[0].read_text()
+    assert tune("check", "s", "--metrics", metrics) == code
+    told = metrics.read_text()
     assert CODE % ("<b>toy</b>", "a spec.yaml", float(code)) in told
     assert f'status="{status.value}"}} 1.0' in told
-    assert json.loads(exports[1].read_text()) == []
 
 
 def test_of_a_check_without_any_result_the_metrics_have_the_exit_code_alone(
-    tmp_path: Path, tune: Tune, exports: tuple[Path, Path]
+    tmp_path: Path, tune: Tune, metrics: Path
 ) -> None:
-    arguments = ["--metrics", str(exports[0]), "--benchmark", str(exports[1])]
+    arguments = ["--metrics", str(metrics)]
     assert tune("check", "no.yaml", *arguments) == 2
-    (sample,) = [line for line in exports[0].read_text().splitlines() if line[0] != "#"]
+    (sample,) = [line for line in metrics.read_text().splitlines() if line[0] != "#"]
     assert sample + "\n" == CODE % ("", "no.yaml", 2.0)
-    assert json.loads(exports[1].read_text()) == []
     spec = tmp_path / "s.yaml"
     repository = make_repository(tmp_path)
     text = f"model: doubler\nrepository: {repository}\nslo: [p99_latency <= 40ms]\n"
     spec.write_text(text + "space: {max_batch_size: {choice: [4, 8]}}\nserver: {binary: /none}\n")
     assert tune("check", spec, *arguments) == 4
-    assert CODE % ("doubler", spec, 4.0) in exports[0].read_text()
+    assert CODE % ("doubler", spec, 4.0) in metrics.read_text()

@@ -25,7 +25,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_there_are_pages() -> None:
-    assert {"README.md", "CONTRIBUTING.md", "glossary.md", "twin.md"} <= {
+    assert {"README.md", "CONTRIBUTING.md", "glossary.md", "testing.md"} <= {
         page.name for page in PAGES
     }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -186,21 +185,9 @@ def test_candidates_are_shown_once_each_and_never_the_current_one(
         assert preview.server_args == ()
 
 
-@pytest.mark.parametrize("strategy", ["twin", "gp"])
-def test_of_a_search_with_designs_only_those_are_shown(tmp_path: Path, strategy: str) -> None:
-    plan = planned(tmp_path, f"{FOREIGN}search: {{strategy: {strategy}}}\n", 9)
-    assert 1 <= len(plan.candidates) < 4
-    assert len(planned(tmp_path, f"{FOREIGN}search: {{strategy: {strategy}}}\n", 1).candidates) == 1
-
-
-def test_without_its_extra_the_strategy_twin_is_refused_at_its_place_in_the_spec(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "numba", None)
-    with pytest.raises(EnvironmentNotReadyError, match=r"spec\.yaml:\d+:10: strategy twin") as told:
-        planned(tmp_path, f"{FOREIGN}search: {{strategy: twin}}\n")
-    assert "pip install -e '.[twin]'" in told.value.hint
-    assert planned(tmp_path, FOREIGN, 2).candidates  # the default needs no extra
+def test_of_a_search_with_designs_only_those_are_shown(tmp_path: Path) -> None:
+    assert 1 <= len(planned(tmp_path, FOREIGN, 9).candidates) < 4
+    assert len(planned(tmp_path, FOREIGN, 1).candidates) == 1
 
 
 def test_the_size_of_a_space_says_whether_it_is_exact(tmp_path: Path) -> None:

@@ -1,35 +1,20 @@
-"""A check as OpenMetrics and as benchmark JSON, and the dashboard that reads the former."""
+"""A check as OpenMetrics, and the queries that read it."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
-import jsonschema
 import pytest
 from builders.checks import SLO, facts
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 
-from tuner.report.check_document import benchmark, open_metrics
+from tuner.report.check_document import open_metrics
 from tuner.run.checks import CheckFacts
 from tuner.run.status import CheckStatus
 
-DASHBOARD = Path(__file__).parents[3] / "docs" / "deploy" / "grafana.json"
-#: What github-action-benchmark's README asks of `customBiggerIsBetter`.
-BENCHMARKS = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["name", "unit", "value"],
-        "additionalProperties": False,
-        "properties": {
-            **{key: {"type": "string"} for key in ("name", "unit", "range", "extra")},
-            "value": {"type": "number", "exclusiveMinimum": 0},
-        },
-    },
-}
+NIGHTLY = Path(__file__).parents[3] / "docs" / "nightly.md"
 Samples = dict[tuple[str, str], float]
 
 
@@ -80,32 +65,7 @@ def test_what_was_not_measured_is_left_out() -> None:
     assert names.isdisjoint({"tune_check_value", "tune_check_ratio", "tune_check_slo_margin"})
 
 
-def test_the_dashboard_asks_for_metrics_and_labels_that_are_written() -> None:
-    text = open_metrics(facts())
-    written = {family.name for family in prometheus_text(text)}
-    dashboard = json.loads(DASHBOARD.read_text())
-    targets = [target for panel in dashboard["panels"] for target in panel["targets"]]
-    assert all(panel["targets"] for panel in dashboard["panels"])
-    asked = [t["expr"] for t in targets] + [v["query"] for v in dashboard["templating"]["list"]]
-    assert {name for query in asked for name in re.findall(r"tune_check_\w+", query)} == written
-    for target in targets:
-        (name,) = re.findall(r"tune_check_\w+", target["expr"])
-        (family,) = (f for f in prometheus_text(text) if f.name == name)
-        used = re.findall(r"{{(\w+)}}", target["legendFormat"])
-        used += re.findall(r"(\w+)=", target["expr"].split("}")[0])
-        assert set(used) <= set(family.samples[0].labels)
-
-
-def test_benchmarks_are_as_the_action_reads_them() -> None:
-    found = json.loads(benchmark(facts()))
-    jsonschema.validate(found, BENCHMARKS)
-    level, ratio = found
-    assert (level["name"], level["unit"]) == ("<b>toy</b>: capacity", "infer/s")
-    assert level["range"] == "1990 to 2010"
-    assert (ratio["value"], ratio["unit"], ratio["range"]) == (90.0, "%", "89.0% to 91.0%")
-
-
-def test_of_a_latency_only_the_ratio_is_better_when_it_is_bigger() -> None:
-    (ratio,) = json.loads(benchmark(facts(compared="p99_latency")))
-    assert ratio["unit"] == "%"
-    assert json.loads(benchmark(facts(values=[], ratio=None))) == []
+def test_the_queries_of_the_nightly_page_ask_for_metrics_that_are_written() -> None:
+    written = {family.name for family in prometheus_text(open_metrics(facts()))}
+    asked = re.findall(r"tune_check_\w+", NIGHTLY.read_text())
+    assert set(asked) == written

@@ -78,7 +78,7 @@ def test_of_a_failed_run_the_failures_are_open(made: Made) -> None:
 
 
 def test_what_the_search_predicted_is_shown_with_its_trial(made: Made) -> None:
-    text = page_of(made(twin=True))
+    text = page_of(made(predicts=True))
     assert re.search(r">predicted [\d,]+/s \([\d,]+/s to [\d,]+/s\), 90% interval</p>", text)
 
 

@@ -12,8 +12,6 @@ from tuner.errors import SpecError
 from tuner.load.generators import OWN_CLIENT
 from tuner.steps.job import Request, prepare
 from tuner.steps.tools import client_of
-from tuner.twin.model import Unmodelled
-from tuner.twin.observation import setting_of
 
 SPEC = """\
 model: e
@@ -174,9 +172,6 @@ def test_priorities_that_a_model_has_or_that_are_searched_are_measured_with_tune
     spec.write_text(PRIORITIES % ("", asked, asked))
     job = prepare(Request(spec=spec))
     assert client_of(job).kind is OWN_CLIENT
-    assert setting_of(job.space, job.spec).plan == Unmodelled(
-        "requests with a priority are not simulated"
-    )
     (models / "one" / "config.pbtxt").write_text(MODEL + "dynamic_batching { }")
     searched = "space: {dynamic_batching.default_priority_level: {choice: [2]}, "
     searched += "dynamic_batching.priority_levels: {choice: [2]}}"

@@ -423,7 +423,7 @@ def test_an_slo_out_of_reach_ends_the_search_soon() -> None:
 
 
 def test_the_search_is_not_asked_for_a_trial_that_the_budget_has_no_room_for() -> None:
-    """A twin would be fitted for seconds."""
+    """A strategy may take seconds to choose."""
     session, searcher = a_search(EmulatedBench(served), CANDIDATES, trials=2)
     asked, propose = [], searcher.next
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from tuner.search.strategies.gp import GaussianStrategy
 from tuner.search.strategies.model_analyzer import ModelAnalyzerStrategy
 from tuner.search.strategies.tpe import TpeStrategy
-from tuner.search.strategies.twin import TwinStrategy
 from tuner.search.strategies.unguided import GridStrategy, RandomStrategy
 from tuner.search.strategy import Strategy
 from tuner.space.space import Space
@@ -16,7 +15,6 @@ from tuner.spec.model import Strategy as Name
 
 STRATEGIES: Mapping[Name, Callable[[Space, Spec], Strategy]] = {
     Name.GP: GaussianStrategy,
-    Name.TWIN: TwinStrategy,
     Name.TPE: TpeStrategy,
     Name.RANDOM: RandomStrategy,
     Name.GRID: GridStrategy,

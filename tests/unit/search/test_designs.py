@@ -1,4 +1,4 @@
-"""Designs, pool, corrections and refusals of the search with a twin, each on its own."""
+"""The designs, the pool and the features of a search with a model, each on its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from builders.surface import CACHED, SURFACE
 from tuner.search.strategies.designs import designs
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.gp import NEAR, RANDOM, Pool, neighbours
-from tuner.search.strategies.twin import Correction, Residual
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.space import Space
 
@@ -98,45 +97,6 @@ class TestPool:
 def differing(one: Candidate, other: Candidate) -> int:
     paths = {*fields_of(one), *fields_of(other)} - {BATCHER}
     return sum(fields_of(one).get(p) != fields_of(other).get(p) for p in paths)
-
-
-OWN = 0.03
-
-
-class TestCorrection:
-    def test_without_residuals_nothing_is_known(self) -> None:
-        features = Features(space_of(SURFACE))
-        mean, deviation = Correction(features, [], OWN).of([space_of(SURFACE).current])
-        assert mean.tolist() == [0.0]
-        assert deviation[0] > 0.2
-
-    def test_what_is_wrong_everywhere_is_corrected_everywhere(self) -> None:
-        space = space_of(SURFACE)
-        rng = random.Random(2)
-        drawn = [c for c in (space.sample(rng) for _ in range(8)) if c is not None]
-        residuals = [Residual(c, -0.2) for c in drawn[:6]]
-        mean, deviation = Correction(Features(space), residuals, OWN).of(drawn[6:])
-        assert mean == pytest.approx([-0.2, -0.2], abs=0.02)
-        assert max(deviation) < 0.06
-
-    def test_a_measured_candidate_is_known_better_than_a_far_one(self) -> None:
-        space = space_of(SURFACE)
-        near = space.candidate(values_of({INSTANCES: 1, BATCH: 4, PREFERRED: None, DELAY: 0}))
-        far = space.candidate(values_of({INSTANCES: 6, BATCH: 32, PREFERRED: (8,), DELAY: 20_000}))
-        residuals = [Residual(near, 0.1), Residual(space.current, -0.1)]
-        mean, deviation = Correction(Features(space), residuals, OWN).of([near, far])
-        assert mean[0] == pytest.approx(0.1, abs=0.03)
-        assert deviation[0] < 0.5 * deviation[1]
-
-    def test_values_that_no_twin_knows_stay_uncertain(self) -> None:
-        space = space_of(OTHER, OTHER_CONFIG)
-        tried, other = (
-            next(c for c in space.enumerate() if str(fields_of(c)["parameters.threads"]) == n)
-            for n in ("1", "4")
-        )
-        residuals = [Residual(tried, 0.0)]
-        _, deviation = Correction(Features(space), residuals, OWN).of([tried, other])
-        assert deviation[1] > 0.2 > deviation[0]
 
 
 def apart(space: Space, path: str, one: FieldValue, other: FieldValue) -> float:
