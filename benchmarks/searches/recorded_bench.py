@@ -286,21 +286,22 @@ class RecordedBench:
         return SimpleNamespace(kind=DeploymentKind.RELOAD)
 
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:
-        assert self._curve is not None
-        found = self._curve.at(level)
-        if self._world.noises:
-            share = level / (self._curve.capacity or float(self._curve.levels[0]))
-            found = _with_figures(found, row_of(found) + self._error(share, f"{seed}/{level:.6g}"))
-        found = _with_latencies(found)
+        found = self._found(level, seed)
         if self._window is not None:
             self.seconds += self._lasts_s(found, self._window(found.load))
         return judge_point(self._slos, found)
 
     def once(self, level: float, seed: int, window: Window) -> Point:
-        before = self.seconds
-        point = self.measure(level, seed)
-        self.seconds = before + (0.0 if self._window is None else window.total_s)
-        return point
+        self.seconds += window.total_s
+        return judge_point(self._slos, self._found(level, seed))
+
+    def _found(self, level: float, seed: int) -> Measurement:
+        assert self._curve is not None
+        found = self._curve.at(level)
+        if self._world.noises:
+            share = level / (self._curve.capacity or float(self._curve.levels[0]))
+            found = _with_figures(found, row_of(found) + self._error(share, f"{seed}/{level:.6g}"))
+        return _with_latencies(found)
 
     def _lasts_s(self, found: Measurement, window: Window) -> float:
         """An overload ends once more requests are late than the tightest SLO allows in all."""
@@ -334,15 +335,16 @@ class RecordedBench:
 
     def saturate(self, concurrency: int, seed: int, least_s: float = 0.0) -> Measurement:
         """What it answered at the highest recorded load, or the most that it ever did."""
-        self.seconds += max(LOOK_S, least_s)
+        lasts_s = max(LOOK_S, least_s)
+        self.seconds += lasts_s
         assert self._curve is not None
-        most, last_s = float(self._curve.served[:, 0].max()), max(LOOK_S, least_s)
+        most = float(self._curve.served[:, 0].max())
         found = self._curve.at(float(self._curve.levels[-1]))
         return replace(
             found,
             load=LoadPoint(Arrivals.CLOSED, concurrency),
-            duration_s=last_s,
-            completed_count=round(most * last_s),
+            duration_s=lasts_s,
+            completed_count=round(most * lasts_s),
             throughput_infer_per_s=most * _size(found),
         )
 

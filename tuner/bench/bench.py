@@ -341,9 +341,7 @@ class TritonBench:
     def saturate(self, concurrency: int, seed: int, least_s: float = 0.0) -> Measurement:
         """A look, for at least ``least_s``, at how it answers with this many always in flight.
 
-        Raises:
-            LoadFailedError: No usable result; it may refuse that many.
-            ServerGoneError: The server died, or none is deployed.
+        Raises what `many_at_once` does.
         """
         load = LoadPoint(Arrivals.CLOSED, concurrency)
         return self._put(load, lengthen(QUICK_LOOK, least_s), seed)

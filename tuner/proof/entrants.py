@@ -74,7 +74,7 @@ class Entrant:
 
 
 def entrant_of(trial: Trial, rules: ProofRules) -> Entrant:
-    """What the trial of a config, which has measurements, shows of it."""
+    """What the trial of a config, which was measured or at least screened, shows of it."""
     plan, listed = rules.plan, rules.plan.listed is not None
     level = trial.sustained_level if listed else trial.capacity_level
     if rules.objective.at_level is not None:
@@ -97,8 +97,8 @@ def entrant_of(trial: Trial, rules: ProofRules) -> Entrant:
 
 def may_sustain(trial: Trial) -> bool:
     """Whether its config may meet the SLOs at some load: one that lost a race still may."""
-    lost = trial.state is TrialState.PRUNED
-    return lost or (trial.score is not None and trial.score.feasible)
+    feasible_somewhere = trial.score is not None and trial.score.feasible
+    return trial.state is TrialState.PRUNED or feasible_somewhere
 
 
 def far_behind(one: Entrant, other: Entrant) -> bool:

@@ -59,7 +59,7 @@ class Strategy(Protocol):
         """What to measure first, the likeliest to be good before all, so that others only have to
         lose the race against it; the current config is not among them.
 
-        None where the current config is the first trial.
+        Empty where the current config is the first trial.
         """
 
     def propose(

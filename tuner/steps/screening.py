@@ -12,10 +12,13 @@ import math
 from collections.abc import Sequence
 
 from tuner.bench.bench import QUICK_LOOK
+from tuner.bench.evaluate import Evaluation
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.load import seeds
 from tuner.score.judge import tightest_latency
+from tuner.score.point import Score
 from tuner.score.saturation import Saturated
+from tuner.score.trial import STEEPNESS, TrialState
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.spec.units import digits
@@ -97,11 +100,15 @@ class Screening:
         except (LoadFailedError, ClientLimitError) as error:
             self._session.events.note(f"no look at many requests at once: {error.message}")
 
-    def beaten(self, candidate: Candidate, to_beat: float) -> Saturated | None:
-        """What shows that it does not sustain ``to_beat`` requests a second; None: nothing does."""
+    def lost(self, candidate: Candidate, to_beat: float) -> Evaluation | None:
+        """Its end where a look has shown that it does not sustain ``to_beat`` requests a second."""
         seen = self.seen.get(candidate.key)
         most = None if seen is None else seen.at_most_per_s
-        return seen if most is not None and most < to_beat else None
+        if seen is None or most is None or most >= to_beat:
+            return None
+        missed = (to_beat / most) ** STEEPNESS - 1.0  # as a race there would have shown
+        score = Score(most * seen.batch_size, feasible=False, violation=missed, best_point=None)
+        return Evaluation(TrialState.PRUNED, (), score)
 
     def _learn_pace(self) -> None:
         """The first config that is looked at says how: all looks are alike."""

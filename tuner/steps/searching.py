@@ -27,8 +27,8 @@ from tuner.measurement.measurement import LoadPoint
 from tuner.modelconfig.files import model_names
 from tuner.run.status import remedies
 from tuner.score.judge import Verdict, tightest_latency
-from tuner.score.point import Point, Score
-from tuner.score.trial import STEEPNESS, Trial, TrialState, TrialTime
+from tuner.score.point import Point
+from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.search.budget import Budget, Progress, StopReason, out_of_reach
 from tuner.search.fits import cannot_fit
 from tuner.search.incumbent import incumbent, trials_since_best
@@ -194,9 +194,9 @@ def _run_trial(
         if reason := cannot_fit(proposal.candidate, history or [loaded], session.spec.slos):
             bare = replace(bare, reason=f"not loaded: it {reason}", attempts=0, refused=True)
             return replace(bare, time=_lap(session.book))
-    measuring = _Measuring(session, history, proposal, clock, screening)
-    if lost := measuring.lost_screening():
-        return _measured_trial(session, bare, None, lost, screening)
+    if lost := _Measuring(session, history, proposal, clock, screening).lost():
+        bare = replace(bare, saturated=screening.seen[proposal.candidate.key])
+        return _measured_trial(session, bare, None, lost)
     attempts = Attempts(lambda reason: session.events.note(f"trial {number}: {reason}"))
     try:
         for attempt in attempts:
@@ -211,8 +211,9 @@ def _run_trial(
         session.bench.lost(error.message)
         bare = replace(bare, reason=error.message, refused=_asks_too_much(error))
         return replace(bare, attempts=attempts.made, time=_lap(session.book))
-    bare = replace(bare, attempts=attempts.made)
-    return _measured_trial(session, bare, deployment, evaluation, screening)
+    seen = screening.seen.get(proposal.candidate.key)
+    bare = replace(bare, attempts=attempts.made, saturated=seen)
+    return _measured_trial(session, bare, deployment, evaluation)
 
 
 def _asks_too_much(error: TrialError) -> bool:
@@ -221,11 +222,7 @@ def _asks_too_much(error: TrialError) -> bool:
 
 
 def _measured_trial(
-    session: Session,
-    bare: Trial,
-    deployment: Deployment | None,
-    evaluation: Evaluation,
-    screening: Screening,
+    session: Session, bare: Trial, deployment: Deployment | None, evaluation: Evaluation
 ) -> Trial:
     if evaluation.limit is not None:
         session.events.note(f"trial {bare.number} is not measured further: {evaluation.limit}")
@@ -236,7 +233,6 @@ def _measured_trial(
         score=evaluation.score,
         deployment=None if deployment is None else deployment.kind.value,
         memory={} if deployment is None else session.memory(),
-        saturated=screening.seen.get(bare.candidate.key),
         time=_lap(session.book),
         limit=evaluation.limit,
     )
@@ -255,7 +251,6 @@ class _Measuring:
     ) -> None:
         self._session = session
         self._candidate, self._screening = proposal.candidate, screening
-        self._best = incumbent(history, session.spec.objective.goal, session.current)
         self._informative = proposal.informative
         self._clock = clock
         # One for all: configs and loads are compared under the same arrivals. Only a near miss is
@@ -264,25 +259,22 @@ class _Measuring:
         self._measure = partial(self._measured, self._seed)
         #: The current config is measured at least once in any case, for comparison.
         self._owed = proposal.candidate == session.current
+        self._rules = self._race_rules(
+            incumbent(history, session.spec.objective.goal, session.current)
+        )
 
     def look(self) -> Evaluation | None:
-        """Whether it loses by what it answers when saturated; None where it does not."""
-        if self._best is not None and not self._owed:
+        """Its end where it answers less than the load to beat when saturated; else None."""
+        if self._rules is not None and not self._owed:
             self._refuse_when_late()
-            rules = self._race_rules()
-            self._screening.look(self._candidate, rules.to_beat if rules else 0.0)
-        return self.lost_screening()
+            self._screening.look(self._candidate, self._rules.to_beat)
+        return self.lost()
 
-    def lost_screening(self) -> Evaluation | None:
-        """Its end where a look has shown that it cannot sustain the load to beat; else None."""
-        rules = None if self._owed else self._race_rules()
-        seen = rules and self._screening.beaten(self._candidate, rules.to_beat)
-        if not rules or not seen or seen.at_most_per_s is None:
+    def lost(self) -> Evaluation | None:
+        """The same by what is known already."""
+        if self._rules is None or self._owed:
             return None
-        most = seen.at_most_per_s
-        missed = (rules.to_beat / most) ** STEEPNESS - 1.0  # as a race there would have shown
-        score = Score(most * seen.batch_size, feasible=False, violation=missed, best_point=None)
-        return Evaluation(TrialState.PRUNED, (), score)
+        return self._screening.lost(self._candidate, self._rules.to_beat)
 
     def race(self) -> Evaluation | None:
         """At the loads that the spec lists, or first at the load to beat.
@@ -292,7 +284,7 @@ class _Measuring:
         plan, objective = self._session.plan, self._session.spec.objective
         if plan.listed:
             return evaluate_listed(self._measure, objective, plan.listed)
-        rules = self._race_rules()
+        rules = self._rules
         if rules is None:
             return None
         start, most = rules.to_beat, partial(most_probes, self._session.spec, plan)
@@ -312,9 +304,9 @@ class _Measuring:
             return None
         return evaluate(self._measure, objective, plan, start, at_most=most(start))
 
-    def _race_rules(self) -> Race | None:
+    def _race_rules(self, best: Trial | None) -> Race | None:
         """None where there is no load to beat."""
-        spec, best = self._session.spec, self._best
+        spec = self._session.spec
         to_beat = None if best is None else best.sustained_level
         if best is None or to_beat is None:
             return None

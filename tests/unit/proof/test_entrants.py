@@ -31,7 +31,8 @@ from tuner.proof.verdict import Verdict
 from tuner.run.status import Status, remedies
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan, load_plan
-from tuner.score.point import Point, judge_point, score_points
+from tuner.score.point import Point, Score, judge_point, score_points
+from tuner.score.saturation import Saturated
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
@@ -173,6 +174,22 @@ class TestEntrant:
             Trial(3, OTHERS[2], TrialState.FAILED, reason="out of memory"),
         ]
         assert nearest_of(trials, CURRENT, RULES).at_most == 33.0
+
+    def test_one_that_was_only_screened_takes_part_with_what_it_answered(self) -> None:
+        trials = [
+            tried(0, CURRENT, MEASURED, at(100, 0.95)),
+            Trial(
+                1,
+                OTHERS[0],
+                PRUNED,
+                score=Score(80.0, feasible=False, violation=1.0, best_point=None),
+                saturated=Saturated(45, 79.0, 80.0),
+            ),
+        ]
+        assert may_sustain(trials[1])
+        found = nearest_of(trials, CURRENT, RULES)
+        assert (found.level, found.at_most) == (pytest.approx(0.8 * 80.0), 80.0)
+        assert finalists_of(trials, SPEC, CURRENT, NEAR) == [trials[1]]
 
     def test_a_lost_race_is_no_sign_that_it_meets_the_slos_at_no_load(self) -> None:
         assert may_sustain(tried(0, CURRENT, PRUNED, at(100, 1.3)))

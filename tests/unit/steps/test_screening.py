@@ -98,7 +98,7 @@ def test_a_look_that_fails_is_told_and_bounds_nothing() -> None:
     session.bench.deploy(CANDIDATES[0])
     screening.look(CANDIDATES[0])
     assert told.notes == ["no look at many requests at once: a full queue"]
-    assert screening.beaten(CANDIDATES[0], 1e9) is None
+    assert screening.lost(CANDIDATES[0], 1e9) is None
 
 
 def test_where_one_request_alone_misses_the_slo_nobody_is_looked_at() -> None:

@@ -153,7 +153,7 @@ class GaussianStrategy:
         self.startup_trials = min(search.startup_trials, _STARTUP)
         self._seed, self._stop_below = search.seed, float(search.stop_below)
         self.rates = BatchRates.of(space, spec)
-        #: None where the current config is the only trial.
+        #: Empty where the current config is the only trial.
         self.designs = designs(space) if spec.budget.trials > 1 else ()
         self._pool = Pool(space)
         self._features = Features(space)
