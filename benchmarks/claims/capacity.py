@@ -27,18 +27,18 @@ import numpy as np
 from rounds import BATCHING, MODEL, job_in
 
 from tuner.bench.evaluate import MOST_PROBES, Race, evaluate, race
+from tuner.bench.events import Silent
+from tuner.bench.job import Job
 from tuner.bench.protocol import Bench
+from tuner.bench.serving import serving
+from tuner.bench.session import set_up_bench
 from tuner.bench.timebook import TimeBook
+from tuner.bench.tools import find_programs
 from tuner.score.capacity import Bracket, Probe
 from tuner.score.next_load import TOLERANCE
 from tuner.score.point import Point
+from tuner.search.first_load import first_level
 from tuner.space.candidate import Candidate
-from tuner.steps.events import Silent
-from tuner.steps.first_load import first_level
-from tuner.steps.job import Job
-from tuner.steps.serving import serving
-from tuner.steps.session import set_up_bench
-from tuner.steps.tools import find_programs
 
 #: Name, config, and the load to beat in the race; None for the first trial of a run.
 CONFIGS = (

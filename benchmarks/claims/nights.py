@@ -26,19 +26,19 @@ from statistics import median
 
 import numpy as np
 
-from tuner.modelconfig.base import Base
-from tuner.modelconfig.edit import edit
-from tuner.modelconfig.message import parse
-from tuner.programs.check.nights import (
+from tuner.check.nights import (
     MOST,
     change_of,
     loss_found,
     over_nights,
     shows_no_change,
 )
+from tuner.modelconfig.base import Base
+from tuner.modelconfig.edit import edit
+from tuner.modelconfig.message import parse
 from tuner.proof.decide import look_after
-from tuner.run.checks import CHECK
-from tuner.run.status import CheckStatus
+from tuner.record.checks import CHECK
+from tuner.record.status import CheckStatus
 from tuner.score.ratio import mean_with_interval
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Check

@@ -44,7 +44,7 @@ from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import Contender, Race, measure_round, run_rounds
 from tuner.proof.soak import first_level, soak
-from tuner.run.confirmation import Role
+from tuner.record.confirmation import Role
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
 from tuner.spec.model import Confirm

@@ -22,17 +22,17 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from tuner.bench.events import Silent
+from tuner.bench.job import Job, Request, prepare
+from tuner.bench.serving import serving
+from tuner.bench.session import set_up_bench
 from tuner.bench.timebook import TimeBook
+from tuner.bench.tools import find_programs
 from tuner.measurement.measurement import Stage
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import run_rounds
 from tuner.space.candidate import Candidate
-from tuner.steps.events import Silent
-from tuner.steps.job import Job, Request, prepare
-from tuner.steps.serving import serving
-from tuner.steps.session import set_up_bench
-from tuner.steps.tools import find_programs
 
 MODEL = "emulated-accelerator"
 SPEC = f"""\

@@ -24,13 +24,13 @@ import recorded_table as tables
 from record import Grid, recorded
 from recorded_grid import in_order
 
+from tuner.bench.job import Job, Request, prepare
 from tuner.load.latency import Requests, measurement_of, observe_open
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.measurement import Arrivals, LoadPoint, ServerStatistics
 from tuner.measurement.window import Window, window_for
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
-from tuner.steps.job import Job, Request, prepare
 
 NAME = "emulated-gpu"
 #: Milliseconds on the device of a batch up to this size, and by how much it slows beside another.

@@ -35,19 +35,19 @@ from recorded_grid import guess, in_order, next_load, one_by_one
 from recorded_table import Recording
 
 from tuner.bench.evaluate import evaluate
+from tuner.bench.events import Silent
+from tuner.bench.job import Job, Request, prepare
 from tuner.bench.protocol import Bench
+from tuner.bench.serving import serving
+from tuner.bench.session import set_up_bench
 from tuner.bench.timebook import TimeBook
+from tuner.bench.tools import Programs, find_programs
 from tuner.errors import TrialError
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point, judge_point
+from tuner.search.first_load import first_level
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
-from tuner.steps.events import Silent
-from tuner.steps.first_load import first_level
-from tuner.steps.job import Job, Request, prepare
-from tuner.steps.serving import serving
-from tuner.steps.session import set_up_bench
-from tuner.steps.tools import Programs, find_programs
 
 #: Most loads of a config, in all and once its capacity is bracketed, however widely; and the first
 #: load as a share of the guessed capacity: an overload costs a fresh server.

@@ -33,6 +33,9 @@ from recorded_bench import RecordedBench, RecordedWorld
 from recorded_curves import Replay, Step
 from recorded_truth import shrunk
 
+from tuner.bench.events import Silent
+from tuner.bench.job import Job, Request, prepare
+from tuner.bench.session import Session, window_of
 from tuner.bench.timebook import TimeBook
 from tuner.errors import TunerError
 from tuner.proof.entrants import ProofRules, entrant_of, finalists_of
@@ -41,16 +44,13 @@ from tuner.proof.rounds import run_rounds
 from tuner.score.trial import Trial
 from tuner.search.incumbent import incumbent
 from tuner.search.searcher import Searcher
+from tuner.search.searching import search
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategy import Enough, Proposal
 from tuner.search.strategy import Strategy as SearchStrategy
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
-from tuner.steps.events import Silent
-from tuner.steps.job import Job, Request, prepare
-from tuner.steps.searching import search
-from tuner.steps.session import Session, window_of
 
 #: What is compared, by the name in the results: fields of ``search`` in a spec.
 COMPARED: dict[str, dict[str, str]] = {

@@ -15,16 +15,16 @@ from builders.emulated import EmulatedBench
 from builders.jobs import serving
 from builders.measurements import synthetic_server
 
+from tuner.bench import session
+from tuner.bench.events import Silent
+from tuner.bench.job import Job, Request
+from tuner.bench.serving import Serving
+from tuner.check import check as steps
+from tuner.check.check import check
 from tuner.load.seeds import CONFIRMATION_FROM
 from tuner.machine.host import Gpu, Host
 from tuner.measurement.measurement import LoadPoint, Measurement
-from tuner.programs.check import check as steps
-from tuner.programs.check.check import check
 from tuner.report.check_document import render_check
-from tuner.steps import session
-from tuner.steps.events import Silent
-from tuner.steps.job import Job, Request
-from tuner.steps.serving import Serving
 
 CLOSED = "{kind: closed, concurrency: [8, 16], restarts: 1}"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tuner.run.checks import CheckFacts
-from tuner.run.status import CheckStatus
+from tuner.record.checks import CheckFacts
+from tuner.record.status import CheckStatus
 
 SLO = {
     "expression": "p99_latency <= 40ms", "value": 38_000.0, "verdict": "pass",

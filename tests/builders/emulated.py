@@ -20,6 +20,9 @@ from builders.candidates import candidate_of
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.bench.evaluate import Sendable
+from tuner.bench.events import Silent
+from tuner.bench.job import Job
+from tuner.bench.session import Session
 from tuner.bench.timebook import TimeBook
 from tuner.errors import ClientLimitError, DeployRefusedError
 from tuner.load.probes.answers import Answer, Answers
@@ -31,9 +34,6 @@ from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
-from tuner.steps.events import Silent
-from tuner.steps.job import Job
-from tuner.steps.session import Session
 from tuner.triton.deploy import DeploymentKind
 
 #: What arrivals do to the capacity where a test says nothing about it, as a share.

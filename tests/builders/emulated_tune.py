@@ -21,12 +21,12 @@ from builders.emulated import EmulatedBench
 from builders.jobs import Facts, serving
 from builders.searches import served
 
+from tuner.bench import session
 from tuner.cli import main as tune
-from tuner.programs.run import run
-from tuner.programs.worker import worker
+from tuner.run import run
 from tuner.search.study import leases
 from tuner.space.candidate import Candidate
-from tuner.steps import session
+from tuner.workers import worker
 
 MODEL = "emulated-accelerator"
 #: The last of its fields has no effect; it makes the space larger.

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 from builders.model_files import REPOSITORY
 
+from tuner.bench.job import Job, Request, prepare
+from tuner.bench.serving import Serving
 from tuner.bench.timebook import TimeBook
-from tuner.programs.run.open_run import OpenRun, open_run, open_store
-from tuner.steps.job import Job, Request, prepare
-from tuner.steps.serving import Serving
+from tuner.run.open_run import OpenRun, open_run, open_store
 
 SPEC = """\
 model: emulated-accelerator

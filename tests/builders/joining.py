@@ -10,13 +10,13 @@ from builders.emulated import EmulatedBench
 from builders.jobs import a_job
 from builders.searches import served
 
+from tuner.bench.events import Silent
+from tuner.bench.job import Job, Request
+from tuner.bench.session import Session
 from tuner.bench.timebook import TimeBook
-from tuner.programs.run.open_run import OpenRun
-from tuner.run.store import STUDY
+from tuner.record.store import STUDY
+from tuner.run.open_run import OpenRun
 from tuner.space.candidate import Candidate
-from tuner.steps.events import Silent
-from tuner.steps.job import Job, Request
-from tuner.steps.session import Session
 
 SPEC = """\
 model: emulated-accelerator

@@ -16,10 +16,10 @@ from builders.candidates import fields_of
 from builders.runs import CONFIG, COUNT, Toy, make_run
 
 from tuner.measurement.measurement import Measurement, ServerStatistics
-from tuner.run.bottleneck import bottleneck_of
-from tuner.run.manifest import KeptConfig, Manifest
-from tuner.run.proved import ProvedConfig
-from tuner.run.store import RunStore
+from tuner.record.bottleneck import bottleneck_of
+from tuner.record.manifest import KeptConfig, Manifest
+from tuner.record.proved import ProvedConfig
+from tuner.record.store import RunStore
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo

@@ -11,17 +11,17 @@ from builders.emulated import FreshBench, a_session
 from builders.measurements import synthetic_measurement
 from builders.runs import Toy, manifest_of
 
+from tuner.bench.events import Silent
 from tuner.measurement.measurement import Arrivals, Measurement
-from tuner.programs.run.outcome import result_of
 from tuner.proof import proof
 from tuner.proof.verdict import Verdict
-from tuner.run.confirmation import Repeat
-from tuner.run.result_schema import Result
+from tuner.record.confirmation import Repeat
+from tuner.record.result_schema import Result
+from tuner.run.outcome import result_of
 from tuner.score.point import Point, judge_point, score_points
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
-from tuner.steps.events import Silent
 
 COUNT = "instance_group.count"
 CURRENT, OTHER, THIRD = (candidate_of({COUNT: n}) for n in (1, 2, 3))

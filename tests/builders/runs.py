@@ -26,10 +26,10 @@ from tuner.measurement.measurement import (
     ServerStatistics,
     Slice,
 )
-from tuner.run.confirmation import Repeat, Role
-from tuner.run.manifest import KeptConfig, Manifest
-from tuner.run.proved import ProvedConfig
-from tuner.run.store import RunStore
+from tuner.record.confirmation import Repeat, Role
+from tuner.record.manifest import KeptConfig, Manifest
+from tuner.record.proved import ProvedConfig
+from tuner.record.store import RunStore
 from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point, score_points
 from tuner.score.trial import Predicted, Trial, TrialState, TrialTime

@@ -8,16 +8,16 @@ from typing import Any
 from builders.candidates import candidate_of, fields_of
 from builders.emulated import EmulatedBench, a_session
 
+from tuner.bench.session import Session
 from tuner.measurement.measurement import Arrivals
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
 from tuner.score.trial import Trial
 from tuner.search.budget import StopReason
+from tuner.search.searching import search
 from tuner.search.strategy import Proposal
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
-from tuner.steps.searching import search
-from tuner.steps.session import Session
 
 CANDIDATES = [candidate_of({"instance_group.count": n}) for n in range(1, 7)]
 

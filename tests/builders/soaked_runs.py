@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from builders.runs import Toy, make_run, measure
 
-from tuner.run.confirmation import Repeat, Role, Soak, Soaked
-from tuner.run.proved import ProvedConfig
-from tuner.run.store import RunStore
+from tuner.record.confirmation import Repeat, Role, Soak, Soaked
+from tuner.record.proved import ProvedConfig
+from tuner.record.store import RunStore
 from tuner.score.late_share import LateShare
 from tuner.score.point import judge_point
 

@@ -16,15 +16,15 @@ from builders.jobs import SPEC, Facts, serving
 from builders.model_files import REPOSITORY
 from builders.searches import served
 
+from tuner.bench import session
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
-from tuner.programs.run import run as pipeline
 from tuner.proof.verdict import Verdict
-from tuner.run.proved import ProvedConfig
-from tuner.run.status import Status
-from tuner.run.store import RunStore
+from tuner.record.proved import ProvedConfig
+from tuner.record.status import Status
+from tuner.record.store import RunStore
+from tuner.run import run as pipeline
 from tuner.score.trial import Trial
-from tuner.steps import session
 
 MODEL = "emulated-accelerator"
 

@@ -22,8 +22,8 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.load.watch.sampler import pending_requests
 from tuner.modelconfig.message import to_load_json
 from tuner.modelconfig.served import read_served
-from tuner.run.manifest import Choices
-from tuner.run.store import RunStore
+from tuner.record.manifest import Choices
+from tuner.record.store import RunStore
 from tuner.server.control import BatchStatistics, Control, ModelState
 from tuner.server.server import Endpoints, Server, key_arguments, new_key
 from tuner.spec.load import load_spec

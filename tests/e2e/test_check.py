@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from builders.e2e_workplace import MODEL, Workplace
 
-from tuner.run.checks import CheckFacts
+from tuner.record.checks import CheckFacts
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.measuring]
 

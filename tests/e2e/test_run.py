@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders.candidates import the_one
 
-from tuner.run.result_schema import check
+from tuner.record.result_schema import check
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.measuring]
 

@@ -18,8 +18,8 @@ from fuzz.mutate import texts
 from fuzz.watch import LONGEST_S, BadBehaviourError
 from hypothesis import strategies as st
 
+from tuner.bench.job import Job
 from tuner.errors import TunerError
-from tuner.steps.job import Job
 
 ROOT = Path(__file__).parents[2]
 FOUND = Path(__file__).parent / "seeds"
@@ -122,10 +122,10 @@ def _spec_prepare(text: bytes, directory: Path) -> None:
 
 def _spec_run(text: bytes, directory: Path) -> None:
     """All that `tune plan` does but for asking the programs for their versions."""
-    from tuner.programs.plan import previews
+    from tuner.bench.job import job_from
+    from tuner.run.plan import previews
+    from tuner.search.estimate import estimate_run
     from tuner.spec.load import effective_yaml, load_spec
-    from tuner.steps.estimate import estimate_run
-    from tuner.steps.job import job_from
 
     loaded = load_spec(directory / "spec.yaml")
     effective_yaml(loaded.spec)
@@ -266,7 +266,7 @@ def _stopped() -> tuple[Job, Mapping[str, bytes]]:
     from builders.jobs import opened
     from builders.runs import COUNT, Toy, make_trials
 
-    from tuner.steps.job import Request, prepare
+    from tuner.bench.job import Request, prepare
 
     with TemporaryDirectory() as place:
         spec = Path(place) / "spec.yaml"
@@ -291,8 +291,8 @@ def _resume_run(_damaged: tuple[str, bytes], directory: Path) -> None:
     """What `tune run --resume` does until it measures."""
     from builders.jobs import opened
 
-    from tuner.programs.run.open_run import restore_choices, spec_of
-    from tuner.steps.job import Request
+    from tuner.bench.job import Request
+    from tuner.run.open_run import restore_choices, spec_of
 
     job, _files = _stopped()
     run = directory / "results" / "run"

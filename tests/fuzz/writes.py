@@ -11,6 +11,7 @@ from builders.candidates import fields_of, the_one
 from builders.owned import assert_only_owned_text_changes
 from fuzz.watch import BadBehaviourError
 
+from tuner.bench.job import Job, draw_up, job_from
 from tuner.errors import TunerError
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.files import ModelFiles, read_model
@@ -19,7 +20,6 @@ from tuner.modelconfig.path import FieldValue, in_order
 from tuner.modelconfig.schema import same_config
 from tuner.space.draft import Machine, Part, draft_spec
 from tuner.spec.load import load_spec
-from tuner.steps.job import Job, draw_up, job_from
 from tuner.writeback.plan import FilePlan, WritePlan, apply
 from tuner.writeback.rollback import rollback
 

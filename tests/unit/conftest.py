@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 import scipy.special  # noqa: F401  asks lscpu, before processes are refused
+from builders.check_place import Place
+from builders.workplace import Workplace
+
+ROOT = Path(__file__).parents[2]
+MODEL = "emulated-accelerator"
 
 
 @pytest.fixture(autouse=True)
@@ -26,10 +33,27 @@ def _no_neighbours(
 ) -> None:
     """What measures on this machine besides is none of a unit test's business."""
     alone = tmp_path_factory.getbasetemp() / "measuring"
-    monkeypatch.setattr("tuner.steps.machine_lock.registry", lambda: alone)
+    monkeypatch.setattr("tuner.bench.machine_lock.registry", lambda: alone)
 
 
 @pytest.fixture(autouse=True)
 def _has_perf_analyzer(monkeypatch: pytest.MonkeyPatch) -> None:
     """So it is on every machine, whatever is installed there."""
-    monkeypatch.setattr("tuner.steps.job.has_perf_analyzer", lambda *_: True)
+    monkeypatch.setattr("tuner.bench.job.has_perf_analyzer", lambda *_: True)
+
+
+@pytest.fixture
+def workplace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Workplace:
+    return Workplace(tmp_path, monkeypatch, capsys)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    text = (ROOT / "search_spaces" / "quickstart.yaml").read_text()
+    # Of its own, since a check locks the model's directory, and other workers run tests too.
+    models = tmp_path / "models"
+    shutil.copytree(ROOT / "model_repository" / MODEL, models / MODEL)
+    text = text.replace("../model_repository", str(models))
+    return Place(tmp_path, monkeypatch, text)

@@ -50,7 +50,7 @@ def _run(
         show_error(SpecError(error.format_message(), advice))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        module = sys.modules.get("tuner.steps.stop")
+        module = sys.modules.get("tuner.machine.stop")
         begun = module is not None and module.Stop.begun
         nothing = not begun and arguments[0] in ("run", "check", "worker")
         say_lines("stopped: nothing was begun" if nothing else "stopped", err=True)

@@ -24,8 +24,8 @@ from tuner.errors import TunerError
 from tuner.hiding import hidden_command
 
 if TYPE_CHECKING:
-    from tuner.run.checks import CheckFacts
-    from tuner.steps.job import Request
+    from tuner.bench.job import Request
+    from tuner.record.checks import CheckFacts
 
 
 @click.command("check")
@@ -65,9 +65,9 @@ def command(
     compare with: that is not a pass. 12: a regression, or the load that the config is credited
     with does not hold. All results are stored before the exit code is decided.
     """
-    from tuner.programs.check.check import check
+    from tuner.bench.job import Request
+    from tuner.check.check import check
     from tuner.report.check_document import render_check
-    from tuner.steps.job import Request
 
     request = Request(
         spec=spec,
@@ -101,10 +101,10 @@ def command(
 
 def export(request: Request, made: list[Path], code: int, metrics: Path) -> None:
     """Writes what others watch, with the code that the process ends with; failing is only told."""
+    from tuner.record.checks import read_check
     from tuner.report import check_document as document
-    from tuner.run.checks import read_check
-    from tuner.run.writing import write_text
     from tuner.spec.load import load_spec
+    from tuner.writing import write_text
 
     facts, model = None, ""
     with suppress(TunerError):

@@ -123,7 +123,7 @@ def command(
 
 
 def _write(target: Path, text: str) -> None:
-    from tuner.run.writing import explained, write_text
+    from tuner.writing import explained, write_text
 
     try:
         if target.is_file() or not target.exists():
@@ -142,7 +142,7 @@ def _draft_all(
 ) -> None:
     """A spec for each model, wholes before their parts, so that none is searched by two."""
     from tuner.modelconfig.files import model_names
-    from tuner.programs.models import parts_of
+    from tuner.run.models import parts_of
 
     parts: dict[str, Mapping[str, Part]] = {}
     for name in model_names(repository):
@@ -223,7 +223,7 @@ def _drafted(
     from tuner.modelconfig.message import parse
     from tuner.modelconfig.rules import violations
     from tuner.modelconfig.tree import field_place
-    from tuner.programs.models import parts_of, read_machine
+    from tuner.run.models import parts_of, read_machine
     from tuner.space.build import broken_config
     from tuner.space.draft import draft_spec
 

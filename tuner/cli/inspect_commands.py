@@ -17,7 +17,7 @@ from tuner.errors import EnvironmentNotReadyError, NothingToSearchError, TunerEr
 
 if TYPE_CHECKING:
     from tuner.lint.rules import Finding
-    from tuner.programs.plan import DrawnPlan
+    from tuner.run.plan import DrawnPlan
 
 
 @click.command("models")
@@ -29,7 +29,7 @@ def models_command(repository: Path, output_format: str) -> None:
     What can be tuned is what `tune init` would search on this machine. Starts no server. Exit code
     3 when nothing can be tuned.
     """
-    from tuner.programs.models import HEADER, list_models
+    from tuner.run.models import HEADER, list_models
     from tuner.writeback.rollback import half_written
 
     rows = list_models(repository, children_environment())
@@ -124,10 +124,10 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     something is missing; a busy machine is a warning. How well measurements repeat here is told by
     the report of each run.
     """
+    from tuner.bench.job import models_of
+    from tuner.bench.serving import no_gpu_memory
     from tuner.machine.host import has_gpu
     from tuner.spec.load import load_spec
-    from tuner.steps.job import models_of
-    from tuner.steps.serving import no_gpu_memory
     from tuner.triton.doctor import Check, run_checks
     from tuner.writeback.rollback import half_written
     from tuner.writeback.target import foreseen
@@ -189,7 +189,7 @@ def plan_command(
     versions. The JSON output also has the whole spec with its defaults.
     Exit code 2 if Triton would refuse a model.
     """
-    from tuner.programs.plan import draw_plan
+    from tuner.run.plan import draw_plan
 
     plan = draw_plan(spec, children_environment(), candidates, overrides)
     name = shlex.quote(str(spec))

@@ -36,8 +36,8 @@ def report_command(run: Path | None, output: Path, output_format: str) -> None:
     RUN is a directory, or an id below --output. Works from the stored results, even if the run
     failed or was interrupted. RUN may also be a check.
     """
-    from tuner.run.checks import CHECK
-    from tuner.run.store import SERIES
+    from tuner.record.checks import CHECK
+    from tuner.record.store import SERIES
 
     if run is None:
         _list_runs(output, output_format)
@@ -50,12 +50,12 @@ def report_command(run: Path | None, output: Path, output_format: str) -> None:
 
 
 def _show_run(run: Path, output_format: str) -> list[Path]:
+    from tuner.record.store import MANIFEST, RunStore
     from tuner.report.blocks import Document, Items
     from tuner.report.data import load, read_result
     from tuner.report.render import patch_of, pull_request_of, report_run
     from tuner.report.run_document import document
     from tuner.report.sentence import HEADLINES
-    from tuner.run.store import MANIFEST, RunStore
 
     without = not os.path.lexists(run / MANIFEST) and output_format == "text"
     if without and (result := read_result(RunStore(run))) is not None:  # such as a sample
@@ -80,8 +80,8 @@ def _show_run(run: Path, output_format: str) -> list[Path]:
 
 def _show_check(run: Path, output_format: str) -> list[Path]:
     from tuner.cli.check_command import print_check
+    from tuner.record.checks import read_check
     from tuner.report.check_document import render_check
-    from tuner.run.checks import read_check
 
     if output_format in ("pr", "patch"):
         raise SpecError(f"{run} is a check: it proposes nothing", "name a run of `tune run`")

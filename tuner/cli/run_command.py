@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tuner.bench.events import Events, Silent
 from tuner.cli import options
 from tuner.cli.boundary import show_failure
 from tuner.cli.console import PlainEvents
 from tuner.cli.storage import children_environment, storage_of, storage_option, warn_of_password
 from tuner.cli.terminal import append_summary, say, say_json, say_report
 from tuner.hiding import hidden_command
-from tuner.steps.events import Events, Silent
 
 if TYPE_CHECKING:
-    from tuner.steps.job import Request
+    from tuner.bench.job import Request
 
 
 @click.command("run")
@@ -91,9 +91,9 @@ def command(
     with the options given. All are checked first. A run that fails does not stop the others, and
     the exit code is the worst of theirs: the first of 130, 1, 4, 2, 3, 5, 13, 10, 11, 0.
     """
-    from tuner.programs.run.open_run import spec_of
-    from tuner.run.store import SERIES
-    from tuner.steps.job import Request
+    from tuner.bench.job import Request
+    from tuner.record.store import SERIES
+    from tuner.run.open_run import spec_of
 
     paths = expanded(specs)
     several = len(paths) > 1 if resume is None else os.path.lexists(resume / SERIES)
@@ -143,10 +143,10 @@ def _run_one(
     storage: str | None,
     output_format: str,
 ) -> int:
-    from tuner.programs.run.run import run
     from tuner.report.data import load
     from tuner.report.render import report_run
     from tuner.report.run_document import document
+    from tuner.run.run import run
 
     with show() as events:
         warn_of_password(storage, events.note)
@@ -166,10 +166,10 @@ def _run_several(
     output_format: str,
     quiet: int,
 ) -> int:
-    from tuner.programs.run.series import Show, run_series
+    from tuner.record.store import Member
     from tuner.report.listing import Row, document, render_series, summary
     from tuner.report.render import report_run
-    from tuner.run.store import Member
+    from tuner.run.series import Show, run_series
 
     def note(text: str) -> None:
         if quiet < 2:

@@ -64,7 +64,7 @@ def warn_of_password(given: str | None, note: Callable[[str], None]) -> None:
     """Warns that a password on the command line is no secret."""
     if given is None:
         return
-    from tuner.search.study.storage_url import has_password
+    from tuner.record.storage_url import has_password
 
     if has_password(given):
         note(

@@ -106,7 +106,7 @@ def command(
     proposes, and hands the trials to the run. Only the run confirms, writes and reports. The worker
     ends when the run's search ends; Ctrl-C frees the candidate it was measuring.
     """
-    from tuner.programs.worker.worker import JoinRequest, join
+    from tuner.workers.worker import JoinRequest, join
 
     name, own = _found(run, output)
     url = storage or own or storage_of(None, os.environ)
@@ -134,7 +134,7 @@ def summary(run: str, trials: Sequence[Trial]) -> str:
 
 def _found(run: Path, output: Path) -> tuple[str, str | None]:
     """The name of a run or study, and the URL of the run's own study where it has one."""
-    from tuner.run.store import MANIFEST, STUDY
+    from tuner.record.store import MANIFEST, STUDY
 
     for directory in (run, output / run):
         if (directory / MANIFEST).is_file():

@@ -17,8 +17,8 @@ from tuner.errors import SpecError, TunerError
 from tuner.spec.paths import REPOSITORY
 
 if TYPE_CHECKING:
-    from tuner.run.manifest import Manifest
-    from tuner.run.store import RunStore
+    from tuner.record.manifest import Manifest
+    from tuner.record.store import RunStore
     from tuner.writeback.plan import WritePlan
     from tuner.writeback.target import Written, WrittenFile
 
@@ -46,8 +46,8 @@ def apply_command(
     that may say what code a model runs is written only as SPEC searches it, by default the spec of
     a RUN that you made here.
     """
-    from tuner.programs.run.open_run import spec_of
-    from tuner.run.store import RunStore
+    from tuner.record.store import RunStore
+    from tuner.run.open_run import spec_of
     from tuner.spec.load import load_spec
     from tuner.writeback.plan import apply, plan_from_run, refuse_forged
 
@@ -79,8 +79,8 @@ def apply_command(
 
 def _result(store: RunStore) -> dict[str, Any]:
     """The run's result. All of it is checked, since the run may be somebody else's."""
-    from tuner.run.result_schema import check, not_version_1
-    from tuner.run.store import RESULT
+    from tuner.record.result_schema import check, not_version_1
+    from tuner.record.store import RESULT
 
     result = store.result()
     if result is not None and (mistakes := check(result)):
@@ -156,13 +156,13 @@ def rollback_command(
     If RUN was killed while it had a remote server, that server is put back instead, as RUN found
     it.
     """
-    from tuner.run.store import MANIFEST
+    from tuner.record.store import MANIFEST
     from tuner.triton.remote import FOUND
     from tuner.writeback.rollback import rollback
 
     run = next((d for d in (Path(model), output / model) if os.access(d / MANIFEST, os.F_OK)), None)
     if run is not None and os.path.lexists(run / "logs" / FOUND):
-        from tuner.programs.run.open_run import put_back
+        from tuner.run.open_run import put_back
 
         where = put_back(run, children_environment(), dry_run=dry_run)
         say(f"{'would put back' if dry_run else 'put back'}: {where}", err=dry_run)
@@ -206,7 +206,7 @@ def _written_by(run: Path, repository: Path | None) -> tuple[Path, str, str]:
         SpecError: The user neither named the repository nor is in it or above it: the run may be a
             copy of somebody else's.
     """
-    from tuner.run.store import RunStore
+    from tuner.record.store import RunStore
     from tuner.writeback.plan import plan_from_run
 
     store = RunStore.open(run)
@@ -226,8 +226,8 @@ def _written_by(run: Path, repository: Path | None) -> tuple[Path, str, str]:
 
 def _render_again(run: Path) -> None:
     """Renders the reports again: they show whether the winner is in the repository now."""
+    from tuner.record.store import RESULT
     from tuner.report.render import report_run
-    from tuner.run.store import RESULT
 
     why = "the run is not there"
     try:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tuner.bench.session import Session, window_of
 from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
@@ -18,13 +19,12 @@ from tuner.score.capacity import Bracket, saturated
 from tuner.score.judge import Verdict
 from tuner.score.next_load import LoadPlan, next_load
 from tuner.score.trial import Trial, TrialState
+from tuner.search.first_load import FIRST_SHARE
 from tuner.search.incumbent import near_misses, ranked, reached_level
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Confirm, Spec
 from tuner.spec.slo import Goal, Objective, Slo
 from tuner.spec.units import Percent, digits
-from tuner.steps.first_load import FIRST_SHARE
-from tuner.steps.session import Session, window_of
 
 #: Loads are rounded to five digits.
 _ROUNDED = 1.0 - 1e-4

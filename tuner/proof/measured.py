@@ -14,7 +14,7 @@ from typing import TypeVar
 from tuner.bench.again import Attempts
 from tuner.bench.protocol import Bench
 from tuner.errors import ServerGoneError
-from tuner.run.confirmation import Repeat, Role
+from tuner.record.confirmation import Repeat, Role
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 

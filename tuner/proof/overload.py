@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tuner.bench.session import Session, why_no_overload
 from tuner.errors import ClientLimitError, TrialError
 from tuner.load import seeds
 from tuner.load.probes.overload import Overload
 from tuner.load.traffic.arrivals import OVERLOAD
 from tuner.proof.verdict import Verdict
-from tuner.run.proved import ProvedConfig
-from tuner.run.result_schema import Overloads
+from tuner.record.proved import ProvedConfig
+from tuner.record.result_schema import Overloads
 from tuner.score.judge import tail_slo
 from tuner.spec.slo import Slo
-from tuner.steps.session import Session, why_no_overload
 
 _CURRENT, _WINNER = "current config", "winner"
 _SUSTAINED_NONE = "no load tried met the SLOs, so there is none beyond its capacity"

@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tuner.bench.session import Session
 from tuner.errors import TrialError
 from tuner.proof.answers import same_answers
 from tuner.proof.entrants import (
@@ -45,16 +46,15 @@ from tuner.proof.verdict import (
     to_know,
     why,
 )
-from tuner.run.confirmation import Repeat, Role, Soak, Soaked
-from tuner.run.proved import ProvedConfig
-from tuner.run.result_schema import Gain
-from tuner.run.status import Status
+from tuner.record.confirmation import Repeat, Role, Soak, Soaked
+from tuner.record.proved import ProvedConfig
+from tuner.record.result_schema import Gain
+from tuner.record.status import Status
 from tuner.score.trial import Trial
+from tuner.search.estimate import rounds_at_most_s, spent_s
 from tuner.space.candidate import Candidate, list_sizes
 from tuner.space.words import changes_text
 from tuner.spec.units import digits
-from tuner.steps.estimate import rounds_at_most_s, spent_s
-from tuner.steps.session import Session
 from tuner.triton.launchers import cores_of
 
 #: Two soaked throughputs this close are equal: a window answers a little more or less by chance.

@@ -19,7 +19,7 @@ from tuner.proof.compare import SYSTEMATIC, Side, compare
 from tuner.proof.decide import Answer, answer, look_after
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
-from tuner.run.confirmation import Role
+from tuner.record.confirmation import Role
 from tuner.score.capacity import (
     WIDE,
     Bracket,

@@ -18,7 +18,7 @@ from tuner.load import seeds
 from tuner.proof.entrants import ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import Contender, Round
-from tuner.run.confirmation import PutBack, Role
+from tuner.record.confirmation import PutBack, Role
 from tuner.score.point import Point
 from tuner.space.candidate import CACHE, Candidate
 from tuner.space.parameters import Knob

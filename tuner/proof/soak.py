@@ -17,7 +17,7 @@ from tuner.load import seeds
 from tuner.proof.entrants import ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import Contender
-from tuner.run.confirmation import Role, Soak, Soaked
+from tuner.record.confirmation import Role, Soak, Soaked
 from tuner.score.capacity import NEAR, NoResult, Probe, is_near, saturated, steepness
 from tuner.score.judge import tail_slo
 from tuner.score.late_share import CONFIDENCE, LateShare, measured_late_share

@@ -10,10 +10,10 @@ from statistics import geometric_mean
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.rounds import Contender, Race
-from tuner.run.confirmation import PutBack
-from tuner.run.proved import ProvedConfig
-from tuner.run.result_schema import Gain, Means, Overloads, Rounds, ToKnow
-from tuner.run.status import Status
+from tuner.record.confirmation import PutBack
+from tuner.record.proved import ProvedConfig
+from tuner.record.result_schema import Gain, Means, Overloads, Rounds, ToKnow
+from tuner.record.status import Status
 from tuner.score.next_load import LoadPlan
 from tuner.score.ratio import CONFIDENCE, Ratio
 from tuner.score.trial import Trial, TrialState

@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from tuner.record.checks import CheckFacts, HistoryRow, read_check
+from tuner.record.status import CheckStatus
 from tuner.report import junit
 from tuner.report.blocks import (
     Chart,
@@ -29,8 +31,6 @@ from tuner.report.charts import BLUE, GREEN, ORANGE, RED, axis, hover, line, sca
 from tuner.report.quantities import NOTHING, count_text, metric_text, seconds_text, share_text
 from tuner.report.render import write_report
 from tuner.report.tables import rows_of, slo_table, slo_tile
-from tuner.run.checks import CheckFacts, HistoryRow, read_check
-from tuner.run.status import CheckStatus
 from tuner.score.judge import Verdict
 from tuner.score.ratio import Ratio
 from tuner.spec.metrics import METRICS, THROUGHPUT, Better, Metric

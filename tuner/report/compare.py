@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.facts import Facts
+from tuner.record.manifest import Manifest
+from tuner.record.proved import ProvedConfig
+from tuner.record.result_schema import Gain
 from tuner.report.analysis import value_text
 from tuner.report.blocks import Document, Items, Table, Tone, filled
 from tuner.report.data import ReportData, load
 from tuner.report.quantities import NOTHING, metric_text, seconds_text, time_text
 from tuner.report.sentence import HEADLINES, bottleneck_text
 from tuner.report.tables import machine_text, rows_of
-from tuner.run.manifest import Manifest
-from tuner.run.proved import ProvedConfig
-from tuner.run.result_schema import Gain
 from tuner.score.judge import value_of
 from tuner.score.ratio import Ratio, mean_with_interval, two_sample_ratio
 from tuner.space.candidate import Candidate

@@ -9,11 +9,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tuner.measurement.measurement import Rejected
-from tuner.run.confirmation import Repeat
-from tuner.run.manifest import KeptConfig, Manifest
-from tuner.run.proved import ProvedConfig, best_other
-from tuner.run.reading import UnreadableFileError
-from tuner.run.result_schema import (
+from tuner.record.confirmation import Repeat
+from tuner.record.manifest import KeptConfig, Manifest
+from tuner.record.proved import ProvedConfig, best_other
+from tuner.record.reading import UnreadableFileError
+from tuner.record.result_schema import (
     Result,
     TimeFacts,
     TrialCounts,
@@ -21,8 +21,8 @@ from tuner.run.result_schema import (
     check,
     not_version_1,
 )
-from tuner.run.status import Status
-from tuner.run.store import RESULT, RunStore
+from tuner.record.status import Status
+from tuner.record.store import RESULT, RunStore
 from tuner.score.judge import SloResult, severity, violation
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState, TrialTime

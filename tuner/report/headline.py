@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from math import ceil
 
+from tuner.record.proved import ProvedConfig
+from tuner.record.result_schema import Gain
+from tuner.record.status import Status
 from tuner.report.data import ReportData
 from tuner.report.quantities import load_text, metric_text, rate_text
 from tuner.report.sentence import HEADLINES, change_text
-from tuner.run.proved import ProvedConfig
-from tuner.run.result_schema import Gain
-from tuner.run.status import Status
 from tuner.score.judge import value_of
 from tuner.spec.metrics import METRICS
 from tuner.spec.units import digits

@@ -10,9 +10,9 @@ from typing import Any
 
 from tuner import __version__
 from tuner.plain import plain_lines
+from tuner.record.result_schema import SCHEMA_VERSION
 from tuner.report.blocks import Document, charts_in
 from tuner.report.quantities import time_text
-from tuner.run.result_schema import SCHEMA_VERSION
 
 
 def render(document: Document) -> str:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree as ET
 
+from tuner.record.status import Status
 from tuner.report.data import ReportData
 from tuner.report.headline import gain_sentence, headline
 from tuner.report.quantities import margin_text, metric_text, verdict_text
 from tuner.report.sentence import bottleneck_sentences, soak_sentences, verdict_sentence
 from tuner.report.trust import trust
-from tuner.run.status import Status
 from tuner.score.judge import SloResult, Verdict
 
 #: Characters XML 1.0 cannot hold, however escaped.

@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import TunerError
+from tuner.record.checks import CHECK, read_check
+from tuner.record.manifest import resume_command
+from tuner.record.status import Status
+from tuner.record.store import MANIFEST, SERIES, Member, RunStore, Series, read_series
 from tuner.report import junit
 from tuner.report.blocks import Document, Items, Steps, Table, Tone, filled
 from tuner.report.data import is_taken_back, read_result
@@ -17,10 +21,6 @@ from tuner.report.headline import gain_text
 from tuner.report.quantities import seconds_text
 from tuner.report.render import write_report
 from tuner.report.sentence import HEADLINES
-from tuner.run.checks import CHECK, read_check
-from tuner.run.manifest import resume_command
-from tuner.run.status import Status
-from tuner.run.store import MANIFEST, SERIES, Member, RunStore, Series, read_series
 from tuner.space.words import changes_text
 
 HEADER = ("ended", "date", "model", "gain", "p99", "took", "change", "run")

@@ -13,6 +13,8 @@ from pathlib import Path
 from tuner.errors import SpecError
 from tuner.modelconfig.edit import unified_diff
 from tuner.modelconfig.files import directory_of
+from tuner.record.manifest import run_command
+from tuner.record.store import BEST, RunStore
 from tuner.report import html, junit, markdown
 from tuner.report.blocks import Code, Document, Fold, Sentence, Table, filled
 from tuner.report.data import ReportData, load
@@ -22,10 +24,8 @@ from tuner.report.markdown import escaped, joined, parts
 from tuner.report.run_document import document, numbers, overload, proof, request_time
 from tuner.report.tables import change, machine_text
 from tuner.report.trust import trust
-from tuner.run.manifest import run_command
-from tuner.run.store import BEST, RunStore
-from tuner.run.writing import own_directory, write_bytes, write_text
 from tuner.writeback.plan import FilePlan, plan_from_run
+from tuner.writing import own_directory, write_bytes, write_text
 
 #: GitHub refuses a pull request's text above 65,536 characters; some is left to a template.
 LIMIT = 60_000

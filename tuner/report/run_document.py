@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
 from tuner.measurement.measurement import Measurement
+from tuner.record.status import Status
 from tuner.report import sentence, tables
 from tuner.report.blocks import (
     Block,
@@ -41,7 +42,6 @@ from tuner.report.quantities import (
     verdict_text,
 )
 from tuner.report.trust import trust
-from tuner.run.status import Status
 from tuner.score.judge import Verdict
 from tuner.score.trial import Trial
 from tuner.spec.labels import of_label

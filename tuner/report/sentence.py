@@ -8,15 +8,15 @@ from statistics import median
 
 from tuner.hiding import hidden_command
 from tuner.load.watch.machine import OTHER_CPU_PERCENT, taken_percent
+from tuner.record.bottleneck import Bottleneck, bottleneck_of
+from tuner.record.confirmation import Role
+from tuner.record.manifest import resume_command, run_command
+from tuner.record.proved import ProvedConfig
+from tuner.record.status import Status, remedies
 from tuner.report.blocks import Tone
 from tuner.report.charts import sides
 from tuner.report.data import ReportData
 from tuner.report.quantities import count_text, load_text, metric_text, share_text
-from tuner.run.bottleneck import Bottleneck, bottleneck_of
-from tuner.run.confirmation import Role
-from tuner.run.manifest import resume_command, run_command
-from tuner.run.proved import ProvedConfig
-from tuner.run.status import Status, remedies
 from tuner.score.judge import Verdict
 from tuner.score.trial import Predicted
 from tuner.space.candidate import Candidate

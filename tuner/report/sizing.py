@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import ceil
 
 from tuner.errors import SpecError
+from tuner.record.manifest import Manifest
 from tuner.report.data import ReportData
 from tuner.report.quantities import rate_text, share_text
-from tuner.run.manifest import Manifest
 from tuner.spec.units import digits
 
 

@@ -6,6 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from tuner.measurement.measurement import ServerStatistics
+from tuner.record.manifest import Manifest
+from tuner.record.proved import ProvedConfig
+from tuner.record.status import Status
 from tuner.report.analysis import importance, value_text
 from tuner.report.blocks import Table, Tile
 from tuner.report.charts import sides
@@ -26,9 +29,6 @@ from tuner.report.quantities import (
     verdict_text,
 )
 from tuner.report.sentence import held_text, score_text
-from tuner.run.manifest import Manifest
-from tuner.run.proved import ProvedConfig
-from tuner.run.status import Status
 from tuner.score.judge import SloResult, slo_utilisation
 from tuner.score.point import Point
 from tuner.space.words import bytes_text

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 
 from tuner.load.watch.machine import OTHER_CPU_PERCENT, taken_percent
+from tuner.record.confirmation import Soak
+from tuner.record.proved import ProvedConfig
+from tuner.record.status import Status
 from tuner.report.blocks import Table, Tone
 from tuner.report.data import ReportData
 from tuner.report.quantities import count_text, load_text, metric_text, verdict_text
-from tuner.run.confirmation import Soak
-from tuner.run.proved import ProvedConfig
-from tuner.run.status import Status
 from tuner.score.judge import Verdict
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS

@@ -10,10 +10,6 @@ from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Goal
 
-#: SLO utilisation up to which noise alone may miss an SLO, where the noise was not measured: two
-#: standard deviations of a p99 near its bound, which repeats within about 5 %.
-NEAR_MISS = 1.10
-
 
 def ranked(trials: Sequence[Trial], goal: Goal, current: Candidate) -> list[Trial]:
     """Fully measured trials, best first.

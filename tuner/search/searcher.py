@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tuner.run.reading import UnreadableFileError
+from tuner.record.reading import UnreadableFileError
 from tuner.score.trial import Trial
 from tuner.search.fits import Refusals
 from tuner.search.strategy import Enough, Proposal, Strategy

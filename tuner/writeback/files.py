@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.run.writing import sync_directory
+from tuner.writing import sync_directory
 
 #: A file system without extended attributes says so by one of these, as shutil takes it too.
 _NO_XATTR = {errno.ENOTSUP, errno.ENOSYS, errno.ENODATA, errno.EINVAL}

@@ -19,7 +19,6 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.facts import Facts
 from tuner.locking import Lock, lock
 from tuner.modelconfig.files import is_model_name
-from tuner.run.writing import sync_directory
 from tuner.spec.mistakes import dotted
 from tuner.spec.paths import CONFIG_NAME, CONFIG_NAMES
 from tuner.writeback.files import (
@@ -30,6 +29,7 @@ from tuner.writeback.files import (
     sha256_of_bytes,
     write_all,
 )
+from tuner.writing import sync_directory
 
 #: Backups of configs that tune wrote, at least.
 KEPT = 20

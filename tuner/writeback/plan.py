@@ -15,7 +15,7 @@ from tuner.modelconfig.files import directory_of
 from tuner.modelconfig.message import Mistake, parse, try_parse
 from tuner.modelconfig.path import canonical
 from tuner.modelconfig.path_steps import may_choose_code
-from tuner.run.manifest import KeptConfig, Manifest
+from tuner.record.manifest import KeptConfig, Manifest
 from tuner.space.build import parameter_of
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.labels import of_label

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from tuner.errors import StalePlanError, TunerError
 from tuner.modelconfig.files import directory_of
-from tuner.run.writing import sync_directory
 from tuner.writeback.files import (
     drop_staged,
     explained,
@@ -28,6 +27,7 @@ from tuner.writeback.files import (
 )
 from tuner.writeback.journal import Action, Entry, Journal, Other, locked_journal
 from tuner.writeback.target import Target, WrittenFile, replaced, target_of
+from tuner.writing import sync_directory
 
 
 @dataclass(frozen=True)

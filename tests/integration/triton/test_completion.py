@@ -18,14 +18,14 @@ import pytest
 from builders.candidates import fields_of, the_one, values_of
 from contract.server_contract import answer
 
+from tuner.bench.job import Request, draw_up, prepare, refuse_unsearchable
+from tuner.bench.serving import ModelNotServedError, Serving, serving
 from tuner.bench.timebook import TimeBook
+from tuner.bench.tools import Programs
 from tuner.errors import NothingToSearchError
 from tuner.server.binaries import Installation
 from tuner.server.control import Control
 from tuner.space.candidate import Candidate
-from tuner.steps.job import Request, draw_up, prepare, refuse_unsearchable
-from tuner.steps.serving import ModelNotServedError, Serving, serving
-from tuner.steps.tools import Programs
 from tuner.triton.local import LocalLauncher
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

@@ -27,8 +27,8 @@ from tuner.load.probes.answers import Answers
 from tuner.load.probes.preparing import Filling
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement, Rejected, Stage
 from tuner.measurement.window import LatencyBound, Window
-from tuner.programs.run.outcome import rejected_facts
-from tuner.run.result_schema import RejectedFacts
+from tuner.record.result_schema import RejectedFacts
+from tuner.run.outcome import rejected_facts
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.triton.deploy import DeploymentKind

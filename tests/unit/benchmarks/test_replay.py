@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import matplotlib.font_manager  # noqa: F401  starts a process where its list of fonts is not kept
 import numpy as np
 import pytest
 import recorded_curves as results
@@ -15,9 +16,9 @@ from builders.measurements import synthetic_server
 from recorded_bench import RecordedBench, RecordedWorld
 from recorded_table import Recording, Table
 
+from tuner.bench.job import Job, Request, prepare
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point
-from tuner.steps.job import Job, Request, prepare
 
 GROUND = replay.Ground("tiny-bert")
 PAIR = replay.Ground("pair")

@@ -15,7 +15,7 @@ import pytest
 from builders.commands import Tune
 from builders.runs import BETTER, CONFIG, Toy, edit_config, make_run
 
-from tuner.run.store import RunStore
+from tuner.record.store import RunStore
 from tuner.space.candidate import Candidate
 from tuner.writeback.plan import sha256_of, text_with
 

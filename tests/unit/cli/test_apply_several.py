@@ -12,7 +12,7 @@ from builders.commands import Tune
 from builders.mixed_runs import mixed_run
 from builders.runs import CONFIG
 
-from tuner.run.result_schema import check
+from tuner.record.result_schema import check
 
 SEARCHED = ("tiny-bert", "tokenizer")
 

@@ -15,9 +15,9 @@ from tuner.cli import COMMANDS
 from tuner.cli.boundary import ci_annotations, exit_codes_table, wanted_color
 from tuner.cli.terminal import annotation, append_step_summary, append_summary
 from tuner.errors import EnvironmentNotReadyError, StalePlanError, TrialError, TunerError
+from tuner.machine.stop import Stop
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
-from tuner.steps.stop import Stop
 
 
 def all_errors(root: type[TunerError]) -> list[type[TunerError]]:

@@ -18,9 +18,9 @@ from tuner.errors import (
     InterruptedRunError,
     TooManyFailedTrialsError,
 )
+from tuner.record.checks import read_check
+from tuner.record.status import CheckStatus
 from tuner.report.check_document import open_metrics
-from tuner.run.checks import read_check
-from tuner.run.status import CheckStatus
 
 #: Commands that read and tell; the others do something.
 READING = ("doctor", "plan", "run", "check", "report", "compare", "size", "lint", "models")
@@ -119,7 +119,7 @@ def ends_with(
             raise error
         return read_check(directory)
 
-    monkeypatch.setattr("tuner.programs.check.check.check", check)
+    monkeypatch.setattr("tuner.check.check.check", check)
 
 
 def test_a_check_also_writes_metrics_whatever_its_exit_code(

@@ -15,21 +15,21 @@ from builders.commands import Tune
 from builders.model_files import REPOSITORY
 from builders.runs import CONFIG, Toy, edit_config, make_run
 
+from tuner.bench.job import Request
 from tuner.cli.reference import with_commands
-from tuner.programs import models
-from tuner.programs.run.series import checked_jobs
-from tuner.run.result_schema import check
+from tuner.record.result_schema import check
+from tuner.run import models
+from tuner.run.series import checked_jobs
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
-from tuner.steps.job import Request
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("model", ["emulated-accelerator", "tiny-bert", "tokenizer", "nlp"])
 def test_init_drafts_a_spec_that_loads(model: str, tmp_path: Path, tune: Tune) -> None:
+    from tuner.bench.job import Request, prepare
     from tuner.spec.load import load_spec
-    from tuner.steps.job import Request, prepare
 
     target = tmp_path / "spec.yaml"
     arguments = ["init", model, "--repository", str(ROOT / "model_repository")]
@@ -318,7 +318,7 @@ def test_init_tells_the_errors_of_the_models_that_are_called(tmp_path: Path, tun
 def test_a_model_whose_code_asks_others_is_drafted_with_them_and_the_draft_can_be_planned(
     tmp_path: Path, tune: Tune
 ) -> None:
-    from tuner.steps.job import Request, prepare
+    from tuner.bench.job import Request, prepare
 
     repository = tmp_path / "models"
     calls = (

@@ -17,11 +17,11 @@ from builders.commands import Tune
 from builders.model_files import write_model
 
 from tuner.cli.inspect_commands import lines_of
-from tuner.programs import plan as planning
-from tuner.programs.plan import DrawnPlan, Preview
+from tuner.run import plan as planning
+from tuner.run.plan import DrawnPlan, Preview
+from tuner.search.estimate import Estimate
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
-from tuner.steps.estimate import Estimate
 from tuner.triton import doctor
 from tuner.triton.doctor import Check, run_checks
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from builders.commands import Tune
 
+from tuner.bench.job import Request
 from tuner.cli.storage import children_environment, storage_of, warn_of_password
 from tuner.errors import EnvironmentNotReadyError
-from tuner.search.study.storage_url import has_password, hidden_reason, shown_url
-from tuner.steps.job import Request
+from tuner.record.storage_url import has_password, hidden_reason, shown_url
 
 MARK = "hunter2"
 URL = f"postgresql://tuner:{MARK}@db/optuna"
@@ -77,8 +77,8 @@ def test_run_and_worker_take_the_storage_of_the_environment(
         taken.append(request)
         raise EnvironmentNotReadyError("far enough")
 
-    monkeypatch.setattr("tuner.programs.run.run.run", stopped)
-    monkeypatch.setattr("tuner.programs.worker.worker.join", stopped)
+    monkeypatch.setattr("tuner.run.run.run", stopped)
+    monkeypatch.setattr("tuner.workers.worker.join", stopped)
     monkeypatch.setenv("TUNE_STORAGE", URL)
     monkeypatch.chdir(tmp_path)
     assert tune(command, "m") == 4
@@ -96,7 +96,7 @@ def test_a_run_keeps_its_command_without_the_password(
         raise EnvironmentNotReadyError("far enough")
 
     arguments = ["run", "spec.yaml", f"--storage={URL}"]
-    monkeypatch.setattr("tuner.programs.run.run.run", stopped)
+    monkeypatch.setattr("tuner.run.run.run", stopped)
     monkeypatch.setattr("sys.argv", ["tune", *arguments])
     tune(*arguments)
     assert MARK not in " ".join(taken[0].command)

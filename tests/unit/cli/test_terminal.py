@@ -17,19 +17,19 @@ from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 from rich.console import Console
 
 import tuner.cli
+from tuner.bench.events import Events
 from tuner.cli import terminal
 from tuner.cli.console import PlainEvents, outcome_text
 from tuner.cli.inspect_commands import lines_of as plan_lines
 from tuner.cli.live import LiveEvents
 from tuner.cli.terminal import harmless, harmless_lines, say_document, say_lines
 from tuner.errors import TunerError
-from tuner.programs.plan import DrawnPlan, Preview
+from tuner.run.plan import DrawnPlan, Preview
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState
+from tuner.search.estimate import Estimate
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Objective
-from tuner.steps.estimate import Estimate
-from tuner.steps.events import Events
 
 #: A workflow command, a window's title, the clipboard, another title, a hidden stretch.
 HOSTILE = (

@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 from builders.documents import TOP
 
-from tuner.run.result_schema import json_schema
+from tuner.record.result_schema import json_schema
 
 SAMPLE = TOP / "results" / "sample"
 

@@ -11,6 +11,7 @@ import yaml
 from builders.model_files import shipped_config
 from builders.serving import served_one
 
+from tuner.bench.job import Request, prepare
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.errors import SpecError, TunerError
@@ -20,7 +21,6 @@ from tuner.modelconfig.message import parse
 from tuner.space.build import build_space
 from tuner.space.draft import Machine, Part, draft_spec
 from tuner.spec.load import load_spec
-from tuner.steps.job import Request, prepare
 
 ROOT = Path(__file__).parents[3]
 CASES = Path("tests/cases/model_analyzer")

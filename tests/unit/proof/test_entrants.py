@@ -28,7 +28,7 @@ from tuner.proof.entrants import (
     nearest_of,
 )
 from tuner.proof.verdict import Verdict
-from tuner.run.status import Status, remedies
+from tuner.record.status import Status, remedies
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan, load_plan
 from tuner.score.point import Point, Score, judge_point, score_points

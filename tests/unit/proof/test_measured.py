@@ -16,8 +16,8 @@ from tuner.measurement.measurement import Arrivals
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import Race, run_rounds
-from tuner.run.confirmation import Repeat, Role
-from tuner.run.noise import finished_rows
+from tuner.record.confirmation import Repeat, Role
+from tuner.record.noise import finished_rows
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point

@@ -10,15 +10,17 @@ from builders.candidates import candidate_of
 from builders.emulated import EmulatedBench, a_session, an_overload
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 
+from tuner.bench.events import Silent
+from tuner.bench.session import Session
 from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import Arrivals
 from tuner.proof.overload import probe_overload
 from tuner.proof.verdict import Verdict
-from tuner.run.confirmation import Soak, Soaked
-from tuner.run.proved import ProvedConfig
-from tuner.run.result_schema import Overloads
-from tuner.run.status import Status
+from tuner.record.confirmation import Soak, Soaked
+from tuner.record.proved import ProvedConfig
+from tuner.record.result_schema import Overloads
+from tuner.record.status import Status
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import tail_slo
 from tuner.score.next_load import LoadPlan
@@ -26,8 +28,6 @@ from tuner.score.point import judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
-from tuner.steps.events import Silent
-from tuner.steps.session import Session
 
 CURRENT = candidate_of({"instance_group.count": 1})
 WINNER = candidate_of({"instance_group.count": 4})

@@ -26,11 +26,11 @@ from builders.proving import (
 from tuner.errors import LoadFailedError, NothingToSearchError, TooManyFailedTrialsError
 from tuner.load.probes.answers import Answers
 from tuner.measurement.measurement import Measurement
+from tuner.record.confirmation import Repeat, Role
+from tuner.record.proved import ProvedConfig
+from tuner.record.result_schema import Gain
+from tuner.record.status import Status, remedies
 from tuner.report.headline import gain_text
-from tuner.run.confirmation import Repeat, Role
-from tuner.run.proved import ProvedConfig
-from tuner.run.result_schema import Gain
-from tuner.run.status import Status, remedies
 from tuner.score.judge import SloResult
 from tuner.score.judge import Verdict as OfSlo
 from tuner.score.point import judge_point

@@ -36,7 +36,7 @@ from tuner.proof.rounds import (
     run_rounds,
 )
 from tuner.proof.verdict import gain_of
-from tuner.run.confirmation import Repeat, Role
+from tuner.record.confirmation import Repeat, Role
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point, judge_point

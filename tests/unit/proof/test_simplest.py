@@ -21,8 +21,8 @@ from tuner.proof.rounds import Contender, measure_round
 from tuner.proof.simplest import MOST_LOSS, Simplest, simplest
 from tuner.proof.soak import first_level
 from tuner.proof.verdict import Verdict
-from tuner.run.confirmation import PutBack, Repeat, Role
-from tuner.run.status import Status
+from tuner.record.confirmation import PutBack, Repeat, Role
+from tuner.record.status import Status
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
 from tuner.space.candidate import Candidate, FieldValue

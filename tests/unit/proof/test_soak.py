@@ -26,8 +26,8 @@ from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import Contender, Round
 from tuner.proof.soak import MOST_SOAKS, RELAXATIONS, first_level, soak
 from tuner.proof.verdict import Verdict
-from tuner.run.confirmation import Repeat, Role, Soak, Soaked
-from tuner.run.status import Status
+from tuner.record.confirmation import Repeat, Role, Soak, Soaked
+from tuner.record.status import Status
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import passes
 from tuner.score.next_load import LoadPlan

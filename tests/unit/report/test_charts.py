@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from builders.pages import Made
 
+from tuner.record.proved import ProvedConfig
 from tuner.report.charts import EDGE, latency_layout
 from tuner.report.charts.load import load_charts
 from tuner.report.charts.request import parts_us
 from tuner.report.charts.trials import front, history
 from tuner.report.data import load
-from tuner.run.proved import ProvedConfig
 from tuner.score.judge import SloResult, Verdict
 from tuner.space.words import changes_text
 

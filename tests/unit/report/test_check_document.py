@@ -8,6 +8,8 @@ import pytest
 from builders.checks import SLO, facts, nights, row
 
 from tuner.errors import SpecError, TunerError
+from tuner.record.checks import Baseline, CheckFacts, json_schema, read_check
+from tuner.record.status import CheckStatus
 from tuner.report import html, markdown
 from tuner.report.blocks import Tiles
 from tuner.report.check_document import (
@@ -19,8 +21,6 @@ from tuner.report.check_document import (
     trend,
     trend_chart,
 )
-from tuner.run.checks import Baseline, CheckFacts, json_schema, read_check
-from tuner.run.status import CheckStatus
 
 ROOT = Path(__file__).parents[3]
 
@@ -34,7 +34,7 @@ def page_of(check: CheckFacts) -> str:
 
 
 def test_the_published_schema_is_the_one_in_the_code() -> None:
-    """Else: write `tuner.run.checks.json_schema()` to docs/schemas/check.schema.json."""
+    """Else: write `tuner.record.checks.json_schema()` to docs/schemas/check.schema.json."""
     published = ROOT / "docs" / "schemas" / "check.schema.json"
     assert json.loads(published.read_text()) == json_schema()
 

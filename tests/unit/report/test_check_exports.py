@@ -10,9 +10,9 @@ from builders.checks import SLO, facts
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 
+from tuner.record.checks import CheckFacts
+from tuner.record.status import CheckStatus
 from tuner.report.check_document import open_metrics
-from tuner.run.checks import CheckFacts
-from tuner.run.status import CheckStatus
 
 NIGHTLY = Path(__file__).parents[3] / "docs" / "nightly.md"
 Samples = dict[tuple[str, str], float]

@@ -9,9 +9,9 @@ from builders.pages import Made
 from builders.runs import CURRENT, Toy, make_run
 
 from tuner.errors import SpecError, TunerError
+from tuner.record.status import Status
+from tuner.record.store import RunStore
 from tuner.report.data import load
-from tuner.run.status import Status
-from tuner.run.store import RunStore
 from tuner.score.judge import Verdict
 
 

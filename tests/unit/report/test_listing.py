@@ -7,11 +7,11 @@ from pathlib import Path
 
 from builders.runs import Toy, make_run
 
+from tuner.record.manifest import Choices
+from tuner.record.status import Status
+from tuner.record.store import Member, Series, write_series
 from tuner.report.blocks import Table, Tone
 from tuner.report.listing import document, rows_in
-from tuner.run.manifest import Choices
-from tuner.run.status import Status
-from tuner.run.store import Member, Series, write_series
 
 
 def series_of(directory: Path) -> Path:

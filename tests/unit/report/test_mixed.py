@@ -15,6 +15,8 @@ from builders.mixed_runs import SLOS, STREAMS, mixed_run
 from builders.pages import NASTY, checks_of, page_of, text_of, told
 
 import tuner
+from tuner.record.confirmation import Soaked
+from tuner.record.result_schema import check
 from tuner.report import junit
 from tuner.report.blocks import Table
 from tuner.report.charts.load import load_charts
@@ -25,8 +27,6 @@ from tuner.report.frames import trials_csv
 from tuner.report.quantities import latency_text
 from tuner.report.render import pull_request_of
 from tuner.report.tables import p99_of
-from tuner.run.confirmation import Soaked
-from tuner.run.result_schema import check
 from tuner.score.judge import judge_all
 from tuner.spec.slo import Slo
 

@@ -8,6 +8,8 @@ from builders.pages import NASTY, Made, told
 from builders.runs import BETTER, CONFIG, Toy, make_run, with_config
 
 from tuner.errors import SpecError
+from tuner.record.manifest import Choices
+from tuner.record.status import Status
 from tuner.report.data import load
 from tuner.report.render import (
     LIMIT,
@@ -17,8 +19,6 @@ from tuner.report.render import (
     write_proposal,
 )
 from tuner.report.sentence import next_steps, repeat_commands
-from tuner.run.manifest import Choices
-from tuner.run.status import Status
 
 
 def test_the_body_tells_why_and_ends_with_the_change(made: Made) -> None:

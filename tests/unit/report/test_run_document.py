@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from builders.pages import STATUSES, Made, told
 
+from tuner.record.confirmation import PutBack
+from tuner.record.result_schema import Gain, ToKnow
 from tuner.report import html, markdown, run_document
 from tuner.report.blocks import Document, Fold, Items, Sentence, Steps, Table, Tone
 from tuner.report.data import ReportData
 from tuner.report.headline import gain_sentence, gain_text, headline
 from tuner.report.run_document import SECTIONS, document
 from tuner.report.sentence import next_steps, prediction_sentence, repeat_commands, verdict_sentence
-from tuner.run.confirmation import PutBack
-from tuner.run.result_schema import Gain, ToKnow
 from tuner.score.trial import Predicted
 
 

@@ -11,16 +11,16 @@ from builders.pages import checks_of
 from builders.runs import Toy, make_run
 from builders.soaked_runs import soaked_run
 
+from tuner.record.confirmation import Soak
+from tuner.record.noise import noise_of
+from tuner.record.proved import ProvedConfig
+from tuner.record.reading import UnreadableFileError
+from tuner.record.store import RunStore
 from tuner.report.data import load
 from tuner.report.headline import gain_sentence, headline
 from tuner.report.quantities import rate_text
 from tuner.report.sentence import soak_sentences
 from tuner.report.tables import comparison
-from tuner.run.confirmation import Soak
-from tuner.run.noise import noise_of
-from tuner.run.proved import ProvedConfig
-from tuner.run.reading import UnreadableFileError
-from tuner.run.store import RunStore
 
 TOLD = "0.6% late (at most 0.94%)"
 

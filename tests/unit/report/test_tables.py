@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from builders.pages import Made, told
 
+from tuner.record.confirmation import PutBack, RunNoise
 from tuner.report.quantities import found_text, latency_text, margin_text
 from tuner.report.tables import comparison, noise_sentences, simplification
-from tuner.run.confirmation import PutBack, RunNoise
 from tuner.score.judge import SloResult, Verdict
 
 

@@ -6,10 +6,10 @@ import click
 from builders.checks import facts
 from builders.pages import Made
 
+from tuner.record.status import CheckStatus
 from tuner.report.check_document import document as check_document
 from tuner.report.run_document import document
 from tuner.report.terminal import columns, lines_of
-from tuner.run.status import CheckStatus
 
 
 def test_a_run_is_told_by_its_figures_its_change_and_how_to_undo_it(made: Made) -> None:

@@ -10,9 +10,9 @@ from builders.pages import Made, checks_of, text_of, told
 from builders.soaked_runs import soaked_run
 
 from tuner.measurement.measurement import HostUse
+from tuner.record.proved import ProvedConfig
 from tuner.report.data import ReportData, load
 from tuner.report.trust import trust
-from tuner.run.proved import ProvedConfig
 
 SAME = "instances 2: Answers to 16 requests are the current config's (floats within 0.001)."
 QUIET = HostUse(other_cpu_percent=1.0, stalled_percent=0.0)

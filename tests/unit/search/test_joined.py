@@ -13,7 +13,7 @@ from builders.spaces import INSTANCES, space_of
 from builders.surface import strategy, synthetic_trial
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.run.reading import UnreadableFileError
+from tuner.record.reading import UnreadableFileError
 from tuner.score.point import Score, judge_point
 from tuner.score.trial import Trial, TrialState, Worker
 from tuner.search.searcher import JoinedSearcher, Searcher

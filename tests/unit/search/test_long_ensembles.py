@@ -10,14 +10,14 @@ import pytest
 from builders.ensemble_cases import step
 from builders.model_files import write_model
 
+from tuner.bench.job import Request, prepare
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
-from tuner.programs.plan import previews
+from tuner.run.plan import previews
 from tuner.score.point import Score
 from tuner.score.trial import Trial, TrialState
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategy import Proposal
-from tuner.steps.job import Request, prepare
 
 _MODEL = """\
 name: "{name}"

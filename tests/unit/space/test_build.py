@@ -19,10 +19,10 @@ from builders.spaces import (
     spec_of,
 )
 
+from tuner.bench.job import Request, prepare
 from tuner.errors import NothingToSearchError, SpecError
 from tuner.modelconfig.message import parse
 from tuner.space.build import build_space, refuse_empty, refuse_unmeasurable
-from tuner.steps.job import Request, prepare
 
 
 def test_every_mistake_is_reported_with_its_place() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.run.checks import question_of
+from tuner.record.checks import question_of
 from tuner.spec.load import LoadedSpec, effective_yaml, load_spec
 from tuner.spec.mistakes import SpecMistakesError
 from tuner.spec.server import ServerVariable, given_check, resolve

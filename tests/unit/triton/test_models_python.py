@@ -12,12 +12,12 @@ import pytest
 from builders.candidates import the_one
 from docker.errors import DockerException
 
+from tuner.bench import tools as programs
+from tuner.bench.job import Request, prepare
 from tuner.errors import EnvironmentNotReadyError
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin, numpy_of_models
 from tuner.spec.server import Server
-from tuner.steps import tools as programs
-from tuner.steps.job import Request, prepare
 from tuner.triton import doctor
 from tuner.triton.local import LocalLauncher
 

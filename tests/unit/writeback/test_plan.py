@@ -8,7 +8,7 @@ import pytest
 from builders.plans import AFTER, BEFORE, cut_short, make_file, make_plan, only
 
 from tuner.errors import SpecError, StalePlanError
-from tuner.run.manifest import KeptConfig, Manifest
+from tuner.record.manifest import KeptConfig, Manifest
 from tuner.space.candidate import Candidate
 from tuner.writeback.plan import WritePlan, apply, file_plans, plan_from_run, sha256_of
 from tuner.writeback.rollback import half_written, is_back, rollback, settle_all

@@ -15,8 +15,8 @@ from html import escape
 from math import ceil, floor, inf, log10
 from typing import Any
 
+from tuner.record.proved import ProvedConfig
 from tuner.report.data import ReportData
-from tuner.run.proved import ProvedConfig
 from tuner.score.judge import SloResult
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.record.confirmation import Soak
+from tuner.record.proved import ProvedConfig
 from tuner.report.analysis import Latency, latency_slos
 from tuner.report.blocks import Chart, Table
 from tuner.report.charts import MS, hover, latency_layout, scatter, sides
 from tuner.report.data import ReportData
 from tuner.report.quantities import latency_text, load_text, rate_text, verdict_text
-from tuner.run.confirmation import Soak
-from tuner.run.proved import ProvedConfig
 from tuner.score.judge import SloResult
 from tuner.score.point import Point
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tuner.record.bottleneck import times_of
 from tuner.report.blocks import Chart, Table
 from tuner.report.charts import (
     BLUE,
@@ -21,7 +22,6 @@ from tuner.report.charts import (
 )
 from tuner.report.data import ReportData
 from tuner.report.quantities import NOTHING, latency_text, load_text
-from tuner.run.bottleneck import times_of
 from tuner.score.point import Point
 from tuner.spec.labels import several
 from tuner.spec.units import digits

@@ -9,12 +9,12 @@ from typing import Any, Self
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.facts import Facts
-from tuner.run.manifest import Manifest
-from tuner.run.reading import read_received
+from tuner.record.manifest import Manifest
+from tuner.record.reading import read_received
+from tuner.record.storage_url import parsed_url, shown_url
 from tuner.search.optuna_trial import quiet_optuna
 from tuner.search.study.record import searching_key
 from tuner.search.study.storage import close_storage, open_storage
-from tuner.search.study.storage_url import parsed_url, shown_url
 
 
 @dataclass(frozen=True)

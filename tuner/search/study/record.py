@@ -21,7 +21,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.run.reading import read_received
+from tuner.record.reading import read_received
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState, Worker
 from tuner.search.optuna_trial import (

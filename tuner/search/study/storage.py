@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError
+from tuner.record.storage_url import hidden_reason, parsed_url, shown_url
 from tuner.search.optuna_trial import optuna
-from tuner.search.study.storage_url import hidden_reason, parsed_url, shown_url
 
 #: How long a process goes on trying to reach a database, and how often.
 RECONNECT_S, RETRY_S = 600.0, 1.0

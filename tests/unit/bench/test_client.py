@@ -1,0 +1,91 @@
+"""Who measures follows from the spec and the model, before anything is started."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tuner.bench import job as job_steps
+from tuner.bench.job import Job, Request, prepare
+from tuner.bench.tools import client_notes, client_of
+from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
+
+CONFIG = """name: "m"
+backend: "python"
+max_batch_size: 8
+input [{{ name: "x" data_type: TYPE_FP32 dims: [ {dims} ] }}]
+output [{{ name: "y" data_type: TYPE_FP32 dims: [ 2 ] }}]
+dynamic_batching {{ {batching} }}
+"""
+SPEC = """model: m
+repository: {repository}
+server: {{cpus: all}}
+workload: {{cpus: all}}
+slo: [p99_latency <= 80ms]
+space: {{instance_group.count: {{int: [1, 4]}}{space}}}
+"""
+
+
+def job(tmp_path: Path, dims: str, space: str = "", batching: str = "") -> Job:
+    model = tmp_path / "repository" / "m"
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_text(CONFIG.format(dims=dims, batching=batching))
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC.format(repository=tmp_path / "repository", space=space))
+    return prepare(Request(spec=spec))
+
+
+def test_small_tensors_are_measured_with_perf_analyzer(tmp_path: Path) -> None:
+    small = job(tmp_path, "8")
+    assert client_of(small).kind is PERF_ANALYZER
+    assert client_notes(small) == []
+
+
+def test_a_run_says_which_cpus_server_and_load_generator_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = job(tmp_path, "8")
+    spec = found.spec
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
+    spec = spec.model_copy(update={"server": spec.server.model_copy(update={"cpus": (0, 1, 2)})})
+    spec = spec.model_copy(update={"workload": spec.workload.model_copy(update={"cpus": None})})
+    assert client_notes(replace(found, spec=spec)) == [
+        "the server has CPUs 0-2 and the load generator CPU 3"
+    ]
+
+
+def test_without_perf_analyzer_tunes_own_client_measures_and_the_run_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_steps, "has_perf_analyzer", lambda *_: False)
+    found = job(tmp_path, "8")
+    assert client_of(found).kind is OWN_CLIENT
+    assert client_notes(found) == [
+        "measured with tune's own client: there is no perf_analyzer here"
+    ]
+
+
+def test_images_are_measured_with_tunes_own_client_and_the_run_says_so(tmp_path: Path) -> None:
+    images = job(tmp_path, "3, 224, 224")
+    assert client_of(images).kind is OWN_CLIENT
+    (note,) = client_notes(images)
+    assert note == (
+        "measured with tune's own client: requests are too large for perf_analyzer's record of "
+        "latencies (about 3.0 MB each)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("space", "batching"),
+    [
+        (", dynamic_batching.default_queue_policy.max_queue_size: {choice: [0, 64]}", ""),
+        ("", "default_queue_policy { max_queue_size: 64 }"),
+    ],
+)
+def test_a_space_that_may_refuse_requests_is_measured_with_one_client(
+    tmp_path: Path, space: str, batching: str
+) -> None:
+    """Its configs that refuse none as well, or two kinds of latency would be compared."""
+    assert client_of(job(tmp_path, "8", space, batching)).kind is OWN_CLIENT

@@ -1,0 +1,237 @@
+"""Two on one model, and two on one machine: who measures is seen by others as long as it lives."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.candidates import the_one
+from builders.jobs import SPEC
+from builders.serving import served_several
+
+from tuner.bench.job import Job, Request, prepare
+from tuner.bench.machine_lock import (
+    Measuring,
+    among_neighbours,
+    only_one_on,
+    others,
+    registered,
+    registry,
+)
+from tuner.errors import EnvironmentNotReadyError
+from tuner.space.candidate import Candidate
+
+MODEL = "emulated-accelerator"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    model = tmp_path / "models" / MODEL
+    (model / "1").mkdir(parents=True)
+    source = Path(__file__).parents[3] / "model_repository" / MODEL
+    (model / "config.pbtxt").write_text((source / "config.pbtxt").read_text())
+    (model / "1" / "model.py").write_text((source / "1" / "model.py").read_text())
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC.format(repository="models"))
+    return prepare(Request(spec=spec))
+
+
+def test_a_second_run_on_a_model_is_refused_by_the_name_of_the_first(job: Job) -> None:
+    files = sorted(the_one(job.served.models).files.path.parent.iterdir())
+    with only_one_on(job), among_neighbours("run", "the-first", job, print):
+        with pytest.raises(EnvironmentNotReadyError) as refused, only_one_on(job):
+            pass
+        assert f"tune run the-first (pid {os.getpid()}, since 20" in refused.value.message
+        assert sorted(the_one(job.served.models).files.path.parent.iterdir()) == files
+    with only_one_on(job):
+        pass
+
+
+def test_checks_go_together_but_not_with_a_run(job: Job) -> None:
+    with only_one_on(job, reading=True), among_neighbours("check", "a-check", job, print):
+        with only_one_on(job, reading=True):
+            pass
+        with pytest.raises(EnvironmentNotReadyError, match="tune check a-check"), only_one_on(job):
+            pass
+
+
+def test_a_run_of_another_machine_is_refused_without_a_name(job: Job) -> None:
+    with only_one_on(job):
+        with pytest.raises(EnvironmentNotReadyError, match="of another machine"), only_one_on(job):
+            pass
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOTSUP, errno.EBADF])
+def test_a_file_system_without_locks_keeps_nobody_from_measuring(
+    code: int, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = fcntl.flock
+    directory = the_one(job.served.models).files.path.parent.stat()
+
+    def flock(descriptor: int, operation: int) -> None:
+        if os.path.samestat(os.fstat(descriptor), directory):
+            raise OSError(code, os.strerror(code))
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with only_one_on(job), among_neighbours("run", "the-first", job, print):
+        with pytest.raises(EnvironmentNotReadyError, match="the-first"), only_one_on(job):
+            pass
+
+
+def test_a_worker_of_the_run_may_measure_its_model(job: Job) -> None:
+    notes: list[str] = []
+    with among_neighbours("worker", "the-run", job, notes.append), only_one_on(job):
+        pass
+    assert notes == []
+
+
+def test_one_that_disturbs_is_told_once_and_kept_for_the_result(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.bench.machine_lock.POLL_S", 0.0)
+    notes: list[str] = []
+    with among_neighbours("run", "one", job, notes.append) as one:
+        assert notes == []
+        with among_neighbours("run", "two", job, notes.append) as two:
+            one.look()
+            one.look()
+        one.look()
+    assert len(notes) == 2
+    assert "tune run one (pid" in notes[0]
+    assert notes[0].endswith("each disturbs the other; stop one, and go on with it afterwards")
+    assert "tune run two (pid" in notes[1]
+    assert [len(n.remarks) for n in (one, two)] == [1, 1]
+    assert one.remarks[0].startswith("Disturbed: tune run two (pid")
+
+
+def test_gpus_of_their_own_are_not_told(job: Job) -> None:
+    notes: list[str] = []
+    with among_neighbours("run", "one", on(job, (0,)), notes.append):
+        with among_neighbours("run", "two", on(job, (1,)), notes.append):
+            pass
+    assert notes == []
+
+
+def on(job: Job, gpus: Any) -> Job:
+    server = job.spec.server.model_copy(update={"gpus": gpus})
+    return replace(job, spec=job.spec.model_copy(update={"server": server}))
+
+
+@pytest.fixture
+def several(job: Job) -> Job:
+    """Three models, of which one is only loaded."""
+    repository = the_one(job.served.models).files.directory.parent
+    served = served_several(repository, one="", two="", beside="")
+    return searching(replace(job, served=served), "one", "two")
+
+
+def searching(job: Job, *labels: str) -> Job:
+    fields = Candidate.of_models({label: {"max_batch_size": 4} for label in labels})
+    return replace(job, space=replace(job.space, current=fields))
+
+
+@pytest.mark.parametrize("label", ["one", "two"])
+def test_a_run_of_several_models_keeps_others_from_each_that_it_searches(
+    label: str, several: Job
+) -> None:
+    with only_one_on(several), among_neighbours("run", "the-first", several, print):
+        with pytest.raises(EnvironmentNotReadyError, match=f"models/{label} is.*the-first"):
+            with only_one_on(searching(several, label)):
+                pass
+    with only_one_on(searching(several, label)), pytest.raises(EnvironmentNotReadyError):
+        with only_one_on(several):
+            pass
+    with only_one_on(several):  # what it got before it was refused is free again
+        pass
+
+
+def test_a_model_that_is_only_loaded_is_anybodys(several: Job) -> None:
+    free = False
+    with only_one_on(several), among_neighbours("run", "the-first", several, print):
+        with only_one_on(searching(several, "beside")):
+            free = True
+    assert free
+
+
+@pytest.fixture(autouse=True)
+def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tuner.bench.machine_lock.registry", lambda: tmp_path / "measuring")
+    monkeypatch.setattr(f"{__name__}.registry", lambda: tmp_path / "measuring")
+
+
+def measuring(gpus: str | tuple[int, ...] = "all", run: str = "r") -> Measuring:
+    return Measuring(os.getpid(), "run", run, ("/models/m",), gpus, "2025-03-01T10:00:00+00:00")
+
+
+def test_others_are_seen_while_they_measure() -> None:
+    with registered(measuring(run="a")) as a, registered(measuring((0, 1), run="b")):
+        assert others(a) == [measuring((0, 1), run="b")]
+        assert {o.run for o in others(None)} == {"a", "b"}
+    assert others(None) == []
+    assert list(registry().iterdir()) == []
+
+
+def test_what_a_killed_one_left_counts_for_nothing_and_is_removed() -> None:
+    with registered(measuring()):
+        pass
+    left = registry() / "7-dead.json"
+    left.write_text(json.dumps(asdict(measuring())))
+    assert others(None) == []
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("process", ["of another user", "that is not there"])
+def test_a_claim_for_somebody_elses_process_is_passed_over(
+    process: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = 1 if process == "of another user" else 1 << 30
+    with registered(replace(measuring(), pid=pid)) as file:
+        assert file is not None
+        status = list(file.stat())
+        status[4] = 4321  # of its owner
+        monkeypatch.setattr("os.fstat", lambda _: os.stat_result(status))
+        assert others(None) == []
+
+
+def test_what_is_none_of_ours_is_passed_over(tmp_path: Path) -> None:
+    with registered(measuring()) as own:
+        os.mkfifo(registry() / "pipe.json")
+        (registry() / "link.json").symlink_to("/dev/zero")
+        (registry() / "directory.json").mkdir()
+        (registry() / "large.json").write_text("x" * 20_000)
+        assert others(own) == []
+
+
+def test_a_machine_without_a_place_for_it_keeps_nobody_from_measuring(tmp_path: Path) -> None:
+    registry().symlink_to(tmp_path)
+    with registered(measuring()) as own:
+        assert own is None
+        assert others(own) == []
+
+
+@pytest.mark.parametrize(
+    ("mine", "yours", "disturbed"),
+    [
+        ("all", "all", True),
+        ("none", "none", True),
+        ((0,), "all", True),
+        ((0,), "none", True),
+        ((0, 1), (1, 2), True),
+        ((0,), (1,), False),
+    ],
+)
+def test_gpus_of_ones_own_keep_two_apart(
+    mine: str | tuple[int, ...], yours: str | tuple[int, ...], disturbed: bool
+) -> None:
+    assert measuring(mine).disturbs(measuring(yours)) is disturbed
+
+
+def test_it_is_named_with_process_run_and_beginning() -> None:
+    assert replace(measuring(), pid=7).text == "tune run r (pid 7, since 2025-03-01 10:00 UTC)"

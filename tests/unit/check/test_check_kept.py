@@ -1,0 +1,318 @@
+"""What a check measures under which arrivals, what of it is kept, and what its reasons say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+import pytest
+from builders.check_place import CLOSED, Noting, Place, ToyBench
+from builders.emulated import EmulatedBench
+
+from tuner.bench.machine_lock import only_one_on
+from tuner.check import check as steps
+from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, LoadFailedError
+from tuner.load.seeds import of_confirmation
+from tuner.measurement.measurement import HostUse, Measurement
+from tuner.record.confirmation import Repeat, Role
+from tuner.record.status import CheckStatus
+from tuner.record.store import RunStore
+
+pytestmark = pytest.mark.usefixtures("place")
+
+
+@pytest.fixture
+def patched(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Replaces what a bench reads, given the measurement and the server's number."""
+
+    def patch(change: Any) -> None:
+        before = ToyBench.reading
+
+        def reading(bench: ToyBench, level: float, seed: int) -> Measurement:
+            found: Measurement = change(bench, before(bench, level, seed))
+            return found
+
+        monkeypatch.setattr(ToyBench, "reading", reading)
+
+    return patch
+
+
+def rows(directory: Path) -> list[Repeat]:
+    return RunStore.open(directory).confirmation()
+
+
+def test_every_round_has_arrivals_of_its_own_the_same_every_night(place: Place) -> None:
+    accepted = place.check(accept=True)
+    first = json.loads(Path(accepted.facts["accepted"]).read_text())["arrivals"]
+    assert first == of_confirmation(accepted.directory.name)
+    rounds = [a for a in place.bench.asked if a.server > 1]  # the first is for looking
+    assert {a.seed for a in place.bench.asked if a.server == 1} == {first}
+    assert [a.seed - first for a in rounds] == [a.server - 2 for a in rounds]
+    again = place.check(accept=True)
+    assert {a.seed - first for a in place.bench.asked if a.server > 1} == {*range(10)}
+    assert json.loads(Path(again.facts["accepted"]).read_text())["arrivals"] == first
+
+
+def test_each_first_accepted_result_has_arrivals_of_its_own(place: Place) -> None:
+    first = place.check(accept=True).facts["accepted"]
+    one = json.loads(Path(first).read_text())["arrivals"]
+    Path(first).unlink()
+    two = json.loads(Path(place.check(accept=True).facts["accepted"]).read_text())["arrivals"]
+    assert one != two
+
+
+def test_every_measurement_of_a_round_is_kept_in_order(place: Place) -> None:
+    place.check(accept=True)
+    done = place.check()
+    kept = rows(done.directory)
+    levels = [repeat.point.level for repeat in kept]
+    assert levels == place.bench.levels
+    for number in range(3):
+        orders = [repeat.order for repeat in kept if repeat.round == number]
+        assert orders == list(range(len(orders)))
+    assert {repeat.role for repeat in kept} == {Role.CURRENT}
+    assert all(fresh for _, fresh in place.bench.deployed)
+
+
+def test_the_load_that_must_be_stood_is_measured_first_in_every_round(place: Place) -> None:
+    place.text += "check: {at: 60}\n"
+    done = place.check(accept=True)
+    first = [repeat.point.level for repeat in rows(done.directory)]
+    starts = [r.order == 0 for r in rows(done.directory)]
+    assert [level for level, start in zip(first, starts, strict=True) if start] == [60.0] * 10
+    assert done.facts["load"] == "60/s"
+    assert done.facts["level"] > 90.0  # the capacity is found all the same
+
+
+def test_it_is_told_what_is_being_done(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    phases: list[str] = []
+    monkeypatch.setattr(Noting, "phase", lambda _, text: phases.append(text))
+    place.check()
+    assert phases == ["looking for the capacity", "round 1", "round 2", "round 3"]
+    phases.clear()
+    place.text = place.text.replace("{kind: poisson}", CLOSED)
+    place.check(capacity=20.0)
+    assert phases[0] == "looking for the highest load that holds"
+
+
+def test_the_only_load_that_is_listed_is_not_looked_for(place: Place) -> None:
+    one = CLOSED.replace("[8, 16]", "[8]")
+    place.text = place.text.replace("{kind: poisson}", one)
+    done = place.check(capacity=20.0)
+    assert place.bench.levels == [8.0] * 3
+    assert (done.facts["level"], done.facts["load"]) == (8.0, "8 concurrent")
+
+
+def test_a_metric_that_is_minimised_is_better_where_it_is_less(place: Place) -> None:
+    place.text = place.text.replace("maximize goodput", "minimize p99_latency at 60/s")
+    first = place.check(accept=True)
+    assert (first.facts["compared"], first.facts["status"]) == ("p99_latency", "accepted")
+    worse = place.check(capacity=70.0)
+    assert (worse.facts["status"], worse.exit_code) == ("regression", 12)
+    assert worse.facts["ratio"]["estimate"] == pytest.approx(15.4 / 22.3, rel=0.03)
+    assert place.check(capacity=130.0).facts["ratio"]["estimate"] > 1.0
+    assert "P99_latency is " in worse.facts["reasons"][0]
+
+
+def test_a_metric_that_one_round_lacks_is_not_compared(place: Place, patched: Any) -> None:
+    place.text = place.text.replace("maximize goodput", "minimize gpu_memory at 60/s")
+
+    def without(bench: EmulatedBench, found: Measurement) -> Measurement:
+        used = None if len(bench.deployed) == 2 else 1 << 30
+        return replace(found, host=HostUse(gpu_memory_used_bytes=used))
+
+    patched(without)
+    done = place.check(accept=True)
+    assert (done.exit_code, done.facts["values"], done.facts["accepted"]) == (11, [], None)
+    (reason,) = done.facts["reasons"]
+    assert reason.endswith("could not be measured: gpu_memory was not measured in every round")
+
+
+def test_a_result_that_was_nothing_is_no_base_of_a_ratio(place: Place) -> None:
+    accepted = Path(place.check(accept=True).facts["accepted"])
+    kept = json.loads(accepted.read_text())
+    accepted.write_text(json.dumps({**kept, "values": [0.0, *kept["values"][1:]]}))
+    done = place.check()
+    assert (done.facts["ratio"], done.exit_code) == (None, 11)
+
+
+def test_rounds_are_compared_in_pairs_as_far_as_both_have_them(place: Place) -> None:
+    accepted = Path(place.check(accept=True, servers_cv=0.0).facts["accepted"])
+    kept = json.loads(accepted.read_text())
+    uneven = [v * f for v, f in zip(kept["values"], (1, 1, 1, 9, 9, 9, 9, 9, 9, 9), strict=True)]
+    accepted.write_text(json.dumps({**kept, "values": uneven}))
+    ratio = place.check(servers_cv=0.0).facts["ratio"]
+    assert ratio["estimate"] == pytest.approx(1.0, abs=0.001)
+
+
+def test_all_slos_that_were_missed_are_named_once(place: Place) -> None:
+    place.text = place.text.replace(
+        "p99_latency <= 40ms", "p99_latency <= 10ms\n  - p50_latency <= 1ms"
+    )
+    place.text += "check: {at: 50}\n"
+    (reason,) = place.check().facts["reasons"]
+    assert reason == "p99_latency <= 10ms and p50_latency <= 1ms were missed at 50/s, every time."
+
+
+def test_too_few_requests_of_a_closed_loop_want_a_longer_window(place: Place) -> None:
+    place.text = place.text.replace("{kind: poisson}", CLOSED)
+    done = place.check(requests=20, capacity=20.0)
+    assert "raise workload.max_window." in done.facts["reasons"][0]
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        ("fine", 0),
+        ("worse", 0),
+        ("accepted", 0),
+        ("slo missed", 10),
+        ("inconclusive", 11),
+        ("regression", 12),
+        ("interrupted", 130),
+        ("failed", 1),
+    ],
+)
+def test_the_exit_codes_are_the_documented_ones(status: str, code: int) -> None:
+    assert CheckStatus(status).exit_code == code
+
+
+def test_what_a_check_found_is_all_in_its_file(place: Place) -> None:
+    accepted = place.check(accept=True)
+    done = place.check()
+    facts = json.loads((done.directory / "check.json").read_text())
+    assert (facts["kind"], facts["schema_version"], facts["rounds"]) == ("check", 1, 3)
+    assert facts["machine"] == "Toy CPU, 2 cores; Toy GPU, driver 550; tritonserver 2.51.0"
+    assert (facts["warn"], facts["fail"], facts["confidence"]) == (0.03, 0.05, 0.95)
+    assert facts["baseline"]["accepted_at"] == accepted.facts["checked_at"]
+    assert facts["load"].startswith("about ")
+    assert facts["level"] == min(facts["level"], *facts["values"])
+    assert facts["history"][-1]["value"] == pytest.approx(geometric_mean(facts["values"]))
+    assert len(facts["slo"][0]["values"]) == 3
+    worst = max(facts["slo"][0]["values"])
+    assert facts["slo"][0]["worst"]["value"] == worst
+
+
+def test_the_trend_is_of_the_last_ten_checks(place: Place) -> None:
+    place.check(accept=True)
+    (lines,) = (place.results / "baselines").glob("*.history.jsonl")
+    first = json.loads(lines.read_text())
+    older = [json.dumps({**first, "run_id": f"older-{n}"}) for n in range(12)]
+    lines.write_text("\n".join(older) + "\n")
+    done = place.check()
+    shown = [row["run_id"] for row in done.facts["history"]]
+    assert shown == [*(f"older-{n}" for n in range(3, 12)), done.facts["run_id"]]
+    assert len(lines.read_text().splitlines()) == 13
+
+
+def test_what_disturbed_the_rounds_is_told_once_after_the_verdict(
+    place: Place,
+    patched: Any,
+) -> None:
+    patched(lambda _, found: replace(found, disturbances=("The CPU was busy.",)))
+    done = place.check(accept=True)
+    assert done.facts["reasons"][1:] == ["Disturbed: The CPU was busy."]
+
+
+def test_a_measurement_that_fails_later_leaves_no_verdict_and_no_line(
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place.check(accept=True)
+
+    def fails(*_: object, **__: object) -> None:
+        raise LoadFailedError("no result came")
+
+    monkeypatch.setattr(ToyBench, "measure", fails)
+    done = place.check()
+    assert done.facts["reasons"] == [
+        "The config in the repository could not be measured: no result came"
+    ]
+    assert (done.facts["rounds"], done.facts["load"], done.facts["ratio"]) == (0, None, None)
+    assert [row["status"] for row in done.facts["history"]] == ["accepted"]
+
+
+def test_a_verdict_that_was_stored_is_not_overwritten_by_what_fails_after_it(
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object) -> None:
+        raise InterruptedRunError("stopped by a signal")
+
+    place.check(accept=True)
+    monkeypatch.setattr(steps, "append_history", fails)
+    with pytest.raises(InterruptedRunError):
+        place.check()
+    newest = max(place.results.glob("*/check.json"), key=lambda p: p.stat().st_mtime_ns)
+    assert json.loads(newest.read_text())["status"] == "fine"
+
+
+def test_a_check_that_is_stopped_says_how_to_start_again(place: Place) -> None:
+    with pytest.raises(InterruptedRunError) as stopped:
+        place.check(fails=InterruptedRunError("stopped by a signal"))
+    assert stopped.value.hint == f"start again: tune check {place.directory / 'spec.yaml'}"
+
+
+def test_a_second_check_of_a_model_may_go_on_beside_the_first_and_no_run_may(place: Place) -> None:
+    done = place.check()
+    with only_one_on(place.bench.job, reading=True):
+        assert place.check().exit_code == done.exit_code
+    with only_one_on(place.bench.job), pytest.raises(EnvironmentNotReadyError, match="being meas"):
+        place.check()
+
+
+def accepted_long_ago(place: Place, **facts: object) -> Path:
+    accepted = Path(place.check(accept=True).facts["accepted"])
+    kept = json.loads(accepted.read_text()) | {"accepted_at": "2025-01-01T02:00:00+00:00"}
+    accepted.write_text(json.dumps({**kept, **facts}))
+    return accepted
+
+
+def test_a_night_of_another_day_that_shows_no_change_joins_the_accepted_one(place: Place) -> None:
+    accepted = accepted_long_ago(place, later={"2025-01-02": 0.99})
+    assert place.check(capacity=80.0).facts["status"] == "regression"
+    assert len(json.loads(accepted.read_text())["later"]) == 1
+    done = place.check()
+    assert done.facts["nights"] == 2
+    *_, (day, ratio) = json.loads(accepted.read_text())["later"].items()
+    assert day == done.facts["checked_at"][:10]
+    assert ratio == pytest.approx(done.facts["ratio"]["estimate"] * 0.99**0.5)
+    assert place.check().facts["nights"] == 3
+    assert len(json.loads(accepted.read_text())["later"]) == 2  # the same day again
+
+
+@pytest.mark.parametrize(
+    ("lasting", "disturbed", "status", "told"),
+    [
+        (1.0, "", "fine", "still holds: 80/s for 30 s"),
+        (0.7, "", "regression", "does not hold any more: 80/s for 30 s"),
+        (0.78, "a neighbour took 20 % of the CPU", "fine", "was not judged, which decides nothing"),
+    ],
+)
+def test_the_credited_load_is_soaked_once(
+    place: Place, patched: Any, lasting: float, disturbed: str, status: str, told: str
+) -> None:
+    accepted_long_ago(place, credited=80.0, later={f"2025-01-0{day}": 1.0 for day in range(2, 8)})
+    if disturbed:
+        patched(lambda _, found: replace(found, disturbances=(disturbed,)))
+
+    def bench_of(*job: Any, **bench: Any) -> ToyBench:
+        made = ToyBench(*job, **bench)
+        made.lasting = lasting
+        return made
+
+    place.bench_of = bench_of
+    done = place.check()
+    assert [asked.level for asked in place.bench.soaks] == [80.0]
+    assert done.facts["status"] == status
+    assert any(told in reason for reason in done.facts["reasons"]), done.facts["reasons"]
+
+
+def test_the_credited_load_is_not_soaked_where_the_spec_wants_none(place: Place) -> None:
+    accepted_long_ago(place, credited=80.0)
+    place.text += "check: {at: 60}\n"
+    place.check()
+    assert not place.bench.soaks

@@ -1,0 +1,238 @@
+"""The accepted result that a check is compared with, and the load its config is credited with."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders.candidates import the_one
+from builders.checks import row
+from builders.soaked_runs import soaked_run
+
+from tuner.errors import TunerError
+from tuner.record.checks import (
+    Baseline,
+    HistoryRow,
+    Key,
+    append_history,
+    baseline_path,
+    credited_level,
+    find_baseline,
+    history,
+    question_of,
+    write_baseline,
+)
+from tuner.record.store import RunStore
+from tuner.spec.load import load_spec
+
+ROOT = Path(__file__).parents[3]
+KEY = Key("m", "a" * 16, "2.51.0", {"workload": "1", "slo": "2", "objective": "3", "server": "4"})
+OTHER_MACHINE = replace(KEY, machine="b" * 16)
+BASELINE = Baseline(
+    key=KEY,
+    run_id="r",
+    accepted_at="2025-03-01T10:00:00+00:00",
+    machine="Toy CPU, 2 cores",
+    config_sha256="0" * 64,
+    compared="capacity",
+    values=(100.0, 101.0, 99.0),
+    level=96.0,
+    expected=100.0,
+    arrivals=7,
+)
+
+
+def a_row(number: int) -> HistoryRow:
+    return HistoryRow.model_validate(row(number))
+
+
+def spec(tmp_path: Path, old: str = "", new: str = "", name: str = "s.yaml"):  # type: ignore[no-untyped-def]
+    text = (ROOT / "search_spaces" / "quickstart.yaml").read_text()
+    assert old in text
+    path = tmp_path / name
+    path.write_text(text.replace(old, new) if old else text)
+    return load_spec(path).spec
+
+
+def test_what_is_accepted_is_found_as_it_was(tmp_path: Path) -> None:
+    path = write_baseline(tmp_path, BASELINE)
+    assert path == tmp_path / "baselines" / f"m-{KEY.fingerprint}.json"
+    assert find_baseline(tmp_path, KEY) == BASELINE
+
+
+def test_the_first_time_there_is_none_and_it_says_how_to_make_one(tmp_path: Path) -> None:
+    assert "--update-baseline" in str(find_baseline(tmp_path, KEY))
+
+
+def test_that_of_another_machine_is_refused_unless_asked_for(tmp_path: Path) -> None:
+    write_baseline(tmp_path, BASELINE)
+    refused = find_baseline(tmp_path, OTHER_MACHINE)
+    assert "is from another machine (Toy CPU, 2 cores)" in str(refused)
+    assert "--any-machine" in str(refused)
+    assert find_baseline(tmp_path, OTHER_MACHINE, any_machine=True) == BASELINE
+
+
+def test_this_machines_own_comes_before_any_other(tmp_path: Path) -> None:
+    write_baseline(tmp_path, replace(BASELINE, key=OTHER_MACHINE, accepted_at="2026"))
+    write_baseline(tmp_path, BASELINE)
+    assert find_baseline(tmp_path, KEY, any_machine=True) == BASELINE
+
+
+def test_another_question_is_never_compared(tmp_path: Path) -> None:
+    write_baseline(tmp_path, BASELINE)
+    asked = replace(KEY, question={**KEY.question, "slo": "other"})
+    found = find_baseline(tmp_path, asked, any_machine=True)
+    assert "with a different slo," in str(found)
+
+
+def test_other_models_do_not_count(tmp_path: Path) -> None:
+    write_baseline(tmp_path, replace(BASELINE, key=replace(KEY, model="m-2")))
+    assert "no accepted result" in str(find_baseline(tmp_path, KEY, any_machine=True))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"schema_version": 2}'])
+def test_a_broken_file_is_an_error_and_no_missing_baseline(tmp_path: Path, text: str) -> None:
+    path = baseline_path(tmp_path, KEY)
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(TunerError, match="cannot be read"):
+        find_baseline(tmp_path, KEY)
+
+
+def test_history_keeps_the_last_and_passes_over_a_torn_line(tmp_path: Path) -> None:
+    assert history(tmp_path, KEY, 3) == []
+    for number in range(5):
+        append_history(tmp_path, KEY, a_row(number))
+    (path,) = (tmp_path / "baselines").glob("*.history.jsonl")
+    with path.open("a") as file:
+        file.write('{"run_id": "r5')
+    assert history(tmp_path, KEY, 3) == [a_row(2), a_row(3), a_row(4)]
+    assert json.loads(path.read_text().splitlines()[0])["run_id"] == "r0"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ("p99_latency <= 40ms", "p99_latency <= 30ms", "slo"),
+        ("{kind: poisson}", "{kind: bursts}", "workload"),
+        ("maximize goodput", "minimize p99_latency at 300/s", "objective"),
+    ],
+)
+def test_what_changes_the_question_changes_its_part(
+    tmp_path: Path, old: str, new: str, part: str
+) -> None:
+    before, after = question_of(spec(tmp_path)), question_of(spec(tmp_path, old, new))
+    assert [name for name in before if before[name] != after[name]] == [part]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("{trials: 24, time: 75s}", "{trials: 9}"),
+        ("75s}", "75s}\nconfirm: {rounds: 5}"),
+        ("[8, 16, 32]", "[16, 32]"),
+    ],
+)
+def test_the_search_is_no_part_of_the_question(tmp_path: Path, old: str, new: str) -> None:
+    assert question_of(spec(tmp_path)) == question_of(spec(tmp_path, old, new))
+
+
+def test_a_file_counts_by_its_content_wherever_it_lies(tmp_path: Path) -> None:
+    asked = []
+    for directory, gaps in (("a", "100\n"), ("b", "100\n"), ("c", "200\n")):
+        (tmp_path / directory).mkdir()
+        (tmp_path / directory / "gaps.txt").write_text(gaps)
+        new = "{kind: trace, file: gaps.txt}"
+        asked.append(question_of(spec(tmp_path / directory, "{kind: poisson}", new)))
+    assert asked[0] == asked[1] != asked[2]
+
+
+def test_a_models_name_is_no_pattern(tmp_path: Path) -> None:
+    odd = replace(KEY, model="m[1]")
+    write_baseline(tmp_path, replace(BASELINE, key=replace(OTHER_MACHINE, model="m[1]")))
+    write_baseline(tmp_path, replace(BASELINE, key=replace(OTHER_MACHINE, model="m1")))
+    found = find_baseline(tmp_path, odd, any_machine=True)
+    assert isinstance(found, Baseline)
+    assert found.key.model == "m[1]"
+
+
+def test_a_torn_line_does_not_swallow_the_next_check(tmp_path: Path) -> None:
+    append_history(tmp_path, KEY, a_row(1))
+    path = baseline_path(tmp_path, KEY).with_suffix(".history.jsonl")
+    path.write_bytes(path.read_bytes() + b'{"n": 2, "at')
+    append_history(tmp_path, KEY, a_row(3))
+    assert history(tmp_path, KEY, 10) == [a_row(1), a_row(3)]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".history.jsonl"])
+def test_a_pipe_in_place_of_a_file_is_told_and_not_waited_for(tmp_path: Path, suffix: str) -> None:
+    path = baseline_path(tmp_path, KEY).with_suffix(suffix)
+    path.parent.mkdir()
+    os.mkfifo(path)
+    with pytest.raises(TunerError, match="it is a pipe"):
+        find_baseline(tmp_path, KEY) if suffix == ".json" else history(tmp_path, KEY, 3)
+
+
+def test_a_value_of_another_type_is_named(tmp_path: Path) -> None:
+    path = write_baseline(tmp_path, BASELINE)
+    path.write_text(path.read_text().replace("96.0", '"a lot"'))
+    with pytest.raises(TunerError, match="level cannot be 'a lot'"):
+        find_baseline(tmp_path, KEY)
+
+
+def test_another_mix_is_another_question(tmp_path: Path) -> None:
+    def asked(share: int, space: str = "{int: [1, 4]}") -> dict[str, str]:
+        path = tmp_path / "mix.yaml"
+        path.write_text(
+            f"repository: {ROOT / 'model_repository'}\n"
+            f"models: {{tokenizer: {{}}, tiny-bert: {{space: {{instance_group.count: {space}}}}}}}"
+            "\n"
+            "streams:\n"
+            f"  texts: {{model: tiny-bert, share: {share}%, slo: [p99_latency <= 40ms]}}\n"
+            f"  words: {{model: tokenizer, share: {100 - share}%, slo: [p99_latency <= 10ms]}}\n"
+        )
+        return question_of(load_spec(path).spec)
+
+    before, after = asked(75), asked(80)
+    assert [name for name in before if before[name] != after[name]] == ["mix"]
+    assert asked(75, "{int: [1, 8]}") == before
+
+
+def test_a_neighbour_that_is_only_loaded_makes_another_question(tmp_path: Path) -> None:
+    def asked(models: str) -> dict[str, str]:
+        more = f"models: {{{models}}}\nspace:"
+        return question_of(spec(tmp_path, "space:", more, name="beside.yaml"))
+
+    alone, step = asked(""), "tokenizer: {space: {instance_group.count: {int: [1, 4]}}}"
+    assert "mix" not in alone
+    assert asked(step) == alone, "what is searched of it does not matter"
+    assert asked("tokenizer: {}") != asked("tiny-bert: {}") != alone
+    assert asked(f"{step}, tiny-bert: {{}}") == asked("tiny-bert: {}")
+
+
+def test_a_written_config_has_the_load_of_its_run_while_it_is_in_place(tmp_path: Path) -> None:
+    run, soak = soaked_run(tmp_path, 0.9)
+    then = RunStore.open(run).manifest()
+    written = json.loads((run / "result.json").read_text())["written"]["sha256_after"]
+    now = replace(then, models={"m": replace(the_one(then.models), sha256=written)})
+    assert credited_level(tmp_path, now) == pytest.approx(soak.credited_level)
+    assert credited_level(tmp_path, then) is None  # it was taken back
+    assert credited_level(tmp_path, replace(now, fingerprint="another machine")) is None
+    other = replace(now, spec={**now.spec, "slo": ["p99_latency <= 1ms"]})
+    assert credited_level(tmp_path, other) is None
+    shutil.copytree(run, tmp_path / run.name.replace("2", "3", 1))  # a newer run left a proposal
+    newer = tmp_path / run.name.replace("2", "3", 1) / "result.json"
+    newer.write_text(json.dumps(json.loads(newer.read_text()) | {"written": None}))
+    assert credited_level(tmp_path, now) == pytest.approx(soak.credited_level)
+    (run / "result.json").write_text("{")
+    assert credited_level(tmp_path, now) is None
+
+
+def test_a_kept_config_has_the_load_of_its_run(tmp_path: Path) -> None:
+    run, soak = soaked_run(tmp_path, 0.9, "baseline")
+    now = RunStore.open(run).manifest()
+    assert credited_level(tmp_path, now) == pytest.approx(soak.credited_level)

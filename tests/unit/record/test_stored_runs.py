@@ -1,0 +1,134 @@
+"""Runs, a check and a baseline as they were written: they open, and come back as they were."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tuner.errors import SpecError
+from tuner.record.checks import Baseline, read_check
+from tuner.record.manifest import question_in
+from tuner.record.noise import noise_of
+from tuner.record.store import RunStore
+from tuner.report import markdown
+from tuner.report.compare import compared
+from tuner.report.data import load, read_result
+from tuner.report.run_document import document
+from tuner.report.terminal import lines_of
+from tuner.spec.load import load_spec
+
+OLD = Path(__file__).parents[2] / "runs" / "one-model"
+STORE = RunStore(OLD)
+
+
+def rows(name: str) -> list[Any]:
+    return [json.loads(line) for line in (OLD / name).read_text().splitlines()]
+
+
+def whole(name: str) -> Any:
+    return json.loads((OLD / name).read_text())
+
+
+READ: dict[str, Callable[[], list[Any]]] = {
+    "trials.jsonl": STORE.trials,
+    "rejected.jsonl": STORE.rejected,
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_rows_are_read_and_written_with_the_same_keys_and_values(name: str) -> None:
+    assert plain([found.to_json() for found in READ[name]()]) == rows(name)
+
+
+def test_the_manifest_comes_back_as_it_was_written() -> None:
+    assert plain(STORE.manifest().to_json()) == whole("manifest.json")
+
+
+@pytest.mark.parametrize("change", [{"schema_version": 2}, {"models": None}])
+def test_a_manifest_of_another_version_is_refused_by_its_number(
+    change: dict[str, Any], tmp_path: Path
+) -> None:
+    kept = {**whole("manifest.json"), **change}
+    manifest = {key: value for key, value in kept.items() if value is not None}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(SpecError, match=f"manifest version {kept['schema_version']} of another"):
+        RunStore(tmp_path).manifest()
+
+
+def test_the_spec_of_the_manifest_is_that_of_todays_reading(tmp_path: Path) -> None:
+    """Else two runs of one spec, before and after, could not be compared."""
+    old = whole("manifest.json")
+    path = tmp_path / "tune.yaml"
+    path.write_text(f"{old['spec_text']}budget: {{trials: 6}}\n")  # the command line's word
+    today, then = load_spec(path).spec.plain(), old["spec"]
+    assert Path(today.pop("repository")).name == Path(then.pop("repository")).name
+    for part in ("confirm", "check"):  # how a config is proved or checked is not asked
+        assert today.pop(part) != then.pop(part)
+    assert today == then
+    assert question_in(today) == question_in(then)
+
+
+def test_a_baseline_keeps_its_keys_and_values() -> None:
+    assert plain(Baseline.from_json(whole("baseline.json")).to_json()) == whole("baseline.json")
+
+
+def test_the_run_is_reported() -> None:
+    data = load(OLD)
+    told = "\n".join(lines_of(document(data)))
+    assert data.finished
+    assert "emulated-accelerator: Better: 95.9/s -> 384/s within p99 <= 40 ms, written" in told
+    assert "soak at 384/s" in told
+    assert len(data.repeats) == len(rows("confirmation.jsonl"))
+    assert data.result.noise is not None
+    assert plain(noise_of(STORE.confirmation()).to_json()) == whole("result.json")["noise"]  # type: ignore[union-attr]
+
+
+def test_a_run_of_an_ensemble_is_read_and_comes_back_as_it_was_written() -> None:
+    store = RunStore(OLD.with_name("ensemble"))
+    files = {path.name: path.read_text() for path in store.directory.iterdir()}
+    assert plain(store.manifest().to_json()) == json.loads(files["manifest.json"])
+    trials = [json.loads(line) for line in files["trials.jsonl"].splitlines()]
+    assert plain([trial.to_json() for trial in store.trials()]) == trials
+    result = read_result(store)
+    assert result is not None
+    assert plain(result.to_json()) == json.loads(files["result.json"])
+    assert {*result.models} == {"tiny-bert", "tokenizer"}
+    text = markdown.render(document(load(store.directory)))
+    assert "a request of the stream interactive spends" in text
+    store.manifest().refuse_if_different(store.manifest())
+
+
+def test_it_is_compared_with_another() -> None:
+    found = compared(OLD, OLD)
+    assert found.incomparable == ()
+    assert found.ratio is not None
+    assert found.ratio.estimate == pytest.approx(1.0)
+
+
+def test_its_result_comes_back_as_it_was_written() -> None:
+    found = read_result(STORE)
+    assert found is not None
+    assert plain(found.to_json()) == whole("result.json")
+
+
+def test_it_may_be_gone_on_with_by_who_asks_the_same() -> None:
+    before = STORE.manifest()
+    before.refuse_if_different(STORE.manifest())
+    with pytest.raises(SpecError, match="was edited"):
+        before.refuse_if_different(replace(before, spec_sha256="another"))
+
+
+def test_the_check_is_read() -> None:
+    found = read_check(OLD)
+    assert plain(found.to_json()) == whole("check.json")
+    assert found.status.value == "fine"
+    assert found.baseline is not None
+
+
+def plain(data: Any) -> Any:
+    return json.loads(json.dumps(data))

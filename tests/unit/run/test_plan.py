@@ -1,0 +1,356 @@
+"""A stranger's spec may be planned: nothing that it chooses is started (unit tests refuse that)."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders.jobs import SPEC
+from builders.model_files import REPOSITORY
+
+from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.run.plan import DrawnPlan, draw_plan
+
+
+@pytest.fixture(autouse=True)
+def _away_from_earlier_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def planned(tmp_path: Path, more: str, candidates: int = 0) -> DrawnPlan:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC.format(repository=REPOSITORY) + more)
+    return draw_plan(spec, {"PATH": ""}, candidates)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("server: {binary: /tmp/evil}\n", "a tritonserver of its own"),
+        (
+            "server: {environment: {LD_PRELOAD: /tmp/evil.so}}\n",
+            "the server's variables LD_PRELOAD",
+        ),
+        ("server: {mode: docker, image: 'evil:1'}\n", "the image evil:1"),
+        (
+            "server: {mode: docker, image: 'evil:1', mounts: {/opt/a: /b, /c: /d}}\n",
+            "the image evil:1 and the mounts /opt/a at /b, /c at /d",
+        ),
+        (
+            "server: {mode: remote, http: 'e:1', grpc: 'e:2', metrics: 'e:3', tls: {}}\n",
+            "the remote server https://e:1 grpcs://e:2 https://e:3",
+        ),
+        ("workload: {perf_analyzer: /tmp/evil}\n", "a perf_analyzer of its own"),
+    ],
+)
+def test_what_the_spec_chooses_is_named_and_not_run(tmp_path: Path, more: str, said: str) -> None:
+    plan = planned(tmp_path, more)
+    assert any(said in note and "not tried" in note for note in plan.notes)
+    assert plan.space_size > 1
+    if more.endswith(" /tmp/evil}\n"):
+        assert any(line[0] == "/tmp/evil" for line in plan.commands.values())
+
+
+def test_a_repository_that_is_not_there_is_told_with_its_place_and_a_guess(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC.format(repository=tmp_path / "modls"))
+    line = next(n for n, text in enumerate(spec.read_text().splitlines(), 1) if "modls" in text)
+    with pytest.raises(EnvironmentNotReadyError, match=rf"spec\.yaml:{line}:\d+: cannot r") as told:
+        draw_plan(spec, {"PATH": ""}, 0)
+    assert told.value.hint == "did you mean models?"
+
+
+def linked(tmp_path: Path) -> str:
+    """A repository in which the model is a link."""
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo" / "emulated-accelerator").symlink_to(REPOSITORY / "emulated-accelerator")
+    return str(tmp_path / "repo")
+
+
+def test_a_model_behind_a_link_is_told_with_the_file_that_is_written(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    repository = linked(tmp_path)
+    spec.write_text(SPEC.format(repository=repository) + "server: {binary: /no/server}\n")
+    model = REPOSITORY / "emulated-accelerator"
+    written = f"is a link to {model}: {model / 'config.pbtxt'} is written"
+    assert f"{repository}/emulated-accelerator {written}" in draw_plan(spec, {"PATH": ""}, 0).notes
+
+
+@pytest.mark.parametrize(
+    ("mount", "warned"),
+    [
+        ("/", True),
+        ("/run", True),
+        ("/var/../run/docker.sock", True),
+        ("/home/me/engine.sock", True),
+        ("/home/me/weights", False),
+    ],
+)
+def test_a_mount_that_makes_the_server_root_of_the_machine_is_warned_of(
+    mount: str, warned: bool, tmp_path: Path
+) -> None:
+    plan = planned(tmp_path, f"server: {{mode: docker, image: i, mounts: {{{mount}: /m}}}}\n")
+    said = f"with the mount {mount} the server may reach"
+    assert any(note.startswith(said) for note in plan.notes) is warned
+
+
+def test_the_arguments_of_a_server_in_a_container_are_shown(tmp_path: Path) -> None:
+    more = "server: {mode: docker, image: i, args: [--backend-directory=/x]}\n"
+    command = planned(tmp_path, more).commands["tritonserver"]
+    assert (command[0], command[-1]) == ("tritonserver", "--backend-directory=/x")
+
+
+@pytest.mark.parametrize("server", ["binary: /bin/tritonserver", "mode: docker, image: i"])
+def test_no_key_to_a_server_is_shown(server: str, tmp_path: Path) -> None:
+    plan = planned(tmp_path, f"server: {{{server}}}\n")
+    keys = [a.rpartition("=")[2] for a in plan.commands["tritonserver"] if "restricted" in a]
+    assert keys == ["KEY", "KEY"]
+
+
+FOREIGN = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}\n"
+
+
+def test_everything_that_the_spec_chooses_is_named_at_once(tmp_path: Path) -> None:
+    more = FOREIGN + "workload: {perf_analyzer: /tmp/evil}\n"
+    (note, *_) = planned(tmp_path, more).notes
+    assert note == (
+        "the spec names the remote server http://h:1 grpc://h:2 and a perf_analyzer of its own: "
+        "not tried, so not known to work"
+    )
+
+
+def test_the_file_whose_requests_a_remote_server_gets_is_named(tmp_path: Path) -> None:
+    row = {"x": {"content": [1.0] * 64, "shape": [64]}}
+    (tmp_path / "recorded.json").write_text(json.dumps({"data": [row]}))
+    more = "workload: {inputs: {kind: file, file: recorded.json}}\n"
+    said = f"and requests from {tmp_path / 'recorded.json'}: not tried"
+    assert said in planned(tmp_path, FOREIGN + more).notes[0]
+    assert said not in planned(tmp_path, "server: {binary: /t}\n" + more).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("server", "read"),
+    [
+        ("http: 'h:1', grpc: 'h:2'", ["http://h:1", "grpc://h:2"]),
+        ("http: 'h:1', grpc: 'h:2', tls: {services: [grpc]}", ["http://h:1"]),
+        ("http: 'h:1', grpc: 'h:2', tls: {}", []),
+        ("http: 'localhost:1', grpc: '127.0.0.1:2', metrics: '[::1]:3'", []),
+        ("http: '127.evil.example:1', grpc: 'localhost:2'", ["http://127.evil.example:1"]),
+    ],
+)
+def test_a_header_that_others_can_read_on_the_way_is_warned_of(
+    server: str, read: list[str], tmp_path: Path
+) -> None:
+    for headers in ("", ", headers_from_env: {Authorization: TOKEN}"):
+        plan = planned(tmp_path, f"server: {{mode: remote, {server}{headers}}}\n")
+        warned = [note for note in plan.notes if "can read the headers" in note]
+        assert (" and your TOKEN as headers: not tried" in plan.notes[0]) is bool(headers)
+        told = f"{' '.join(read)} has no TLS: whoever is on the way can read the headers"
+        assert warned == ([told] if read and headers else [])
+
+
+@pytest.mark.parametrize(
+    ("more", "programs"),
+    [(FOREIGN, ["perf_analyzer"]), ("server: {binary: /t}\n", ["tritonserver", "perf_analyzer"])],
+)
+def test_only_servers_that_tune_starts_have_a_command(
+    more: str, programs: list[str], tmp_path: Path
+) -> None:
+    commands = planned(tmp_path, more).commands
+    assert list(commands) == programs
+    assert commands["perf_analyzer"][0] == "perf_analyzer"
+    assert "127.0.0.1:GRPC" in commands["perf_analyzer"]
+
+
+def test_a_listed_load_is_the_first_that_is_shown(tmp_path: Path) -> None:
+    workload = "workload: {arrivals: {kind: closed, concurrency: [8, 16], restarts: 1}}\n"
+    (line,) = (c for n, c in planned(tmp_path, FOREIGN + workload).commands.items() if "perf" in n)
+    assert line[line.index("--concurrency-range") + 1] == "8"
+
+
+@pytest.mark.parametrize(("strategy", "asked", "shown"), [("random", 2, 2), ("random", 9, 3)])
+def test_candidates_are_shown_once_each_and_never_the_current_one(
+    strategy: str, asked: int, shown: int, tmp_path: Path
+) -> None:
+    plan = planned(tmp_path, f"{FOREIGN}search: {{strategy: {strategy}}}\n", asked)
+    texts = [preview.text for preview in plan.candidates]
+    assert len(set(texts)) == len(texts) == shown  # of four configs one is the current one
+    for preview in plan.candidates:
+        assert preview.diff.startswith("--- ")
+        assert "count" in preview.diff
+        assert preview.server_args == ()
+
+
+def test_of_a_search_with_designs_only_those_are_shown(tmp_path: Path) -> None:
+    assert 1 <= len(planned(tmp_path, FOREIGN, 9).candidates) < 4
+    assert len(planned(tmp_path, FOREIGN, 1).candidates) == 1
+
+
+def test_the_size_of_a_space_says_whether_it_is_exact(tmp_path: Path) -> None:
+    plan = planned(tmp_path, FOREIGN)
+    assert (plan.space_text, plan.problems) == ("4 configs", [])
+    assert replace(plan, space_exact=False).space_text == "4 configs at most"
+    assert plan.to_json()["estimate"]["search_s"] > 0.0
+
+
+def test_a_batch_size_that_is_left_to_the_server_is_told(tmp_path: Path) -> None:
+    model = tmp_path / "models" / "m"
+    (model / "1").mkdir(parents=True)
+    (model / "1" / "model.onnx").touch()
+    text = SPEC.format(repository=tmp_path / "models").replace("emulated-accelerator", "m")
+    (tmp_path / "spec.yaml").write_text(text + FOREIGN)
+    notes = draw_plan(tmp_path / "spec.yaml", {"PATH": ""}, 0).notes
+    assert [n for n in notes if "max_batch_size" in n and "takes it to be 4" in n]
+    assert not [n for n in planned(tmp_path, FOREIGN).notes if "max_batch_size" in n]
+
+
+@pytest.mark.parametrize(
+    ("path", "near"),
+    [
+        ("parameters.intra_op_threads", " (did you mean intra_op_thread_count?)"),
+        ("parameters.intra_op_thread_count", None),
+    ],
+)
+def test_a_parameter_that_onnx_runtime_does_not_read_is_told(
+    tmp_path: Path, path: str, near: str | None
+) -> None:
+    model = tmp_path / "models" / "m"
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_text('platform: "onnxruntime_onnx"')
+    text = SPEC.format(repository=tmp_path / "models").replace("emulated-accelerator", "m")
+    text = text.replace("space: {", f'space: {{{path}: {{choice: ["1", "2"]}}, ')
+    (tmp_path / "spec.yaml").write_text(text + FOREIGN)
+    notes = draw_plan(tmp_path / "spec.yaml", {"PATH": ""}, 0).notes
+    told = [note for note in notes if note.startswith("parameters")]
+    words = f"{path}: onnxruntime reads no such parameter, its values do nothing{near}"
+    assert told == ([] if near is None else [words])
+
+
+@pytest.mark.parametrize(
+    ("workload", "said"),
+    [
+        ("{}", ""),
+        ("{max_window: 20s}", "below 24/s, workload.max_window is too short"),
+        (
+            "{arrivals: {kind: poisson, rate: [8]}}",
+            "p99_latency at about 8/s needs windows of 60 s",
+        ),
+        ("{arrivals: {kind: poisson, rate: [800]}}", ""),
+        ("{arrivals: {kind: closed}}", ""),
+    ],
+)
+def test_how_long_the_percentile_makes_a_measurement_is_told(
+    tmp_path: Path, workload: str, said: str
+) -> None:
+    notes = planned(tmp_path, f"{FOREIGN}workload: {workload}\n").notes
+    told = [note for note in notes if note.startswith("p99_latency")]
+    assert bool(told) is bool(said)
+    assert said in "".join(told)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "rate", "said"),
+    [(100_000, 200, "(750 of 100000 gaps)"), (100_000, None, "at 100/s"), (300, 200, "")],
+)
+def test_the_share_of_a_trace_that_a_measurement_sees_is_told(
+    tmp_path: Path, gaps: int, rate: int | None, said: str
+) -> None:
+    (tmp_path / "gaps.txt").write_text("1000\n" * gaps)
+    listed = "" if rate is None else f", rate: [{rate}]"
+    trace = f"workload: {{arrivals: {{kind: trace, file: gaps.txt{listed}}}}}\n"
+    told = [note for note in planned(tmp_path, FOREIGN + trace).notes if "trace" in note]
+    assert bool(told) is bool(said)
+    assert said in "".join(told)
+
+
+def test_perf_analyzer_is_shown_only_where_it_measures(tmp_path: Path) -> None:
+    served = Path(__file__).parents[3] / "benchmarks" / "searches" / "served_models"
+    text = (served / "pair.yaml").read_text().replace("repository: .", f"repository: {served}")
+    (tmp_path / "pair.yaml").write_text(f"{text}\nserver: {{binary: /bin/tritonserver}}\n")
+    plan = draw_plan(tmp_path / "pair.yaml", {"PATH": ""}, 0)
+    assert [n for n in plan.notes if "measured with tune's own client" in n]
+    assert list(plan.commands) == ["tritonserver"]
+
+
+COUNT = "space: {instance_group.count: {int: [1, 4]}}"
+OF_GPU = "instance_group { kind: KIND_GPU }"
+
+
+@pytest.mark.parametrize(
+    ("more", "config", "place", "ends"),
+    [
+        (
+            "space: {instance_group.kind: {choice: [KIND_CPU, KIND_GPU]}}",
+            "",
+            "spec.yaml:5:9: KIND_GPU",
+            False,
+        ),
+        (COUNT, OF_GPU, "config.pbtxt:2:1: instance_group: KIND_GPU", True),
+        (
+            f"server: {{mode: docker, image: i}}\n{COUNT}",
+            OF_GPU,
+            "the container runs on the CPU",
+            False,
+        ),
+        (
+            f"server: {{mode: docker, image: i, gpus: [1]}}\n{COUNT}",
+            "",
+            "server.gpus is [1], and no GPU is seen here: the container is refused",
+            False,
+        ),
+        (
+            f"server: {{binary: /t, gpus: [0]}}\n{COUNT}",
+            "",
+            "server.gpus is [0], and no GPU is seen here: models run on the CPU",
+            False,
+        ),
+        (
+            f"server: {{binary: /t, gpus: all}}\n{COUNT}",
+            "",
+            "server.gpus is all, and no GPU is seen here: models run on the CPU",
+            False,
+        ),
+        (
+            f"objective: minimize gpu_memory at 300/s\n{COUNT}",
+            "",
+            "no GPU's memory can be read, so no config can be judged by gpu_memory: take",
+            True,
+        ),
+    ],
+)
+def test_what_needs_a_gpu_is_told_where_none_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, config: str, place: str, ends: bool
+) -> None:
+    monkeypatch.setattr("tuner.run.plan.has_gpu", lambda: False)
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    text = f'backend: "python" max_batch_size: 8\n{config or "instance_group { count: 1 }"}\n'
+    (tmp_path / "m" / "config.pbtxt").write_text(text)
+    spec = tmp_path / "spec.yaml"
+    server = "" if "server" in more else "server: {binary: /t}\n"
+    spec.write_text(f"model: m\nrepository: .\nslo: [p99_latency <= 40ms]\n{server}{more}\n")
+    plan = draw_plan(spec, {"PATH": ""}, 0)
+    (told,) = (t for t in (*plan.notes, *plan.problems) if place in t)
+    assert (told in plan.problems) is ends
+
+
+def test_all_gpus_are_no_remark_where_nobody_wrote_them(tmp_path: Path) -> None:
+    notes = planned(tmp_path, "server: {binary: /t}\n").notes
+    assert not [note for note in notes if "server.gpus" in note]
+
+
+def test_a_budget_that_cannot_give_a_result_is_refused_with_the_least_that_is_enough(
+    tmp_path: Path,
+) -> None:
+    message = r"time is 5s, and two configs take at least \d+ s"
+    with pytest.raises(SpecError, match=message) as refused:
+        planned(tmp_path, "budget: {time: 5s}\n")
+    assert refused.value.exit_code == 2
+    (enough,) = re.findall(r"--time-budget to (\d+s) or more", refused.value.hint)
+    own = "server: {binary: /t}\n"
+    plan = planned(tmp_path, f"{own}budget: {{time: {enough}}}\n")
+    assert plan.estimate.search_s <= float(enough[:-1])
+    planned(tmp_path, f"{own}budget: {{trials: 1}}\n")

@@ -1,0 +1,305 @@
+"""What a run keeps of its command line, and how going on with it takes that up."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+from builders.jobs import a_job, opened
+from builders.series import make_specs, runs_of, series_in
+from builders.workplace import Workplace, interrupt
+
+from tuner.bench.job import Job, Request
+from tuner.bench.manifest import choices_of
+from tuner.errors import SpecError
+from tuner.record.manifest import Choices
+from tuner.record.store import RunStore
+from tuner.run.open_run import restore_choices, spec_of
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return a_job(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (None, None),
+        ("sqlite:///a study.db", "sqlite:///{here}/a study.db"),
+        ("sqlite:////abs/study.db", "sqlite:////abs/study.db"),
+        ("sqlite://", "sqlite://"),
+        ("sqlite:///study.db?mode=ro", "sqlite:///study.db?mode=ro"),
+        ("postgresql://tuner:pw@db/optuna", "postgresql://tuner:***@db/optuna"),
+        ("postgresql://db/optuna", "postgresql://db/optuna"),
+        ("no-url", "no-url"),
+        ("postgresql://db:port/optuna", "postgresql:..."),
+    ],
+)
+def test_a_storage_is_kept_as_found_from_anywhere_and_without_its_password(
+    given: str | None, kept: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    request = Request(Path("s"), trials=3, time_budget_s=9.0, write=False, storage=given)
+    expected = None if kept is None else kept.format(here=tmp_path)
+    assert choices_of(request) == Choices(False, 3, 9.0, expected, str(tmp_path))
+
+
+@pytest.fixture
+def run(job: Job, tmp_path: Path) -> RunStore:
+    """Begun with seed 7, at most 5 trials in 60 s, and a storage of its own."""
+    storage = f"sqlite:///{tmp_path / 'own.db'}"
+    search = job.spec.search.model_copy(update={"seed": 7})
+    job = replace(job, spec=job.spec.model_copy(update={"search": search}))
+    request = Request(
+        job.loaded.path,
+        output=tmp_path / "results",
+        trials=5,
+        time_budget_s=60.0,
+        storage=storage,
+    )
+    with opened(job, request) as new:
+        store: RunStore = new.store
+    return store
+
+
+def again(run: RunStore, **given: object) -> Request:
+    storage = run.manifest().choices.storage
+    request = Request(Path("spec.yaml"), resume=run.directory, storage=storage)
+    return restore_choices(replace(request, **given))  # type: ignore[arg-type]
+
+
+def test_a_run_is_gone_on_with_as_it_was_begun(run: RunStore, tmp_path: Path) -> None:
+    found = again(run)
+    assert (found.trials, found.time_budget_s, found.seed, found.write) == (5, 60.0, 7, True)
+    assert found.storage == f"sqlite:///{tmp_path / 'own.db'}"
+    assert (found.output, found.resume) == (run.directory.parent, run.directory)
+
+
+def test_words_given_again_override(run: RunStore) -> None:
+    found = again(run, trials=9, time_budget_s=1.0, storage="sqlite:///x.db", write=False, seed=7)
+    assert (found.trials, found.time_budget_s, found.storage) == (9, 1.0, "sqlite:///x.db")
+    assert not found.write
+    with pytest.raises(SpecError, match="seed 7, not 0"):
+        again(run, seed=0)
+
+
+def test_a_run_that_was_not_to_write_never_does(run: RunStore) -> None:
+    manifest = run.manifest()
+    run.write_manifest(replace(manifest, choices=replace(manifest.choices, write=False)).to_json())
+    assert not again(run).write
+
+
+def test_a_password_is_asked_for_unless_the_storage_is_given(run: RunStore) -> None:
+    manifest = run.manifest()
+    storage = "postgresql://tuner:***@db/optuna"
+    run.write_manifest(
+        replace(manifest, choices=replace(manifest.choices, storage=storage)).to_json()
+    )
+    with pytest.raises(SpecError, match="needs its password"):
+        again(run, storage=None)
+    whole = "postgresql://tuner:pw@db/optuna"
+    assert again(run, storage=whole).storage == whole
+
+
+@pytest.mark.parametrize("named", [".", "../a-run"])
+def test_a_run_is_found_by_any_name_of_its_directory(
+    named: str, run: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(run.directory)
+    found = again(run, resume=Path(named))
+    assert found.resume is not None
+    assert found.resume.name == "a-run"
+    assert found.output.resolve() == run.directory.parent
+    assert found.output.is_absolute()
+
+
+def test_nothing_is_looked_up_for_a_new_run() -> None:
+    request = Request(Path("spec.yaml"), seed=3)
+    assert restore_choices(request) is request
+
+
+def test_the_spec_of_a_run_is_where_it_was_begun_from(
+    run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = run.manifest()
+    run.write_manifest(
+        replace(
+            manifest,
+            spec_path="spec.yaml",
+            choices=replace(manifest.choices, directory=str(tmp_path)),
+        ).to_json()
+    )
+    monkeypatch.chdir("/")
+    assert spec_of(run.directory) == tmp_path / "spec.yaml"
+    (tmp_path / "spec.yaml").rename(tmp_path / "moved.yaml")
+    with pytest.raises(SpecError, match="no longer at") as refused:
+        spec_of(run.directory)
+    assert f"--resume {run.directory}" in refused.value.hint
+
+
+@pytest.mark.parametrize("owned", ["manifest.json", ""])
+def test_a_strangers_spec_is_resumed_only_where_it_is_named(
+    owned: str, run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = run.manifest()
+    place = tmp_path if owned else run.directory
+    choices = replace(manifest.choices, directory=str(place))
+    run.write_manifest(replace(manifest, spec_path="spec.yaml", choices=choices).to_json())
+    (place / "spec.yaml").touch()
+    stat = Path.stat
+
+    def of_another(path: Path, **given: bool) -> os.stat_result:
+        status = list(stat(path, **given))
+        status[4] = 4321 if path.name == owned else status[4]
+        return os.stat_result(status)
+
+    if owned:
+        monkeypatch.setattr(Path, "stat", of_another)
+    with pytest.raises(SpecError, match="somebody else may have chosen that") as refused:
+        spec_of(run.directory)
+    assert ("another user" if owned else "run's own directory") in refused.value.message
+    command = f"tune run {place / 'spec.yaml'} --storage={choices.storage} --resume {run.directory}"
+    assert command in refused.value.hint
+
+
+def forge(run: Path, facts: Mapping[str, object] = MappingProxyType({}), **chosen: object) -> None:
+    """Has a run or a series say that it was started with these choices."""
+    (path,) = (p for n in ("manifest", "series") if (p := run / f"{n}.json").exists())
+    kept = json.loads(path.read_text())
+    kept["choices"].update(chosen)
+    path.write_text(json.dumps({**kept, **facts}))
+
+
+@pytest.fixture(params=["run", "series"])
+def stopped(request: pytest.FixtureRequest, workplace: Workplace, tmp_path: Path) -> Path:
+    """A run, or a series of two, that was interrupted in its first trials."""
+    workplace.bench.then = {1: interrupt}
+    specs = ["my spec.yaml"]
+    if request.param == "series":
+        make_specs(tmp_path, 2)
+        specs = ["specs/model-00.yaml", "specs/model-01.yaml"]
+    assert workplace.tune("run", *specs, "--no-write", "--progress", "none") == 130
+    kind = "series.json" if request.param == "series" else "manifest.json"
+    (found,) = workplace.results.glob(f"*/{kind}")
+    return found.parent
+
+
+def nothing_is_started(workplace: Workplace, directory: Path) -> list[str]:
+    """Resuming is refused, and one line has the command that would go on."""
+    deployed = len(workplace.bench.deployed)
+    assert workplace.tune("run", "--resume", directory, "--progress", "none") == 2
+    assert len(workplace.bench.deployed) == deployed
+    assert "\x1b" not in workplace.tune.err
+    (line,) = [x for x in workplace.tune.err.splitlines() if "give all of it: " in x]
+    return shlex.split(line.partition("give all of it: ")[2])[1:]
+
+
+def test_what_is_resumed_sets_no_value_of_the_spec(stopped: Path, workplace: Workplace) -> None:
+    forge(stopped, overrides=["server.binary=/evil.sh", "model=\x1b[2J\n  tune run x"])
+    command = nothing_is_started(workplace, stopped)
+    assert "--set=server.binary=/evil.sh" in command
+    assert "--set=model=\\x1b[2J\\n  tune run x" in command
+    assert command[-2:] == ["--resume", str(stopped)]
+
+
+def test_what_is_resumed_names_no_storage(stopped: Path, workplace: Workplace) -> None:
+    place = workplace.spec.with_name("other.db")
+    forge(stopped, storage=f"sqlite:///{place}")
+    command = nothing_is_started(workplace, stopped)
+    assert f"--storage=sqlite:///{place}" in command
+    assert not place.exists()
+    workplace.bench.then = {}
+    assert workplace.tune(*command, "--progress", "none") == 0
+    assert place.exists()
+
+
+def test_what_came_with_its_spec_from_elsewhere_starts_it_only_where_that_is_named(
+    stopped: Path, workplace: Workplace, tmp_path: Path
+) -> None:
+    theirs = tmp_path / "unpacked"
+    shutil.copytree(workplace.results, theirs / "results")
+    for name in ("my spec.yaml", "specs", "my repository"):
+        if (there := tmp_path / name).is_dir():
+            shutil.copytree(there, theirs / name)
+        elif there.exists():
+            shutil.copy(there, theirs)
+    copied = theirs / "results" / stopped.name
+    forge(copied, {"created_at": "2025-01-01T00:00:00+00:00"}, directory=str(theirs))
+    command = nothing_is_started(workplace, copied)
+    assert str(theirs / "specs/model-00.yaml") in command or str(theirs / "my spec.yaml") in command
+    assert "was not made here" in workplace.tune.err
+    workplace.bench.then = {}
+    assert workplace.tune(*command, "--progress", "none") == 0
+
+
+def test_a_winner_is_applied_by_the_spec_of_its_run_only_where_that_was_made_here(
+    workplace: Workplace,
+) -> None:
+    space = "space: {parameters.language: {choice: [de, en]}, "
+    workplace.spec.write_text(workplace.spec.read_text().replace("space: {", space))
+    assert workplace.tune("run", "my spec.yaml", "--no-write", "--progress", "none") == 0
+    run = workplace.store.directory
+    assert workplace.tune("apply", run, "--dry-run") == 0
+    assert "language" in workplace.tune.out
+    forge(run, {"created_at": "2025-01-01T00:00:00+00:00"})
+    assert workplace.tune("apply", run, "--dry-run") == 2
+    assert "was not made here" in workplace.tune.err
+    assert workplace.tune("apply", run, "my spec.yaml") == 0
+
+
+@pytest.mark.parametrize("named", ["fingerprint", "specs/model-01.yaml"])
+def test_a_series_whose_machine_or_spec_is_another_now_is_not_resumed(
+    named: str, workplace: Workplace, tmp_path: Path
+) -> None:
+    make_specs(tmp_path, 2)
+    workplace.bench.then = {1: interrupt}
+    assert workplace.tune("run", "specs/*.yaml", "--no-write", "--progress", "none") == 130
+    directory = series_in(workplace.results)
+    if named == "fingerprint":
+        path = directory / "series.json"
+        kept = json.loads(path.read_text())
+        path.write_text(json.dumps({**kept, "fingerprint": "0" * 16}))
+    else:
+        spec = tmp_path / named
+        spec.write_text(spec.read_text() + "# more\n")
+    assert workplace.tune("run", "--resume", directory, "--progress", "none") == 2
+    told = "machine (fingerprint): " if named == "fingerprint" else f"{named} was edited\n"
+    assert f"  {told}" in workplace.tune.err
+    assert len(runs_of(workplace.results)) == 1
+
+
+def test_a_trial_of_a_config_that_the_spec_does_not_name_is_not_gone_on_with(
+    workplace: Workplace,
+) -> None:
+    workplace.bench.then = {2: interrupt}
+    assert workplace.tune("run", "my spec.yaml", "--no-write", "--progress", "none") == 130
+    path = workplace.store.directory / "trials.jsonl"
+    first, second, *_ = path.read_text().splitlines()
+    row = json.loads(second)
+    row["candidate"]["models"]["emulated-accelerator"] = {"parameters.EXECUTION_ENV_PATH": "/x"}
+    path.write_text(f"{first}\n{json.dumps(row)}\n")
+    deployed = len(workplace.bench.deployed)
+    assert workplace.tune("run", "--resume", workplace.store.directory) == 2
+    assert "the config of trial 1 is not in the space" in workplace.tune.err
+    assert len(workplace.bench.deployed) == deployed
+
+
+def test_a_series_is_gone_on_with_by_the_specs_that_are_left_and_no_fewer(
+    workplace: Workplace, tmp_path: Path
+) -> None:
+    make_specs(tmp_path, 2)
+    workplace.bench.then = {1: interrupt}
+    assert workplace.tune("run", "specs/*.yaml", "--no-write", "--progress", "none") == 130
+    workplace.bench.then = {}
+    again = ("--resume", series_in(workplace.results), "--progress", "none")
+    assert workplace.tune("run", "specs/model-00.yaml", *again) == 2
+    assert "model-01.yaml is not named again" in workplace.tune.err
+    assert workplace.tune("run", "specs/*.yaml", *again) == 0

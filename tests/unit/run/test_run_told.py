@@ -1,0 +1,268 @@
+"""What a run tells while it runs and stores when it ends, on an emulated bench."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from builders.measurements import P99_40MS, synthetic_measurement
+from builders.workplace import MODEL, Workplace, best_of, interrupt
+
+from tuner.bench.events import Silent
+from tuner.bench.job import Job, Request
+from tuner.bench.serving import Serving
+from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
+from tuner.measurement.measurement import Stage
+from tuner.proof.verdict import Verdict
+from tuner.record.confirmation import Repeat, Role
+from tuner.record.status import Status
+from tuner.report import render
+from tuner.run import ending
+from tuner.run import run as pipeline
+from tuner.score.point import judge_point
+from tuner.score.trial import Trial
+
+
+class Watching(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.phases: list[str] = []
+        self.begun: list[Any] = []
+
+    def started(self, run: Path, trials: int, space_size: int | None) -> None:
+        self.begun.append((run, trials, space_size))
+
+    def phase(self, text: str) -> None:
+        self.phases.append(text)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def run(workplace: Workplace, **more: Any) -> tuple[pipeline.Finished, Watching]:
+    watching = Watching()
+    request = Request(workplace.spec, workplace.results, **more)
+    return pipeline.run(request, watching, render.report_run), watching
+
+
+def twice_measured(session: Any, trials: Sequence[Trial], _: object) -> Verdict:
+    """A proof that measured the winner twice at one load."""
+    verdict = best_of(trials)
+    assert verdict.winner is not None
+    for number, p99_us in enumerate((20e3, 22e3)):
+        point = judge_point([P99_40MS], synthetic_measurement(100.0, p99_us))
+        session.record(Repeat(number, 0, Role.CANDIDATE, verdict.winner.candidate.key, point))
+    return verdict
+
+
+def test_a_run_is_told_from_its_beginning_to_its_end(workplace: Workplace) -> None:
+    done, watching = run(workplace)
+    assert watching.begun == [(done.directory, 40, 4)]
+    assert watching.phases == ["searching"]
+    assert "There was nothing left that the strategy would try." in watching.notes
+    assert any(note.startswith("the run takes about ") for note in watching.notes)
+    assert any(note.startswith("the proof takes about ") for note in watching.notes)
+    assert done.result.status is Status.IMPROVED
+    stored = json.loads((done.directory / "result.json").read_text())
+    assert stored == done.result.to_json()
+
+
+@pytest.mark.parametrize(("load_s", "told"), [(60.0, True), (2.0, False)])
+def test_a_model_that_loads_for_long_is_told(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch, load_s: float, told: bool
+) -> None:
+    @contextmanager
+    def serving(job: Job, *_: object) -> Iterator[Serving]:
+        yield Serving(job, cast("Any", None), cast("Any", SimpleNamespace(memory=dict)), load_s)
+
+    monkeypatch.setattr(pipeline, "serving", serving)
+    _, watching = run(workplace)
+    assert ("loading the model took 60 s" in watching.notes) is told
+
+
+def test_a_run_begins_with_what_the_last_one_took(workplace: Workplace) -> None:
+    run(workplace, write=False)
+    _, watching = run(workplace)
+    assert any(note.startswith("the last run took 0:0") for note in watching.notes)
+
+
+def test_a_result_counts_trials_and_knows_the_noise_of_its_proof(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "prove", twice_measured)
+    done, _ = run(workplace)
+    assert done.result.trials.asked == 4 + done.result.trials.duplicates
+    assert done.result.noise is not None
+    assert done.result.objective == "maximize goodput"
+    manifest = workplace.store.manifest()
+    assert done.result.spec_sha256 == manifest.spec_sha256
+    assert (done.result.run_id, done.result.model) == (manifest.run_id, MODEL)
+    assert (done.result.diff or "").startswith("--- ")
+    assert done.result.time.by_phase()["writing_s"] > 0.0
+
+
+def test_an_interrupted_run_has_counted_what_it_measured(workplace: Workplace) -> None:
+    workplace.bench.then = {2: interrupt}
+    with pytest.raises(InterruptedRunError) as stopped:
+        run(workplace)
+    assert stopped.value.__cause__ is None
+    trials = workplace.result["trials"]
+    assert (trials["asked"], trials["duplicates"]) == (len(workplace.store.trials()), 0)
+    first = workplace.store.trials()[0].candidate
+    assert workplace.result["baseline"]["candidate"]["models"] == first.models
+    assert workplace.result["reasons"] == ["stopped by a signal"]
+    assert "its proof" not in stopped.value.hint
+    assert (workplace.store.directory / "report.html").is_file()
+
+
+def test_a_confirmation_that_was_begun_is_gone_on_with(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "prove", twice_measured)
+    workplace.overloading = interrupt
+    with pytest.raises(InterruptedRunError) as stopped:
+        run(workplace)
+    assert stopped.value.hint.startswith(
+        "nothing was written; 4 trials and 1 measurements of its proof kept; go on with: "
+        f"tune run '{workplace.spec}' --resume "
+    )
+
+
+def test_a_defect_is_called_one_in_the_result_and_raised_as_it_is(workplace: Workplace) -> None:
+    def breaks() -> None:
+        raise ZeroDivisionError("oops")
+
+    workplace.overloading = breaks
+    with pytest.raises(ZeroDivisionError):
+        run(workplace)
+    assert workplace.result["status"] == "failed"
+    assert workplace.result["reasons"] == ["a defect of tune: ZeroDivisionError('oops')"]
+
+
+def test_what_is_behind_a_full_disk_is_kept_and_what_a_library_made_of_a_stop_is_not(
+    workplace: Workplace,
+) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device", "study.db")
+
+    def fills_the_disk() -> None:
+        raise full
+
+    def stops() -> None:
+        try:
+            interrupt()
+        except InterruptedRunError as error:
+            raise RuntimeError("a commit failed") from error
+
+    workplace.overloading = fills_the_disk
+    with pytest.raises(EnvironmentNotReadyError, match=r"study\.db") as ended:
+        run(workplace)
+    assert ended.value.__cause__ is full
+    workplace.overloading = stops
+    with pytest.raises(InterruptedRunError) as stopped:
+        run(workplace)
+    assert stopped.value.__cause__ is None
+
+
+def test_a_run_whose_directory_was_removed_says_so_and_nothing_else(workplace: Workplace) -> None:
+    before = workplace.config.read_bytes()
+
+    def removed() -> None:
+        shutil.rmtree(workplace.store.directory)
+
+    workplace.bench.then[2] = removed
+    with pytest.raises(EnvironmentNotReadyError, match="was removed or moved while it was being"):
+        run(workplace)
+    assert workplace.config.read_bytes() == before
+
+
+def test_an_error_names_the_report_after_its_own_hint(workplace: Workplace) -> None:
+    hints = iter(["mend it", ""])
+
+    def breaks() -> None:
+        raise TunerError("broken", next(hints))
+
+    workplace.overloading = breaks
+    report = f"the report: {workplace.results}"
+    for hint in ("mend it; ", ""):
+        with pytest.raises(TunerError) as ended:
+            run(workplace)
+        assert ended.value.hint.startswith(hint + report)
+
+
+def test_a_signal_after_the_result_is_stored_says_that_it_is_kept(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(_: object) -> None:
+        raise InterruptedRunError("stopped by a signal")
+
+    real, calls = render.report_run, list[Path]()
+
+    def once(directory: Path) -> None:
+        calls.append(directory)
+        if len(calls) == 1:
+            stopped(directory)
+        real(directory)
+
+    monkeypatch.setattr(render, "report_run", once)
+    with pytest.raises(InterruptedRunError) as ended:
+        run(workplace)
+    directory = workplace.store.directory
+    assert ended.value.hint == f"the run was complete and its result is kept: {directory}"
+    assert workplace.result["status"] == "improved"
+    assert (directory / "report.html").is_file()
+
+
+def test_what_the_proof_measures_is_of_the_confirmation(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered: list[Stage] = []
+    workplace.bench.enter = entered.append  # type: ignore[method-assign,assignment]
+
+    def prove(session: Any, trials: Sequence[Trial], _: object) -> Verdict:
+        assert entered == [Stage.CONFIRMATION]
+        return best_of(trials)
+
+    monkeypatch.setattr(pipeline, "prove", prove)
+    assert run(workplace)[0].result.status.exit_code == 0
+
+
+def test_what_a_run_should_know_beforehand_is_told_before_it_searches(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "request_notes", lambda *_: ["large"])
+    monkeypatch.setattr(pipeline, "foreseen", lambda _: ("a link",))
+    monkeypatch.setattr(Serving, "completed", "the server completes it")
+    _, watching = run(workplace, write=False)
+    assert "a link" not in watching.notes
+    _, watching = run(workplace)
+    told = ["the server completes it", "large", "a link"]
+    assert [n for n in watching.notes if n in told] == told
+
+
+def test_what_the_user_should_know_of_the_write_is_told(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = ending.write_back
+    lost = "its extended attributes are lost"
+    monkeypatch.setattr(ending, "write_back", lambda *a: replace(real(*a), notes=(lost,)))
+    _, watching = run(workplace)
+    assert lost in watching.notes
+
+
+def test_a_kept_config_is_neither_drawn_up_nor_written(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = workplace.config.read_bytes()
+    monkeypatch.setattr(pipeline, "prove", lambda *_: Verdict(Status.KEPT, ("no gain",)))
+    done, _ = run(workplace)
+    assert (done.result.diff, done.result.written) == (None, None)
+    assert not [*(done.directory / "best").glob("*/config.pbtxt")]
+    assert workplace.config.read_bytes() == before

@@ -1,0 +1,116 @@
+"""The winner of a run of several models: as text, in best/ and in the repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders.jobs import opened
+from builders.plans import cut_short, make_file
+
+from tuner.bench.job import Job, Request, draw_up, prepare
+from tuner.record.store import RunStore
+from tuner.run.ending import best_configs, settle_writes, write_back
+from tuner.space.candidate import Candidate
+from tuner.writeback.plan import WritePlan
+from tuner.writeback.rollback import rollback
+from tuner.writeback.target import foreseen
+
+CONFIG = """\
+# {name}: a comment
+backend: "python"
+max_batch_size: 8
+input [ {{ name: "x" data_type: TYPE_FP32 dims: [ 1 ] }} ]
+output [ {{ name: "y" data_type: TYPE_FP32 dims: [ 1 ] }} ]
+"""
+SPEC = """\
+repository: {repository}
+models:
+  a: {{space: {{instance_group.count: {{int: [1, 4]}}}}}}
+  b: {{space: {{instance_group.count: {{int: [1, 4]}}}}}}
+  c: {{}}
+streams:
+  to-a: {{model: a, share: 50%}}
+  to-b: {{model: b, share: 50%}}
+workload: {{arrivals: {{kind: poisson}}}}
+slo: [p99_latency <= 40ms]
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    for name in ("a", "b", "c"):
+        directory = tmp_path / "models" / name / "1"
+        directory.mkdir(parents=True)
+        (directory / "model.py").write_text("class TritonPythonModel:\n  execute = None\n")
+        (directory.parent / "config.pbtxt").write_text(CONFIG.format(name=name))
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC.format(repository=tmp_path / "models"))
+    return prepare(Request(spec=spec))
+
+
+def winner(a: int, b: int) -> Candidate:
+    return Candidate.of_models({n: {"instance_group.count": c} for n, c in (("a", a), ("b", b))})
+
+
+def test_each_config_is_drawn_up_and_all_are_in_one_diff(job: Job) -> None:
+    change = draw_up(job, winner(2, 3))
+    assert list(change.configs) == ["a", "b"]
+    for label, count in (("a", 2), ("b", 3)):
+        config = change.configs[label]
+        assert config.config_after.startswith(config.config_before.rstrip("\n"))
+        assert f"count: {count}" in config.config_after
+        assert f"--- a/{label}/config.pbtxt\n" in change.diff
+
+
+def test_the_best_configs_are_those_that_change_each_under_its_models_name(
+    job: Job, tmp_path: Path
+) -> None:
+    change = draw_up(job, winner(1, 3))
+    store = RunStore.create(tmp_path / "results", "a-run")
+    store.write_best(best_configs(job, change), ("--cache-config=local,size=1",))
+    best = store.directory / "best"
+    assert [str(p.relative_to(best)) for p in sorted(best.rglob("*.*"))] == [
+        "b/config.pbtxt",
+        "server_args.txt",
+    ]
+    assert (best / "b" / "config.pbtxt").read_text() == change.configs["b"].config_after
+
+
+def test_only_what_changes_is_written_and_one_rollback_takes_it_back(job: Job) -> None:
+    configs = [job.served.models[label].files.path for label in ("a", "b", "c")]
+    old = [config.read_text() for config in configs]
+    with opened(job, Request(job.loaded.path, output=job.loaded.path.parent / "results")) as new:
+        for found, changed in ((winner(2, 3), ["a", "b"]), (winner(1, 4), ["b"])):
+            change = draw_up(job, found)
+            written = write_back(new.manifest, found, change)
+            assert [file.path.parent.name for file in written.files] == changed
+            after = [change.configs[label].config_after for label in ("a", "b")]
+            assert [config.read_text() for config in configs] == [*after, old[2]]
+            rollback(job.spec.repository, "b")
+            assert [config.read_text() for config in configs] == old
+
+
+def test_a_link_that_a_winner_will_not_be_written_through_is_told_beforehand(job: Job) -> None:
+    config = job.served.models["b"].files.path
+    outside = job.loaded.path.parent / "b.pbtxt"
+    config.rename(outside)
+    config.symlink_to(outside)
+    (told,) = foreseen(job.searched_files)
+    assert told.startswith(f"a winner will not be written: {config} leads to {outside}")
+    assert told.endswith(
+        "; to write that file, use --through-links with `tune apply` or `tune rollback`"
+    )
+
+
+def test_a_run_begins_with_whole_configs_where_a_kill_left_half(tmp_path: Path, job: Job) -> None:
+    repository = tmp_path / "models"
+    old = job.served.models["a"].files.text
+    files = (make_file(repository, n, CONFIG.format(name=n), f"# new {n}\n") for n in ("a", "b"))
+    cut_short(WritePlan(tuple(files), "r1"), "a")
+    assert (repository / "a" / "config.pbtxt").read_text() != old
+    assert list(settle_writes(repository, write=True)) == [
+        "the write of run r1, which was cut short, is undone"
+    ]
+    assert prepare(Request(spec=job.loaded.path)).served.models["a"].files.text == old
+    assert list(settle_writes(repository, write=True)) == []

@@ -1,0 +1,305 @@
+"""From a spec file to a job: everything that can be known before a process is started."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.load.traffic.encoding import Content, TensorShape, inputs_of, read_recorded, resolve
+from tuner.machine.host import has_gpu
+from tuner.modelconfig.backends import may_set_batch
+from tuner.modelconfig.edit import edit, unified_diff
+from tuner.modelconfig.encoding import UTF_8
+from tuner.modelconfig.files import ModelFiles, model_names
+from tuner.modelconfig.served import Served, ServedModel, read_served
+from tuner.record.result_schema import ChangedConfig
+from tuner.score.next_load import LoadPlan, load_plan
+from tuner.server.binaries import has_perf_analyzer
+from tuner.space.build import build_space, refuse_empty, refuse_unmeasurable
+from tuner.space.candidate import Candidate
+from tuner.space.space import Space
+from tuner.spec.load import LoadedSpec, load_spec
+from tuner.spec.model import ModelSpec, Spec
+from tuner.spec.paths import PRIORITY_LEVELS
+from tuner.spec.units import Seconds
+from tuner.spec.workload import FileInputs, NoRepeat, RandomInputs, StreamSpec
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for on the command line; None leaves it to the spec.
+
+    See `tuner.record.manifest.Choices` for what is chosen.
+
+    Attributes:
+        resume: Directory of an earlier run to go on with.
+        run_id: The new run's, where that is settled already.
+        environment: Variables for child processes and for finding programs.
+        command: How tune was called, for the manifest.
+    """
+
+    spec: Path
+    output: Path = Path("results")
+    resume: Path | None = None
+    run_id: str = ""
+    trials: int | None = None
+    time_budget_s: float | None = None
+    seed: int | None = None
+    write: bool = True
+    accept_unsoaked: bool = False
+    storage: str | None = None
+    overrides: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RecordedFigures:
+    """A file's number of entries, the bytes of one, and the number of shapes of each input."""
+
+    count: int
+    least_bytes: int
+    most_bytes: int
+    shapes: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A checked spec with the models it is about.
+
+    Attributes:
+        spec: With the options of the command line applied.
+        served: The models, with their configs as far as they are known: what the files say, until
+            a server was asked.
+        space: Over these configs.
+        recorded: By stream, what its file of requests holds.
+        has_perf_analyzer: There is one here; otherwise our own client measures.
+    """
+
+    loaded: LoadedSpec
+    spec: Spec
+    served: Served
+    space: Space
+    plan: LoadPlan
+    has_perf_analyzer: bool = True
+    recorded: Mapping[str, RecordedFigures] = field(default_factory=dict)
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """Labels of the models whose configs the search changes, and may write."""
+        return tuple(self.space.current.models)
+
+    @property
+    def searched_files(self) -> list[ModelFiles]:
+        return [self.served.models[label].files for label in self.searched]
+
+    def over(self, served: Served) -> Job:
+        """The same over what a server completed.
+
+        Raises:
+            SpecError: The spec's space is wrong for it.
+        """
+        space, recorded = _space(self.loaded, self.spec, served), self.recorded
+        if any(model.base.completes for model in served.models.values()):
+            recorded = _recorded(self.spec, served)
+        return replace(self, served=served, space=space, recorded=recorded)
+
+
+def prepare(request: Request, loaded: LoadedSpec | None = None) -> Job:
+    """Reads and checks the spec, the configs of its models, and the space of both.
+
+    ``loaded``: the request's spec, where that was read already.
+
+    Raises:
+        SpecError: The spec is wrong, by itself or for these models, or they are, by themselves or
+            beside each other.
+        EnvironmentNotReadyError: There is no such repository or model.
+    """
+    loaded = loaded or load_spec(request.spec, request.overrides)
+    return job_from(loaded, _with_words_of(request, loaded.spec), request.environment)
+
+
+def refuse_unsearchable(job: Job) -> None:
+    """Before anything is started, and of what the server completed.
+
+    Raises:
+        NothingToSearchError: The space holds nothing beside the current config.
+    """
+    refuse_empty(job.space)
+
+
+def refuse_no_repository(repository: Path, place: str) -> None:
+    """Adds the place in the spec where it is named."""
+    try:
+        model_names(repository)
+    except EnvironmentNotReadyError as error:
+        told = ": ".join(filter(None, (place, error.message)))
+        raise EnvironmentNotReadyError(told, error.hint) from error
+
+
+def models_of(spec: Spec) -> Served:
+    """The models that a spec is about; raises as `read_served` does."""
+    calls = {label: model.calls for label, model in spec.models.items()}
+    on_cpu = spec.server.gpus == "none" or (spec.server.managed and not has_gpu())
+    return read_served(spec.repository, calls, calls, on_cpu=on_cpu, write_to=spec.write_to)
+
+
+def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> Job:
+    """The models that a checked spec is about, and the space of both.
+
+    Raises:
+        SpecError: The spec is wrong for these models, or they are.
+        EnvironmentNotReadyError: There is no such repository or model.
+    """
+    refuse_no_repository(spec.repository, loaded.repository_position)
+    served = models_of(spec)
+    for label, model in spec.models.items():
+        _refuse_mixed_encodings(served.models[label].files, model)
+    space = _space(loaded, spec, served)
+    return Job(
+        loaded,
+        spec,
+        served,
+        space,
+        load_plan(spec.workload, spec.objective, spec.slos, spec.shares),
+        has_perf_analyzer(spec.workload.perf_analyzer, environment),
+        _recorded(spec, served),
+    )
+
+
+def _refuse_mixed_encodings(model: ModelFiles, spec: ModelSpec) -> None:
+    """Early, not when a winner is to be written."""
+    if model.encoding != UTF_8 and not spec.model_dump_json(include={"space"}).isascii():
+        raise SpecError(
+            f"{model.path} has comments in Latin-1, and the spec's space has text beyond ASCII",
+            "save config.pbtxt as UTF-8",
+        )
+
+
+def _space(loaded: LoadedSpec, spec: Spec, served: Served) -> Space:
+    for label in served.answering(stream.model for stream in spec.streams.values()):
+        model = served.models[label]
+        refuse_unmeasurable(model.name, model.base.completed)
+    _refuse_unknown_priorities(spec, served)
+    for stream in spec.streams.values():
+        drawn_tensors(stream, served.models[stream.model])
+    return build_space(spec, served, loaded.space_positions)
+
+
+def drawn_tensors(stream: StreamSpec, model: ServedModel) -> tuple[TensorShape, ...]:
+    """What a random request carries, as far as the config says it before a server was asked.
+
+    Raises:
+        SpecError: The spec does not say what the config leaves open.
+    """
+    inputs, base = stream.inputs, model.base
+    if not isinstance(inputs, RandomInputs) or not base.completed.input:
+        return ()
+    more = base.completes and not base.known  # inputs may come that the file does not have
+    there = {tensor.name for tensor in base.completed.input}
+    shapes = {name: s for name, s in inputs.shapes.items() if name in there or not more}
+    return resolve(model.name, base.completed, shapes)
+
+
+def _recorded(spec: Spec, served: Served) -> dict[str, RecordedFigures]:
+    """The files of requests, as far as the configs say what fits before a server was asked.
+
+    Raises:
+        SpecError: Entries do not fit a model's inputs.
+    """
+    found = {}
+    for name, stream in spec.streams.items():
+        if isinstance(stream.inputs, FileInputs):
+            base = served.models[stream.model].base
+            more = base.completes and not base.known
+            tensors = () if more and may_set_batch(base.file) else inputs_of(base.completed)
+            entries = read_recorded(stream.inputs.file, tensors, all_known=not more)
+            _refuse_mixed_batches(entries, stream.inputs, stream.batch_size)
+            sizes = [sum(len(content.raw) for content in entry.values()) for entry in entries]
+            shapes = {(of, content.shape) for entry in entries for of, content in entry.items()}
+            counts = Counter(of for of, _ in shapes)
+            found[name] = RecordedFigures(len(sizes), min(sizes), max(sizes), counts)
+    return found
+
+
+def _refuse_mixed_batches(
+    entries: Sequence[Mapping[str, Content]], inputs: FileInputs, size: int
+) -> None:
+    """All inferences of one request have the same inputs in the same shapes."""
+    shapes = [{name: content.shape for name, content in entry.items()} for entry in entries]
+    if size == 1 or all(own == shapes[0] for own in shapes):
+        return
+    for first in range(0, len(shapes) * size, size):  # then the same come again
+        batch = [shapes[i % len(shapes)] for i in range(first, first + size)]
+        if not isinstance(inputs.repeat, NoRepeat) or any(own != batch[0] for own in batch):
+            raise SpecError(
+                f"{inputs.file}: entry {first % len(shapes) + 1}: it and others make one request "
+                f"of {size} inferences, and their shapes differ",
+                "leave batch_size out, or use entries of equal shapes for each request",
+            )
+
+
+def _refuse_unknown_priorities(spec: Spec, served: Served) -> None:
+    """Triton silently replaces a level that a model does not have by the model's default.
+
+    An ensemble passes a request's priority on to its steps.
+    """
+    for name, stream in spec.streams.items():
+        labels = served.answering([stream.model])
+        levels = {
+            label: served.models[label].base.completed.dynamic_batching.priority_levels
+            for label in labels
+        }
+        label = max(reversed(labels), key=lambda label: levels[label])  # a step, of an ensemble
+        searched = any(PRIORITY_LEVELS in m.space for la, m in spec.models.items() if la in labels)
+        if (stream.priority or 0) > levels[label] and not searched:
+            model, least = served.models[label], max(stream.priority or 0, 2)  # 1 tells none apart
+            raise SpecError(
+                f"{model.place(PRIORITY_LEVELS)}: {model.name} has {levels[label] or 'no'} "
+                f"priority levels, and requests of the stream {name} have priority "
+                f"{stream.priority}",
+                f"write dynamic_batching {{ priority_levels: {least} "
+                f"default_priority_level: {least} }}, or leave the priority out",
+            )
+
+
+def _with_words_of(request: Request, spec: Spec) -> Spec:
+    budget: dict[str, Any] = {}
+    if request.trials is not None:
+        budget["trials"] = request.trials
+    if request.time_budget_s is not None:
+        budget["time"] = Seconds(request.time_budget_s)
+    search = {} if request.seed is None else {"seed": request.seed}
+    return spec.model_copy(
+        update={
+            "budget": spec.budget.model_copy(update=budget),
+            "search": spec.search.model_copy(update=search),
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Change:
+    """A winner as text: each config that changes, by label, and the unified diff of them all."""
+
+    configs: Mapping[str, ChangedConfig]
+    diff: str
+
+
+def draw_up(job: Job, winner: Candidate) -> Change:
+    """The configs with what a winner needs; everything else byte for byte as it was.
+
+    It is what the server was given for the winner's trials; what is completed is not written.
+    """
+    configs, diffs = {}, []
+    for label in job.searched or job.served.models:
+        model = job.served.models[label]
+        before = model.files.text
+        after = edit(before, model.base.changes(winner.of(label)))
+        configs[label] = ChangedConfig(config_before=before, config_after=after)
+        diffs.append(unified_diff(before, after, f"{model.name}/{model.files.write_to}"))
+    return Change(configs, "".join(diffs))

@@ -1,0 +1,222 @@
+"""Other `tune`s: none may work on the same models, and those that disturb are reported.
+
+Who measures has a file in the machine's temporary directory, so the permissions of a repository
+make no difference. It is locked for as long as its process lives, however that ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tuner.bench.job import Job
+from tuner.errors import EnvironmentNotReadyError
+from tuner.facts import Facts
+from tuner.locking import Lock, lock
+from tuner.record.reading import UnreadableFileError, read_as, read_json
+
+_DIRECTORY = "tune-measuring"
+#: A file of ours is a tenth of it.
+_MAX_BYTES = 10_000
+#: How often others are looked for while something is measured.
+POLL_S = 5.0
+
+
+class Neighbours:
+    """Others that measure on this machine; each is reported once."""
+
+    def __init__(self, mine: Measuring, own: Path | None, note: Callable[[str], None]) -> None:
+        self._mine = mine
+        self._own = own
+        self._note = note
+        self._seen: dict[Measuring, None] = {}
+        self._looked: float | None = None
+
+    def look(self) -> None:
+        """Cheap enough for a checkpoint: it looks every `POLL_S`."""
+        now = time.monotonic()
+        if self._looked is not None and now - self._looked < POLL_S:
+            return
+        self._looked = now
+        for other in others(self._own):
+            if other not in self._seen and self._mine.disturbs(other):
+                self._seen[other] = None
+                self._note(
+                    f"{other.text} measures on this machine too: each disturbs the other; stop "
+                    "one, and go on with it afterwards"
+                )
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """For the result, one sentence each."""
+        return tuple(
+            f"Disturbed: {other.text} measured on this machine at the same time."
+            for other in self._seen
+        )
+
+
+@contextmanager
+def among_neighbours(
+    what: str, run: str, job: Job, note: Callable[[str], None]
+) -> Iterator[Neighbours]:
+    """Lets others know that this one measures, and looks who else does.
+
+    ``what``: the command that measures. ``note`` receives a sentence about each that disturbs.
+    """
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    models = tuple(str(directory.resolve()) for directory in _directories(job))
+    mine = Measuring(os.getpid(), what, run, models, job.spec.server.gpus, started)
+    with registered(mine) as own:
+        neighbours = Neighbours(mine, own, note)
+        neighbours.look()
+        yield neighbours
+
+
+@contextmanager
+def only_one_on(job: Job, *, reading: bool = False) -> Iterator[None]:
+    """Keeps others from tuning these models: holds locks on their directories, without a file.
+
+    Where the file system has no locks, only runs on the same machine are kept apart.
+
+    Args:
+        job: Its searched models are locked; those that are only loaded are not.
+        reading: The configs are measured and not searched: several may do that at once.
+
+    Raises:
+        EnvironmentNotReadyError: Another one does, with its process, run and beginning.
+    """
+    with ExitStack() as stack:
+        for directory in _directories(job):
+            stack.enter_context(_only_one_in(directory, reading=reading))
+        yield
+
+
+@contextmanager
+def _only_one_in(directory: Path, *, reading: bool) -> Iterator[None]:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        held = lock(descriptor, shared=reading)
+        first = _first_on(directory, reading=reading) if held is not Lock.HELD else None
+        if held is Lock.HELD_BY_ANOTHER or first is not None:
+            unknown = "another tune, of another machine or container"
+            raise EnvironmentNotReadyError(
+                f"the model in {directory} is being measured by {first.text if first else unknown}",
+                "wait for it or stop it; `tune worker` helps a run from another GPU",
+            )
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _directories(job: Job) -> list[Path]:
+    return [job.served.models[label].files.directory for label in job.searched]
+
+
+def _first_on(directory: Path, *, reading: bool) -> Measuring | None:
+    model = str(directory.resolve())
+    there = (o for o in others(None) if model in o.models and o.what != "worker")  # helps a run
+    return next((o for o in there if not (reading and o.what == "check")), None)
+
+
+@dataclass(frozen=True)
+class Measuring(Facts):
+    """A `tune` that measures.
+
+    Attributes:
+        what: Its command: run, check, worker.
+        run: Id of the run or check.
+        models: Directories of the models it searches, links resolved.
+        gpus: Its server may see: ``all``, ``none``, or numbers.
+        started_at: ISO 8601, UTC.
+    """
+
+    pid: int
+    what: str
+    run: str
+    models: tuple[str, ...]
+    gpus: str | tuple[int, ...]
+    started_at: str
+
+    @property
+    def text(self) -> str:
+        """``tune run 20250301-... (pid 7, since 2025-03-01 10:00 UTC)``."""
+        since = self.started_at[:16].replace("T", " ")
+        return f"tune {self.what} {self.run} (pid {self.pid}, since {since} UTC)"
+
+    def disturbs(self, other: Measuring) -> bool:
+        """They always share the CPU; that disturbs little where each has its own GPUs."""
+        apart = isinstance(self.gpus, tuple) and isinstance(other.gpus, tuple)
+        return not apart or bool(set(self.gpus) & set(other.gpus))
+
+
+@contextmanager
+def registered(mine: Measuring) -> Iterator[Path | None]:
+    """Announces a measurement to other processes while the context is open.
+
+    Returns:
+        Its file; None where the machine has no place for it: measuring goes on without.
+    """
+    path = None
+    with ExitStack() as stack:
+        with suppress(OSError):
+            path = _entered(mine, stack)
+        yield path
+
+
+def others(own: Path | None) -> list[Measuring]:
+    """All that measure on this machine now, except the one whose file is ``own``."""
+    found: list[Measuring] = []
+    for path in sorted(registry().glob("*.json")):
+        if path != own:
+            with suppress(OSError, UnreadableFileError):
+                found += _alive(path)
+    return found
+
+
+def registry() -> Path:
+    return Path(tempfile.gettempdir()) / _DIRECTORY
+
+
+def _entered(mine: Measuring, stack: ExitStack) -> Path:
+    """Named at last, so that nobody sees it before it is locked."""
+    directory = registry()
+    with suppress(FileExistsError):
+        directory.mkdir()
+        directory.chmod(0o1777)  # anybody's, as the temporary directory is
+    if not stat.S_ISDIR(directory.lstat().st_mode):
+        raise NotADirectoryError(directory)
+    path = directory / f"{mine.pid}-{secrets.token_hex(4)}.json"
+    hidden = path.with_suffix(".new")
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    descriptor = os.open(hidden, flags, 0o644)
+    stack.callback(os.close, descriptor)
+    stack.callback(path.unlink, missing_ok=True)
+    lock(descriptor)
+    os.write(descriptor, json.dumps(mine.to_json()).encode())
+    hidden.replace(path)
+    return path
+
+
+def _alive(path: Path) -> Sequence[Measuring]:
+    """What a file says of a process of its owner; a file that nobody holds is removed."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_BYTES:
+            return []
+        if lock(descriptor, shared=True) is not Lock.HELD_BY_ANOTHER:
+            path.unlink()
+            return []
+    finally:
+        os.close(descriptor)
+    claim = read_as(str(path), read_json(path, dict) or {}, Measuring.from_json)
+    return [claim] if Path(f"/proc/{claim.pid}").stat().st_uid == status.st_uid else []

@@ -1,0 +1,283 @@
+"""What the steps of a run, a check or a worker share: the bench that is set up, and its windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from tuner.bench.bench import BenchRules, TritonBench
+from tuner.bench.cache import CacheRules, cache_of
+from tuner.bench.evaluate import Sendable
+from tuner.bench.events import Events
+from tuner.bench.job import Job
+from tuner.bench.protocol import Bench
+from tuner.bench.serving import Serving
+from tuner.bench.timebook import TimeBook
+from tuner.bench.tools import client_of
+from tuner.load import seeds
+from tuner.load.setup import PATIENCE_S, Site
+from tuner.load.streams_load import asked_of, streams_load
+from tuner.machine.process import private_directory
+from tuner.measurement.measurement import LoadPoint, Rejected
+from tuner.measurement.window import LatencyBound, Window, soak_for, window_for
+from tuner.record.confirmation import Repeat
+from tuner.record.manifest import Manifest
+from tuner.record.store import RunStore
+from tuner.score.judge import NEAR_MISS, tail_slo
+from tuner.score.next_load import LoadPlan
+from tuner.server.log import last_words
+from tuner.server.memory import Memories
+from tuner.space.candidate import Candidate
+from tuner.spec.model import Spec
+from tuner.spec.units import Seconds
+from tuner.spec.workload import BUSY_TIMES, BurstArrivals, Workload
+
+#: Killing perf_analyzer over a queue can crash Triton: never done to a server somebody else runs.
+REMOTE_PATIENCE_S = 120.0
+#: So many requests of each stream show what they take.
+INFORMING = 40
+
+
+@dataclass(frozen=True)
+class Session:
+    """A job, a bench to measure it on, and its watchers.
+
+    Attributes:
+        job: Over the config as the server completes it.
+        book: Records the seconds spent.
+        checkpoint: Raises when the run is to stop.
+        record: Stores a measurement of a round at once.
+        load_s: What loading the model took before the search; the time of the budget counts it.
+        memory: What the models that are loaded take.
+        near_miss: SLO utilisation up to which an SLO may be missed by noise alone.
+        arrivals: Seed of the first round's; None: from the seed of the search.
+        accept_unsoaked: Write a winner of which no soak could tell whether its load lasts.
+    """
+
+    job: Job
+    bench: Bench
+    events: Events
+    book: TimeBook
+    checkpoint: Callable[[], None]
+    record: Callable[[Repeat], None] = lambda _: None
+    load_s: float = 0.0
+    memory: Callable[[], Memories] = dict
+    near_miss: float = NEAR_MISS
+    arrivals: int | None = None
+    accept_unsoaked: bool = False
+
+    @property
+    def spec(self) -> Spec:
+        return self.job.spec
+
+    @property
+    def plan(self) -> LoadPlan:
+        """Its loads are those that the load generator can send."""
+        plan = self.job.plan
+        return replace(plan, levels=plan.levels.below(self.bench.sendable.most))
+
+    @property
+    def current(self) -> Candidate:
+        """The config in the repository."""
+        return self.job.space.current
+
+    @property
+    def first_seed(self) -> int:
+        """Seed of the first round's arrivals."""
+        own = self.arrivals
+        return seeds.of_rounds(self.spec.search.seed) if own is None else own
+
+
+@contextmanager
+def open_session(
+    served: Serving,
+    events: Events,
+    book: TimeBook,
+    checkpoint: Callable[[], None],
+    *,
+    manifest: Manifest | None = None,
+    store: RunStore | None = None,
+) -> Iterator[Session]:
+    """Opens a session on a bench of its own, all of which is gone afterwards.
+
+    ``checkpoint`` raises when it is to stop. ``manifest`` has the seed of the rounds; ``store``
+    keeps the rounds, and measurements that do not count.
+    """
+
+    def reject(rejected: Rejected) -> None:
+        if store is not None:
+            store.append_rejected(rejected)
+
+    def record(row: Repeat) -> None:
+        if store is not None:
+            store.append_confirmation(row)
+
+    with set_up_bench(served, events, book, checkpoint, reject) as bench:
+        if store is not None:
+            kept = [p.measurement for t in store.trials() for p in t.points]
+            kept += [row.point.measurement for row in store.confirmation()]
+            rejected = [r.measurement for r in store.rejected() if r.measurement is not None]
+            bench.sendable = Sendable.seen([*kept, *rejected])
+        yield Session(
+            job=served.job,
+            bench=bench,
+            events=events,
+            book=book,
+            checkpoint=checkpoint,
+            record=record,
+            load_s=served.load_s,
+            memory=served.deployer.memory,
+            arrivals=None if manifest is None else manifest.arrivals,
+            accept_unsoaked=manifest is not None and manifest.choices.accept_unsoaked,
+        )
+
+
+@contextmanager
+def set_up_bench(
+    served: Serving,
+    events: Events,
+    book: TimeBook,
+    checkpoint: Callable[[], None],
+    reject: Callable[[Rejected], None] = lambda _: None,
+) -> Iterator[TritonBench]:
+    """A bench that is ready to measure; every process and file of it is gone afterwards.
+
+    ``reject`` receives each measurement that does not count.
+    """
+    job, programs, deployer = served.job, served.programs, served.deployer
+    spec = job.spec
+    with private_directory() as directory:
+        rules = BenchRules(
+            slos=spec.slos,
+            arrivals=job.plan.arrivals,
+            window=lambda load, rate: round_window(spec, load, rate),
+            brief=lambda load, rate: window_of(spec, load, rate, brief=True),
+            checkpoint=checkpoint,
+            measured=events.measured,
+            rejected=reject,
+            note=events.note,
+            first_answer_s=float(spec.server.load_timeout),
+            soak=lambda load, rate, least_s: soak_of(spec, load, rate, least_s),
+            cache=CacheRules(
+                spec.workload.cache,
+                lambda candidate: cache_of(
+                    job.served,
+                    job.space.server_args,
+                    candidate,
+                    remote=not programs.launcher.restartable,
+                ),
+                events.note,
+            ),
+        )
+        yield TritonBench(
+            deployer,
+            lambda endpoints: streams_load(
+                spec.workload,
+                asked_of(spec),
+                job.served.models,
+                Site(
+                    deployer.control,
+                    endpoints,
+                    programs.perf_analyzer,
+                    directory,
+                    place=programs.launcher.place,
+                    gpus=spec.server.gpus,
+                    patience_s=PATIENCE_S if programs.launcher.restartable else REMOTE_PATIENCE_S,
+                    server_words=lambda: last_words(deployer.server),
+                ),
+                client_of(job).kind,
+            ),
+            rules,
+            book,
+        )
+
+
+def window_of(
+    spec: Spec, load: LoadPoint, rate_per_s: float | None = None, *, brief: bool = False
+) -> Window:
+    """How long one measurement is; ``rate_per_s``: requests to expect of a closed loop.
+
+    ``brief``: of a search.
+    """
+    workload = spec.workload
+    tails = [s for s in spec.slos if s.metric.is_latency]
+    bounds = tuple(
+        LatencyBound(s.metric.quantile, s.bound / 1e6, s.stream)
+        for s in tails
+        if s.metric.quantile is not None
+    )
+    level = load.level if load.arrivals.open_loop else rate_per_s
+    windows = [
+        window_for(
+            _shares_of(bounds, stream),
+            rate,
+            window_s=_shortest_s(workload),
+            max_window_s=float(workload.max_window),
+            warmup_s=float(workload.warmup),
+            latency_bound_s=max((s.bound for s in tails), default=0.0) / 1e6,
+            open_loop=load.arrivals.open_loop,
+            brief=brief,
+        )
+        for stream, rate in spec.rates(level).items()
+    ]
+    return replace(_longest(windows), bounds=bounds)
+
+
+def _shares_of(bounds: Iterable[LatencyBound], stream: str) -> list[float]:
+    return [bound.share for bound in bounds if bound.holds_for(stream)]
+
+
+def _longest(windows: Iterable[Window]) -> Window:
+    """What the rarest stream needs for its percentile."""
+    return max(windows, key=lambda window: window.duration_s)
+
+
+def _shortest_s(workload: Workload) -> float:
+    arrivals, window_s = workload.arrivals, float(workload.window)
+    if isinstance(arrivals, BurstArrivals):
+        return max(window_s, BUSY_TIMES * arrivals.cycle_s)
+    return window_s
+
+
+def informing_window(spec: Spec, load: LoadPoint) -> Window:
+    """The window of a load that shows what requests take, and no verdict on an SLO."""
+    window = window_of(spec, load, brief=True)
+    few_s = max(INFORMING / rate for rate in spec.rates(load.level).values() if rate)
+    few_s = max(few_s, _shortest_s(spec.workload))
+    return replace(window, duration_s=min(window.duration_s, few_s), ends_early=False)
+
+
+def round_window(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> Window:
+    """That of a round: half as long as the search's, unless percentile or SLO need more.
+
+    A ratio of configs under the same arrivals hardly depends on it; more rounds help instead.
+    """
+    half = {"window": Seconds(float(spec.workload.window) / 2.0)}
+    workload = spec.workload.model_copy(update=half)
+    shorter = spec.model_copy(update={"workload": workload})
+    return window_of(shorter, load, rate_per_s, brief=True)
+
+
+def soak_of(
+    spec: Spec, load: LoadPoint, rate_per_s: float | None = None, least_s: float = 0.0
+) -> Window:
+    """The window of a soak at this load; see `soak_for` and `window_of`."""
+    window = window_of(spec, load, rate_per_s)
+    level = load.level if load.arrivals.open_loop else rate_per_s
+    soak_s = float(spec.confirm.soak)
+    return _longest(
+        soak_for(window, _shares_of(window.bounds, stream), rate, soak_s, least_s)
+        for stream, rate in spec.rates(level).items()
+    )
+
+
+def why_no_overload(spec: Spec, plan: LoadPlan) -> str:
+    """Why nothing can be overloaded; empty when there is a capacity to exceed."""
+    if not plan.arrivals.open_loop:
+        return "A closed loop cannot be overloaded: its clients wait for their answers."
+    if plan.listed is not None:
+        return "The loads are fixed by the spec: no capacity was searched, so none is exceeded."
+    if tail_slo(spec.slos) is None:
+        return "No SLO bounds a high percentile of the latency: nothing to recover to."
+    return ""

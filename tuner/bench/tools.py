@@ -1,0 +1,187 @@
+"""The programs of a run, seen to run here; which of them sends requests, and how large."""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+from tuner import __version__
+from tuner.bench.job import Job, drawn_tensors
+from tuner.load.generators import OWN_CLIENT, Choice, Demand, choose, may_reject
+from tuner.load.traffic.encoding import content_bytes
+from tuner.machine.host import NOT_SPLIT, Cores, Host, read_host
+from tuner.modelconfig.backends import is_ensemble
+from tuner.modelconfig.base import unragged_inputs
+from tuner.server import binaries
+from tuner.server.binaries import Installation, Origin, numpy_of_models
+from tuner.server.server import ServerLauncher
+from tuner.space.words import bytes_text
+from tuner.spec.labels import of_label
+from tuner.spec.paths import DYNAMIC_BATCHING
+from tuner.spec.workload import FileInputs, Protocol, RandomInputs
+from tuner.triton.launchers import cores_of, server_launcher
+from tuner.triton.local import LocalLauncher, find_backends
+
+#: A larger request mainly measures the network and the copies, perhaps unintentionally.
+LARGE_BYTES = 1 << 20
+_HERE = re.compile(r"\w+://(localhost|127\.[\d.]+|\[::1\]):\d+")
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What was found on this machine and seen to run.
+
+    Attributes:
+        launcher: Starts servers the way the spec says.
+        server_version: What its servers are, as exactly as that is known.
+    """
+
+    launcher: ServerLauncher
+    perf_analyzer: Installation
+    host: Host
+    server_version: str
+    cores: Cores = NOT_SPLIT
+
+    def versions(self) -> dict[str, str]:
+        return {
+            "tune": __version__,
+            "tritonserver": self.server_version,
+            "perf_analyzer": self.perf_analyzer.version,
+            "optuna": version("optuna"),
+            "python": platform.python_version(),
+        }
+
+    def fingerprint(self) -> str:
+        return self.host.fingerprint(self.server_version, self.cores)
+
+
+@contextmanager
+def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs]:
+    """Finds the programs the job needs and runs each once.
+
+    The server gets the spec's arguments except those the search owns, which come with each
+    candidate.
+
+    Raises:
+        EnvironmentNotReadyError: One is missing or does not run here, or would serve nonsense.
+    """
+    server = job.spec.server.model_copy(update={"args": job.space.server_args})
+    spec = job.spec.model_copy(update={"server": server})
+    models = job.served.models.values()
+    with (
+        server_launcher(spec, {m.name: m.base.file for m in models}, environment) as launcher,
+        _load_program(job, environment) as program,
+    ):
+        if isinstance(launcher, LocalLauncher):
+            files = [model.files for model in models]
+            find_backends(files, launcher.args, launcher.installation.backend_directory)
+        in_python = any(
+            model.base.file.backend in ("", "python") and not is_ensemble(model.base.file)
+            for model in models
+        )
+        if launcher.python is not None and in_python:
+            numpy_of_models(launcher.python)
+        cores = cores_of(spec)
+        client = replace(program, cpus=cores.load)
+        yield Programs(launcher, client, read_host(environment), launcher.version(), cores)
+
+
+@contextmanager
+def _load_program(job: Job, environment: Mapping[str, str]) -> Iterator[Installation]:
+    """perf_analyzer, or this Python, which runs our own client, where there is none."""
+    if not job.has_perf_analyzer:
+        yield Installation(Path(sys.executable), "none", Origin.PATH, environment)
+        return
+    with binaries.perf_analyzer(job.spec.workload.perf_analyzer, environment) as found:
+        yield found
+
+
+def client_of(job: Job) -> Choice:
+    """Which load generator measures: the same in a run, its workers and a check of its config."""
+    if not job.has_perf_analyzer:
+        return Choice(OWN_CLIENT, "there is no perf_analyzer here")
+    if job.spec.server.headers_from_env:
+        return Choice(OWN_CLIENT, "perf_analyzer would show headers in the list of processes")
+    if job.spec.server.tls and job.spec.workload.protocol is Protocol.HTTP:
+        return Choice(OWN_CLIENT, "perf_analyzer is given TLS over gRPC only")
+    configs = {name: model.base.completed for name, model in job.served.models.items()}
+    may_refuse = any(map(may_reject, configs.values()))
+    may_refuse |= any("queue_policy" in path for path in job.space.paths)
+    demands = []
+    for stream in job.spec.streams.values():
+        shapes = stream.inputs.shapes if isinstance(stream.inputs, RandomInputs) else {}
+        priority = stream.priority or 0
+        demand = Demand(configs[stream.model], shapes, stream.batch_size, may_refuse, priority)
+        demands.append(demand)
+    return choose(demands)
+
+
+def client_notes(job: Job) -> list[str]:
+    """One sentence where perf_analyzer does not measure, and one where CPUs are kept apart.
+
+    And one of connections on which headers can be read.
+
+    Raises:
+        EnvironmentNotReadyError: The spec names CPUs that tune may not use here.
+    """
+    choice, cores = client_of(job), str(cores_of(job.spec))
+    who = f"measured with {choice.kind.title}: {choice.why}" if choice.why else ""
+    server = job.spec.server
+    plain = [url for url in server.urls if "s://" not in url and not _HERE.fullmatch(url)]
+    read = f"{' '.join(plain)} has no TLS: whoever is on the way can read the headers"
+    return [note for note in (who, cores, read * bool(plain and server.headers_from_env)) if note]
+
+
+def request_notes(job: Job, above_bytes: int = -1) -> Iterator[str]:
+    """What a request of each stream carries, where that is large enough; what its figures count."""
+    for name, stream in job.spec.streams.items():
+        model, inputs = job.served.models[stream.model], stream.inputs
+        if stream.batch_size > 1:
+            whose = of_label(name, job.spec.streams)
+            yield (
+                f"a request{whose} carries {stream.batch_size} inferences, which goodput and "
+                "throughput count; loads are in requests"
+            )
+        if isinstance(inputs, FileInputs):
+            yield from _file_notes(name, inputs.file.name, job, above_bytes)
+        tensors = drawn_tensors(stream, model)
+        if not tensors or not isinstance(inputs, RandomInputs):
+            continue
+        size = sum(content_bytes(t, inputs.string_length) for t in tensors) * stream.batch_size
+        if size <= above_bytes:
+            continue
+        shapes = ", ".join(f"{t.name} {t.datatype}{list(t.shape)}" for t in tensors)
+        left = {t.name for t in model.base.completed.input} - {t.name for t in tensors}
+        without = f" (without the optional {', '.join(sorted(left))})" if left else ""
+        whose = of_label(name, job.spec.streams)
+        note = f"a request{whose} carries {bytes_text(size)}: {shapes}{without}"
+        if size > LARGE_BYTES:
+            where = f"streams.{name}.inputs" if whose else "workload.inputs"
+            note += f"; where your users send less, say so in {where}.shapes"
+        yield note
+
+
+def _file_notes(name: str, file: str, job: Job, above_bytes: int) -> Iterator[str]:
+    """How many requests a stream's file has, how large, and of how many shapes."""
+    stream, recorded = job.spec.streams[name], job.recorded[name]
+    if recorded.most_bytes * stream.batch_size > above_bytes:
+        least, most = bytes_text(recorded.least_bytes), bytes_text(recorded.most_bytes)
+        what = "request" if stream.batch_size == 1 else "inference"
+        size = f", {most}" if least == most else f", {least} to {most} each"
+        size *= bool(recorded.most_bytes)  # of inputs that only a server knows, nothing is known
+        yield f"{file}: {recorded.count} {what}{'s' * (recorded.count > 1)}{size}"
+    config = job.served.models[stream.model].base.completed
+    own = [p.path for p in job.space.parameters if p.knob.owner == stream.model]
+    searched = any(path.startswith(DYNAMIC_BATCHING) for path in own)
+    for tensor in unragged_inputs(config, may_batch=searched):
+        if recorded.shapes.get(tensor, 0) > 1:
+            yield (
+                f"{file}: {tensor} has {recorded.shapes[tensor]} different shapes and no "
+                "allow_ragged_batch: requests of different shapes never share a batch"
+            )

@@ -1,0 +1,287 @@
+"""`tune check`: the config in the repository against its SLOs and the last accepted result.
+
+    prepare ─> find_programs ─> manifest ─> serving ─> open_session ─> rounds, soak ─> verdict
+            ─> check.json and reports
+
+Whatever goes wrong once the check has a directory, its `check.json` and reports are written before
+the error goes on; the exit code is read from what was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import geometric_mean
+
+from tuner.bench.events import Events
+from tuner.bench.job import Job, Request, prepare
+from tuner.bench.machine_lock import Neighbours, among_neighbours, only_one_on
+from tuner.bench.manifest import manifest_of, with_completed
+from tuner.bench.serving import ModelNotServedError, serving
+from tuner.bench.session import open_session
+from tuner.bench.timebook import TimeBook
+from tuner.bench.tools import Programs, client_notes, client_of, find_programs
+from tuner.check.nights import MOST, shows_no_change, slo_status
+from tuner.check.outcome import CheckVerdict, verdict_of
+from tuner.check.rounds import CheckRounds
+from tuner.errors import DeployRefusedError, InterruptedRunError, TrialError, TunerError
+from tuner.machine.stop import Stop
+from tuner.measurement.measurement import Stage
+from tuner.record.checks import (
+    CHECK,
+    Baseline,
+    CheckFacts,
+    Key,
+    Shown,
+    append_history,
+    credited_level,
+    find_baseline,
+    history,
+    question_of,
+    write_baseline,
+)
+from tuner.record.manifest import Manifest, comparable
+from tuner.record.status import CheckStatus
+from tuner.record.store import RunStore, new_run_id
+from tuner.score.ratio import CONFIDENCE
+from tuner.spec.load import load_spec
+from tuner.writeback.rollback import half_written
+from tuner.writing import write_json
+
+#: Checks shown as a trend, this one included.
+TREND = 10
+
+
+def check(
+    request: Request,
+    events: Events,
+    report: Callable[[Path], object],
+    *,
+    accept: bool = False,
+    any_machine: bool = False,
+) -> CheckFacts:
+    """Measures the config in the repository, compares, and keeps what was found.
+
+    ``report`` makes the reports in the directory of a check. With ``accept`` the result is to be
+    the next baseline. ``any_machine``: compare with another machine's where this one has none.
+
+    Raises:
+        TunerError: With the exit code of its class. Once the check has a directory, that holds
+            a `check.json` all the same.
+    """
+    stop = Stop(events.note)
+    with stop.listening():
+        loaded = load_spec(request.spec, request.overrides)
+        for half in half_written(loaded.spec.repository).values():
+            raise half
+        job = prepare(request, loaded)
+        run_id = new_run_id(f"{job.spec.name}-check")
+        with (
+            only_one_on(job, reading=True),
+            among_neighbours("check", run_id, job, events.note) as neighbours,
+            find_programs(job, request.environment) as programs,
+        ):
+            generator, question = programs.versions()["perf_analyzer"], question_of(job.spec)
+            key = Key(job.spec.name, programs.fingerprint(), generator, question)
+            found = find_baseline(request.output, key, any_machine=any_machine)
+            store = RunStore.create(request.output, run_id)
+            manifest = manifest_of(job, programs, request, store.run_id)
+            store.write_manifest(manifest.to_json())
+            machine = _machine(programs)
+            opened = _Open(job, store, manifest, key, machine, found, neighbours, report, accept)
+            events.note(f"check {store.directory}")
+            if isinstance(found, str) and not accept:
+                told = "This check can find an SLO missed (exit code 10), but not pass (11)."
+                events.note(f"{found} {told}")
+            try:
+                return opened.end(opened.measure(programs, events, stop.checkpoint))
+            except Exception as error:
+                opened.end_early(error)
+                raise
+
+
+def _machine(programs: Programs) -> str:
+    """In words."""
+    host, versions = programs.host, programs.versions()
+    gpus = [f"{gpu.name}, driver {gpu.driver}" for gpu in host.gpus]
+    parts = [f"{host.cpu}, {host.cores} cores", *gpus, f"tritonserver {versions['tritonserver']}"]
+    return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class _Open:
+    """A check that has a directory.
+
+    Attributes:
+        found: The result to compare with, of this machine or another, or why there is none.
+        accept: The result is to be the next baseline.
+    """
+
+    job: Job
+    store: RunStore
+    manifest: Manifest
+    key: Key
+    machine: str
+    found: Baseline | str
+    neighbours: Neighbours
+    report: Callable[[Path], object]
+    accept: bool
+    book: TimeBook = field(default_factory=TimeBook)
+
+    @property
+    def results(self) -> Path:
+        return self.store.directory.parent
+
+    @property
+    def baseline(self) -> Baseline | None:
+        return None if isinstance(self.found, str) else self.found
+
+    @property
+    def own(self) -> Baseline | None:
+        """The accepted result, if it is of this config on this machine."""
+        then, now = self.baseline, (self.key, self.manifest.config_sha256)
+        return then if then is not None and (then.key, then.config_sha256) == now else None
+
+    @property
+    def credited(self) -> float | None:
+        """The load that the config is credited with: by the last run, or when it was accepted."""
+        level, then = credited_level(self.results, self.manifest), self.own
+        return then.credited if level is None and then is not None else level
+
+    def measure(
+        self, programs: Programs, events: Events, checkpoint: Callable[[], None]
+    ) -> CheckRounds | CheckVerdict:
+        """What the rounds gave; the verdict alone where the config could not be measured at all."""
+        job, store = self.job, self.store
+
+        def looking() -> None:
+            self.neighbours.look()
+            checkpoint()
+
+        try:
+            with (
+                store.locked(),
+                serving(job, programs, store.logs, self.book) as served,
+                open_session(
+                    served, events, self.book, looking, manifest=self.manifest, store=store
+                ) as session,
+            ):
+                store.write_manifest(with_completed(self.manifest, served.job).to_json())
+                for told in client_notes(served.job):
+                    events.note(told)
+                client, baseline = client_of(served.job).kind, self.baseline
+                if baseline is not None and not comparable(baseline.client, client.name):
+                    reason = (
+                        "The accepted result's latencies were not measured by "
+                        f"{client.title}, as they are now: the two cannot be compared. "
+                        "Accept a new one with --update-baseline."
+                    )
+                    if not self.accept:
+                        return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
+                    baseline = None
+                session.bench.enter(Stage.CONFIRMATION)
+                rounds = CheckRounds(session, baseline, accept=self.accept)
+                rounds.measure(self.credited if job.spec.check.at is None else None)
+                return rounds
+        except ModelNotServedError as error:
+            status = CheckStatus.MISSED if error.refused else CheckStatus.INCONCLUSIVE
+            return CheckVerdict(status, (error.message,))
+        except DeployRefusedError as error:
+            reason = f"Triton refuses the config in the repository: {error.message}"
+            return CheckVerdict(CheckStatus.MISSED, (reason,))
+        except TrialError as error:
+            reason = f"The config in the repository could not be measured: {error.message}"
+            return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
+
+    def end(self, found: CheckRounds | CheckVerdict) -> CheckFacts:
+        """Accepts the result if requested, and stores how the check ended."""
+        if isinstance(found, CheckVerdict):
+            return self.store_facts(found)
+        not_compared = self.found if isinstance(self.found, str) else ""
+        verdict = verdict_of(found, self.job.spec.check, not_compared, accept=self.accept)
+        remarks = [*(f"Disturbed: {d}" for d in found.disturbances), *self.neighbours.remarks]
+        if self.baseline is not None and self.baseline.key.fingerprint != self.key.fingerprint:
+            remarks.append(f"Compared with a result of another machine ({self.baseline.machine}).")
+        verdict = CheckVerdict(verdict.status, (*verdict.reasons, *remarks))
+        accepted = None
+        if verdict.status is CheckStatus.ACCEPTED:
+            accepted = write_baseline(self.results, self._as_baseline(found))
+        elif verdict.status is not CheckStatus.REGRESSION and (joined := self._joined(found)):
+            write_baseline(self.results, joined)
+        facts = self.store_facts(verdict, found, accepted)
+        append_history(self.results, self.key, facts.row)
+        return facts
+
+    def _as_baseline(self, found: CheckRounds) -> Baseline:
+        return Baseline(
+            key=self.key,
+            run_id=self.store.run_id,
+            accepted_at=self.manifest.created_at,
+            machine=self.machine,
+            config_sha256=self.manifest.config_sha256,
+            compared=found.shown.compared,
+            values=tuple(found.shown.values),
+            level=found.shown.level or min(p.level for p in found.held),
+            expected=found.expected,
+            arrivals=found.arrivals,
+            client=self.store.manifest().client,
+            credited=self.credited,
+        )
+
+    def _joined(self, found: CheckRounds) -> Baseline | None:
+        """The accepted result with this night, if it is another one that showed no change."""
+        then, ratio, day = self.own, found.shown.ratio, self.manifest.created_at[:10]
+        if then is None or ratio is None or slo_status(found.held) or found.client_limit:
+            return None
+        known = day in (then.accepted_at[:10], *then.later) or len(then.ratios) >= MOST
+        if known or not shows_no_change(ratio, float(self.job.spec.check.warn)):
+            return None
+        to_first = ratio.estimate * geometric_mean(then.ratios)
+        return replace(then, later={**then.later, day: to_first})
+
+    def end_early(self, error: Exception) -> None:
+        """What is known, with the reason why there is no verdict."""
+        if (self.store.directory / CHECK).is_file():
+            return  # the verdict was written; only what comes after it failed
+        status = CheckStatus.FAILED
+        if isinstance(error, InterruptedRunError):
+            status = CheckStatus.INTERRUPTED
+            error.hint = f"start again: tune check {self.job.loaded.path}"
+        message = error.message if isinstance(error, TunerError) else f"a defect of tune: {error!r}"
+        self.store_facts(CheckVerdict(status, (message,)))
+
+    def store_facts(
+        self, verdict: CheckVerdict, found: CheckRounds | None = None, accepted: Path | None = None
+    ) -> CheckFacts:
+        """Writes `check.json`, and the reports made of it; ``found``: None where it broke off."""
+        manifest, limits = self.manifest, self.job.spec.check
+        facts = CheckFacts(
+            **dict(Shown() if found is None else found.shown),
+            schema_version=1,
+            kind="check",
+            run_id=manifest.run_id,
+            model=manifest.name,
+            checked_at=manifest.created_at,
+            status=verdict.status,
+            exit_code=verdict.status.exit_code,
+            reasons=list(verdict.reasons),
+            spec_path=manifest.spec_path,
+            spec_sha256=manifest.spec_sha256,
+            config_sha256=manifest.config_sha256,
+            fingerprint=self.key.fingerprint,
+            machine=self.machine,
+            objective=str(manifest.spec["objective"]),
+            warn=float(limits.warn),
+            fail=float(limits.fail),
+            confidence=CONFIDENCE,
+            baseline=self.baseline,
+            accepted=None if accepted is None else str(accepted),
+            history=history(self.results, self.key, TREND - 1),
+            seconds=round(self.book.to_json()["wall_s"], 3),
+        )
+        if found is not None:
+            facts = facts.model_copy(update={"history": [*facts.history, facts.row]})
+        write_json(self.store.directory / CHECK, facts.to_json())
+        self.report(self.store.directory)
+        return facts

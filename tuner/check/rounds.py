@@ -1,0 +1,227 @@
+"""The rounds of a check: the config in the repository, each time on a fresh server.
+
+A round is one of a proof (`tuner.proof.rounds`), under the same arrivals as that round of the
+accepted result, so that what they do to both cancels in the ratio of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from tuner.bench.evaluate import evaluate, evaluate_listed
+from tuner.bench.protocol import Bench
+from tuner.bench.session import Session
+from tuner.check.nights import change_of, over_nights, slo_status
+from tuner.errors import LoadFailedError, TrialError
+from tuner.proof.decide import look_after
+from tuner.proof.entrants import Entrant, ProofRules
+from tuner.proof.measured import MeasuredOnce
+from tuner.proof.rounds import Contender, measure_round
+from tuner.proof.soak import short_of_cpu, soak
+from tuner.record.checks import Baseline, Shown, SloRounds
+from tuner.record.confirmation import Role, Soak
+from tuner.record.status import CheckStatus
+from tuner.score.capacity import Bracket
+from tuner.score.judge import severity, tightest_latency
+from tuner.score.point import Point
+from tuner.score.ratio import Ratio, paired_ratio, two_sample_ratio
+from tuner.search.estimate import refuse_too_slow
+from tuner.search.first_load import first_level
+from tuner.spec.slo import Goal, Objective
+from tuner.spec.units import digits
+from tuner.triton.launchers import cores_of
+
+#: Loads tried to find the capacity roughly; the rounds correct what is missing.
+PROBES = 4
+
+
+class CheckRounds:
+    """The rounds of one check.
+
+    Attributes:
+        held: One point a round, at the load that must be sustained.
+        any_load: Any load will do: ``held`` is each round's highest that met the SLOs.
+        arrivals: Seed of the first round's: the accepted result's, so that rounds are pairs.
+        shown: What they showed, once they are over.
+    """
+
+    def __init__(self, session: Session, baseline: Baseline | None, *, accept: bool) -> None:
+        spec, plan = session.spec, session.plan
+        self._session, self._baseline, self._accept = session, baseline, accept
+        self.arrivals = session.first_seed if baseline is None else baseline.arrivals
+        self._rules = ProofRules(spec.objective, spec.slos, plan, spec.confirm, self.arrivals)
+        note = session.events.note
+        self._measured = MeasuredOnce(session.bench, session.record, note=note)
+        self._own = Contender(Entrant(session.current, self._start()))
+        self._at = spec.check.at if plan.listed is None else None
+        self._paired = plan.arrivals.open_loop  # a closed loop has no arrivals to share
+        self.any_load = plan.listed is None and self._at is None
+        self.held: list[Point] = []
+        self.shown = Shown()
+
+    def measure(self, credited: float | None) -> None:
+        """Measures round after round until the check is decided; all of them for a new baseline.
+
+        ``credited``: the load that the config is credited with. It is soaked if the SLOs are met.
+
+        Raises:
+            TrialError: The config cannot be served, or gives no measurement.
+            InterruptedRunError: The user stopped it.
+        """
+        most, baseline, own = self._session.spec.check.rounds, self._baseline, self._own
+        if baseline is not None and self._paired and not self._accept:
+            most = min(most, len(baseline.values))
+        for number in range(most):
+            self._session.events.phase(f"round {number + 1}")
+            self.held.append(self._round(number))
+            if look_after(number + 1, most, 1) and self._decided():
+                break
+        (compared, values), ratio = self._compared(), self._ratio()
+        met = not slo_status(self.held)
+        self.shown = Shown(
+            rounds=len(self.held),
+            load=f"{'about ' * self.any_load}{self.held[0].measurement.load}",
+            level=min(p.level for p in own.points) if all(p.passed for p in own.points) else None,
+            compared=compared,
+            values=list(values),
+            slo=[
+                SloRounds(worst=min(results, key=severity), values=[r.value for r in results])
+                for results in zip(*(p.slo for p in self.held), strict=True)
+            ],
+            ratio=ratio,
+            nights=0 if ratio is None or baseline is None else len(baseline.ratios),
+            credited=None if credited is None or not met else self._soak(credited),
+        )
+
+    @property
+    def expected(self) -> float:
+        """A load near the capacity, as far as it is known."""
+        return self._own.expected_level()
+
+    @property
+    def client_limit(self) -> str:
+        """All that the load generator could send, where what is compared is a lower bound."""
+        most = min(r.limit for r in self._own.rounds)
+        return f"it sends {digits(most, 4)}/s at most" if self._own.limited else ""
+
+    @property
+    def disturbances(self) -> list[str]:
+        """What disturbed the machine under that load, or one that missed an SLO."""
+        missed = [p for r in self._own.rounds for p in r.points if not p.passed]
+        said = (d for p in (*self.held, *missed) for d in p.measurement.disturbances)
+        return list(dict.fromkeys(said))
+
+    def _start(self) -> float:
+        """The load of the first round: a listed one, the accepted result's, or one looked for."""
+        session, baseline, at = self._session, self._baseline, self._session.spec.check.at
+        listed = session.plan.listed
+        if listed is None:
+            return self._rough() if baseline is None or self._accept else baseline.expected
+        if at is not None:
+            return at
+        if baseline is not None and baseline.level in listed:
+            return baseline.level
+        if len(listed) == 1:
+            return listed[0]
+        session.events.phase("looking for the highest load that holds")
+        session.bench.deploy(session.current)
+        return highest_that_holds(session.bench, listed, self.arrivals)
+
+    def _rough(self) -> float:
+        self._session.events.phase("looking for the capacity")
+        self._session.bench.deploy(self._session.current)
+        return rough_capacity(self._session, self.arrivals)
+
+    def _round(self, number: int) -> Point:
+        """One more round; the point at the load that must be sustained."""
+        place = self._measured, self._own, self._rules, number, Role.CURRENT, self._at
+        try:
+            return measure_round(*place)
+        except LoadFailedError:
+            if number > 0 or self._rules.plan.listed is not None:
+                raise
+        # It drowns in the load that it once sustained: the rounds begin at what it sustains now.
+        self._own.entrant = replace(self._own.entrant, level=self._rough())
+        return measure_round(*place)
+
+    def _decided(self) -> bool:
+        """Whether more rounds would change nothing."""
+        if slo_status(self.held):
+            return True
+        ratio, limits = self._ratio(), self._session.spec.check
+        if self._accept or ratio is None:
+            return not self._accept
+        return change_of(ratio, limits.warn, limits.fail) is not CheckStatus.INCONCLUSIVE
+
+    def _compared(self) -> tuple[str, tuple[float, ...]]:
+        """What a proof compares, of each round."""
+        objective, listed = self._rules.objective, self._rules.plan.listed
+        name = objective.metric.name if objective.metric else "throughput" if listed else "capacity"
+        return name, self._better_is_more(self._own.readings(self._rules))
+
+    def _better_is_more(self, values: Sequence[float]) -> tuple[float, ...]:
+        """From a metric to what is compared, and back."""
+        minimised = self._rules.objective.goal is Goal.MINIMIZE
+        return tuple(1.0 / value if minimised else value for value in values)
+
+    def _ratio(self) -> Ratio | None:
+        """To the accepted result, above 1 is better; None without one at the same load."""
+        baseline, (compared, values) = self._baseline, self._compared()
+        if baseline is None or baseline.compared != compared:
+            return None
+        if self._rules.plan.listed is not None and baseline.level != self._own.entrant.level:
+            return None  # what is served at another load says nothing
+        if min(*values, *baseline.values) <= 0.0:
+            return None
+        now, then = map(self._better_is_more, (values, baseline.values))
+        freedom = len(now) + len(then) - 2
+        if self._paired:
+            pairs = min(len(now), len(then))
+            now, then, freedom = now[:pairs], then[:pairs], pairs - 1
+        tonight = (paired_ratio if self._paired else two_sample_ratio)(now, then)
+        nights = float(self._session.spec.check.nights)
+        return over_nights(tonight, freedom, baseline.ratios, nights)
+
+    def _soak(self, level: float) -> Soak | None:
+        """One long load on a fresh server; None if unwanted. One that shows nothing says why."""
+        session, own = self._session, self._own
+        if float(session.spec.confirm.soak) == 0.0:
+            return None
+        if not cores_of(session.spec).apart and (shared := short_of_cpu(own.points)):
+            return Soak(reason=shared)
+        session.events.phase("soaking the credited load")
+
+        def told(text: str) -> None:
+            session.events.note(f"soak: {text}")
+
+        try:
+            served, rules = session.current, self._rules
+            found = soak(self._measured, served, own, level, rules, told, at_most=1)
+        except TrialError as error:
+            return Soak(reason=error.message)
+        if found.held is None and (not found.tried or found.tried[-1].point.undecided):
+            return replace(found, reason="; ".join(found.failures))
+        return found
+
+
+def rough_capacity(session: Session, seed: int) -> float:
+    """About where the capacity of the deployed config is; the lowest load tried if all failed.
+
+    Raises:
+        LoadFailedError: Its loads are too low for a verdict.
+    """
+    bench, plan = session.bench, session.plan
+    bound = None if plan.arrivals.open_loop else tightest_latency(session.spec.slos)
+    first = first_level(bench, plan, seed, bound=bound)
+    refuse_too_slow(session.spec, plan, first)
+    measure = partial(bench.measure, seed=seed)
+    points = evaluate(measure, Objective.goodput(), plan, first.level, at_most=PROBES).points
+    return Bracket.of(points).capacity() or min(p.level for p in points)
+
+
+def highest_that_holds(bench: Bench, listed: Sequence[float], seed: int) -> float:
+    """The highest listed load that meets the SLOs, or the lowest load if none does."""
+    points = evaluate_listed(partial(bench.measure, seed=seed), Objective.goodput(), listed).points
+    return max((p.level for p in points if p.passed), default=listed[0])

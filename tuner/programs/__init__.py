@@ -1,1 +1,0 @@
-"""The commands that measure or plan, each as a list of steps; none imports another."""

@@ -1,0 +1,325 @@
+"""What checks leave on disk: `check.json`, the last accepted result, and what followed it.
+
+Readers of `check.json` must ignore keys they do not know: they may be added within version 1.
+`results/baselines/<model>-<fingerprint>.json` is one result of `tune check --update-baseline`; the
+fingerprint covers all that must be equal for two capacities to be comparable. Next to it,
+`<model>-<fingerprint>.history.jsonl` gets one line for each check.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from tuner.errors import SpecError
+from tuner.facts import Facts
+from tuner.record.confirmation import Soak
+from tuner.record.manifest import Manifest, mix_in
+from tuner.record.reading import UnreadableFileError, read_as, read_bytes, read_json
+from tuner.record.result_schema import Count, NotNegative, Part, Result, Sha256
+from tuner.record.status import CheckStatus
+from tuner.record.store import RunStore, find_newest
+from tuner.score.judge import SloResult
+from tuner.score.ratio import Ratio
+from tuner.spec.model import Spec
+from tuner.spec.server import given_check
+from tuner.writing import explained, write_json
+
+DIRECTORY, HISTORY = "baselines", ".history.jsonl"
+#: `check.json` in the directory of a check.
+CHECK = "check.json"
+SCHEMA_VERSION: Final = 1
+
+#: Settings of the server that may change a capacity and are not in the machine's fingerprint.
+_SERVER = ("mode", "image", "args", "environment", "gpus")
+
+
+def question_of(spec: Spec) -> dict[str, str]:
+    """What the config was measured under: a hash for each part of the spec; files by content."""
+    whole = spec.plain("python")
+    workload = {k: v for k, v in whole["workload"].items() if k != "perf_analyzer"}
+    parts: dict[str, Any] = {
+        "workload": workload,
+        "slo": [str(slo) for slo in spec.slos],
+        "objective": str(spec.objective),
+        "server": {name: whole["server"][name] for name in _SERVER},
+    }
+    if check := given_check(spec.server.environment):  # the values themselves are hidden
+        parts["server"] |= {"environment_check": check}
+    if mix := mix_in(whole):
+        parts["mix"] = mix
+    return {name: _hash(part) for name, part in parts.items()}
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a result belongs to: fingerprint of the machine, version, and `question_of` the spec."""
+
+    model: str
+    machine: str
+    perf_analyzer: str
+    question: Mapping[str, str]
+
+    @property
+    def fingerprint(self) -> str:
+        return _hash([self.machine, self.perf_analyzer, dict(self.question)])
+
+
+@dataclass(frozen=True)
+class Baseline(Facts):
+    """An accepted result, and the nights that joined it.
+
+    Attributes:
+        machine: The machine in words.
+        compared: What ``values`` are: capacity, throughput, or the metric that is minimised.
+        values: One per round, inferences per second or the metric's base unit.
+        level: The load at which every SLO was met in every round.
+        expected: The load at which a round begins its search for the capacity.
+        arrivals: Seed of the first round's, each round after it takes the next. Rounds under the
+            same arrivals are compared as pairs.
+        client: The load generator that measured, see `tuner.record.manifest.comparable`.
+        credited: The load that the config was credited with; None: unknown.
+        later: Checks of the same config that showed no change: by day, the ratio to this result.
+    """
+
+    key: Key
+    run_id: str
+    accepted_at: str
+    machine: str
+    config_sha256: str
+    compared: str
+    values: tuple[float, ...]
+    level: float
+    expected: float
+    arrivals: int
+    client: str | None = None
+    credited: float | None = None
+    later: Mapping[str, Annotated[float, Field(gt=0)]] = field(default_factory=dict)
+    schema_version: Literal[1] = SCHEMA_VERSION
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """Each night as a ratio to the first."""
+        return (1.0, *self.later.values())
+
+
+def baseline_path(results: Path, key: Key) -> Path:
+    return results / DIRECTORY / f"{key.model}-{key.fingerprint}.json"
+
+
+def write_baseline(results: Path, baseline: Baseline) -> Path:
+    path = baseline_path(results, baseline.key)
+    write_json(path, baseline.to_json())
+    return path
+
+
+def find_baseline(results: Path, key: Key, *, any_machine: bool = False) -> Baseline | str:
+    """The accepted result of this machine and question, or why there is none to compare with.
+
+    ``any_machine``: take the newest result of another machine where this one has none.
+
+    Raises:
+        UnreadableFileError: There is one, and it cannot be read.
+    """
+    path = baseline_path(results, key)
+    if os.path.lexists(path):
+        return _read(path)
+    pattern = f"{glob.escape(key.model)}-{'[0-9a-f]' * 16}.json"
+    others = [_read(p) for p in sorted((results / DIRECTORY).glob(pattern))]
+    newest = sorted((b for b in others if b.key.model == key.model), key=lambda b: b.accepted_at)
+    elsewhere = [b for b in newest if b.key.question == key.question]
+    if elsewhere and any_machine:
+        return elsewhere[-1]
+    if not newest:
+        return "There is no accepted result yet: `tune check --update-baseline` makes one."
+    other = (elsewhere or newest)[-1]
+    told = f"The accepted result of {other.accepted_at[:10]}"
+    if elsewhere:
+        what = "machine" if other.key.machine != key.machine else "perf_analyzer"
+        return (
+            f"{told} is from another {what} ({other.machine}), so it is not compared. "
+            "--any-machine compares anyway, --update-baseline accepts a result of this one."
+        )
+    changed = [n for n, value in key.question.items() if other.key.question.get(n) != value]
+    listed = " and ".join(filter(None, [", ".join(changed[:-1]), *changed[-1:]]))
+    return (
+        f"{told} was measured with a different {listed}, so it is not compared. "
+        "--update-baseline accepts a result of this spec."
+    )
+
+
+def append_history(results: Path, key: Key, row: HistoryRow) -> None:
+    """One line, in a single write, so that lines of two checks never mix.
+
+    Raises:
+        EnvironmentNotReadyError: It cannot be written.
+    """
+    path = baseline_path(results, key).with_suffix(HISTORY)
+    line = row.model_dump_json() + "\n"
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torn = bool((read_bytes(path) or b"\n")[-1:] != b"\n")  # of a kill in mid-write
+        with path.open("ab", buffering=0) as file:
+            file.write(("\n" * torn + line).encode())
+            os.fsync(file.fileno())
+
+
+def history(results: Path, key: Key, last: int) -> list[HistoryRow]:
+    """The last checks, oldest first; lines that tune did not write, or not to the end, are skipped.
+
+    Raises:
+        UnreadableFileError: The file is no file.
+    """
+    rows = []
+    for line in (read_bytes(baseline_path(results, key).with_suffix(HISTORY)) or b"").splitlines():
+        with contextlib.suppress(ValueError, RecursionError):
+            rows.append(HistoryRow.model_validate_json(line))
+    return rows[-last:]
+
+
+def _read(path: Path) -> Baseline:
+    try:
+        data = read_json(path, dict) or {}
+        return read_as(str(path), data, Baseline.from_json)
+    except UnreadableFileError as error:
+        next_step = "remove it, then accept a new one with `tune check --update-baseline`"
+        raise UnreadableFileError(error.message, next_step) from error
+
+
+def _hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=_plain)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """What JSON does not know: a file as its content, whatever its place."""
+    if isinstance(value, Path):
+        return hashlib.sha256(value.read_bytes()).hexdigest() if value.is_file() else value.name
+    return value.value if isinstance(value, Enum) else str(value)
+
+
+def credited_level(results: Path, now: Manifest) -> float | None:
+    """By the newest run that asked the same on this machine and credited the config in place."""
+    in_place = {served.sha256 for served in now.models.values()}
+    asked = (now.fingerprint, now.identity.question)
+
+    def credited(store: RunStore) -> Soak | None:
+        then, result = store.manifest(), Result.from_json(store.result())
+        config, there = result.baseline, then.config_sha256 == now.config_sha256
+        if result.written is not None:
+            there = {written.sha256_after for written in result.written.files} <= in_place
+            config = result.winner
+        there = there and (then.fingerprint, then.identity.question) == asked
+        return config.soak if there and config else None
+
+    soak = find_newest(results, now.name, credited)
+    return None if soak is None else soak.credited_level
+
+
+class SloRounds(Part):
+    """One SLO at the load that must be sustained: the worst of the rounds, and each."""
+
+    worst: SloResult
+    values: list[float | None] = Field(description="one per round, in the base unit")
+
+
+class HistoryRow(Part):
+    """One earlier check of the same question on the same machine; this one comes last."""
+
+    run_id: str
+    checked_at: str
+    status: CheckStatus
+    value: float | None = Field(description="geometric mean of the rounds")
+    ratio: Ratio | None
+    config_sha256: str
+
+
+class Shown(Part):
+    """What a check's rounds and its soak showed; by default, nothing."""
+
+    rounds: Count = 0
+    load: str | None = Field(None, description="that had to be sustained, in words; null: none was")
+    level: float | None = Field(
+        None, description="highest load at which every SLO was met in every round; null: none"
+    )
+    compared: str = Field("nothing", description="what values are: capacity, throughput, a metric")
+    values: list[float] = Field([], description="one per round: infer/s, or the metric's base unit")
+    slo: list[SloRounds] = Field([])
+    ratio: Ratio | None = Field(
+        None, description="now over the accepted result, above 1 is better; null: not compared"
+    )
+    nights: Count = Field(0, description="behind the accepted result; 0: not compared")
+    credited: Soak | None = Field(None, description="of the load it is credited with; null: none")
+
+
+class CheckFacts(Shown):
+    """What `tune check` found. Readers ignore keys they do not know."""
+
+    schema_version: Literal[1]
+    kind: Literal["check"]
+    run_id: str
+    model: str
+    checked_at: str
+    status: CheckStatus
+    exit_code: int
+    reasons: list[str] = Field(description="why, one sentence each")
+    spec_path: str
+    spec_sha256: Sha256
+    config_sha256: Sha256
+    fingerprint: str = Field(description="of what may be compared; in the baseline's file name")
+    machine: str = Field(description="in words")
+    objective: str
+    warn: float = Field(description="loss above which it is reported, as a share")
+    fail: float = Field(description="loss above which it is a regression, as a share")
+    confidence: float = Field(gt=0, lt=1, description="of the interval")
+    baseline: Baseline | None = Field(
+        description="the accepted result, of another machine with --any-machine; null: none"
+    )
+    accepted: str | None = Field(description="file this result was accepted into")
+    history: list[HistoryRow] = Field(description="the last checks, oldest first")
+    seconds: NotNegative
+
+    @property
+    def row(self) -> HistoryRow:
+        """The part of it that goes into the history."""
+        positive = bool(self.values) and min(self.values) > 0.0
+        value = geometric_mean(self.values) if positive else None
+        return HistoryRow.model_validate({**dict(self), "value": value})
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `check.json`."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+def read_check(directory: Path) -> CheckFacts:
+    """The `check.json` of a check's directory.
+
+    Raises:
+        SpecError: There is none.
+        UnreadableFileError: It cannot be read.
+    """
+    path = directory / CHECK
+    data = read_json(path, dict)
+    if data is None:
+        raise SpecError(f"{directory} is not a check: it has no {CHECK}")
+    return read_as(str(path), data, CheckFacts.model_validate)
+
+
+def json_schema() -> dict[str, Any]:
+    """The published JSON Schema (draft 2020-12), kept in docs/schemas/check.schema.json."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **CheckFacts.model_json_schema(by_alias=True),
+        "title": "check.json of triton-tune, version 1",
+    }

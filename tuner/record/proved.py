@@ -1,0 +1,159 @@
+"""A config with the measurements that its figures come from: written by a run, read by all else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+from pydantic import Field
+
+from tuner.facts import Facts
+from tuner.record.bottleneck import Bottleneck
+from tuner.record.confirmation import Soak, Soaked
+from tuner.score.capacity import saturated
+from tuner.score.judge import SloResult, severity, slo_utilisation
+from tuner.score.point import Point
+from tuner.score.trial import Trial, TrialState
+from tuner.space.candidate import Candidate
+from tuner.spec.slo import Goal
+
+
+@dataclass(frozen=True)
+class StreamFacts:
+    """What a stream of requests got: the worst of the measurements."""
+
+    throughput_infer_per_s: Annotated[float, Field(ge=0)]
+    p50_latency_us: float
+    p99_latency_us: float
+    slo_utilisation: float | None  # above 1 an SLO of the stream is missed
+
+
+@dataclass(frozen=True)
+class ProvedConfig(Facts):
+    """A config with the measurements that its figures come from.
+
+    Attributes:
+        rounds: One measurement a round, each the highest load that met every SLO, else the lowest;
+            where it had no round, the one of the search that it is judged by.
+        from_search: It had no round.
+        soak: Long loads, lowered until one held; None where the run did not get that far.
+        credited_infer_per_s: What the soak credits it with; without a soak that held, what it
+            sustained in the worst of the rounds that met every SLO; None where none did.
+        at_most_infer_per_s: It was saturated: it sustains at most what it answered then. None
+            where a load is credited, or where it was not.
+        at_least: It sustained all that the load generator could send, and may sustain more.
+        p50_latency_us: Like the other percentiles the worst of the rounds and the soak that held.
+        slo: For each SLO the worst result of these; too little data to judge is not a pass.
+        streams: By name, where there are several.
+        bottleneck: Where a request spends its time, with several models.
+    """
+
+    unknown = "ignore"
+
+    candidate: Candidate
+    rounds: Annotated[tuple[Point, ...], Field(min_length=1)]
+    from_search: bool
+    soak: Soak | None
+    credited_infer_per_s: float | None
+    at_most_infer_per_s: float | None
+    at_least: bool
+    p50_latency_us: float | None
+    p90_latency_us: float | None
+    p95_latency_us: float | None
+    p99_latency_us: float | None
+    slo: tuple[SloResult, ...]
+    streams: Annotated[
+        dict[str, StreamFacts], Field(default_factory=dict, exclude_if=lambda found: not found)
+    ] = field(default_factory=dict)
+    bottleneck: Annotated[Bottleneck | None, Field(exclude_if=lambda found: not found)] = None
+
+    @classmethod
+    def of(
+        cls,
+        candidate: Candidate,
+        rounds: Sequence[Point],
+        *,
+        soak: Soak | None = None,
+        at_most_infer_per_s: float | None = None,
+        at_least: bool = False,
+        from_search: bool = False,
+    ) -> ProvedConfig:
+        """The record of what was measured; all figures follow from it."""
+        held = None if soak is None else soak.held
+        points = (*rounds, *([held.point] if held else []))
+        met = [p.measurement.throughput_infer_per_s for p in rounds if p.passed]
+        credited = min(met, default=None) if soak is None or held is None else soak.credited_per_s
+        return cls(
+            candidate=candidate,
+            rounds=tuple(rounds),
+            from_search=from_search,
+            soak=soak,
+            credited_infer_per_s=credited,
+            at_most_infer_per_s=at_most_infer_per_s if credited is None else None,
+            at_least=at_least and credited is not None,
+            p50_latency_us=max(p.measurement.p50_latency_us for p in points),
+            p90_latency_us=max(p.measurement.p90_latency_us for p in points),
+            p95_latency_us=max(p.measurement.p95_latency_us for p in points),
+            p99_latency_us=max(p.measurement.p99_latency_us for p in points),
+            slo=tuple(min(own, key=severity) for own in zip(*(p.slo for p in points), strict=True)),
+            streams={name: _stream(name, points) for name in points[-1].measurement.streams},
+        )
+
+    @classmethod
+    def of_trial(cls, trial: Trial | None) -> ProvedConfig | None:
+        """What the search measured of a config; None where the trial gave nothing."""
+        if trial is None or not trial.points or trial.score is None:
+            return None
+        best = trial.score.best_point
+        lowest = min(trial.points, key=lambda p: p.level)
+        answered = [
+            p.served_per_s * p.measurement.batch_size
+            for p in trial.points
+            if p.served_per_s is not None and saturated(p)
+        ]
+        found = cls.of(
+            trial.candidate,
+            [lowest if best is None else trial.points[best]],
+            at_most_infer_per_s=min(answered, default=None),
+            at_least=trial.limit is not None,
+            from_search=True,
+        )
+        if trial.score.feasible:
+            return found
+        return replace(found, credited_infer_per_s=None, at_least=False)  # a lone request missed
+
+    @property
+    def held(self) -> Soaked | None:
+        """The long load that it sustained."""
+        return None if self.soak is None else self.soak.held
+
+    @property
+    def judged(self) -> Point:
+        """The measurement that stands for it: the soak that held, else the worst of the rounds.
+
+        That is the one with the least throughput of those that met every SLO, or of all if none
+        did.
+        """
+        if self.held is not None:
+            return self.held.point
+        met = [p for p in self.rounds if p.passed] or self.rounds
+        return min(met, key=lambda p: p.measurement.throughput_infer_per_s)
+
+
+def best_other(trials: Sequence[Trial], current: Candidate, goal: Goal) -> ProvedConfig | None:
+    """The best config of the search that is not the current one; None where none was measured."""
+    scored = (t for t in trials if t.state is TrialState.MEASURED and t.score)
+    others = [t for t in scored if t.candidate != current]
+    return ProvedConfig.of_trial(min(others, key=lambda t: t.order(goal), default=None))
+
+
+def _stream(name: str, points: Sequence[Point]) -> StreamFacts:
+    own = [m for p in points if (m := p.measurement.of(name)) is not None]
+    used = [slo_utilisation([r for r in p.slo if r.stream == name]) for p in points]
+    return StreamFacts(
+        throughput_infer_per_s=min(m.throughput_infer_per_s for m in own),
+        p50_latency_us=max(m.p50_latency_us for m in own),
+        p99_latency_us=max(m.p99_latency_us for m in own),
+        slo_utilisation=max((share for share in used if share is not None), default=None),
+    )

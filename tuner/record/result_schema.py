@@ -1,0 +1,232 @@
+"""`result.json`, version 1, as models: checked in tests, published as a JSON Schema, read here.
+
+Readers must ignore keys they do not know, so that keys may be added within version 1. A key
+never changes its meaning or unit and is never removed within a version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from tuner.load.probes.overload import Overload
+from tuner.record.confirmation import PutBack, RunNoise
+from tuner.record.proved import ProvedConfig
+from tuner.record.reading import UnreadableFileError
+from tuner.record.status import Status
+from tuner.score.ratio import Ratio
+from tuner.spec.slo import Objective
+
+SCHEMA_VERSION = 1
+
+
+def _empty(value: object) -> bool:
+    """For a key that is there only when a run has several models or several streams."""
+    return not value
+
+
+Count = Annotated[int, Field(ge=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+_Objective = Annotated[str, AfterValidator(lambda text: Objective.parse(text) and text)]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Part(BaseModel):
+    """Part of a result."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Means(Part):
+    """Geometric means over the rounds of what was compared; the ratio is of the two."""
+
+    best: NotNegative = Field(description="before changes that made no difference were removed")
+    current: NotNegative
+
+
+class Rounds(Part):
+    """In how many rounds each was measured."""
+
+    best: Count
+    current: Count = Field(
+        description="fewer where it was so far behind that more would have shown nothing"
+    )
+
+
+class Gain(Part):
+    """How much better the winner is, or the best other config, than the current one."""
+
+    ratio: Ratio = Field(
+        description="times better than the current config; above 1 is better, also when a latency "
+        "or memory is minimised; high is the largest gain that is still possible"
+    )
+    confidence: float = Field(gt=0, lt=1, description="of the interval")
+    compared: str | None = Field(
+        None,
+        description="what the ratio compares: capacity (the load at which an SLO begins to be "
+        "missed), throughput (at the load the spec lists), or the metric that is minimised",
+    )
+    means: Means | None = Field(
+        None, description="infer/s, or the metric's base unit; null: the current one is not known"
+    )
+    rounds: Rounds | None = Field(None, description="behind the ratio; null: without any")
+    at_least: bool = Field(
+        False,
+        exclude_if=_empty,
+        description="only ratio.low is known: the current config is far behind, and sustains at "
+        "most a load that is known",
+    )
+
+
+class ToKnow(Part):
+    """What it would take to know whether a config is better."""
+
+    rounds: Count = Field(description="more than were made")
+    minutes: NotNegative = Field(description="that these would take")
+
+
+class TrialCounts(Part):
+    asked: Count
+    measured: Count
+    pruned: Count
+    failed: Count
+    duplicates: Count = Field(description="proposals that had been measured already")
+
+
+class RejectedFacts(Part):
+    """Measurements that count for nothing; rejected.jsonl of the run has each of them."""
+
+    count: Count
+    seconds: NotNegative
+    share_of_measuring: float = Field(ge=0, le=1, description="of time.measuring_s")
+    reasons: tuple[str, ...] = Field(description="each once, one sentence")
+
+
+class TimeFacts(BaseModel):
+    """Seconds by phase; all but ``wall_s`` add up to it."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    __pydantic_extra__: dict[str, float]
+
+    wall_s: NotNegative
+    measuring_s: NotNegative
+    deploying_s: NotNegative
+    searching_s: NotNegative
+
+    def by_phase(self) -> dict[str, float]:
+        """``measuring_s`` and the rest, without the sum; the longest first."""
+        parts = {k: float(v) for k, v in self.model_dump().items() if k != "wall_s"}
+        return dict(sorted(parts.items(), key=lambda item: -item[1]))
+
+
+class WrittenFacts(Part):
+    """What was written to the repository."""
+
+    path: str
+    sha256_before: Sha256 | None
+    sha256_after: Sha256 | None
+    backup: str | None
+    others: tuple[WrittenFacts, ...] = Field(
+        (), exclude_if=_empty, description="the other files of the same write"
+    )
+
+    @property
+    def files(self) -> tuple[WrittenFacts, ...]:
+        return (self, *self.others)
+
+
+class ChangedConfig(Part):
+    """A config.pbtxt as the run read it, and with what the winner needs."""
+
+    config_before: str
+    config_after: str
+
+
+@dataclass(frozen=True)
+class Overloads:
+    """What each config did at 120 % of its capacity, and afterwards; null: see ``reasons``."""
+
+    current: Overload | None
+    winner: Overload | None
+    reasons: tuple[str, ...] = ()
+
+
+class Result(Part):
+    """How a tuning run ended. Readers ignore keys they do not know."""
+
+    schema_version: Literal[1]
+    run_id: str
+    model: str
+    status: Status
+    reasons: tuple[str, ...] = Field((), description="why, one sentence each")
+    spec_sha256: str | None = None
+    objective: _Objective | None = Field(None, description="as in the spec")
+    baseline: ProvedConfig | None = Field(description="the config in the repository; null: unknown")
+    winner: ProvedConfig | None = Field(description="null unless a config proved better")
+    best: ProvedConfig | None = Field(
+        None, description="the best other config that took part, where there is no winner"
+    )
+    gain: Gain | None = Field(
+        description="of the winner, or of the best other config; null where none was compared with "
+        "the current one, or that met the SLOs at no load"
+    )
+    to_know: ToKnow | None = Field(None, description="null where the answer is known")
+    trials: TrialCounts
+    rejected: RejectedFacts | None = Field(None, description="null: written before it was kept")
+    time: TimeFacts
+    written: WrittenFacts | None = Field(description="null when nothing was written")
+    server_args: tuple[str, ...] = Field((), description="what the winner needs")
+    simplification: tuple[PutBack, ...] | None = None
+    noise: RunNoise | None = Field(None, description="null when nothing was measured twice")
+    overload: Overloads | None = Field(None, description="null when the run did not get that far")
+    diff: str | None = Field(None, description="unified diff of config.pbtxt, of all that change")
+    models: dict[str, ChangedConfig] = Field(
+        default_factory=dict, exclude_if=_empty, description="the configs it changes, by model"
+    )
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `result.json`."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    @classmethod
+    def from_json(cls, data: Any) -> Result:
+        """Raises:
+        ValidationError: It does not follow version 1.
+        """
+        return cls.model_validate_json(json.dumps(data), strict=True)
+
+
+def not_version_1(path: Path, mistakes: Iterable[str]) -> UnreadableFileError:
+    """What to tell of a `result.json` in which `check` finds these mistakes."""
+    lines = "".join(f"\n  {mistake}" for mistake in mistakes)
+    return UnreadableFileError(
+        f"{path} does not follow version 1:{lines}",
+        "was it edited, or written by another version of tune?",
+    )
+
+
+def check(data: Any) -> list[str]:
+    """Mistakes in ``data`` as a `result.json`, one line each; empty when there is none."""
+    try:
+        result = Result.from_json(data)
+    except ValidationError as error:
+        return [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+    parts = sum(result.time.by_phase().values())
+    if abs(parts - result.time.wall_s) > 0.01 * result.time.wall_s + 0.1:
+        return [f"time: the phases add up to {parts:.1f} s, wall_s is {result.time.wall_s:.1f} s"]
+    return []
+
+
+def json_schema() -> dict[str, Any]:
+    """The published JSON Schema (draft 2020-12), kept in docs/schemas/result.schema.json."""
+    schema = Result.model_json_schema(by_alias=True)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "result.json of triton-tune, version 1",
+    }

@@ -1,0 +1,299 @@
+"""A run on disk: append-only trials, synced before the next one starts.
+
+A reader may open a run at any time, also one that was killed: a torn last line is dropped, and
+overwritten when the run is resumed. Several runs that were started together are a series.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from glob import escape
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tuner.errors import SpecError, TunerError
+from tuner.facts import Facts
+from tuner.locking import Lock, lock
+from tuner.measurement.measurement import Rejected, Stage
+from tuner.record.confirmation import Repeat
+from tuner.record.manifest import Choices, Manifest
+from tuner.record.reading import UnreadableFileError, read_as, read_bytes, read_json, read_rows
+from tuner.record.status import Status
+from tuner.score.trial import Trial
+from tuner.writing import (
+    explained,
+    own_directory,
+    sync_directory,
+    write_bytes,
+    write_json,
+    write_text,
+)
+
+_Found = TypeVar("_Found")
+
+MANIFEST = "manifest.json"
+TRIALS = "trials.jsonl"
+CONFIRMATION = "confirmation.jsonl"
+REJECTED = "rejected.jsonl"
+RESULT = "result.json"
+STUDY = "study.db"
+BEST = "best"
+SERIES = "series.json"
+LOCK = ".lock"
+
+
+def new_run_id(model: str, now: datetime | None = None) -> str:
+    """Sorts by time, names the model, never twice the same."""
+    stamp = (now or datetime.now(UTC)).strftime("%Y%m%d-%H%M%S")
+    return f"{stamp}-{model}-{secrets.token_hex(2)}"
+
+
+class RunStore:
+    """The directory of one run."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @classmethod
+    def create(cls, parent: Path, run_id: str) -> RunStore:
+        """A new run.
+
+        Raises:
+            EnvironmentNotReadyError: Nothing can be written there.
+        """
+        directory = parent / run_id
+        with explained(directory):
+            (directory / "logs").mkdir(parents=True)
+            sync_directory(parent)
+        return cls(directory)
+
+    @classmethod
+    def open(cls, directory: Path) -> RunStore:
+        """A run that exists; SpecError when it is none."""
+        if read_bytes(directory / MANIFEST) is None:
+            only_result = os.path.lexists(directory / RESULT)
+            listed = "name a directory under results/; `tune report` without one lists them"
+            raise SpecError(
+                f"{directory} is not a run: it has no {MANIFEST}",
+                f"all there is: tune report {directory}" if only_result else listed,
+            )
+        return cls(directory)
+
+    @property
+    def run_id(self) -> str:
+        return self.directory.name
+
+    @property
+    def logs(self) -> Path:
+        return self.directory / "logs"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """The run's lock, held by the process that adds to it.
+
+        Raises:
+            SpecError: Somebody else does.
+            EnvironmentNotReadyError: It cannot be written, or its logs would go elsewhere.
+        """
+        own_directory(self.directory, "logs")
+        with written_by_one(self.directory):
+            yield
+
+    def append_trial(self, trial: Trial) -> None:
+        self._append(TRIALS, trial.to_json())
+
+    def trials(self) -> list[Trial]:
+        return [read_as(place, row, _trial) for place, row in self._rows(TRIALS)]
+
+    def append_confirmation(self, repeat: Repeat) -> None:
+        self._append(CONFIRMATION, repeat.to_json())
+
+    def confirmation(self) -> list[Repeat]:
+        return [read_as(place, row, Repeat.from_json) for place, row in self._rows(CONFIRMATION)]
+
+    def cut_confirmation(self, kept: int) -> None:
+        """Rejects all but the first rows: what an interrupted round left is not evidence."""
+        rows = self.confirmation()
+        for repeat in rows[kept:]:
+            self.append_rejected(_abandoned(repeat))
+        lines = (_line(repeat.to_json()) for repeat in rows[:kept])
+        write_text(self.directory / CONFIRMATION, "".join(lines))
+
+    def append_rejected(self, rejected: Rejected) -> None:
+        self._append(REJECTED, rejected.to_json())
+
+    def rejected(self) -> list[Rejected]:
+        return [read_as(place, row, Rejected.from_json) for place, row in self._rows(REJECTED)]
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        write_json(self.directory / MANIFEST, manifest)
+
+    def manifest(self) -> Manifest:
+        path = self.directory / MANIFEST
+        return read_as(str(path), read_json(path, dict) or {}, Manifest.from_json)
+
+    def write_result(self, result: Mapping[str, Any]) -> None:
+        write_json(self.directory / RESULT, result)
+
+    def result(self) -> dict[str, Any] | None:
+        return read_json(self.directory / RESULT, dict)
+
+    def whole_result(self) -> dict[str, Any] | None:
+        """The same for a run that goes on; None too where a power cut has torn it."""
+        with suppress(UnreadableFileError):
+            return self.result()
+        return None
+
+    def write_best(self, configs: Mapping[str, bytes], server_args: tuple[str, ...]) -> None:
+        """What to serve: the configs by model, as they would be written, and the flags needed."""
+        best = own_directory(self.directory, BEST)
+        for label, config in configs.items():
+            write_bytes(own_directory(best, label) / "config.pbtxt", config)
+        write_text(best / "server_args.txt", "".join(f"{a}\n" for a in server_args))
+
+    def _append(self, name: str, row: Mapping[str, Any]) -> None:
+        path = self.directory / name
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        with explained(path), os.fdopen(os.open(path, flags, 0o644), "a+b") as file:
+            # a line left incomplete by a kill is cut
+            file.truncate(path.read_bytes().rfind(b"\n") + 1)
+            file.write(_line(row).encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _rows(self, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        return read_rows(self.directory / name)
+
+
+def find_newest(
+    results: Path, name: str, read: Callable[[RunStore], _Found | None]
+) -> _Found | None:
+    """What ``read`` finds in the newest run of a name; those that it cannot read are passed over.
+
+    It may get runs of other names that contain this one, and checks.
+    """
+    for directory in sorted(results.glob(f"*-{escape(name)}-*"), reverse=True):
+        try:
+            found = read(RunStore.open(directory))
+        except (TunerError, OSError, LookupError, TypeError, ValueError):
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+@contextmanager
+def written_by_one(directory: Path) -> Iterator[None]:
+    """Holds a directory's lock; SpecError where another tune does."""
+    path = directory / LOCK
+    with explained(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    with os.fdopen(descriptor, "r+b"):
+        if lock(descriptor) is Lock.HELD_BY_ANOTHER:
+            raise SpecError(
+                f"{directory} is being written by another tune",
+                "wait for it, or start a run of your own",
+            )
+        yield
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, separators=(",", ":"), allow_nan=False) + "\n"
+
+
+def _trial(row: dict[str, Any]) -> Trial:
+    trial = Trial.from_json(row)
+    best = None if trial.score is None else trial.score.best_point
+    if best is not None and not 0 <= best < len(trial.points):
+        raise ValueError(f"score.best_point is {best} of {len(trial.points)} points")
+    return trial
+
+
+def _abandoned(repeat: Repeat) -> Rejected:
+    measurement = repeat.point.measurement
+    return Rejected(
+        "the confirmation it belongs to was interrupted",
+        repeat.candidate_key,
+        measurement.load.level,
+        measurement.wall_s,
+        Stage.CONFIRMATION,
+        measurement,
+    )
+
+
+#: Exit codes, the worst first: a series ends with the worst of its runs.
+WORST_FIRST = (130, 1, 4, 2, 3, 5, 13, 12, 10, 11, 0)
+
+
+@dataclass(frozen=True)
+class Member(Facts):
+    """One spec of a series.
+
+    Attributes:
+        spec: Its path, from the directory of the choices.
+        name: What the spec calls its models.
+        run: Id of its run, which lies beside the series; empty before it is begun.
+        spec_sha256: Identifies what was in it when the series was started.
+        exit_code: The one `tune run` would have ended with; None before it ended.
+    """
+
+    spec: str
+    name: str
+    run: str = ""
+    status: Status | None = None
+    exit_code: int | None = None
+    error: str = ""
+    spec_sha256: str = ""
+
+    @property
+    def done(self) -> bool:
+        """It has a result; what failed or was interrupted is tried again with the series."""
+        return self.status not in (None, Status.FAILED, Status.INTERRUPTED)
+
+
+@dataclass(frozen=True)
+class Series(Facts):
+    """The specs in their order, and what the command line chose for all of them.
+
+    Attributes:
+        fingerprint: Of the machine that it was started on.
+    """
+
+    created_at: str
+    choices: Choices
+    seed: int | None
+    members: tuple[Member, ...]
+    fingerprint: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """The worst of those that have ended."""
+        codes = {member.exit_code for member in self.members}
+        return next((code for code in WORST_FIRST if code in codes), 0)
+
+
+def read_series(directory: Path) -> Series:
+    """The series in a directory.
+
+    Raises:
+        SpecError: There is none, or it is not as `tune` writes it.
+    """
+    path = directory / SERIES
+    data = read_json(path, dict)
+    if data is None:
+        raise SpecError(f"{directory} is not a series: it has no {SERIES}")
+    series = read_as(str(path), data, Series.from_json)
+    if any(Path(member.run).name != member.run for member in series.members):
+        raise SpecError(f"{path}: a run is named by its id", "start a series of your own")
+    return series
+
+
+def write_series(directory: Path, series: Series) -> None:
+    """Keeps it: the old file or the new one, never half."""
+    write_json(directory / SERIES, series.to_json())

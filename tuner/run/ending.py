@@ -1,0 +1,209 @@
+"""How a run ends: the winner is written; result and report are stored, whatever happened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tuner.bench.events import Events
+from tuner.bench.job import Change, Job, Request, draw_up
+from tuner.bench.machine_lock import Neighbours
+from tuner.bench.timebook import Phase, TimeBook
+from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
+from tuner.machine.stop import explain_error
+from tuner.modelconfig.encoding import encode
+from tuner.proof.verdict import Verdict
+from tuner.record.manifest import Manifest, resume_command
+from tuner.record.noise import finished_rows, noise_of
+from tuner.record.proved import ProvedConfig
+from tuner.record.result_schema import Result
+from tuner.record.status import Status
+from tuner.record.store import MANIFEST, RunStore
+from tuner.run.open_run import OpenRun
+from tuner.run.outcome import result_of
+from tuner.search.study.uninterrupted import uninterrupted
+from tuner.space.candidate import Candidate
+from tuner.writeback.plan import WritePlan, apply, file_plans
+from tuner.writeback.rollback import half_written, settle_all
+from tuner.writeback.target import Written
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that came to its end; ``result`` is what `result.json` holds."""
+
+    directory: Path
+    result: Result
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Ends a run that has a directory, in which ``report`` makes the reports.
+
+    As a context manager it stores, for an error that passes, what there is so far.
+    """
+
+    request: Request
+    store: RunStore
+    neighbours: Neighbours
+    book: TimeBook
+    events: Events
+    report: Callable[[Path], object]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: object, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception):
+            if not os.path.lexists(self.store.directory / MANIFEST):
+                raise EnvironmentNotReadyError(
+                    f"the run's directory {self.store.directory} was removed or moved while it was "
+                    "being written; nothing was written to the repository",
+                    "run again, and leave the directory alone until the run has ended",
+                ) from error
+            self._fail(explain_error(error, self.store.directory))
+
+    def finish(self, job: Job, opened: OpenRun, verdict: Verdict) -> Finished:
+        """Draws up what is to change, writes it, and stores how the run ended.
+
+        The job is the one over the config as the server completes it. No signal comes between
+        writing the repository and storing that it was written.
+        """
+        change: Change | None = None
+        store, duplicates = self.store, opened.searcher.duplicates
+        with self.book.phase(Phase.WRITING):
+            if verdict.winner is not None:
+                winner = verdict.winner.candidate
+                change = draw_up(job, winner)
+                store.write_best(best_configs(job, change), winner.server_args)
+            with uninterrupted():
+                written = self._write(opened, verdict, change)
+                self._record(verdict, change, written, duplicates)
+            for note in written.all_notes if written else ():
+                self.events.note(note)
+            self.report(store.directory)
+            result = self._record(verdict, change, written, duplicates)  # reporting took time
+        return Finished(store.directory, result)
+
+    def _write(self, opened: OpenRun, verdict: Verdict, change: Change | None) -> Written | None:
+        """The winner in the repository; a winner that cannot be written is kept in the result."""
+        if verdict.winner is None or change is None or not self.request.write:
+            return None
+        try:
+            return write_back(opened.manifest, verdict.winner.candidate, change)
+        except TunerError:
+            self._record(verdict, change, None, opened.searcher.duplicates)
+            raise
+
+    def _fail(self, error: Exception) -> None:
+        """Stores what there is so far, with the reason why there is no more."""
+        store = self.store
+        try:
+            stored = store.result()
+            if stored is not None and stored["winner"] is not None:
+                # The run was complete: only writing back or reporting was not.
+                self.report(store.directory)
+                if isinstance(error, InterruptedRunError):
+                    error.hint = f"the run was complete and its result is kept: {store.directory}"
+                return
+            stopped = isinstance(error, InterruptedRunError)
+            status = Status.INTERRUPTED if stopped else Status.FAILED
+            defect = f"a defect of tune: {error!r}"
+            message = error.message if isinstance(error, TunerError) else defect
+            current = store.manifest().current
+            of_current = (t for t in store.trials() if t.candidate == current)
+            verdict = Verdict(status, (message,), ProvedConfig.of_trial(next(of_current, None)))
+            with self.book.phase(Phase.WRITING):
+                self._record(verdict, None, None)
+                self.report(store.directory)
+                self._record(verdict, None, None)
+        except (OSError, TunerError) as second:
+            self.events.note(f"the run's end could not be stored: {second}")
+            return
+        if isinstance(error, InterruptedRunError):
+            error.hint = self._how_to_go_on()
+        elif isinstance(error, TunerError):
+            error.hint = f"{error.hint}; the report: {store.directory / 'report.html'}".lstrip("; ")
+
+    def _how_to_go_on(self) -> str:
+        """What is kept, and the command that goes on."""
+        store = self.store
+        number, rows = len(store.trials()), finished_rows(store.confirmation())
+        trials = f"{number:,} {'trial' if number == 1 else 'trials'}"
+        rounds = f" and {rows} measurements of its proof" if rows else ""
+        kept = f"nothing was written; {trials}{rounds} kept"
+        manifest = store.manifest()
+        command = resume_command(store.directory, [manifest.spec_path], manifest.choices)
+        if manifest.choices.lacks_a_password:
+            command += " (with $TUNE_STORAGE as before: its password is not kept)"
+        return f"{kept}; go on with: {command}"
+
+    def _record(
+        self,
+        verdict: Verdict,
+        change: Change | None,
+        written: Written | None,
+        duplicates: int = 0,
+    ) -> Result:
+        """Writes `result.json`."""
+        store = self.store
+        verdict = replace(verdict, reasons=(*verdict.reasons, *self.neighbours.remarks))
+        result = result_of(
+            manifest=store.manifest(),
+            verdict=verdict,
+            trials=store.trials(),
+            rejected=store.rejected(),
+            duplicates=duplicates,
+            time=self.book.to_json(),
+            change=change,
+            written=written,
+            noise=noise_of(store.confirmation()),
+        )
+        store.write_result(result.to_json())
+        return result
+
+
+def settle_writes(repository: Path, *, write: bool) -> Iterator[str]:
+    """Notes on interrupted writes in the repository, each undone; refused without ``write``.
+
+    Called before any config is read: a run over a half-written winner would measure a config that
+    nobody chose.
+
+    Raises:
+        StalePlanError: A file was changed since.
+        EnvironmentNotReadyError: There is no such repository, or a file may not be written.
+    """
+    for half in () if write else half_written(repository).values():
+        raise half
+    for written in settle_all(repository) if write else ():
+        yield from written.all_notes
+
+
+def best_configs(job: Job, change: Change) -> dict[str, bytes]:
+    """The new text of the files that change, by label; all files where none does."""
+    changed = {
+        la: config for la, config in change.configs.items()
+        if config.config_after != config.config_before
+    }  # fmt: skip
+    return {
+        label: encode(config.config_after, job.served.models[label].files.encoding)
+        for label, config in (changed or change.configs).items()
+    }
+
+
+def write_back(manifest: Manifest, winner: Candidate, change: Change) -> Written:
+    """Replaces the configs atomically, all or none.
+
+    Raises:
+        StalePlanError: A file is not the one the run read.
+        EnvironmentNotReadyError: One cannot be written, or lies outside the repository.
+    """
+    kept = manifest.models
+    files = [f for la, c in change.configs.items() for f in file_plans(kept[la], c.config_after)]
+    return apply(WritePlan(tuple(files), manifest.run_id, winner.server_args))

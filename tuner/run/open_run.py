@@ -1,0 +1,370 @@
+"""A run's directory and study: new, or resumed as it was begun."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NoReturn
+
+from tuner.bench.job import Job, Request, prepare
+from tuner.bench.manifest import kept_configs, manifest_of, with_completed
+from tuner.bench.timebook import TimeBook
+from tuner.bench.tools import Programs
+from tuner.errors import SpecError
+from tuner.machine.host import Host
+from tuner.measurement.measurement import Stage
+from tuner.modelconfig.content import content_of
+from tuner.plain import plain
+from tuner.record.manifest import Choices, Manifest, resume_command
+from tuner.record.noise import finished_rows
+from tuner.record.result_schema import Result
+from tuner.record.store import LOCK, MANIFEST, RESULT, STUDY, TRIALS, RunStore
+from tuner.score.trial import Trial, TrialTime
+from tuner.search.searcher import Searcher
+from tuner.search.strategies.registry import STRATEGIES
+from tuner.search.study.offer import Offer
+from tuner.search.study.record import StudyRecord
+from tuner.spec.load import load_spec
+from tuner.spec.model import Spec
+from tuner.triton.launchers import cores_of, server_launcher
+from tuner.writeback.journal import is_written_by
+from tuner.writeback.rollback import rollback
+
+#: SQLite's own files beside a database: their content would be applied to the new one.
+_COMPANIONS = ("", "-journal", "-wal", "-shm")
+#: Between a run's beginning and its lock lies no more.
+_LOCKED_WITHIN_S = 10.0
+#: What Optuna reads as JSON.
+_VALUES = (
+    "SELECT value_json FROM study_user_attributes"
+    " UNION ALL SELECT value_json FROM trial_user_attributes"
+    " UNION ALL SELECT distribution_json FROM trial_params"
+)
+
+
+@dataclass(frozen=True)
+class OpenRun:
+    """A run that is being written."""
+
+    store: RunStore
+    manifest: Manifest
+    searcher: Searcher
+
+
+@contextmanager
+def open_store(job: Job, programs: Programs, request: Request, run_id: str) -> Iterator[RunStore]:
+    """Creates the run's directory, or opens that of an earlier one, and keeps it locked.
+
+    Raises:
+        SpecError: There is no such run to resume, or it was made with something else.
+    """
+    if request.resume is None:
+        store = RunStore.create(request.output, run_id)
+        store.write_manifest(manifest_of(job, programs, request, store.run_id).to_json())
+    else:
+        store = RunStore.open(request.resume)
+    with store.locked():
+        if request.resume is not None:
+            manifest = store.manifest()
+            now = manifest_of(job, programs, request, store.run_id)
+            manifest.refuse_if_different(now)
+            # Whoever resumes the run after this gets them.
+            chosen = replace(manifest, choices=now.choices, spec_path=now.spec_path)
+            store.write_manifest(chosen.to_json())
+        yield store
+
+
+@contextmanager
+def open_run(
+    job: Job,
+    store: RunStore,
+    request: Request,
+    book: TimeBook,
+    note: Callable[[str], None] = lambda _: None,
+) -> Iterator[OpenRun]:
+    """Begins or resumes the run, and lets workers join it.
+
+    The job is the one over the config as the server completes it, and the store is locked. The book
+    gets what an earlier part of the run spent.
+
+    Raises:
+        SpecError: The server completes the config differently than when the run was started.
+    """
+    before = store.manifest()
+    manifest = with_completed(before, job)
+    before.refuse_if_completed_otherwise(manifest)
+    before.refuse_if_measured_otherwise(manifest)
+    if not store.trials():
+        store.write_manifest(manifest.to_json())
+    if request.resume is not None:
+        store.cut_confirmation(finished_rows(store.confirmation()))
+        (store.directory / RESULT).unlink(missing_ok=True)
+    history = store.trials()
+    for trial in history:  # a config may choose code, and the spec says which there are
+        if trial.candidate != job.space.current and not job.space.contains(trial.candidate):
+            told = f"the config of trial {trial.number} is not in the space of the spec"
+            raise SpecError(f"{store.directory / TRIALS}: {told}", "edited? start a new run")
+    book.carry(_carried(history, store))
+    record = study_of(job, store, request.storage, note)
+
+    def keep(trial: Trial) -> None:
+        store.append_trial(trial)
+        if (by := trial.worker) is not None:
+            state = trial.state.value
+            note(f"trial {trial.number} is a worker's: {by.host}, GPUs {by.gpus}, {state}")
+
+    with record:
+        strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
+        searcher = Searcher(job.space, strategy, history, record, keep, note)
+        directory = job.loaded.path.parent.absolute()
+        shared = request.storage is not None and job.spec.server.managed
+        files = content_of(job.served, note) if shared else {}  # else workers have the same files
+        offer = Offer(manifest, directory, job.spec.budget.trials, files)
+        record.open_to_workers(offer.to_json())
+        with closed_to_workers(record, note):
+            yield OpenRun(store, manifest, searcher)
+
+
+def _carried(history: Sequence[Trial], store: RunStore) -> dict[str, float]:
+    """Seconds an earlier part of the run spent: its trials and its proof.
+
+    A worker's trials cost the run no time.
+    """
+    own = [t for t in history if t.worker is None]
+    names = [f.name for f in fields(TrialTime) if f.name != "other_s"]
+    carried = {name: sum(getattr(t.time, name) for t in own) for name in names}
+    again_s = sum(r.wall_s for r in store.rejected() if r.stage is Stage.CONFIRMATION)
+    again_s += sum(row.point.measurement.wall_s for row in store.confirmation())
+    return {**carried, "measuring_s": carried["measuring_s"] + again_s}
+
+
+def study_of(
+    job: Job, store: RunStore, storage: str | None, note: Callable[[str], None]
+) -> StudyRecord:
+    """The study in ``storage``, a SQLAlchemy URL, else in the run's own file.
+
+    A damaged file is moved aside, and ``note`` receives a sentence about it.
+
+    Raises:
+        EnvironmentNotReadyError: The storage cannot be opened.
+        SpecError: The study belongs to another space or objective.
+    """
+    spec, path = job.spec, store.directory / STUDY
+    if storage is None and (why := damage(path)):
+        aside = _moved_aside(path)
+        note(f"{path} is damaged ({why}): kept as {aside.name}, rebuilt from trials.jsonl")
+    url = storage or f"sqlite:///{path}"
+    return StudyRecord(url, spec.name, store.run_id, job.space, spec.objective, note=note)
+
+
+@contextmanager
+def closed_to_workers(record: StudyRecord, note: Callable[[str], None]) -> Iterator[None]:
+    """Tells workers afterwards that the search is over; failing to do so does not end the run."""
+    from optuna.exceptions import OptunaError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    finally:
+        record.reconnection.end()  # the run ends, perhaps since somebody stopped it
+        try:
+            record.close_to_workers()
+        except (SQLAlchemyError, OptunaError) as error:
+            note(f"workers could not be told that the search is over: {str(error).splitlines()[0]}")
+
+
+def damage(path: Path) -> str:
+    """What is wrong with a SQLite file; empty where it is sound, in use, or not there."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return ""
+    if not stat.S_ISREG(mode):
+        return "not a file"
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as database:
+            if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+                return "its pages do not fit together"
+            names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+            if names and "studies" not in names:
+                return "another program's database"
+            for (value,) in database.execute(_VALUES):  # one may be torn on pages that fit
+                json.loads(value)
+    except sqlite3.OperationalError:
+        return ""  # locked, or not ours to open: opening it says so
+    except (sqlite3.DatabaseError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def _moved_aside(path: Path) -> Path:
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    aside = path.with_name(f"{path.name}.damaged-{stamp}")
+    for suffix in _COMPANIONS:
+        old = Path(f"{path}{suffix}")
+        if os.path.lexists(old):
+            old.rename(f"{aside}{suffix}")
+    return aside
+
+
+def spec_of(run: Path) -> Path:
+    """The spec that a run was started with, at the path it had then.
+
+    Raises:
+        SpecError: It is not a run, its spec has moved, or somebody else may have chosen that.
+    """
+    manifest = RunStore.open(run).manifest()
+    path = Path(manifest.choices.directory) / manifest.spec_path
+    if not path.is_file():
+        raise SpecError(
+            f"the spec of {manifest.run_id} is no longer at {plain(str(path))}",
+            "name it where it lies now (its text is kept in the run's manifest.json as spec_text): "
+            + resume_command(run, ["SPEC"], manifest.choices),
+        )
+    if where := untrusted(path, run / MANIFEST, manifest.created_at):
+        refuse_unnamed(f"the spec {path} is {where}", run, [path], manifest.choices)
+    return path
+
+
+def untrusted(spec: Path, kept: Path, created_at: str) -> str:
+    """Why somebody else may have chosen the spec that the file ``kept`` names; else empty.
+
+    A run has its lock from its first second on. Nobody can choose when a file was last changed
+    (its ctime), so that of a run that was unpacked, cloned or copied is of another time.
+    """
+    if kept.stat().st_uid not in (os.geteuid(), 0):
+        return "named by a run of another user"
+    if spec.resolve().is_relative_to(kept.parent.resolve()):
+        return "in the run's own directory"
+    try:
+        locked_s = (kept.parent / LOCK).lstat().st_ctime
+        apart_s = abs(datetime.fromisoformat(created_at).timestamp() - locked_s)
+    except (OSError, ValueError, OverflowError):
+        apart_s = math.inf
+    return "" if apart_s < _LOCKED_WITHIN_S else "named by a run that was not made here"
+
+
+def put_back(run: Path, environment: Mapping[str, str], *, dry_run: bool) -> str:
+    """Puts back the remote server of a run that was killed; returns its models and address.
+
+    Raises:
+        SpecError: It is not certain which server that is, or the run goes on.
+        EnvironmentNotReadyError: It cannot be put back.
+    """
+    store, path = RunStore.open(run), spec_of(run)
+    manifest, job = store.manifest(), prepare(Request(spec=path), load_spec(path, ()))
+    if job.loaded.sha256 != manifest.spec_sha256:
+        why = f"{path} is not the spec of the run any more, or the run was given --set"
+        refuse_unnamed(why, run, [path], manifest.choices)
+    files = {model.name: model.base.file for model in job.served.models.values()}
+    with store.locked(), server_launcher(job.spec, files, environment) as launcher:
+        if not dry_run:
+            with launcher.launch((), store.logs / "server.log"):
+                pass  # leaving it puts back what was found
+    return f"{', '.join(files)} at {job.spec.server.grpc}"
+
+
+def refuse_unnamed(why: str, run: Path, specs: Sequence[Path], choices: Choices) -> NoReturn:
+    """SpecError with the whole command, in which the user gives what no run is asked for."""
+    told = f"{plain(why)}: somebody else may have chosen that, and with it what is started"
+    whole = resume_command(run, list(map(str, specs)), choices)
+    raise SpecError(told, f"look at it with `tune plan`; if you mean it, give all of it: {whole}")
+
+
+def restore_choices(request: Request) -> Request:
+    """The request completed with the options of the run to resume; options given again override.
+
+    A run that was not to write the repository never does.
+
+    Raises:
+        SpecError: It is not a run, another seed is given, or what may choose code or a place is
+            not given again.
+    """
+    if request.resume is None:
+        return request
+    manifest = RunStore.open(request.resume).manifest()
+    nameless = request.resume.name in ("", "..")
+    return replace(
+        with_choices(request, request.resume, [request.spec], manifest.choices, manifest.seed),
+        resume=request.resume.resolve() if nameless else request.resume,
+        output=request.resume.absolute().parent,
+    )
+
+
+def with_choices(
+    request: Request, run: Path, specs: Sequence[Path], earlier: Choices, seed: int | None
+) -> Request:
+    """What was chosen earlier for ``run``, unless it is given again; raises SpecError as above."""
+    name = run.resolve().name
+    if request.seed not in (None, seed):
+        raise SpecError(
+            f"{name} searches with seed {seed}, not {request.seed}: another "
+            "seed makes another experiment",
+            "leave --seed out, or start a new run",
+        )
+    if request.storage is None and earlier.storage is not None:
+        secret = " (it needs its password: in $TUNE_STORAGE, or --storage)"
+        told = f"{name} has the storage {earlier.storage}{secret * earlier.lacks_a_password}"
+        refuse_unnamed(told, run, specs, earlier)
+    if earlier.overrides and not request.overrides:
+        refuse_unnamed(f"{name} was started with --set", run, specs, earlier)
+    time_s = request.time_budget_s
+    return replace(
+        request,
+        trials=earlier.trials if request.trials is None else request.trials,
+        time_budget_s=earlier.time_budget_s if time_s is None else time_s,
+        seed=seed,
+        write=request.write and earlier.write,
+        accept_unsoaked=request.accept_unsoaked or earlier.accept_unsoaked,
+    )
+
+
+def refuse_another_start(run: Path, job: Job, host: Host) -> None:
+    """Refuses, before any program is started, where a run's spec, configs or machine changed."""
+    before = RunStore.open(run).manifest()
+    machine = host.fingerprint(before.versions.get("tritonserver", ""), cores_of(job.spec))
+    now = replace(
+        before,
+        spec_path=str(job.loaded.path),
+        choices=replace(before.choices, directory=str(Path.cwd())),
+        spec_sha256=job.loaded.sha256,
+        models=kept_configs(job),
+        fingerprint=machine,
+    )
+    before.refuse_if_different(now)
+
+
+def end_of_a_write(request: Request, spec: Spec, note: Callable[[str], None]) -> Result | None:
+    """The result of a run to resume whose winner is in the repository: nothing is left to measure.
+
+    A kill may have come between the write and its record. Such a write is taken back, and the run
+    goes on with the config that it measured.
+
+    Raises:
+        SpecError: The run is being written.
+    """
+    if request.resume is None or not request.write:
+        return None
+    store = RunStore.open(request.resume)
+    manifest, stored = store.manifest(), store.whole_result()
+    models = [model.name for model in manifest.models.values()]
+    repository = spec.repository
+    own = [m for m in models if is_written_by(store.run_id, repository / m / spec.write_to)]
+    longer = manifest.choices.trials, manifest.choices.time_budget_s
+    if not own or longer != (request.trials, request.time_budget_s):
+        return None
+    if stored is not None and stored["written"] is not None:
+        note("the winner was written before; only the reports are made again")
+        return Result.from_json(stored)
+    with store.locked():
+        rollback(repository, own[0], run_id=store.run_id)
+    note("the run was killed when it had just written its winner, which is taken back for now")
+    return None

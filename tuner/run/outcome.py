@@ -1,0 +1,90 @@
+"""How a run ended, as `result.json` says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tuner.bench.job import Change
+from tuner.measurement.measurement import Rejected
+from tuner.proof.verdict import Verdict
+from tuner.record.bottleneck import bottleneck_of
+from tuner.record.confirmation import RunNoise
+from tuner.record.manifest import Manifest
+from tuner.record.proved import ProvedConfig, best_other
+from tuner.record.result_schema import (
+    RejectedFacts,
+    Result,
+    TimeFacts,
+    TrialCounts,
+    WrittenFacts,
+)
+from tuner.score.trial import Trial, TrialState
+from tuner.spec.slo import Objective
+from tuner.writeback.target import Written
+
+
+def result_of(
+    *,
+    manifest: Manifest,
+    verdict: Verdict,
+    trials: Sequence[Trial],
+    rejected: Sequence[Rejected],
+    duplicates: int,
+    time: Mapping[str, float],
+    change: Change | None,
+    written: Written | None,
+    noise: RunNoise | None = None,
+) -> Result:
+    """What `result.json` holds."""
+    states, goal = [t.state for t in trials], Objective.parse(manifest.spec["objective"]).goal
+    winner, best = verdict.winner, verdict.best
+    if winner is None and best is None:
+        best = best_other(trials, manifest.current, goal)
+    return Result(
+        schema_version=1,
+        run_id=manifest.run_id,
+        model=manifest.name,
+        status=verdict.status,
+        reasons=verdict.reasons,
+        spec_sha256=manifest.spec_sha256,
+        objective=str(manifest.spec["objective"]),
+        baseline=_with_bottleneck(verdict.baseline, manifest),
+        winner=_with_bottleneck(winner, manifest),
+        best=_with_bottleneck(best, manifest),
+        gain=verdict.gain,
+        to_know=verdict.to_know,
+        trials=TrialCounts(
+            asked=len(trials) + duplicates,
+            measured=states.count(TrialState.MEASURED),
+            pruned=states.count(TrialState.PRUNED),
+            failed=states.count(TrialState.FAILED),
+            duplicates=duplicates,
+        ),
+        rejected=rejected_facts(rejected, time["measuring_s"]),
+        time=TimeFacts(**time),
+        written=None if written is None else WrittenFacts.model_validate(written.to_json()),
+        server_args=() if winner is None else winner.candidate.server_args,
+        simplification=verdict.simplification or None,
+        noise=noise,
+        overload=verdict.overload,
+        diff=None if change is None else change.diff,
+        models={} if change is None else change.configs,
+    )
+
+
+def rejected_facts(rejected: Sequence[Rejected], measuring_s: float) -> RejectedFacts:
+    seconds = sum(r.wall_s for r in rejected)
+    return RejectedFacts(
+        count=len(rejected),
+        seconds=round(seconds, 3),
+        share_of_measuring=min(seconds / measuring_s, 1.0) if measuring_s > 0.0 else 0.0,
+        reasons=tuple(dict.fromkeys(r.reason for r in rejected)),
+    )
+
+
+def _with_bottleneck(config: ProvedConfig | None, manifest: Manifest) -> ProvedConfig | None:
+    if config is None:
+        return None
+    shown = config.rounds[-1] if config.held is None else config.held.point
+    return replace(config, bottleneck=bottleneck_of(shown, manifest))

@@ -1,0 +1,315 @@
+"""What a run would do, without starting anything but the version checks of installed programs.
+
+A spec may be a stranger's, and planning it must be safe: what the spec itself chooses (programs,
+variables, an image, a server) is named and neither run nor asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tuner.bench.job import Job, Request, draw_up, prepare, refuse_unsearchable
+from tuner.bench.serving import no_gpu_memory
+from tuner.bench.session import window_of
+from tuner.bench.tools import client_notes, client_of, find_programs, request_notes
+from tuner.facts import Facts
+from tuner.lint.repository import errors_of
+from tuner.load.generators import PERF_ANALYZER
+from tuner.load.perf_analyzer.generator import RunFiles, command_line
+from tuner.load.setup import Target
+from tuner.load.traffic.encoding import TensorShape, content_bytes
+from tuner.load.traffic.inputs import DEFAULT_UNIQUE
+from tuner.load.traffic.repeats import ENTRY_OVERHEAD_BYTES, lru_hit_rate, popularity
+from tuner.machine.host import has_gpu, read_gpus
+from tuner.measurement.measurement import LoadPoint
+from tuner.modelconfig.path_steps import parse_steps
+from tuner.modelconfig.schema import enum_name
+from tuner.search.estimate import (
+    Estimate,
+    Seen,
+    foresee_run,
+    refuse_too_short,
+    seen_before,
+    trace_notes,
+    window_notes,
+)
+from tuner.search.strategies.designs import designs
+from tuner.search.strategies.registry import STRATEGIES
+from tuner.search.strategy import Proposal
+from tuner.server.binaries import Installation, Origin
+from tuner.server.server import Endpoints, ServerLauncher
+from tuner.space.build import never_tried
+from tuner.space.candidate import list_sizes
+from tuner.space.words import bytes_text, changes_text
+from tuner.spec.labels import of_label
+from tuner.spec.load import effective_yaml
+from tuner.spec.mistakes import in_brackets
+from tuner.spec.model import Spec, Strategy
+from tuner.spec.paths import INSTANCE_GROUP
+from tuner.spec.server import MODES, ServerMode
+from tuner.spec.workload import FileInputs, RandomInputs, UniformRepeat, ZipfRepeat
+from tuner.triton.docker import DockerLauncher
+from tuner.triton.local import LocalLauncher
+from tuner.writeback.rollback import half_written
+from tuner.writeback.target import foreseen
+
+#: The rate for which perf_analyzer's command line is shown, where rates are searched.
+SHOWN_PER_S = 1000.0
+_ON_GPU = "KIND_GPU"
+#: All that onnxruntime_backend's onnxruntime.cc and core read of them, 24.10 to 26.06.
+_PARAMETERS = (
+    *("intra_op_thread_count", "inter_op_thread_count", "execution_mode", "enable_mem_arena"),
+    *("enable_mem_pattern", "gpu_mem_limit", "arena_extend_strategy", "cudnn_conv_algo_search"),
+    *("do_copy_in_default_stream", "memory.enable_memory_arena_shrinkage"),
+    *("session.use_device_allocator_for_initializers", "TRITON_BATCH_STRATEGY_PATH"),
+)
+_ENDPOINTS = Endpoints("127.0.0.1:HTTP", "127.0.0.1:GRPC", "127.0.0.1:METRICS")
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A candidate the search may begin with."""
+
+    text: str
+    diff: str
+    server_args: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DrawnPlan(Facts):
+    """Everything `tune plan` shows; ``problems`` are errors of the model or of one it calls."""
+
+    effective_spec: str
+    space_size: int
+    space_exact: bool
+    estimate: Estimate
+    commands: Mapping[str, Sequence[str]]
+    candidates: Sequence[Preview]
+    notes: Sequence[str] = ()
+    problems: Sequence[str] = ()
+
+    @property
+    def space_text(self) -> str:
+        return f"{self.space_size} configs" + ("" if self.space_exact else " at most")
+
+
+def draw_plan(
+    spec_path: Path,
+    environment: Mapping[str, str],
+    candidates: int,
+    overrides: tuple[str, ...] = (),
+) -> DrawnPlan:
+    """Draws the plan of a run with this spec.
+
+    Raises:
+        SpecError: The spec is wrong.
+        EnvironmentNotReadyError: A program that the spec does not name is missing here.
+    """
+    request = Request(spec=spec_path, overrides=overrides)
+    job = prepare(request)
+    refuse_unsearchable(job)
+    seen = seen_before(request.output, job)
+    refuse_too_short(job, seen)
+    size = job.space.size()
+    chosen = _chosen_by(job.spec)
+    if chosen:
+        commands = _commands(job, *_named_by(job.spec))
+        notes = [f"the spec names {' and '.join(chosen)}: not tried, so not known to work"]
+        notes += mount_notes(job.spec)
+    else:
+        with find_programs(job, environment) as programs:
+            commands = _commands(job, programs.launcher, programs.perf_analyzer.binary)
+        notes = []
+    served = [model.name for model in job.served.models.values()]
+    wrong = [
+        finding
+        for name in served
+        for finding in errors_of(job.spec.repository, name, job.spec.write_to)
+    ]
+    blind = job.spec.server.gpus == "none" or not read_gpus(environment)
+    lacking = [*_without_gpu(job)] if blind else []
+    return DrawnPlan(
+        effective_spec=effective_yaml(job.spec),
+        space_size=size.count,
+        space_exact=size.exact,
+        estimate=foresee_run(request.output, job, seen or Seen()),
+        commands=commands,
+        candidates=tuple(previews(job, candidates)),
+        notes=(
+            *notes,
+            *request_notes(job),
+            *client_notes(job),
+            *window_notes(job.spec, job.plan, None if seen is None else seen.rate_per_s),
+            *trace_notes(job.spec, job.plan),
+            *_completion_notes(job),
+            *_parameter_notes(job),
+            *never_tried(job.space),
+            *cache_notes(job),
+            *foreseen(job.searched_files),
+            *(told for ends, told in lacking if not ends),
+        ),
+        problems=[
+            *(half.message for half in half_written(job.spec.repository).values()),
+            *dict.fromkeys(f"{finding.place}: {finding.message}" for finding in wrong),
+            *(told for ends, told in lacking if ends),
+        ],
+    )
+
+
+def _completion_notes(job: Job) -> Iterator[str]:
+    """Notes on what only a server knows, since a plan starts none."""
+    for label, model in job.served.models.items():
+        if model.base.leaves_batch_open:
+            yield (
+                f"config.pbtxt{of_label(label, job.served.models)} leaves max_batch_size to the "
+                "server, which is asked when the run starts; this plan takes it to be "
+                f"{model.base.completed.max_batch_size}, Triton's default"
+            )
+
+
+def _without_gpu(job: Job) -> Iterator[tuple[bool, str]]:
+    """What a run does without, and whether it would end there."""
+    server = job.spec.server
+    if lacking := no_gpu_memory(job.spec, seen=has_gpu() or not server.managed):
+        yield True, f"{lacking.message}: {lacking.hint}"
+    docker = server.mode is ServerMode.DOCKER
+    if server.gpus != "none" and (docker or "gpus" in server.model_fields_set):
+        named = server.gpus if server.gpus == "all" else [*server.gpus]
+        then = ("the container runs" if docker else "models run") + " on the CPU"
+        then = "the container is refused" if docker and named != "all" else then
+        yield False, f"server.gpus is {named}, and no GPU is seen here: {then}"
+    if server.mode is not ServerMode.LOCAL:
+        return
+    for model in job.served.models.values():
+        if any(enum_name(g, "kind") == _ON_GPU for g in model.base.completed.instance_group):
+            yield True, f"{model.place(INSTANCE_GROUP)}: {_ON_GPU}, and no GPU is seen: not loaded"
+    for found in (p for p in job.space.parameters if _ON_GPU in p):
+        place = job.loaded.space_positions[found.knob.owner][found.path]
+        yield False, f"{place}: {_ON_GPU}, and no GPU is seen: configs with it fail"
+
+
+def _parameter_notes(job: Job) -> Iterator[str]:
+    """Entries of ONNX Runtime's parameters that make no difference."""
+    for label in job.searched:
+        model = job.served.models[label]
+        onnx = model.files.backend(model.base.file) == "onnxruntime"
+        for last, path in ((parse_steps(p)[-1], p) for p in job.spec.models[label].space if onnx):
+            if last.is_parameter and last.key not in _PARAMETERS:
+                near = in_brackets(str(last.key), _PARAMETERS)
+                yield f"{path}: onnxruntime reads no such parameter, its values do nothing{near}"
+
+
+def previews(job: Job, count: int) -> list[Preview]:
+    """The first proposals: those that do not depend on scores."""
+    if job.spec.search.strategy is Strategy.GP:
+        count = min(count, len(designs(job.space)))
+    strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
+    taken = {job.space.canonical(job.space.current).key}
+    shown: list[Preview] = []
+    for number in range(1, count + 1):
+        proposal = strategy.propose(number, [], taken)
+        if not isinstance(proposal, Proposal):
+            break
+        candidate = proposal.candidate
+        taken.add(candidate.key)
+        change = draw_up(job, candidate)
+        text = changes_text(candidate, job.space.current)
+        shown.append(Preview(text, change.diff, candidate.server_args))
+    return shown
+
+
+def _chosen_by(spec: Spec) -> list[str]:
+    """What a run would start or contact because the spec says so."""
+    server, mounts = spec.server, spec.server.mounts.items()
+    inputs = (stream.inputs for stream in spec.streams.values())
+    sent = [] if server.managed else [str(i.file) for i in inputs if isinstance(i, FileInputs)]
+    found = {
+        "a tritonserver of its own": server.binary is not None,
+        f"the server's variables {', '.join(server.environment)}": bool(server.environment),
+        f"the image {server.image}": server.image is not None,
+        f"the mounts {', '.join(f'{a} at {b}' for a, b in mounts)}": bool(mounts),
+        f"the remote server {' '.join(server.urls)}": not server.managed,
+        f"your {', '.join(server.headers_from_env.values())} as headers": server.headers_from_env,
+        f"requests from {', '.join(sent)}": bool(sent),
+        "a perf_analyzer of its own": spec.workload.perf_analyzer is not None,
+    }
+    return [what for what, there in found.items() if there]
+
+
+def mount_notes(spec: Spec) -> Iterator[str]:
+    """A warning of each mount of all files, or of what may be or hold an engine's socket."""
+    for source in spec.server.mounts:
+        real = Path(source).resolve()
+        if Path("/run") in (real, *real.parents) or real.suffix == ".sock" or real == Path("/"):
+            reach = "the container engine's socket or all files, and so be root on this machine"
+            yield f"with the mount {source} the server may reach {reach}"
+
+
+def _named_by(spec: Spec) -> tuple[ServerLauncher | None, Path]:
+    """Server and perf_analyzer by their names alone."""
+    perf_analyzer = Path(spec.workload.perf_analyzer or "perf_analyzer")
+    server = spec.server
+    if server.image is not None:
+        return DockerLauncher(server.image, spec.repository, {}, server.args), perf_analyzer
+    if "binary" not in MODES[server.mode].fields:
+        return None, perf_analyzer
+    unseen = Installation(Path(server.binary or "tritonserver"), "unknown", Origin.SPEC, {})
+    return LocalLauncher(unseen, spec.repository, server.args), perf_analyzer
+
+
+def _commands(
+    job: Job, launcher: ServerLauncher | None, perf_analyzer: Path
+) -> dict[str, list[str]]:
+    spec = job.spec
+    commands = {}
+    if launcher is not None and (shown := launcher.shown()):
+        commands["tritonserver"] = list(shown)
+    if client_of(job).kind is not PERF_ANALYZER:
+        return commands
+    load = LoadPoint(
+        job.plan.arrivals, (job.plan.listed or (job.plan.levels.nearest(SHOWN_PER_S),))[0]
+    )
+    files = RunFiles(*(Path(n) for n in ("INPUTS.json", "INTERVALS.txt", "OUT.csv", "OUT.json")))
+    (stream,) = spec.streams.values()  # it takes no more
+    endpoints = replace(_ENDPOINTS, tls=spec.server.tls)
+    target = Target(stream.model, endpoints, spec.workload.protocol, stream.batch_size)
+    commands["perf_analyzer"] = command_line(
+        perf_analyzer, target, load, window_of(spec, load), files
+    )
+    return commands
+
+
+def cache_notes(job: Job) -> list[str]:
+    """A sentence for each size; none where popularity or the size of an answer is not known."""
+    stream, *others = job.spec.streams.values()
+    if others:  # how much of the cache each has is not known
+        return []
+    inputs = stream.inputs
+    answer = _answer_bytes(job.served.models[stream.model].base.completed)
+    repeat = inputs.repeat
+    known = isinstance(inputs, RandomInputs) and isinstance(repeat, (UniformRepeat, ZipfRepeat))
+    if not known or answer is None:
+        return []
+    exponent = repeat.exponent if isinstance(repeat, ZipfRepeat) else 0.0
+    unique = inputs.unique if isinstance(inputs, RandomInputs) else None
+    probabilities = popularity(unique or DEFAULT_UNIQUE, exponent)
+    return [
+        f"a cache of {bytes_text(size)} has room for about {size // answer} answers and should "
+        f"give {lru_hit_rate(probabilities, size / answer):.0%} of them"
+        for size in sorted(list_sizes(job.spec))
+    ]
+
+
+def _answer_bytes(config: Any) -> int | None:
+    """What one takes in Triton's local cache; None for strings and variable dimensions."""
+    total = 0
+    for output in config.output:
+        datatype = enum_name(output, "data_type").removeprefix("TYPE_")
+        if datatype in ("STRING", "INVALID") or min(output.dims, default=1) < 1:
+            return None
+        shape = TensorShape(output.name, datatype, tuple(output.dims))
+        total += content_bytes(shape, 0) + ENTRY_OVERHEAD_BYTES
+    return total or None

@@ -1,0 +1,168 @@
+"""`tune run` as a list of steps: read this first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from tuner.bench.events import Events
+from tuner.bench.job import Job, Request, prepare, refuse_no_repository, refuse_unsearchable
+from tuner.bench.machine_lock import among_neighbours, only_one_on
+from tuner.bench.serving import Serving, serving
+from tuner.bench.session import Session, open_session
+from tuner.bench.timebook import TimeBook
+from tuner.bench.tools import LARGE_BYTES, client_notes, find_programs, request_notes
+from tuner.errors import InterruptedRunError
+from tuner.machine.host import read_host
+from tuner.machine.stop import Stop, explain_error
+from tuner.measurement.measurement import Stage
+from tuner.proof.overload import probe_overload
+from tuner.proof.proof import prove
+from tuner.record.store import RunStore, new_run_id
+from tuner.run.ending import Ending, Finished, settle_writes
+from tuner.run.open_run import (
+    end_of_a_write,
+    open_run,
+    open_store,
+    refuse_another_start,
+    restore_choices,
+)
+from tuner.score.trial import Trial
+from tuner.search.estimate import (
+    SLOW_LOAD_S,
+    Seen,
+    estimate_run,
+    foresee_run,
+    minutes,
+    refuse_too_short,
+    seen_before,
+    seen_in,
+    trace_notes,
+)
+from tuner.search.searcher import Searcher
+from tuner.search.searching import search
+from tuner.spec.load import LoadedSpec, load_spec
+from tuner.writeback.target import foreseen
+
+
+def run(
+    request: Request,
+    events: Events,
+    report: Callable[[Path], object],
+    stop: Stop | None = None,
+) -> Finished:
+    """Tunes what a spec names, and writes the best config back.
+
+    ``report`` makes the reports in the directory of a run. ``stop`` hears the signals, and may be
+    asked afterwards.
+
+    Raises:
+        TunerError: With the exit code of its class. Once the run has a directory, that holds a
+            result and a report all the same.
+    """
+    request = restore_choices(request)
+    try:
+        return _run(request, events, report, stop or Stop(events.note))
+    except Exception as error:
+        told = explain_error(error, request.output)
+        if told is error:
+            raise
+        raise told from (None if isinstance(told, InterruptedRunError) else error)
+
+
+def settled_spec(request: Request, note: Callable[[str], None]) -> LoadedSpec:
+    """The spec of a request, once half a write in its repository has been undone."""
+    loaded = load_spec(request.spec, request.overrides)
+    refuse_no_repository(loaded.spec.repository, loaded.repository_position)
+    for undone in settle_writes(loaded.spec.repository, write=request.write):
+        note(undone)
+    return loaded
+
+
+def checked_job(request: Request, loaded: LoadedSpec) -> Job:
+    """All that can be found wrong before anything is started."""
+    job = prepare(request, loaded)
+    refuse_unsearchable(job)
+    if request.resume is None:
+        refuse_too_short(job, seen_before(request.output, job))
+    return job
+
+
+def _run(
+    request: Request, events: Events, report: Callable[[Path], object], stop: Stop
+) -> Finished:
+    book = TimeBook()
+    with ExitStack() as contexts:
+        enter = contexts.enter_context
+        enter(stop.listening())
+        loaded = settled_spec(request, events.note)
+        if request.resume is not None:
+            ended = end_of_a_write(request, loaded.spec, events.note)
+            if ended is not None:
+                report(request.resume)
+                return Finished(request.resume, ended)
+        job = checked_job(request, loaded)
+        run_id = request.run_id or new_run_id(job.spec.name)
+        if request.resume is not None:
+            run_id = request.resume.name
+            refuse_another_start(request.resume, job, read_host(request.environment))
+        enter(only_one_on(job))
+        neighbours = enter(among_neighbours("run", run_id, job, events.note))
+        programs = enter(find_programs(job, request.environment))
+        store = enter(open_store(job, programs, request, run_id))
+        # From here on, an error is stored as the run's result before it goes on.
+        ending = enter(Ending(request, store, neighbours, book, events, report))
+        served = enter(serving(job, programs, store.logs, book))
+        refuse_unsearchable(served.job)
+        opened = enter(open_run(served.job, store, request, book, events.note))
+        for note in _beforehand(served, request):
+            events.note(note)
+        events.started(store.directory, job.spec.budget.trials, opened.manifest.space_size)
+
+        def checkpoint() -> None:
+            neighbours.look()
+            stop.checkpoint()
+
+        with open_session(
+            served, events, book, checkpoint, manifest=opened.manifest, store=store
+        ) as session:
+            trials = _search(session, opened.searcher, store)
+            stored = store.confirmation()
+            if stored:
+                events.note(f"going on with its proof: {len(stored)} measurements are kept")
+            verdict = probe_overload(session, prove(session, trials, stored))
+        stop.measured()  # asked to stop during the last measurement: nothing is written
+        return ending.finish(served.job, opened, verdict)
+    raise AssertionError("no context keeps an error to itself")
+
+
+def _beforehand(served: Serving, request: Request) -> Iterator[str]:
+    """What the user should know before the first measurement."""
+    job = served.job
+    if served.completed:
+        yield served.completed
+    yield from client_notes(job)
+    if served.load_s >= SLOW_LOAD_S:
+        yield f"loading the model took {served.load_s:.0f} s"
+    if request.resume is None:
+        seen = seen_before(request.output, job) or Seen(load_s=served.load_s)
+        yield foresee_run(request.output, job, seen).sentence
+    yield from request_notes(job, LARGE_BYTES)
+    yield from trace_notes(job.spec, job.plan)
+    yield from foreseen(job.searched_files) if request.write else ()
+
+
+def _search(session: Session, searcher: Searcher, store: RunStore) -> list[Trial]:
+    """All trials of the run, those of an earlier part of it included."""
+    session.events.phase("searching")
+    known = len(store.trials())
+    trials, reason = search(session, searcher)
+    searcher.over()
+    session.events.note(reason.value)
+    session.bench.enter(Stage.CONFIRMATION)
+    if len(trials) > known:  # other finalists, or an interval of the search in between
+        store.cut_confirmation(0)
+    proof_s = estimate_run(session.job, seen_in(trials, session.job)).proof_s
+    session.events.note(f"the proof takes about {minutes(proof_s)}")
+    return trials

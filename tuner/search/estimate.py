@@ -1,0 +1,318 @@
+"""How long measurements and whole runs take: known beforehand, and told where that is long."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from tuner.bench.evaluate import MOST_PROBES
+from tuner.bench.job import Job
+from tuner.bench.session import round_window, soak_of, window_of
+from tuner.errors import LoadFailedError, SpecError
+from tuner.load.streams_load import part_s
+from tuner.load.traffic.arrivals import read_trace
+from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.measurement.window import requests_for
+from tuner.record.status import Status
+from tuner.record.store import RunStore, find_newest
+from tuner.score.next_load import LoadPlan, lowest_level
+from tuner.score.trial import Trial
+from tuner.search.first_load import First
+from tuner.spec.labels import of_stream
+from tuner.spec.metrics import METRICS
+from tuner.spec.model import Spec
+from tuner.spec.slo import Slo, tail_shares
+from tuner.spec.units import digits
+from tuner.spec.workload import ClosedArrivals, TraceArrivals
+
+#: Seen on small Python models: a deploy or a fresh server, and perf_analyzer's own start and end.
+DEPLOY_S, OVERHEAD_S = 1.8, 0.6
+#: Rounds of a proof, as a rule, and the loads that each puts on a config.
+ROUNDS, LOADS_A_ROUND = 5, 2
+#: The rounds of a proof are not cut short before they took so long, in seconds.
+LEAST_S = 120.0
+#: New incumbents per e-fold of trials: twice the records of a random order, since a search learns.
+INCUMBENTS = 2.0
+#: Measurements of at least this length are announced; a candidate gets fewer of them.
+TOLD_S, LONG_S, FEW_PROBES = 10.0, 60.0, 3
+#: Of a rate that is not known yet, an example; and one that few models are slower than.
+_FAST_PER_S, _RARE_PER_S = 100.0, 5.0
+#: The ways of deploying a trial that load the model.
+_LOADED = ("reload", "restart")
+#: Loads of the model are told where each takes so long.
+SLOW_LOAD_S = 10.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of the model.
+
+    Attributes:
+        rate_per_s: Requests it answers within the SLOs; None: enough that no window is longer.
+        load_s: Of a load of it on a server.
+    """
+
+    rate_per_s: float | None = None
+    load_s: float = DEPLOY_S
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds of the search, at most, and of the proof, as a rule.
+
+    ``last_s``: they are those of the last run, which took so long in all.
+    """
+
+    search_s: float
+    proof_s: float
+    last_s: float | None = None
+
+    @property
+    def text(self) -> str:
+        """`the last run took 6:05 (search 2:00, proof 3:10)`, or `about` so long."""
+        known, both_s = self.last_s, self.search_s + self.proof_s
+        whole = f"about {_clock(both_s)}" if known is None else f"the last run took {_clock(known)}"
+        return f"{whole} (search {_clock(self.search_s)}, proof {_clock(self.proof_s)})"
+
+    @property
+    def sentence(self) -> str:
+        return self.text if self.last_s is not None else f"the run takes {self.text}"
+
+
+def foresee_run(results: Path, job: Job, seen: Seen = Seen()) -> Estimate:
+    """What the last run of the model took that was to take as long; without one, an estimate."""
+    limits, asked = ("budget", "confirm"), job.spec.plain()
+
+    def took(store: RunStore) -> Estimate | None:
+        manifest, result = store.manifest(), store.result()
+        if result is None or result["status"] in (Status.INTERRUPTED.value, Status.FAILED.value):
+            return None
+        if manifest.name != job.spec.name or any(manifest.spec[n] != asked[n] for n in limits):
+            return None
+        time, search_s = result["time"], spent_s(store.trials())
+        proof_s = time["wall_s"] - time["starting_s"] - time["writing_s"] - search_s
+        return Estimate(search_s, max(proof_s, 0.0), time["wall_s"])
+
+    return find_newest(results, job.spec.name, took) or estimate_run(job, seen)
+
+
+def estimate_run(job: Job, seen: Seen = Seen()) -> Estimate:
+    """From the budget, the window, and what a proof measures as a rule."""
+    spec, load_s, point_s = job.spec, seen.load_s, _measurement_s(job, seen)
+    trials = min(spec.budget.trials, job.space.size().count)
+    search_s = trials * load_s + _points(job, trials, seen) * point_s
+    if spec.budget.time is not None:
+        search_s = min(search_s, float(spec.budget.time))
+    rounds, sides = min(ROUNDS, spec.confirm.rounds), 1 + min(spec.confirm.finalists, trials)
+    loads = 1 if job.plan.listed is not None else LOADS_A_ROUND
+    fields = len(spec.server.space) + sum(len(m.space) for m in spec.models.values())
+    point_s = _measurement_s(job, seen, of_round=True)
+    rounds_s = min(rounds * sides * (load_s + loads * point_s), rounds_at_most_s(spec, search_s))
+    proof_s = rounds_s + fields * (load_s + point_s) + _soak_s(job, seen)
+    return Estimate(search_s, proof_s)
+
+
+def rounds_at_most_s(spec: Spec, searched_s: float) -> float:
+    """The time after which a proof begins no further round."""
+    given = spec.confirm.time
+    return max(searched_s, LEAST_S) if given is None else float(given)
+
+
+def spent_s(trials: Sequence[Trial]) -> float:
+    """On trials of the run's own; a worker's cost it no time."""
+    return sum(sum(vars(t.time).values()) for t in trials if t.worker is None)
+
+
+def refuse_too_short(job: Job, seen: Seen | None) -> None:
+    """Before anything of a new run is started.
+
+    Raises:
+        SpecError: The time of the budget is over before two configs can have been measured.
+    """
+    known, time_s = seen or Seen(), job.spec.budget.time
+    load_s, point_s = 2 * known.load_s, _measurement_s(job, known)
+    if time_s is not None and time_s < load_s + 2 * point_s:
+        enough_s = math.ceil(load_s + _points(job, 2, known) * point_s)
+        raise SpecError(
+            f"the budget's time is {time_s}, and two configs take at least "
+            f"{load_s + 2 * point_s:.0f} s",
+            f"set budget.time or --time-budget to {enough_s}s or more, which finds the capacity "
+            "of two, or shorten workload.window",
+        )
+
+
+def _points(job: Job, trials: int, seen: Seen) -> float:
+    """Measurements of the search: a loser costs one, a new incumbent takes the most."""
+    if job.plan.listed is not None:
+        return trials * (1 + len(job.plan.listed)) / 2
+    incumbents = min(trials, 1.0 + INCUMBENTS * math.log(trials))
+    most = (
+        MOST_PROBES if seen.rate_per_s is None else most_probes(job.spec, job.plan, seen.rate_per_s)
+    )
+    return trials + incumbents * (most - 1)
+
+
+def _measurement_s(job: Job, seen: Seen, *, of_round: bool = False) -> float:
+    """One measurement; at low rates it is longer, as long as the percentile needs."""
+    load = _load(job, seen)
+    window = round_window(job.spec, load) if of_round else window_of(job.spec, load, brief=True)
+    arrivals = job.spec.workload.arrivals
+    starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
+    each_s = part_s(window.duration_s, starts)
+    return starts * (window.warmup_s + each_s + window.tail_s + OVERHEAD_S)
+
+
+def _load(job: Job, seen: Seen) -> LoadPoint:
+    searched = job.plan.levels.highest if seen.rate_per_s is None else seen.rate_per_s
+    return LoadPoint(job.plan.arrivals, searched if job.plan.listed is None else job.plan.listed[0])
+
+
+def _soak_s(job: Job, seen: Seen) -> float:
+    """One long load on what is written; soaks at lowered loads are not included."""
+    if float(job.spec.confirm.soak) == 0.0:
+        return 0.0
+    return soak_of(job.spec, _load(job, seen)).total_s + OVERHEAD_S
+
+
+def seen_before(results: Path, job: Job) -> Seen | None:
+    """By the newest run of this model that has trials; None without one."""
+
+    def seen(store: RunStore) -> Seen | None:
+        trials = store.trials() if store.manifest().name == job.spec.name else []
+        return seen_in(trials, job) if trials else None
+
+    return find_newest(results, job.spec.name, seen)
+
+
+def seen_in(trials: Sequence[Trial], job: Job) -> Seen:
+    """What a search shows of its model."""
+    loads = [t.time.deploying_s for t in trials if t.deployment in _LOADED]
+    rate = next((level for t in trials if (level := t.sustained_level)), None)
+    load_s = median(loads) if loads else Seen().load_s
+    return Seen(rate if job.plan.arrivals.open_loop else None, load_s)
+
+
+def length_s(spec: Spec, plan: LoadPlan, level: float) -> float:
+    """How long one measurement keeps load on the model, as far as that is known beforehand."""
+    return window_of(spec, LoadPoint(plan.arrivals, level), brief=True).total_s
+
+
+def most_probes(spec: Spec, plan: LoadPlan, level: float) -> int:
+    """Measurements of one candidate: where each takes minutes, its capacity may be rougher."""
+    return FEW_PROBES if length_s(spec, plan, level) > LONG_S else MOST_PROBES
+
+
+def long_windows(spec: Spec, rate_per_s: float) -> str:
+    """The windows that a rate needs, in words; empty where they are short."""
+    window_s = window_of(spec, LoadPoint(Arrivals.POISSON, rate_per_s)).duration_s
+    slo = _hardest(spec, rate_per_s)
+    if window_s <= max(TOLD_S, float(spec.workload.window)) or slo is None:
+        return ""
+    at = f"at about {digits(rate_per_s, 2)}/s{_share_text(spec, slo)}"
+    return f"{of_stream(slo.stream, slo.metric.name)} {at} needs windows of {minutes(window_s)}"
+
+
+def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterator[str]:
+    """Before a run: the windows that its rates need; ``rate_per_s``: of an earlier run."""
+    if not plan.arrivals.open_loop:
+        return
+    yield from _too_rare(spec)
+    slo, rates = _hardest(spec), plan.listed or ((rate_per_s,) if rate_per_s else ())
+    if rates and (told := long_windows(spec, min(rates))):
+        yield told
+    elif not rates and slo is not None and plan.levels.lowest > _RARE_PER_S:
+        yield (
+            f"{of_stream(slo.stream, slo.metric.name)} needs {slo.metric.requests_needed} "
+            f"requests{_share_text(spec, slo)}: "
+            f"below {digits(plan.levels.lowest, 2)}/s, workload.max_window is too short"
+        )
+
+
+def trace_notes(spec: Spec, plan: LoadPlan) -> Iterator[str]:
+    """How much of a recorded trace one measurement goes through, where that is not all."""
+    arrivals = spec.workload.arrivals
+    if not isinstance(arrivals, TraceArrivals):
+        return
+    gaps = read_trace(arrivals.file).size
+    level = min(plan.listed) if plan.listed else plan.levels.nearest(_FAST_PER_S)
+    window_s = length_s(spec, plan, level)
+    used = window_s * level
+    if used < gaps:
+        yield (
+            f"a measurement at {digits(level, 3)}/s goes through {digits(100 * used / gaps, 2)}% "
+            f"of the trace ({digits(used, 3)} of {gaps} gaps), from a place that its seed draws: "
+            "what is rare in it may be missing; raise workload.window"
+        )
+
+
+def refuse_too_slow(spec: Spec, plan: LoadPlan, first: First) -> None:
+    """Refuses a model of which even the longest window holds too few requests for a verdict.
+
+    Raises:
+        LoadFailedError: With what to set.
+    """
+    slo = _hardest(spec)
+    if plan.arrivals.open_loop and (rare := next(_too_rare(spec), "")):
+        raise LoadFailedError(rare)
+    if not plan.arrivals.open_loop or first.most >= plan.levels.lowest or slo is None:
+        return
+    count = slo.metric.requests_needed
+    needs_s = lowest_level(spec.slos, spec.shares, 1.0) / first.most
+    fits = float(spec.workload.max_window) / needs_s * count
+    percentiles = [m for m in METRICS.values() if m.quantile is not None]
+    easier = [m for m in percentiles if m.requests_needed <= fits]
+    nearest = max(easier, key=lambda m: m.requests_needed, default=None)
+    other = f", or bound {nearest.name} ({nearest.requests_needed})" if nearest else ""
+    raise LoadFailedError(
+        f"{of_stream(slo.stream, slo.metric.name)} needs {count} requests"
+        f"{_share_text(spec, slo)}, and the model "
+        f"answers about {digits(first.most, 2)}/s: that takes {minutes(needs_s)}, and "
+        f"workload.max_window is {spec.workload.max_window}. "
+        f"Set it to {math.ceil(needs_s / 60)}m{other}"
+    )
+
+
+def _hardest(spec: Spec, level: float = 1.0) -> Slo | None:
+    """The SLO on the percentile whose requests take longest to collect."""
+    rates = spec.rates(level)
+    percentiles = [s for s in spec.slos if s.metric.quantile is not None]
+    timed = [
+        (slo.metric.requests_needed / rate, slo)
+        for slo in percentiles
+        for stream, rate in rates.items()
+        if rate and slo.holds_for(stream)
+    ]
+    return max(timed, key=lambda pair: pair[0], default=(0.0, None))[1]
+
+
+def _too_rare(spec: Spec) -> Iterator[str]:
+    """Streams of the background of which even the longest window holds too few requests."""
+    for name, stream in spec.streams.items():
+        own = [slo for slo in spec.slos if slo.holds_for(name)]
+        needs_s = requests_for(tail_shares(own)) / stream.rate if stream.rate and own else 0.0
+        if needs_s > float(spec.workload.max_window):
+            yield (
+                f"{name} comes at {digits(stream.rate or 0.0, 2)}/s: its SLO needs windows of "
+                f"{minutes(needs_s)}, and workload.max_window is {spec.workload.max_window}. "
+                f"Set it to {math.ceil(needs_s / 60)}m"
+            )
+
+
+def _share_text(spec: Spec, slo: Slo) -> str:
+    """What part of all requests are of its stream, where they are not all."""
+    share = spec.shares.get(slo.stream, 1.0)
+    return f" ({digits(100.0 * share, 2)}% of all)" if share < 1.0 else ""
+
+
+def minutes(seconds: float) -> str:
+    """`45 s`, `7.5 minutes`."""
+    if seconds < 100.0:
+        return f"{digits(seconds, 2)} s"
+    return f"{digits(seconds / 60.0, 2)} minutes"
+
+
+def _clock(seconds: float) -> str:
+    return "{}:{:02d}".format(*divmod(round(seconds), 60))

@@ -1,0 +1,139 @@
+"""Screening: what configs answer when they are saturated, before any is measured to its capacity.
+
+A look takes seconds, a capacity a minute or more where requests are slow. No config sustains more
+than it answers when it is saturated: looks rank those that a search begins with, and a config that
+answers less than the load to beat has lost without a measurement. Where measurements are as short
+as looks, nobody is looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tuner.bench.bench import QUICK_LOOK
+from tuner.bench.evaluate import Evaluation
+from tuner.bench.session import Session
+from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
+from tuner.load import seeds
+from tuner.score.judge import tightest_latency
+from tuner.score.point import Score
+from tuner.score.saturation import Saturated
+from tuner.score.trial import STEEPNESS, TrialState
+from tuner.search.estimate import length_s
+from tuner.search.first_load import ENOUGH_AT_ONCE, FIRST_SHARE, at_once
+from tuner.space.candidate import Candidate
+from tuner.space.words import changes_text
+from tuner.spec.units import digits
+
+#: A look lasts as long as so many requests one after another, but not longer than this.
+REQUESTS, MOST_S = 60, 5.0
+#: A capacity takes about so many measurements.
+MEASUREMENTS = 4
+#: A look is worth its time where the race, which a bad config loses early, takes so many times as
+#: long.
+RACES = 4.0
+#: Configs that answer this share of the most are alike: how late they answer decides.
+ALIKE = 0.9
+
+
+class Screening:
+    """Looks at deployed configs, each once, and knows what they answered.
+
+    Attributes:
+        seen: By the candidate's key.
+    """
+
+    def __init__(self, session: Session) -> None:
+        spec = session.spec
+        self._session = session
+        self._seed = seeds.of_search(spec.search.seed)
+        # A mix has other shares in a closed loop, and no look bounds what it sustains.
+        self._applies = session.plan.searches_rates and len(spec.streams) == 1
+        self._in_flight, self._look_s = 0, QUICK_LOOK.duration_s
+        self.seen: dict[str, Saturated] = {}
+
+    def ranked(self, leads: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Those that answer most first; of those alike the ones that came first.
+
+        Each is deployed and looked at, unless the first one's capacity takes no longer. One that
+        gives no result comes last: its trial says why.
+        """
+        asked = [c for c in leads if self._asks(c)]
+        begin_s = self._session.book.wall_s
+        for number, candidate in enumerate(asked if len(asked) > 1 else ()):
+            try:
+                self._session.bench.deploy(candidate)
+                self.look(candidate)
+            except TrialError as error:
+                self._session.bench.lost(error.message)
+            look_s = self._session.book.wall_s - begin_s
+            first_s = self._measurement_s(FIRST_SHARE * self._answered(candidate))
+            if not number and MEASUREMENTS * first_s < look_s * (len(asked) - 1):
+                return leads
+            self._tell(f"{number + 1}/{len(asked)}", candidate)
+        most = max(map(self._answered, leads), default=0.0)
+        alike = [c for c in leads if self._answered(c) >= ALIKE * most]
+        rest = [c for c in leads if c not in alike]
+        return [*alike, *sorted(rest, key=self._answered, reverse=True)]
+
+    def look(self, candidate: Candidate, to_beat: float = math.inf) -> None:
+        """At the deployed ``candidate``, unless it is known, or the race takes no longer.
+
+        Raises:
+            ModelFailsError: It answers no requests.
+            ServerGoneError: The server died.
+        """
+        if not self._asks(candidate) or candidate.key in self.seen:
+            return
+        if to_beat < math.inf and self._measurement_s(to_beat) < RACES * self._look_s:
+            return
+        bench, spec = self._session.bench, self._session.spec
+        try:
+            if not self._in_flight:
+                self._learn_pace()
+            if self._applies:
+                look = bench.saturate(self._in_flight, self._seed, self._look_s)
+                self.seen[candidate.key] = Saturated.of(look, spec.slos)
+        except ModelFailsError:
+            raise
+        except (LoadFailedError, ClientLimitError) as error:
+            self._session.events.note(f"no look at many requests at once: {error.message}")
+
+    def lost(self, candidate: Candidate, to_beat: float) -> Evaluation | None:
+        """Its end where a look has shown that it does not sustain ``to_beat`` requests a second."""
+        seen = self.seen.get(candidate.key)
+        most = None if seen is None else seen.at_most_per_s
+        if seen is None or most is None or most >= to_beat:
+            return None
+        missed = (to_beat / most) ** STEEPNESS - 1.0  # as a race there would have shown
+        score = Score(most * seen.batch_size, feasible=False, violation=missed, best_point=None)
+        return Evaluation(TrialState.PRUNED, (), score)
+
+    def _learn_pace(self) -> None:
+        """The first config that is looked at says how: all looks are alike."""
+        spec, alone_s = self._session.spec, self._session.bench.one_at_a_time(self._seed)
+        bound = tightest_latency(spec.slos)
+        if bound is not None and 1e6 * alone_s.get(bound.stream, 0.0) > bound.bound:
+            self._applies = False  # no load is low enough, so that high ones tell nothing
+        self._in_flight = max(at_once(alone_s[""]), ENOUGH_AT_ONCE)
+        self._look_s = min(max(REQUESTS * alone_s[""], QUICK_LOOK.duration_s), MOST_S)
+
+    def _measurement_s(self, level: float) -> float:
+        return length_s(self._session.spec, self._session.plan, level) if level else 0.0
+
+    def _asks(self, candidate: Candidate) -> bool:
+        """A cache that is searched needs another server, and answers more than the model does."""
+        return self._applies and candidate.server_args == self._session.current.server_args
+
+    def _answered(self, candidate: Candidate) -> float:
+        seen = self.seen.get(candidate.key)
+        return 0.0 if seen is None else seen.answered_per_s
+
+    def _tell(self, number: str, candidate: Candidate) -> None:
+        seen, session = self.seen.get(candidate.key), self._session
+        found = "no result"
+        if seen is not None:
+            found = f"{digits(seen.answered_per_s, 4)}/s with {seen.in_flight} in flight"
+        name = changes_text(candidate, session.current)
+        session.events.note(f"screening {number}  {name}  ->  {found}")

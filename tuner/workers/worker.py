@@ -1,0 +1,330 @@
+"""`tune worker`: measures for a run that another `tune` keeps.
+
+    find_offer ─> job ─> refuse strange programs ─> refuse another machine ─> find_programs
+               ─> serving ─> open_session ─> search
+
+It takes its spec from the study, proposes by the run's strategy, measures as the run does, and
+puts whole trials into the study. The run takes them over; see `tuner.search.searcher`.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tuner.bench.events import Events
+from tuner.bench.job import Job, job_from, refuse_unsearchable
+from tuner.bench.machine_lock import among_neighbours
+from tuner.bench.manifest import with_completed
+from tuner.bench.serving import serving
+from tuner.bench.session import Session, open_session
+from tuner.bench.timebook import TimeBook
+from tuner.bench.tools import Programs, find_programs
+from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
+from tuner.machine.host import Host, read_host
+from tuner.machine.process import private_directory
+from tuner.machine.stop import Stop, explain_error
+from tuner.modelconfig.content import content_of, differences
+from tuner.modelconfig.edit import unified_diff
+from tuner.record.manifest import Identity, Manifest, machine_of, programs_of
+from tuner.score.trial import Trial, Worker
+from tuner.search.searcher import JoinedSearcher
+from tuner.search.searching import search
+from tuner.search.strategies.registry import STRATEGIES
+from tuner.search.study.offer import Offer, find_offer
+from tuner.search.study.record import StudyRecord
+from tuner.spec.checks import cross_checks
+from tuner.spec.explain import findings
+from tuner.spec.fields import Gpus
+from tuner.spec.forms import Form, long_form
+from tuner.spec.load import LoadedSpec
+from tuner.spec.mistakes import Finding, dotted
+from tuner.spec.model import Spec
+from tuner.spec.units import Percent
+from tuner.spec.yaml_tree import BadYamlError, read_yaml
+from tuner.workers.trust import refuse_strange_programs, with_own_values
+
+_COPY = "copy the run's model repository as it is and name the copy with --repository DIR"
+#: How often a worker that waits, or is about to measure, looks whether the search is over.
+POLL_S = 1.0
+
+
+@dataclass(frozen=True)
+class JoinRequest:
+    """What the user asked for on the command line.
+
+    Attributes:
+        name: A run's id, or the name of a study: its newest run that searches.
+        storage: SQLAlchemy URL of the Optuna storage.
+        repository: This machine's copy of the model repository; None where the run's own path
+            holds here too.
+        gpus: GPUs this worker's server may see; None leaves it to the spec.
+        logs: Directory for the server's log; None keeps none.
+        environment: Variables for child processes and for finding programs.
+        trust: Start what the run's spec names: program, arguments, environment, image, mounts.
+    """
+
+    name: str
+    storage: str
+    repository: Path | None = None
+    gpus: Gpus | None = None
+    logs: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    trust: bool = False
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A worker that came to its end, with the trials that it measured."""
+
+    run: str
+    trials: tuple[Trial, ...]
+
+
+class _SearchOverError(InterruptedRunError):
+    """The run's search ended while something was measured for it."""
+
+
+def join(request: JoinRequest, events: Events) -> Joined:
+    """Measures until the run's search is over.
+
+    Raises:
+        SpecError: There is no such run to join, or the model's config is another one here.
+        EnvironmentNotReadyError: The storage, the repository or a program is missing, or this
+            machine is not like the run's.
+        InterruptedRunError: The user stopped it; the candidate it measured is free again.
+    """
+    stop = Stop(events.note)
+    with stop.listening():
+        try:
+            return _join(request, events, stop)
+        except Exception as error:
+            # A library makes another error of an interruption that comes up in it.
+            interrupted = isinstance(error, InterruptedRunError)
+            if not stop.requested or (isinstance(error, TunerError) and not interrupted):
+                told = explain_error(error, request.logs or Path())
+                raise told from (None if told is error else error)
+            hint = "what it was measuring is free again; the same command joins again"
+            raise InterruptedRunError("stopped by a signal", hint) from None
+
+
+def _join(request: JoinRequest, events: Events, stop: Stop) -> Joined:
+    offer = find_offer(request.storage, request.name)
+    run = offer.manifest.run_id
+    spec = offered_spec(offer, request)
+    job = job_of(offer, spec, request.environment)
+    refuse_strange_programs(
+        spec, trusted=request.trust, own_repository=request.repository is not None
+    )
+    refuse_another_host(offer.manifest, read_host(request.environment))
+    with (
+        among_neighbours("worker", run, job, events.note) as neighbours,
+        find_programs(job, request.environment) as programs,
+        _logs(request.logs) as logs,
+    ):
+        refuse_another_machine(offer.manifest, programs)
+        gpus = job.spec.server.gpus
+        worker = Worker(
+            platform.node(), gpus if isinstance(gpus, str) else ",".join(map(str, gpus))
+        )
+        book = TimeBook()
+        with serving(job, programs, logs, book) as served:
+            job = served.job
+            here = with_completed(offer.manifest, job)
+            offer.manifest.refuse_if_completed_otherwise(here)
+            offer.manifest.refuse_if_measured_otherwise(here)
+            objective = job.spec.objective
+            with StudyRecord(
+                request.storage, job.spec.name, run, job.space, objective, worker, events.note
+            ) as record:
+
+                def stopped() -> None:
+                    neighbours.look()
+                    stop.checkpoint()
+
+                checkpoint = _Checkpoint(record, stopped)
+                strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
+                searcher = JoinedSearcher(
+                    job.space, strategy, record, offer.trials, checkpoint.wait, events.note
+                )
+                events.started(Path(run), offer.trials, job.space.size().count)
+                with open_session(
+                    served, events, book, checkpoint, manifest=offer.manifest
+                ) as session:
+                    measure(session, searcher)
+                return Joined(run, tuple(searcher.mine))
+
+
+def measure(session: Session, searcher: JoinedSearcher) -> None:
+    """Measures trials until the run's search is over, even if that is in the middle of one."""
+    job = replace(session.job, spec=without_limits(session.spec))
+    try:
+        search(replace(session, job=job), searcher)
+    except _SearchOverError:
+        session.events.note("the search ended before this trial did")
+
+
+def without_limits(spec: Spec) -> Spec:
+    """The run alone counts trials, time, patience and failures."""
+    none = {"trials": sys.maxsize, "time": None, "max_failed": Percent(1.0)}
+    return spec.model_copy(
+        update={
+            "budget": spec.budget.model_copy(update=none),
+            "search": spec.search.model_copy(update={"patience": sys.maxsize}),
+        }
+    )
+
+
+def job_of(offer: Offer, spec: Spec, environment: Mapping[str, str]) -> Job:
+    """The run's job with this machine's repository and GPUs, as `offered_spec` has it.
+
+    Raises:
+        SpecError: The configs or the models' files here are not those that the run measures, or
+            the run uses a server that somebody else runs.
+        EnvironmentNotReadyError: There is no such repository here.
+    """
+    manifest = offer.manifest
+    if not spec.server.managed:
+        raise SpecError(
+            "the run measures a server that somebody else runs (server.mode: remote)",
+            "a worker needs a server of its own: tune with mode local or docker",
+        )
+    if not spec.repository.is_dir():
+        raise EnvironmentNotReadyError(
+            f"the run's model repository {spec.repository} is not on this machine",
+            "name its copy here with --repository DIR",
+        )
+    path = offer.directory / Path(manifest.spec_path).name
+    loaded = LoadedSpec(spec, path, manifest.spec_text, manifest.spec_sha256, {})
+    job = job_from(loaded, spec, environment)
+    refuse_unsearchable(job)
+    for label, model in job.served.models.items():
+        kept = manifest.models.get(label)
+        if kept is None or model.files.sha256 != kept.sha256:
+            there = "" if kept is None else kept.text
+            diff = unified_diff(there, model.files.text, "config.pbtxt")
+            raise SpecError(
+                f"{model.files.path} is not the config that {manifest.run_id} measures:\n{diff}",
+                _COPY,
+            )
+    if offer.files and (differing := differences(offer.files, content_of(job.served))):
+        raise SpecError(
+            f"the model's files are not those that {manifest.run_id} measures:\n"
+            + "\n".join(f"  {difference}" for difference in differing),
+            _COPY,
+        )
+    return job
+
+
+def offered_spec(offer: Offer, request: JoinRequest) -> Spec:
+    """The run's spec, checked again: only where its files are, and hidden values, may differ.
+
+    Raises:
+        SpecError: What the study holds is not a spec.
+    """
+    try:
+        form = long_form(read_yaml(offer.manifest.spec_text).data)
+        spec = Spec.model_validate(
+            form.data, context={"directory": offer.directory, "is_long": True}
+        )
+        spec = _here(spec, offer, request)
+        wrong = _told(form, cross_checks(spec))
+    except BadYamlError as error:
+        wrong = [f"  {error.message}"]
+    except ValidationError as error:
+        wrong = _told(form, findings(error))
+    if wrong:
+        raise SpecError(
+            f"the study holds no valid spec for {offer.manifest.run_id}:\n" + "\n".join(wrong),
+            "was it written by another version of tune, or by somebody else?",
+        )
+    return spec
+
+
+def _told(form: Form, found: Iterable[Finding]) -> list[str]:
+    return [f"  {dotted(f.location)}: {f.message}" for f in form.found(found)]
+
+
+def _here(spec: Spec, offer: Offer, request: JoinRequest) -> Spec:
+    """Replaces repository, GPUs and secrets by this machine's own."""
+    budget = spec.budget.model_copy(update={"trials": offer.trials})
+    search = spec.search.model_copy(update={"seed": offer.manifest.seed})
+    server = with_own_values(spec.server)
+    if request.gpus is not None:
+        server = server.model_copy(update={"gpus": request.gpus})
+    changes: dict[str, Any] = {"budget": budget, "search": search, "server": server}
+    if request.repository is not None:
+        changes["repository"] = request.repository.absolute()
+    return spec.model_copy(update=changes)
+
+
+def refuse_another_host(manifest: Manifest, host: Host) -> None:
+    """Like `refuse_another_machine`, by what is known before a program of the run is started."""
+    facts = host.to_json()
+    _refuse_if_different(manifest, Identity(machine_of(facts, facts["gpus"])))
+
+
+def refuse_another_machine(manifest: Manifest, programs: Programs) -> None:
+    """EnvironmentNotReadyError naming each way in which this machine is not like the run's.
+
+    Loads that two machines sustain cannot be compared, so their trials must not meet in one run.
+    """
+    host = programs.host.to_json()
+    machine, versions = machine_of(host, host["gpus"]), programs_of(programs.versions())
+    here = Identity(machine, versions, fingerprint=programs.fingerprint())
+    _refuse_if_different(manifest, here)
+
+
+def _refuse_if_different(manifest: Manifest, here: Identity) -> None:
+    changed = [
+        f"  {name}: {theirs} there, {mine} here"
+        for name, mine, theirs in here.differences(manifest.identity)
+    ]
+    if changed:
+        raise EnvironmentNotReadyError(
+            f"this machine cannot measure for {manifest.run_id}, since it differs:\n"
+            + "\n".join(changed),
+            "join from a machine like the run's, with the same versions",
+        )
+
+
+@contextmanager
+def _logs(given: Path | None) -> Iterator[Path]:
+    if given is None:
+        with private_directory() as directory:
+            yield directory
+    else:
+        given.mkdir(parents=True, exist_ok=True)
+        yield given
+
+
+class _Checkpoint:
+    """Raises when the user stops the worker, or the run's search is over."""
+
+    def __init__(self, record: StudyRecord, stopped: Callable[[], None]) -> None:
+        self._record = record
+        self._stopped = stopped
+        self._looked = time.monotonic()
+        self._over = False
+
+    def __call__(self) -> None:
+        self._stopped()
+        now = time.monotonic()
+        if not self._over and now - self._looked > POLL_S:
+            self._looked = now
+            self._over = not self._record.searching
+            if self._over:
+                raise _SearchOverError("the run's search is over")
+
+    def wait(self) -> None:
+        """A while; only the user's word ends it, the searcher looks at the study itself."""
+        self._stopped()
+        time.sleep(POLL_S)
