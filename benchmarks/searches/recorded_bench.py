@@ -24,7 +24,7 @@ from recorded_table import LONG, Recording, Table, luck_of
 
 from tuner.bench.evaluate import Sendable
 from tuner.errors import LoadFailedError
-from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, ServerStatistics
 from tuner.measurement.window import Window
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point, judge_point
@@ -47,8 +47,9 @@ _WIDTH = ANSWERED + 1
 _SHARES = (0.0, 0.5, 0.9, 0.95, 0.99, 1.0)
 _FASTEST, _SLOWEST = 0.6, 1.1
 
-#: What a deployment is taken to last, and a quick look: about what they do in the quickstart.
-DEPLOY_S, LOOK_S = 2.0, 1.0
+#: What a deployment is taken to last, and a quick look: about what they do in the quickstart; and a
+#: deployment of a real network.
+DEPLOY_S, LOOK_S, SLOW_DEPLOY_S = 2.0, 1.0, 6.0
 #: A queue grows if this share of the load is not answered.
 _GROWS = 0.02
 #: Rank of an ordinary config.
@@ -170,12 +171,14 @@ class RecordedWorld:
     Attributes:
         noises: One for each repeat; none at all makes a replay without noise.
         like_a_run: They were measured in windows of a run's length.
+        deploy_s: What a deployment lasts.
         changed: In what it is not as recorded, a sentence for the report.
     """
 
     curves: Mapping[str, RecordedCurve]
     noises: tuple[RecordedNoise, ...]
     like_a_run: bool = False
+    deploy_s: float = DEPLOY_S
     changed: str = ""
 
     @classmethod
@@ -198,6 +201,13 @@ class RecordedWorld:
     def goodput(self, key: str) -> float:
         """The true one: of the mean over all recordings, without noise; 0 for infeasible ones."""
         return self.curves[key].capacity or 0.0
+
+    def slower(self, times: float) -> RecordedWorld:
+        """Makes all requests take so many times as long, and the loads so many times as low."""
+        curves = {key: _slower(curve, times) for key, curve in self.curves.items()}
+        slower = f"Requests take {times:g} times as long as was recorded, deployments"
+        changed = f"{self.changed} {slower} {SLOW_DEPLOY_S:g} s.".strip()
+        return replace(self, curves=curves, deploy_s=SLOW_DEPLOY_S, changed=changed)
 
     def with_ordinary_best(self) -> RecordedWorld:
         """Makes the best config answer as the hundredth best does, or as the worst of fewer."""
@@ -275,7 +285,7 @@ class RecordedBench:
 
     def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
         """Raises LoadFailedError for a config that is not in the table."""
-        self.seconds += DEPLOY_S
+        self.seconds += self._world.deploy_s
         canonical = self._canonical(candidate)
         key = canonical.key
         if key not in self._world.curves:
@@ -304,13 +314,19 @@ class RecordedBench:
         return _with_latencies(found)
 
     def _lasts_s(self, found: Measurement, window: Window) -> float:
-        """An overload ends once more requests are late than the tightest SLO allows in all."""
-        excess = 1.0 - found.requests_per_s / found.load.level
-        if excess < _GROWS or not window.bounds:
+        """A load ends once more requests are late than the tightest SLO allows in all."""
+        if not window.bounds:
             return window.total_s
         bound = min(window.bounds, key=lambda b: b.within_s)
-        late_s = bound.within_s / excess + (1.0 - bound.share) * window.duration_s
-        return min(window.total_s, window.warmup_s + late_s)
+        allowed, excess = 1.0 - bound.share, 1.0 - found.requests_per_s / found.load.level
+        late_s = window.duration_s * allowed / max(_late_share(found, bound.within_s), allowed)
+        if excess >= _GROWS:
+            late_s = min(late_s, bound.within_s / excess + allowed * window.duration_s)
+        return (
+            min(window.total_s, window.warmup_s + late_s)
+            if late_s < window.duration_s
+            else window.total_s
+        )
 
     def _error(self, share: float, measurement: str) -> Vector:
         """Of the same variance as a single repeat's."""
@@ -349,6 +365,32 @@ class RecordedBench:
         )
 
 
+def _slower(curve: RecordedCurve, times: float) -> RecordedCurve:
+    logs = curve.logs.copy()
+    logs[:, : len(FIGURES)] += math.log(times)
+    nearest = tuple(
+        replace(
+            near,
+            load=replace(near.load, level=near.load.level / times),
+            duration_s=near.duration_s * times,
+            throughput_infer_per_s=near.throughput_infer_per_s / times,
+            models={name: _slower_counts(own, times) for name, own in near.models.items()},
+        )
+        for near in curve.nearest
+    )
+    capacity = None if curve.capacity is None else curve.capacity / times
+    return RecordedCurve(curve.levels / times, logs, nearest, capacity)
+
+
+def _slower_counts(counted: ServerStatistics, times: float) -> ServerStatistics:
+    return replace(
+        counted,
+        queue_us=counted.queue_us * times,
+        compute_infer_us=counted.compute_infer_us * times,
+        batch_stats=tuple((n, count, round(ns * times)) for n, count, ns in counted.batch_stats),
+    )
+
+
 def row_of(measurement: Measurement) -> Vector:
     """Log `FIGURES` and log answered share of the load, of the whole and of each stream."""
     streams = _streams(measurement)
@@ -382,6 +424,10 @@ def latencies_of(measurement: Measurement) -> Vector:
     heights = np.log([p50 * _FASTEST, p50, p90, p95, p99, p99 * _SLOWEST])
     count = max(measurement.completed_count, 1)
     return np.exp(np.interp((np.arange(count) + 1.0) / count, _SHARES, heights))
+
+
+def _late_share(measurement: Measurement, within_s: float) -> float:
+    return float(np.mean(latencies_of(measurement) > 1e6 * within_s))
 
 
 def _with_latencies(measurement: Measurement) -> Measurement:

@@ -20,6 +20,7 @@ are taken out (`recorded_truth`).
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -51,6 +52,7 @@ from tuner.search.strategy import Strategy as SearchStrategy
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
+from tuner.spec.slo import Slo
 
 #: What is compared, by the name in the results: fields of ``search`` in a spec.
 COMPARED: dict[str, dict[str, str]] = {
@@ -80,8 +82,9 @@ def main() -> None:
     parser.add_argument("--ordinary-best", action="store_true", help="the best one is no longer")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no run after this long")
     parser.add_argument("--shrunk", action="store_true", help="without what is noise in the table")
+    parser.add_argument("--slower", type=float, default=1.0, help="so many times, of one model")
     args = parser.parse_args()
-    ground = Ground(args.table, args.ordinary_best, args.shrunk)
+    ground = Ground(args.table, args.ordinary_best, args.shrunk, args.slower)
     kept = results.read(ground.name)
     if not args.report:
         chosen = args.strategy or compared_on(ground)
@@ -107,15 +110,22 @@ class Ground:
     Attributes:
         ordinary_best: The table's best config answers as its hundredth best does.
         shrunk: Differences between configs that are noise are taken out (`recorded_truth`).
+        slower: Requests take so many times as long as was recorded, and may by the SLOs.
     """
 
     table: str
     ordinary_best: bool = False
     shrunk: bool = False
+    slower: float = 1.0
 
     @property
     def name(self) -> str:
-        changes = {"ordinary-best": self.ordinary_best, "shrunk": self.shrunk}
+        slower = f"slower-{self.slower:g}"
+        changes = {
+            "ordinary-best": self.ordinary_best,
+            "shrunk": self.shrunk,
+            slower: self.slower != 1.0,
+        }
         return "-".join([self.table, *(name for name, made in changes.items() if made)])
 
 
@@ -207,7 +217,15 @@ def world_of(ground: Ground) -> tuple[Job, RecordedWorld]:
     world = RecordedWorld.of(tables.Table(recorded.machine, inside), job.spec.slos)
     if ground.shrunk:
         world = shrunk(world, inside, job.spec.slos)
-    return job, world.with_ordinary_best() if ground.ordinary_best else world
+    world = world.with_ordinary_best() if ground.ordinary_best else world
+    if ground.slower == 1.0:
+        return job, world
+    bounds = [
+        slo.bound * (ground.slower if slo.metric.is_latency else 1.0) for slo in job.spec.slos
+    ]
+    slos = [str(Slo(slo.metric, bound)) for slo, bound in zip(job.spec.slos, bounds, strict=True)]
+    slow = prepare(Request(tables.spec_path(ground.table), overrides=(f"slo={json.dumps(slos)}",)))
+    return slow, world.slower(ground.slower)
 
 
 def spec_for(spec: Spec, name: str, seed: int, trials: int) -> Spec:

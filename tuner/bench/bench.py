@@ -336,7 +336,9 @@ class TritonBench:
             took_s := self._ask(lambda load: load.seconds_for(concurrency, patience_s))
         ):
             return concurrency / took_s
-        return self.saturate(concurrency, seed).requests_per_s
+        return self.saturate(
+            concurrency, seed, concurrency * (self._rates.alone_s or 0.0)
+        ).requests_per_s
 
     def saturate(self, concurrency: int, seed: int, least_s: float = 0.0) -> Measurement:
         """A look, for at least ``least_s``, at how it answers with this many always in flight.

@@ -212,6 +212,7 @@ def evaluate(
     *,
     at_most: int = MOST_PROBES,
     known: Sequence[Point] = (),
+    too_much: NoResult | None = None,
 ) -> Evaluation:
     """Measures a deployed candidate to its capacity.
 
@@ -219,6 +220,7 @@ def evaluate(
         start: First level when nothing is ``known``; lowered until a result comes.
         at_most: Measurements, those known included.
         known: What a race that it did not lose has measured.
+        too_much: A load that it does not answer, where that is known without a measurement.
     """
     points, above = list(known), FromAbove(measure, plan.levels)
     first = plan.levels.nearest(start)
@@ -227,7 +229,7 @@ def evaluate(
             points.append(measure(first))
         except (ClientLimitError, LoadFailedError) as error:
             first = above.lower(error, first)
-    seen: list[Probe] = [*points, *above.drowned]
+    seen: list[Probe] = [*([] if too_much is None else [too_much]), *points, *above.drowned]
     search = CapacitySearch(start, above.levels, at_most=at_most - len(points), known=seen)
     limit: str | None = None
     try:

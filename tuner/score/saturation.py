@@ -11,6 +11,7 @@ from pydantic import Field
 
 from tuner.facts import Facts
 from tuner.measurement.measurement import Measurement, ServerStatistics
+from tuner.score.capacity import SATURATED, NoResult
 from tuner.spec.slo import Slo
 
 #: Fewer answers say too little of a rate.
@@ -39,6 +40,15 @@ class Saturated(Facts):
     models: Annotated[Mapping[str, ServerStatistics], Field(exclude_if=lambda m: not m)] = field(
         default_factory=dict
     )
+
+    @property
+    def too_much(self) -> NoResult | None:
+        """A load that it cannot answer; None where the look bounds nothing."""
+        if self.at_most_per_s is None:
+            return None
+        return NoResult(
+            self.at_most_per_s / SATURATED, min(self.answered_per_s, self.at_most_per_s)
+        )
 
     @classmethod
     def of(cls, look: Measurement, slos: Sequence[Slo]) -> Self:

@@ -37,7 +37,7 @@ LEAST_S = 120.0
 #: New incumbents per e-fold of trials: twice the records of a random order, since a search learns.
 INCUMBENTS = 2.0
 #: Measurements of at least this length are announced; a candidate gets fewer of them.
-TOLD_S, LONG_S, FEW_PROBES = 10.0, 60.0, 3
+TOLD_S, LONG_S, FEW_PROBES = 10.0, 10.0, 3
 #: Of a rate that is not known yet, an example; and one that few models are slower than.
 _FAST_PER_S, _RARE_PER_S = 100.0, 5.0
 #: The ways of deploying a trial that load the model.

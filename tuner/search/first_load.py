@@ -10,6 +10,7 @@ from tuner.bench.bench import LOOK_S
 from tuner.bench.protocol import Bench
 from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.score.next_load import LoadPlan
+from tuner.score.saturation import Saturated
 from tuner.spec.slo import Slo
 from tuner.spec.units import digits
 
@@ -79,6 +80,12 @@ def first_level(
         first = First(FIRST_SHARE * rate, most=most)
     note(f"{seen}; the first load is {digits(plan.levels.nearest(first.level), 4)}/s")
     return first
+
+
+def first_of(seen: Saturated) -> First:
+    """The same, by what a config answered when it was saturated."""
+    most = math.inf if seen.at_most_per_s is None else seen.at_most_per_s
+    return First(FIRST_SHARE * seen.answered_per_s, most=most)
 
 
 def at_once(latency_s: float) -> int:

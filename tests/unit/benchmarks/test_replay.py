@@ -135,6 +135,25 @@ def test_each_stream_is_answered_and_judged_by_its_own_figures(
     assert alone_s["light"] < alone_s[""] < alone_s["heavy"]
 
 
+def test_a_slower_table_is_the_same_search_on_another_clock() -> None:
+    job, world = replay.world_of(GROUND)
+    slow_job, slow = replay.world_of(replace(GROUND, slower=20.0))
+    assert slow.best == pytest.approx(world.best / 20.0)
+    (bound, _), (slow_bound, _) = job.spec.slos, slow_job.spec.slos
+    assert slow_bound.bound == pytest.approx(20.0 * bound.bound)
+    candidate = job.space.canonical(job.space.current)
+    points = []
+    for spec, of, times in ((job.spec, world, 1.0), (slow_job.spec, slow, 20.0)):
+        bench = RecordedBench(replace(of, noises=()), spec.slos, job.space.canonical, 0)
+        bench.deploy(candidate)
+        points.append(bench.measure(0.9 * world.goodput(candidate.key) / times, 1))
+    asis, slower = points
+    assert slower.slo_utilisation == pytest.approx(asis.slo_utilisation)
+    assert slower.measurement.requests_per_s == pytest.approx(
+        asis.measurement.requests_per_s / 20.0, rel=0.02
+    )
+
+
 def test_everything_that_is_compared_has_a_row() -> None:
     assert set(replay.COMPARED) == set(results.COLOURS)
 

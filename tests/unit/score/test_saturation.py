@@ -7,6 +7,9 @@ import pytest
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.measurement.measurement import Arrivals, Measurement, ServerStatistics
+from tuner.score.capacity import LevelRange, saturated
+from tuner.score.next_load import next_load
+from tuner.score.point import judge_point
 from tuner.score.saturation import Saturated
 
 BATCHES = ServerStatistics(0, 0, 800, 100, 0.0, 0.0, 0.0, 0.0)
@@ -44,6 +47,18 @@ def test_a_look_that_may_show_too_little_bounds_nothing(seen: Measurement, slos:
     found = Saturated.of(seen, slos)
     assert found.at_most_per_s is None
     assert found.answered_per_s == seen.requests_per_s
+
+
+def test_more_than_it_answers_is_a_load_that_a_capacity_search_need_not_try() -> None:
+    too_much = Saturated.of(look(), [P99_40MS]).too_much
+    assert too_much is not None
+    assert saturated(too_much)
+    assert too_much.level > 41.0
+    assert not too_much.passed
+    passed = synthetic_measurement(32.0, 10e3)
+    level = next_load([too_much, judge_point([P99_40MS], passed)], LevelRange(1.0, 1e4))
+    assert level == pytest.approx(0.95 * 40.0)  # without it, three times the load
+    assert Saturated.of(look(), [NO_ERRORS]).too_much is None
 
 
 def test_it_is_stored_and_read_again() -> None:

@@ -15,6 +15,7 @@ from tuner.bench.session import Session
 from tuner.errors import DeployRefusedError, LoadFailedError, ModelFailsError
 from tuner.measurement.measurement import Measurement
 from tuner.score.trial import TrialState
+from tuner.search.first_load import FIRST_SHARE
 from tuner.search.screening import Screening
 from tuner.search.searcher import Searcher
 from tuner.search.searching import search
@@ -131,7 +132,15 @@ def test_a_search_climbs_the_best_lead_and_those_that_cannot_win_cost_nothing_mo
     assert trials[0].candidate == CANDIDATES[5]
     assert trials[0].state is TrialState.MEASURED
     assert trials[1].candidate == session.current
-    assert trials[1].points  # the current config is measured at least once
+    assert len(trials[1].points) == 1  # measured in any case, and not again to learn from it
+    assert not bench.idle
+    assert [many for _, many in bench.looks].count(1) == 1  # nor is anyone looked at again
+    answered = trials[0].saturated
+    assert answered is not None
+    assert bench.asked[0].level == pytest.approx(FIRST_SHARE * answered.answered_per_s, rel=1e-4)
+    most = answered.at_most_per_s
+    assert most is not None
+    assert all(asked.level <= most for asked in bench.asked if asked.candidate == CANDIDATES[5])
     assert [t.state for t in trials[2:]] == [TrialState.PRUNED] * 2
     assert {a.candidate for a in bench.asked} == {CANDIDATES[5], session.current}
     bound = [t.saturated.at_most_per_s for t in trials[2:] if t.saturated]

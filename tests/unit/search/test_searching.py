@@ -32,7 +32,7 @@ from tuner.score.judge import NEAR_MISS, passes
 from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point
 from tuner.score.trial import Aim, Trial, TrialState
-from tuner.search import searching
+from tuner.search import measuring
 from tuner.search.budget import StopReason
 from tuner.search.incumbent import near_misses
 from tuner.search.searching import CurrentConfigFailsError
@@ -255,7 +255,7 @@ class SlowBench(EmulatedBench):
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(served)
         self.now_s = 0.0
-        monkeypatch.setattr(searching.time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(measuring.time, "monotonic", lambda: self.now_s)
 
     def measure(self, level: float, seed: int) -> Point:
         self.now_s += 10.0

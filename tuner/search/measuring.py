@@ -1,0 +1,203 @@
+"""The measurements of one trial: a look, the race, and the climb to its capacity."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from tuner.bench.evaluate import Evaluation, Race, SecondChance, evaluate, evaluate_listed, race
+from tuner.bench.session import Session, informing_window
+from tuner.errors import (
+    ClientLimitError,
+    LoadFailedError,
+    ModelFailsError,
+    OutOfTimeError,
+)
+from tuner.load import seeds
+from tuner.measurement.measurement import LoadPoint
+from tuner.score.judge import Verdict, tightest_latency
+from tuner.score.point import Point
+from tuner.score.saturation import Saturated
+from tuner.score.trial import Trial
+from tuner.search.estimate import (
+    Seen,
+    estimate_run,
+    length_s,
+    long_windows,
+    minutes,
+    most_probes,
+    refuse_too_slow,
+)
+from tuner.search.first_load import First, first_level, first_of
+from tuner.search.incumbent import incumbent
+from tuner.search.screening import Screening
+from tuner.search.strategy import Proposal
+from tuner.spec.units import digits
+
+
+class Measuring:
+    """The measurements of one trial, whose candidate is deployed."""
+
+    def __init__(
+        self,
+        session: Session,
+        history: Sequence[Trial],
+        proposal: Proposal,
+        clock: Clock,
+        screening: Screening,
+    ) -> None:
+        self._session = session
+        self._candidate, self._screening = proposal.candidate, screening
+        self._informative = proposal.informative
+        self._start: float | None = None
+        self._known: Sequence[Point] = ()
+        self._clock = clock
+        # One for all: configs and loads are compared under the same arrivals. Only a near miss is
+        # measured under others, since these arrivals may have suited it badly.
+        self._seed = seeds.of_search(session.spec.search.seed)
+        self._measure = partial(self._measured, self._seed)
+        #: The current config is measured at least once in any case, for comparison.
+        self._owed = proposal.candidate == session.current
+        self._rules = self._race_rules(
+            incumbent(history, session.spec.objective.goal, session.current)
+        )
+
+    def look(self) -> Evaluation | None:
+        """Its end where it answers less than the load to beat when saturated; else None."""
+        if self._rules is not None and not self._owed:
+            self._refuse_when_late()
+            self._screening.look(self._candidate, self._rules.to_beat)
+        return self.lost()
+
+    def lost(self) -> Evaluation | None:
+        """The same by what is known already."""
+        if self._rules is None or self._owed:
+            return None
+        return self._screening.lost(self._candidate, self._rules.to_beat)
+
+    def race(self) -> Evaluation | None:
+        """At the loads that the spec lists, or at the load to beat; None where it has not lost."""
+        plan, objective = self._session.plan, self._session.spec.objective
+        if plan.listed:
+            return evaluate_listed(self._measure, objective, plan.listed)
+        rules = self._rules
+        if rules is None:
+            return None
+        self._start = rules.to_beat
+        try:
+            raced = race(self._measure, plan, rules)
+        except ModelFailsError:
+            raise
+        except ClientLimitError:
+            return None  # the plan is bounded by what can be sent now
+        except LoadFailedError as error:
+            # the load to beat may be so far beyond it that there is no result
+            self._session.events.note(f"a lower load is tried: {error.message}")
+            self._start = None
+            return None
+        self._known = raced.points
+        return raced.evaluation(objective) if raced.lost else None
+
+    def _race_rules(self, best: Trial | None) -> Race | None:
+        """None where there is no load to beat."""
+        spec = self._session.spec
+        to_beat = None if best is None else best.sustained_level
+        if best is None or to_beat is None:
+            return None
+        others = seeds.of_near_miss(spec.search.seed)
+        second = SecondChance(self._session.near_miss, partial(self._measured, others, to_beat))
+        gain, rate_to_beat = 1.0 + float(spec.confirm.min_gain), None
+        if self._session.plan.arrivals.open_loop:
+            to_beat *= gain
+        elif best.score is not None:
+            rate_to_beat = best.score.value * gain
+        informs = self._informative and self._seen is None  # a look has shown as much
+        informative = self._inform if informs else None
+        return Race(to_beat, rate_to_beat, informative, second)
+
+    def climb(self) -> Evaluation:
+        """To its capacity, from the load to beat or one that a first look finds."""
+        session, start = self._session, self._start
+        plan = session.plan
+        if start is None:
+            self._refuse_when_late()
+            first = self._first()
+            plan = session.plan
+            refuse_too_slow(session.spec, plan, first)
+            start = first.level
+            if plan.arrivals.open_loop:
+                self._tell_length(plan.levels.nearest(start))
+            if first.lowest:
+                levels = replace(plan.levels, lowest=plan.levels.nearest(start))
+                plan = replace(plan, levels=levels)
+        return evaluate(
+            *(self._measure, session.spec.objective, plan, start),
+            at_most=most_probes(session.spec, plan, start),
+            known=self._known,
+            too_much=None if self._seen is None else self._seen.too_much,
+        )
+
+    def _first(self) -> First:
+        session = self._session
+        if self._seen is not None:
+            return first_of(self._seen)
+        bound, note = tightest_latency(session.spec.slos), session.events.note
+        return first_level(session.bench, session.plan, self._seed, note, bound)
+
+    @property
+    def _seen(self) -> Saturated | None:
+        return self._screening.seen.get(self._candidate.key)
+
+    def _tell_length(self, rate_per_s: float) -> None:
+        """Before the first long window, once: how long windows are, and the run."""
+        session = self._session
+        told = long_windows(session.spec, rate_per_s) if self._owed else ""
+        if told:
+            run = estimate_run(session.job, Seen(rate_per_s, session.load_s))
+            session.events.note(f"{told}; {run.sentence}")
+
+    def _measured(self, seed: int, level: float) -> Point:
+        self._refuse_when_late(level)
+        point = self._session.bench.measure(level, seed)
+        self._owed = False
+        return point
+
+    def _inform(self, level: float) -> Point:
+        """Shows what a loser's requests take; too few are sent for a verdict on any SLO."""
+        load = LoadPoint(self._session.plan.arrivals, level)
+        if not load.arrivals.open_loop:
+            return self._measure(level)
+        self._refuse_when_late(level)
+        window = informing_window(self._session.spec, load)
+        point = self._session.bench.once(level, self._seed, window)
+        slo = (replace(s, verdict=Verdict.NOT_ENOUGH_DATA, reason="") for s in point.slo)
+        return replace(point, slo=tuple(slo))
+
+    def _refuse_when_late(self, level: float | None = None) -> None:
+        """Whether there is time for a measurement, of this level where it is known."""
+        needs_s = 0.0 if level is None else length_s(self._session.spec, self._session.plan, level)
+        if not self._owed and self._clock.left_s() <= needs_s:
+            raise OutOfTimeError("the time of the budget is used up")
+        whole_s = self._clock.time_s
+        if self._owed and whole_s is not None and needs_s > whole_s:
+            raise LoadFailedError(
+                f"one measurement at {digits(level or 0.0, 3)}/s takes {minutes(needs_s)}, and "
+                f"budget.time is {minutes(whole_s)}: raise it, or ask for a lower percentile"
+            )
+
+
+class Clock:
+    """The time of the budget; ``spent_s``: on the first load, and by an earlier part of the run."""
+
+    def __init__(self, spent_s: float, time_s: float | None) -> None:
+        self._from_s = time.monotonic() - spent_s
+        self.time_s = time_s
+
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._from_s
+
+    def left_s(self) -> float:
+        return math.inf if self.time_s is None else self.time_s - self.elapsed_s()
