@@ -42,7 +42,7 @@ from queues import (
 from tuner.measurement.measurement import Arrivals, Stage
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
-from tuner.proof.rounds import Contender, Race, measure_round, run_rounds
+from tuner.proof.rounds import Contender, RoundsResult, measure_round, run_rounds
 from tuner.proof.soak import first_level, soak
 from tuner.record.confirmation import Role
 from tuner.score.capacity import LevelRange
@@ -80,7 +80,7 @@ class Rounds:
     """One run of the rounds between a config and one with ``ratio`` times its capacity."""
 
     ratio: float
-    race: Race
+    race: RoundsResult
     load_s: float
 
     @property

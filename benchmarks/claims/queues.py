@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.bench.evaluate import Sendable
-from tuner.load.latency import Requests, measurement_of, observe_open
+from tuner.load.latency import AnsweredRequests, measurement_of, observe_open
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Stage
 from tuner.measurement.window import LatencyBound, Window, soak_for, window_for
@@ -207,7 +207,7 @@ class SimulatedBench:
         rng = np.random.default_rng((self.luck, self.deployed, seed))
         answered_ns = 1e9 * self.server.answered_s(due_s, rng, self._speed)
         in_time = answered_ns < 1e9 * window.total_s
-        requests = Requests(
+        requests = AnsweredRequests(
             (1e9 * due_s[in_time]).astype(np.int64),
             answered_ns[in_time].astype(np.int64),
             int(1e9 * window.total_s),

@@ -25,7 +25,7 @@ import numpy as np
 
 from tuner.load.client.calls import calls_over
 from tuner.load.client.process import Loop, _precise_loop
-from tuner.load.setup import Site, Target
+from tuner.load.setup import LoadTarget, Site
 from tuner.load.streams_load import Asked, streams_load
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.measurement.measurement import Arrivals, LoadPoint
@@ -75,7 +75,7 @@ def serving(shape: str, directory: Path) -> Iterator[tuple[Endpoints, Control]]:
         yield server.endpoints, control
 
 
-def ours(target: Target, shape: str, rate: float, directory: Path) -> str:
+def ours(target: LoadTarget, shape: str, rate: float, directory: Path) -> str:
     """One process, with a few different requests."""
     sizes = [int(size) for size in shape.split(",")]
     form = RequestForm("answers", {"x": "FP32"}, {"x": sizes}, batched=True, batch_size=1)
@@ -102,7 +102,7 @@ def ours(target: Target, shape: str, rate: float, directory: Path) -> str:
         return runner.run(run())
 
 
-def theirs(target: Target, rate: float, control: Control, directory: Path) -> str:
+def theirs(target: LoadTarget, rate: float, control: Control, directory: Path) -> str:
     def spent_s(seconds: float) -> tuple[float, str]:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         window = Window(seconds, 0.3, 60.0, 0.2)
@@ -135,7 +135,7 @@ def main(rates: tuple[float, ...], shapes: tuple[str, ...], without_perf_analyze
     for shape in shapes:
         with tempfile.TemporaryDirectory() as name, serving(shape, Path(name)) as (at, control):
             for protocol in Protocol:
-                target = Target("answers", at, protocol)
+                target = LoadTarget("answers", at, protocol)
                 for rate in rates:
                     words = f"{protocol.value} FP32[{shape}] {rate:g}/s"
                     print(f"{words}: tune's {ours(target, shape, rate, Path(name))}", flush=True)

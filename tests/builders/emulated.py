@@ -25,7 +25,7 @@ from tuner.bench.job import Job
 from tuner.bench.session import Session
 from tuner.bench.timebook import TimeBook
 from tuner.errors import ClientLimitError, DeployRefusedError
-from tuner.load.probes.answers import Answer, Answers
+from tuner.load.probes.answers import Answer, ConfigAnswers
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
@@ -168,7 +168,7 @@ class EmulatedBench:
         self.overloads.append(self._asked(capacity, seed))
         return an_overload(capacity, slo)
 
-    def answers(self) -> Mapping[str, Answers]:
+    def answers(self) -> Mapping[str, ConfigAnswers]:
         return {"": saying(self.answer.get(self.candidate, 1.0))}
 
     def capacity_of(self, candidate: Candidate) -> float:
@@ -215,8 +215,8 @@ class FreshBench(EmulatedBench):
         return super().measure(level, seed, least_s)
 
 
-def saying(value: float) -> Answers:
-    return Answers(alone=(Answer({"y": np.array([value])}),))
+def saying(value: float) -> ConfigAnswers:
+    return ConfigAnswers(alone=(Answer({"y": np.array([value])}),))
 
 
 def an_overload(capacity: float, slo: Slo = P99_40MS) -> Overload:

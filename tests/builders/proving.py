@@ -14,7 +14,7 @@ from builders.runs import Toy, manifest_of
 from tuner.bench.events import Silent
 from tuner.measurement.measurement import Arrivals, Measurement
 from tuner.proof import proof
-from tuner.proof.verdict import Verdict
+from tuner.proof.verdict import RunDecision
 from tuner.record.confirmation import Repeat
 from tuner.record.result_schema import Result
 from tuner.run.outcome import result_of
@@ -130,13 +130,13 @@ def prove(
     current: Candidate = CURRENT,
     stored: tuple[Repeat, ...] = (),
     **more: Any,
-) -> Verdict:
+) -> RunDecision:
     """Of the current config and another one, unless the trials are given."""
     session = a_session(bench, bench.spec, current, **more)
     return proof.prove(session, trials or searched(bench, CURRENT, OTHER), stored)
 
 
-def result_json(bench: ProvingBench, verdict: Verdict) -> dict[str, Any]:
+def result_json(bench: ProvingBench, verdict: RunDecision) -> dict[str, Any]:
     return result_of(
         manifest=manifest_of(Toy(), "r"),
         verdict=verdict,
@@ -149,5 +149,5 @@ def result_json(bench: ProvingBench, verdict: Verdict) -> dict[str, Any]:
     ).to_json()
 
 
-def result(bench: ProvingBench, verdict: Verdict) -> Result:
+def result(bench: ProvingBench, verdict: RunDecision) -> Result:
     return Result.from_json(result_json(bench, verdict))

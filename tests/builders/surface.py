@@ -16,7 +16,7 @@ from tuner.search.strategy import Proposal
 from tuner.search.strategy import Strategy as StrategyProtocol
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.space import Space
-from tuner.spec.model import Strategy
+from tuner.spec.model import StrategyName
 
 SURFACE: dict[str, Any] = {
     INSTANCES: {"int": [1, 6]},
@@ -140,7 +140,7 @@ def searched(searcher: Searcher, trials: int) -> list[Trial]:
 
 
 def strategy(
-    name: Strategy, space: dict[str, Any], seed: int = 0, trials: int = 40, **search: Any
+    name: StrategyName, space: dict[str, Any], seed: int = 0, trials: int = 40, **search: Any
 ) -> tuple[Space, StrategyProtocol]:
     """One that does not end because little is to be gained."""
     search = {"seed": seed, "strategy": name.value, "stop_below": 0, **search}

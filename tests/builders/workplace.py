@@ -19,7 +19,7 @@ from builders.searches import served
 from tuner.bench import session
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
-from tuner.proof.verdict import Verdict
+from tuner.proof.verdict import RunDecision
 from tuner.record.proved import ProvedConfig
 from tuner.record.status import Status
 from tuner.record.store import RunStore
@@ -45,10 +45,10 @@ class Bench(EmulatedBench):
         return super().deploy(candidate, fresh=fresh)
 
 
-def best_of(trials: Sequence[Trial]) -> Verdict:
+def best_of(trials: Sequence[Trial]) -> RunDecision:
     scored = [t for t in trials if t.score is not None]
     best = max(scored, key=lambda t: t.score.value if t.score else 0.0)
-    return Verdict(Status.IMPROVED, ("it won",), None, ProvedConfig.of_trial(best))
+    return RunDecision(Status.IMPROVED, ("it won",), None, ProvedConfig.of_trial(best))
 
 
 class Workplace:
@@ -84,7 +84,7 @@ class Workplace:
         def set_up_bench(*_: object) -> Iterator[Any]:
             yield self.bench
 
-        def probe_overload(_: object, verdict: Verdict) -> Verdict:
+        def probe_overload(_: object, verdict: RunDecision) -> RunDecision:
             self.overloading()
             return verdict
 

@@ -170,8 +170,8 @@ def test_doctor_finds_that_it_can_be_tuned(theirs: NewerTriton) -> None:
 
 
 def _spec_server(endpoints: Endpoints) -> Any:
-    from tuner.spec.server import Server as SpecServer
+    from tuner.spec.server import ServerSpec
 
-    return SpecServer.model_validate(
+    return ServerSpec.model_validate(
         {"mode": "remote", "http": endpoints.http, "grpc": endpoints.grpc}
     )

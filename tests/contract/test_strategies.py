@@ -30,15 +30,15 @@ from tuner.search.searcher import Searcher
 from tuner.search.strategies.features import Features
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.space.candidate import Candidate
-from tuner.spec.model import Strategy
+from tuner.spec.model import StrategyName
 
 #: Each choice of these takes a part of a second.
-SLOW = {Strategy.GP, Strategy.MODEL_ANALYZER}
+SLOW = {StrategyName.GP, StrategyName.MODEL_ANALYZER}
 #: NVIDIA's searches end when they have seen enough, and its quick one has no chance in it.
-ENDS_BY_ITSELF = {Strategy.MODEL_ANALYZER}
+ENDS_BY_ITSELF = {StrategyName.MODEL_ANALYZER}
 
 
-def parametrized(*strategies: Strategy) -> pytest.MarkDecorator:
+def parametrized(*strategies: StrategyName) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         "name",
         [pytest.param(s, id=s.value, marks=[pytest.mark.long] * (s in SLOW)) for s in strategies],
@@ -64,23 +64,23 @@ def keys(trials: Sequence[Trial]) -> list[str]:
 
 
 @cache
-def _searcher(name: Strategy, label: str, seed: int) -> Searcher:
+def _searcher(name: StrategyName, label: str, seed: int) -> Searcher:
     return Searcher(*strategy(name, SPACES[label], seed))
 
 
-def first_trials(name: Strategy, label: str, count: int, seed: int = 0) -> list[Trial]:
+def first_trials(name: StrategyName, label: str, count: int, seed: int = 0) -> list[Trial]:
     """Of a search that is made once for all tests, since some take seconds; fewer if it ends."""
     return list(searched(_searcher(name, label, seed), count))[:count]
 
 
 def test_every_strategy_of_the_spec_exists() -> None:
-    assert set(STRATEGIES) == set(Strategy)
+    assert set(STRATEGIES) == set(StrategyName)
 
 
 @every_strategy
 @every_space
 def test_it_proposes_only_loadable_candidates_of_the_space_and_none_twice(
-    name: Strategy, label: str
+    name: StrategyName, label: str
 ) -> None:
     space, chosen = strategy(name, SPACES[label])
     trials = first_trials(name, label, 36)
@@ -94,7 +94,7 @@ def test_it_proposes_only_loadable_candidates_of_the_space_and_none_twice(
 
 @every_exhaustive_strategy
 @pytest.mark.parametrize("given", [TINY, COMPOSED_TINY], ids=["tiny", "composed"])
-def test_it_ends_when_the_space_is_exhausted(name: Strategy, given: dict[str, Any]) -> None:
+def test_it_ends_when_the_space_is_exhausted(name: StrategyName, given: dict[str, Any]) -> None:
     space, chosen = strategy(name, given)
     trials = searched(Searcher(space, chosen), 1000)
     assert {t.candidate for t in trials} == {space.current, *space.enumerate()}
@@ -103,14 +103,14 @@ def test_it_ends_when_the_space_is_exhausted(name: Strategy, given: dict[str, An
 
 @every_strategy
 @every_surface
-def test_the_same_seed_proposes_the_same(name: Strategy, label: str) -> None:
+def test_the_same_seed_proposes_the_same(name: StrategyName, label: str) -> None:
     again = searched(Searcher(*strategy(name, SPACES[label])), 20)
     assert keys(first_trials(name, label, 20)) == keys(again)
 
 
 @every_exhaustive_strategy
 @every_surface
-def test_another_seed_proposes_something_else(name: Strategy, label: str) -> None:
+def test_another_seed_proposes_something_else(name: StrategyName, label: str) -> None:
     one, other = (keys(first_trials(name, label, 9, seed)) for seed in (1, 2))
     assert one != other
 
@@ -119,7 +119,7 @@ def test_another_seed_proposes_something_else(name: Strategy, label: str) -> Non
 @pytest.mark.parametrize("label", ["surface", "cached", "composed cached"])
 @pytest.mark.parametrize("stopped_after", [1, 5, 11])
 def test_a_resumed_search_goes_on_as_if_it_had_never_stopped(
-    name: Strategy, label: str, stopped_after: int
+    name: StrategyName, label: str, stopped_after: int
 ) -> None:
     straight = first_trials(name, label, 14)
     stored = [Trial.from_json(t.to_json()) for t in straight[:stopped_after]]
@@ -130,7 +130,7 @@ def test_a_resumed_search_goes_on_as_if_it_had_never_stopped(
 @every_strategy
 @pytest.mark.parametrize("label", ["surface", "cached", "composed cached"])
 def test_it_proposes_the_same_however_the_machine_rounds(
-    name: Strategy, label: str, monkeypatch: pytest.MonkeyPatch
+    name: StrategyName, label: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Linear algebra may add in another order each time, so that equals differ a little."""
     exact = first_trials(name, label, 10)
@@ -148,7 +148,7 @@ def test_it_proposes_the_same_however_the_machine_rounds(
 
 @every_strategy
 @every_surface
-def test_it_learns_nothing_from_its_own_calls(name: Strategy, label: str) -> None:
+def test_it_learns_nothing_from_its_own_calls(name: StrategyName, label: str) -> None:
     _, chosen = strategy(name, SPACES[label])
     history = first_trials(name, label, 6)
     taken = {t.candidate.key for t in history}
@@ -159,7 +159,7 @@ def test_it_learns_nothing_from_its_own_calls(name: Strategy, label: str) -> Non
 
 @every_strategy
 @every_surface
-def test_it_chooses_within_two_seconds_after_500_trials(name: Strategy, label: str) -> None:
+def test_it_chooses_within_two_seconds_after_500_trials(name: StrategyName, label: str) -> None:
     space, chosen = strategy(name, SPACES[label])
     rng = random.Random(1)
     drawn = {c for c in (space.sample(rng) for _ in range(1500)) if c is not None}
@@ -174,19 +174,19 @@ def test_it_chooses_within_two_seconds_after_500_trials(name: Strategy, label: s
 
 
 def test_tpe_finds_more_than_random_search() -> None:
-    def best(name: Strategy, seed: int) -> float:
+    def best(name: StrategyName, seed: int) -> float:
         trials = searched(Searcher(*strategy(name, SURFACE, seed)), 30)
         return max(t.score.value for t in trials if t.score and t.score.feasible)
 
     tpe, chance = (
         statistics.median(best(name, seed) for seed in range(7))
-        for name in (Strategy.TPE, Strategy.RANDOM)
+        for name in (StrategyName.TPE, StrategyName.RANDOM)
     )
     assert tpe > 1.05 * chance
 
 
 def test_the_surface_of_these_tests_has_its_optimum_inside() -> None:
-    space, _ = strategy(Strategy.GRID, SURFACE)
+    space, _ = strategy(StrategyName.GRID, SURFACE)
     best = max(space.coarse(20).enumerate(), key=synthetic_goodput)
     assert synthetic_goodput(best) > 950
     assert synthetic_trial(0, best, []).score is not None

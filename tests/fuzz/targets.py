@@ -141,7 +141,7 @@ def _config_run(text: bytes, directory: Path) -> None:
     from tuner.modelconfig.edit import edit
     from tuner.modelconfig.files import read_model
     from tuner.modelconfig.message import to_load_json
-    from tuner.space.draft import Machine, Part, draft_spec
+    from tuner.space.draft import DraftedModel, Machine, draft_spec
 
     lint_repository(directory)
     model = read_model(directory, "m")
@@ -152,7 +152,7 @@ def _config_run(text: bytes, directory: Path) -> None:
     if len(text) < _EDITED:  # each edit of a long text takes as long as reading it some times
         for path, value in EDITS.items():
             edit(model.text, {path: value})
-    draft_spec({"m": Part(config)}, Machine(cores=2), ".")
+    draft_spec({"m": DraftedModel(config)}, Machine(cores=2), ".")
 
 
 def _model_py_run(text: bytes, directory: Path) -> None:
@@ -166,13 +166,13 @@ def _analyzer_run(text: bytes, directory: Path) -> None:
     from tuner.model_analyzer.carry import carried, repository_of
     from tuner.model_analyzer.yaml_file import read_profile
     from tuner.modelconfig.message import parse
-    from tuner.space.draft import Machine, Part, draft_spec
+    from tuner.space.draft import DraftedModel, Machine, draft_spec
 
     profile = read_profile(directory / "input", None)
     repository_of(profile)
     config = parse(CONFIG.decode())
     given = carried(profile, config, directory, "p99_latency <= 100ms")
-    draft_spec({profile.model: Part(config)}, Machine(cores=2), ".", given=given)
+    draft_spec({profile.model: DraftedModel(config)}, Machine(cores=2), ".", given=given)
 
 
 def _csv_run(text: bytes, directory: Path) -> None:

@@ -18,7 +18,7 @@ from tuner.modelconfig.files import ModelFiles, read_model
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.path import FieldValue, in_order
 from tuner.modelconfig.schema import same_config
-from tuner.space.draft import Machine, Part, draft_spec
+from tuner.space.draft import DraftedModel, Machine, draft_spec
 from tuner.spec.load import load_spec
 from tuner.writeback.plan import FilePlan, WritePlan, apply
 from tuner.writeback.rollback import rollback
@@ -53,7 +53,7 @@ def _candidates(files: ModelFiles, rng: random.Random) -> Iterator[tuple[Job, An
     """Of the space that is drafted; none where the model is not to be drafted for or measured."""
     place = files.directory.parent.parent / "spec.yaml"
     try:
-        whole = Part(files.config(), files.completes(files.config()))
+        whole = DraftedModel(files.config(), files.completes(files.config()))
         text = draft_spec({"m": whole}, rng.choice(_MACHINES), "models")
         place.write_text(text, encoding="utf-8")
         loaded = load_spec(place)

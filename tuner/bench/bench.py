@@ -35,7 +35,7 @@ from tuner.errors import (
     TrialError,
     UndecidedError,
 )
-from tuner.load.probes.answers import Answers
+from tuner.load.probes.answers import ConfigAnswers
 from tuner.load.probes.overload import Overload, overload_of, overload_window
 from tuner.load.validity import client_behind, client_kept_up
 from tuner.load.watch.machine import disturbances
@@ -366,7 +366,7 @@ class TritonBench:
             self._rejects.reject(error.message, measurement)
             raise
 
-    def answers(self) -> Mapping[str, Answers]:
+    def answers(self) -> Mapping[str, ConfigAnswers]:
         """What the deployed candidate answers to some of each stream's inputs.
 
         Raises:

@@ -19,7 +19,7 @@ from tuner.errors import (
 from tuner.load.validity import client_behind, client_kept_up
 from tuner.measurement.measurement import Measurement
 from tuner.score.capacity import LevelRange, NoResult, Probe, saturated
-from tuner.score.next_load import CapacitySearch, LoadPlan, Steps, next_load
+from tuner.score.next_load import CapacitySearch, LoadPlan, StepRule, next_load
 from tuner.score.point import Point, Score, score_points
 from tuner.score.trial import TrialState
 from tuner.spec.slo import Goal, Objective
@@ -29,9 +29,9 @@ from tuner.spec.units import digits
 MOST_PROBES = 5
 #: An informative candidate that lost the race is measured so far below what it answered there that
 #: its latency reflects its work.
-WELL_BELOW = Steps(of_served=0.75)
+WELL_BELOW = StepRule(of_served=0.75)
 #: It is lowered to this share of what the load generator did send, where that is known.
-UNSENT = Steps(of_served=0.9)
+UNSENT = StepRule(of_served=0.9)
 
 Result = TypeVar("Result")
 

@@ -34,11 +34,11 @@ POLL_S = 5.0
 class Neighbours:
     """Others that measure on this machine; each is reported once."""
 
-    def __init__(self, mine: Measuring, own: Path | None, note: Callable[[str], None]) -> None:
+    def __init__(self, mine: LockHolder, own: Path | None, note: Callable[[str], None]) -> None:
         self._mine = mine
         self._own = own
         self._note = note
-        self._seen: dict[Measuring, None] = {}
+        self._seen: dict[LockHolder, None] = {}
         self._looked: float | None = None
 
     def look(self) -> None:
@@ -74,7 +74,7 @@ def among_neighbours(
     """
     started = datetime.now(UTC).isoformat(timespec="seconds")
     models = tuple(str(directory.resolve()) for directory in _directories(job))
-    mine = Measuring(os.getpid(), what, run, models, job.spec.server.gpus, started)
+    mine = LockHolder(os.getpid(), what, run, models, job.spec.server.gpus, started)
     with registered(mine) as own:
         neighbours = Neighbours(mine, own, note)
         neighbours.look()
@@ -121,14 +121,14 @@ def _directories(job: Job) -> list[Path]:
     return [job.served.models[label].files.directory for label in job.searched]
 
 
-def _first_on(directory: Path, *, reading: bool) -> Measuring | None:
+def _first_on(directory: Path, *, reading: bool) -> LockHolder | None:
     model = str(directory.resolve())
     there = (o for o in others(None) if model in o.models and o.what != "worker")  # helps a run
     return next((o for o in there if not (reading and o.what == "check")), None)
 
 
 @dataclass(frozen=True)
-class Measuring(Facts):
+class LockHolder(Facts):
     """A `tune` that measures.
 
     Attributes:
@@ -152,14 +152,14 @@ class Measuring(Facts):
         since = self.started_at[:16].replace("T", " ")
         return f"tune {self.what} {self.run} (pid {self.pid}, since {since} UTC)"
 
-    def disturbs(self, other: Measuring) -> bool:
+    def disturbs(self, other: LockHolder) -> bool:
         """They always share the CPU; that disturbs little where each has its own GPUs."""
         apart = isinstance(self.gpus, tuple) and isinstance(other.gpus, tuple)
         return not apart or bool(set(self.gpus) & set(other.gpus))
 
 
 @contextmanager
-def registered(mine: Measuring) -> Iterator[Path | None]:
+def registered(mine: LockHolder) -> Iterator[Path | None]:
     """Announces a measurement to other processes while the context is open.
 
     Returns:
@@ -172,9 +172,9 @@ def registered(mine: Measuring) -> Iterator[Path | None]:
         yield path
 
 
-def others(own: Path | None) -> list[Measuring]:
+def others(own: Path | None) -> list[LockHolder]:
     """All that measure on this machine now, except the one whose file is ``own``."""
-    found: list[Measuring] = []
+    found: list[LockHolder] = []
     for path in sorted(registry().glob("*.json")):
         if path != own:
             with suppress(OSError, UnreadableFileError):
@@ -186,7 +186,7 @@ def registry() -> Path:
     return Path(tempfile.gettempdir()) / _DIRECTORY
 
 
-def _entered(mine: Measuring, stack: ExitStack) -> Path:
+def _entered(mine: LockHolder, stack: ExitStack) -> Path:
     """Named at last, so that nobody sees it before it is locked."""
     directory = registry()
     with suppress(FileExistsError):
@@ -206,7 +206,7 @@ def _entered(mine: Measuring, stack: ExitStack) -> Path:
     return path
 
 
-def _alive(path: Path) -> Sequence[Measuring]:
+def _alive(path: Path) -> Sequence[LockHolder]:
     """What a file says of a process of its owner; a file that nobody holds is removed."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     try:
@@ -218,5 +218,5 @@ def _alive(path: Path) -> Sequence[Measuring]:
             return []
     finally:
         os.close(descriptor)
-    claim = read_as(str(path), read_json(path, dict) or {}, Measuring.from_json)
+    claim = read_as(str(path), read_json(path, dict) or {}, LockHolder.from_json)
     return [claim] if Path(f"/proc/{claim.pid}").stat().st_uid == status.st_uid else []

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tuner import __version__
 from tuner.bench.job import Job, drawn_tensors
-from tuner.load.generators import OWN_CLIENT, Choice, Demand, choose, may_reject
+from tuner.load.generators import OWN_CLIENT, Demand, GeneratorChoice, choose, may_reject
 from tuner.load.traffic.encoding import content_bytes
 from tuner.machine.host import NOT_SPLIT, Cores, Host, read_host
 from tuner.modelconfig.backends import is_ensemble
@@ -102,14 +102,16 @@ def _load_program(job: Job, environment: Mapping[str, str]) -> Iterator[Installa
         yield found
 
 
-def client_of(job: Job) -> Choice:
+def client_of(job: Job) -> GeneratorChoice:
     """Which load generator measures: the same in a run, its workers and a check of its config."""
     if not job.has_perf_analyzer:
-        return Choice(OWN_CLIENT, "there is no perf_analyzer here")
+        return GeneratorChoice(OWN_CLIENT, "there is no perf_analyzer here")
     if job.spec.server.headers_from_env:
-        return Choice(OWN_CLIENT, "perf_analyzer would show headers in the list of processes")
+        return GeneratorChoice(
+            OWN_CLIENT, "perf_analyzer would show headers in the list of processes"
+        )
     if job.spec.server.tls and job.spec.workload.protocol is Protocol.HTTP:
-        return Choice(OWN_CLIENT, "perf_analyzer is given TLS over gRPC only")
+        return GeneratorChoice(OWN_CLIENT, "perf_analyzer is given TLS over gRPC only")
     configs = {name: model.base.completed for name, model in job.served.models.items()}
     may_refuse = any(map(may_reject, configs.values()))
     may_refuse |= any("queue_policy" in path for path in job.space.paths)

@@ -20,7 +20,7 @@ from tuner.spec.paths import CONFIG_NAME, REPOSITORY
 if TYPE_CHECKING:
     from tuner.model_analyzer.yaml_file import Profile
     from tuner.modelconfig.files import ModelFiles
-    from tuner.space.draft import Part
+    from tuner.space.draft import DraftedModel
 
 #: Proposed where this machine's tritonserver lacks a backend; it has those of NVIDIA's releases.
 IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
@@ -144,7 +144,7 @@ def _draft_all(
     from tuner.modelconfig.files import model_names
     from tuner.run.models import parts_of
 
-    parts: dict[str, Mapping[str, Part]] = {}
+    parts: dict[str, Mapping[str, DraftedModel]] = {}
     for name in model_names(repository):
         parts[name] = {}
         with suppress(SpecError, EnvironmentNotReadyError):  # drafting it says what is wrong
@@ -211,7 +211,7 @@ def _drafted(
     repository: Path | None,
     directory: Path,
     profile: Profile | None,
-    parts: Mapping[str, Part] | None = None,
+    parts: Mapping[str, DraftedModel] | None = None,
     *,
     slos: tuple[str, ...],
     server: dict[str, str],

@@ -16,7 +16,7 @@ from tuner.cli.terminal import annotation, say, say_annotations, say_columns, sa
 from tuner.errors import EnvironmentNotReadyError, NothingToSearchError, TunerError
 
 if TYPE_CHECKING:
-    from tuner.lint.rules import Finding
+    from tuner.lint.rules import LintFinding
     from tuner.run.plan import DrawnPlan
 
 
@@ -78,14 +78,14 @@ def lint_command(
     Exit code 2 when there is an error, 0 otherwise. docs/lint.md lists the rules.
     """
     from tuner.lint.repository import lint_repository
-    from tuner.lint.rules import Finding, Severity
+    from tuner.lint.rules import LintFinding, Severity
     from tuner.writeback.rollback import half_written
 
     findings = lint_repository(repository, model, ignore=ignore, weights=not no_weights)
     for models, half in half_written(repository).items():
         if model in (None, *models) and "config-file" not in ignore:
             rule = (Severity.ERROR, "config-file")
-            findings.append(Finding(repository, 1, None, *rule, half.message, half.hint))
+            findings.append(LintFinding(repository, 1, None, *rule, half.message, half.hint))
     if output_format == "json":
         rows = [{**asdict(f), "file": str(f.file), "severity": f.severity.value} for f in findings]
         say_json(rows)
@@ -101,7 +101,7 @@ def lint_command(
     return 2 if any(f.severity is Severity.ERROR for f in findings) else 0
 
 
-def _annotation(finding: Finding) -> str:
+def _annotation(finding: LintFinding) -> str:
     level = "notice" if finding.severity.value == "note" else finding.severity.value
     file, column = str(finding.file), finding.column or 0
     return annotation(level, finding.message, file=file, line=finding.line, column=column)
@@ -128,7 +128,7 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     from tuner.bench.serving import no_gpu_memory
     from tuner.machine.host import has_gpu
     from tuner.spec.load import load_spec
-    from tuner.triton.doctor import Check, run_checks
+    from tuner.triton.doctor import MachineCheck, run_checks
     from tuner.writeback.rollback import half_written
     from tuner.writeback.target import foreseen
 
@@ -143,7 +143,7 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     )
     if wanted is not None:
         for half in half_written(wanted.repository).values():
-            checks.append(Check("write", "whole configs", False, half.message, half.hint))
+            checks.append(MachineCheck("write", "whole configs", False, half.message, half.hint))
         with suppress(TunerError):  # `tune plan` says what is wrong with the models
             served = models_of(wanted).models
             told = "; ".join(
@@ -154,7 +154,9 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
             ]
     seen = wanted is None or not wanted.server.managed or has_gpu()
     if wanted and (lacking := no_gpu_memory(wanted, seen=seen)):
-        checks.append(Check("gpu-memory", "memory of GPUs", False, lacking.message, lacking.hint))
+        checks.append(
+            MachineCheck("gpu-memory", "memory of GPUs", False, lacking.message, lacking.hint)
+        )
     if output_format == "json":
         say_json([asdict(c) for c in checks])
     else:

@@ -51,7 +51,7 @@ def report_command(run: Path | None, output: Path, output_format: str) -> None:
 
 def _show_run(run: Path, output_format: str) -> list[Path]:
     from tuner.record.store import MANIFEST, RunStore
-    from tuner.report.blocks import Document, Items
+    from tuner.report.blocks import Bullets, Document
     from tuner.report.data import load, read_result
     from tuner.report.render import patch_of, pull_request_of, report_run
     from tuner.report.run_document import document
@@ -60,7 +60,7 @@ def _show_run(run: Path, output_format: str) -> list[Path]:
     without = not os.path.lexists(run / MANIFEST) and output_format == "text"
     if without and (result := read_result(RunStore(run))) is not None:  # such as a sample
         tone, words = HEADLINES[result.status]
-        reasons = Items("", tuple(result.reasons))
+        reasons = Bullets("", tuple(result.reasons))
         say_report(run, Document(result.model, words, tone, "run", blocks=(reasons,)))
         return []
     store = RunStore.open(run)

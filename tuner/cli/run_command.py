@@ -167,7 +167,7 @@ def _run_several(
     quiet: int,
 ) -> int:
     from tuner.record.store import Member
-    from tuner.report.listing import Row, document, render_series, summary
+    from tuner.report.listing import ListedRun, document, render_series, summary
     from tuner.report.render import report_run
     from tuner.run.series import Show, run_series
 
@@ -175,7 +175,7 @@ def _run_several(
         if quiet < 2:
             say(text, err=True)
 
-    known = dict[Member, Row]()  # so that a run that has ended is read once
+    known = dict[Member, ListedRun]()  # so that a run that has ended is read once
     told = Show(show, note, show_failure, report_run, partial(render_series, known=known))
     directory, series = run_series(specs, request, told)
     append_summary(directory / "report.md")

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from tuner.lint.named_files import named_files
-from tuner.lint.rules import Finding, Severity, error_at
+from tuner.lint.rules import LintFinding, Severity, error_at
 from tuner.modelconfig.backends import Mistake, backend_of, is_completed, is_ensemble
 from tuner.modelconfig.base import turns_on_batching, unragged_inputs
 from tuner.modelconfig.files import ModelFiles
@@ -49,7 +49,7 @@ _UNREADABLE = {
 }
 
 
-def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
+def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[LintFinding]:
     """Errors of the directory; Triton reports most of them only in its log."""
     if config.name and config.name != files.model:
         text = f"the config's name is {config.name!r}, its directory is {files.model!r}"
@@ -58,11 +58,13 @@ def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]
     beside = [] if files.sha256 else [entry.name for entry in files.directory.iterdir()]
     for near in get_close_matches(CONFIG_NAME, beside, cutoff=0.9):
         text, hint = f"Triton does not read {near}", f"rename it to {CONFIG_NAME}"
-        yield Finding(files.directory / near, 1, None, Severity.ERROR, "config-file", text, hint)
+        yield LintFinding(
+            files.directory / near, 1, None, Severity.ERROR, "config-file", text, hint
+        )
     if not files.versions:
         hint = f"make {files.directory / '1'}" + (", empty" if is_ensemble(config) else "")
         text = "there is no version directory"
-        yield Finding(files.directory, 1, None, Severity.ERROR, "version-directory", text, hint)
+        yield LintFinding(files.directory, 1, None, Severity.ERROR, "version-directory", text, hint)
     for version in config.version_policy.specific.versions:
         if files.versions and version not in files.versions:
             text = f"version_policy asks for version {version}, which has no directory"
@@ -77,7 +79,7 @@ def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]
     yield from named_files(files, config)
 
 
-def _model_files(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
+def _model_files(files: ModelFiles, config: ModelConfig) -> Iterator[LintFinding]:
     name = files.backend(config)
     if name not in _LOADED or config.cc_model_filenames:
         return
@@ -87,7 +89,7 @@ def _model_files(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
         if any(is_there(directory / file) for file in wanted):
             continue
         text = f"{name} finds no {' or '.join(wanted)} in version {version}"
-        yield Finding(
+        yield LintFinding(
             directory, 1, None, Severity.ERROR, "model-file", text, _hint(directory, name)
         )
 
@@ -208,7 +210,7 @@ _CLASS_SCORES = ("logit", "prob", "score", "label", "class")
 
 def config_findings(
     files: ModelFiles, config: ModelConfig, *, has_state: bool = False
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     """Findings with their place in the file; ``has_state``: the model's code knows sequences."""
     named = deepcopy(config)
     if not is_ensemble(config):
@@ -217,7 +219,7 @@ def config_findings(
         if has_state and rule == "stateless-sequences":
             continue
         line, column = locate(files.text, path)
-        yield Finding(files.path, line, column, severity, rule, message, hint)
+        yield LintFinding(files.path, line, column, severity, rule, message, hint)
 
 
 def _remarks(config: ModelConfig, completes: bool) -> Iterator[tuple[Severity, str, Mistake]]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner.lint.rules import Finding, Severity, silenced_in
+from tuner.lint.rules import LintFinding, Severity, silenced_in
 from tuner.modelconfig.files import ModelFiles, leads_out, read_source
 from tuner.modelconfig.schema import ModelConfig, enum_name
 from tuner.spec.mistakes import did_you_mean
@@ -110,12 +110,12 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.GeneratorExp)
 
 def python_findings(
     files: ModelFiles, config: ModelConfig, names: Sequence[str]
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     """Findings in the model file of every version; none for other backends."""
     for path, source in _sources(files, config):
         if leads_out(path, files.directory):
             text = f"a link to {path.resolve()}, which is not the model's own: it is not checked"
-            yield Finding(path, 1, None, Severity.NOTE, "python-unread", text)
+            yield LintFinding(path, 1, None, Severity.NOTE, "python-unread", text)
             continue
         silent = silenced_in(source)
         findings = [*lint_source(path, source, config)]
@@ -226,22 +226,24 @@ def _sources(files: ModelFiles, config: ModelConfig) -> Iterator[tuple[Path, str
             yield path, source.decode("utf-8-sig", errors="replace")[: _LONGEST + 1]
 
 
-def lint_source(path: Path, source: str, config: ModelConfig | None = None) -> Iterator[Finding]:
+def lint_source(
+    path: Path, source: str, config: ModelConfig | None = None
+) -> Iterator[LintFinding]:
     """Findings in the source of one model.py, and what contradicts its config."""
     module = _parsed(source)
     if isinstance(module, SyntaxError):
         line, column = module.lineno or 1, module.offset
-        yield Finding(path, line, column, Severity.ERROR, "python-syntax", module.msg)
+        yield LintFinding(path, line, column, Severity.ERROR, "python-syntax", module.msg)
         return
     if isinstance(module, str):
         text = f"too long or too deeply nested to be checked: {module}"
-        yield Finding(path, 1, None, Severity.NOTE, "python-unread", text)
+        yield LintFinding(path, 1, None, Severity.NOTE, "python-unread", text)
         return
     try:
         yield from list(_lint_module(path, module, source, config))
     except RecursionError:
         text = "too deeply nested to be checked"
-        yield Finding(path, 1, None, Severity.NOTE, "python-unread", text)
+        yield LintFinding(path, 1, None, Severity.NOTE, "python-unread", text)
 
 
 def _parsed(source: str) -> ast.Module | SyntaxError | str:
@@ -259,13 +261,13 @@ def _parsed(source: str) -> ast.Module | SyntaxError | str:
 
 def _lint_module(
     path: Path, module: ast.Module, source: str, config: ModelConfig | None
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     classes = (n for n in ast.walk(module) if isinstance(n, ast.ClassDef))
     model = next((n for n in classes if n.name == _CLASS), None)
     if not isinstance(model, ast.ClassDef):
         if not _comes_from_elsewhere(module):
             text = f"there is no class {_CLASS}"
-            yield Finding(path, 1, None, Severity.ERROR, "python-model", text)
+            yield LintFinding(path, 1, None, Severity.ERROR, "python-model", text)
         return
     methods = {n.name: n for n in model.body if isinstance(n, Function)}
     if "execute" not in methods:
@@ -298,7 +300,7 @@ def _assigned(within: ast.AST, name: str) -> bool:
 
 def _lint_execute(
     path: Path, execute: Function, checks_cancelled: bool, batches: bool, later: Collection[str]
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     loop = _loop_with_own_work(execute, later) if batches else None
     if loop is not None:
         text = "execute handles one request after the other: a batch saves calls, but no work"
@@ -351,7 +353,7 @@ def _mentions(expressions: list[ast.expr], name: str) -> bool:
     )
 
 
-def _lint_threads(path: Path, method: Function) -> Iterator[Finding]:
+def _lint_threads(path: Path, method: Function) -> Iterator[LintFinding]:
     for call in _calls(method):
         name = _dotted(call.func).rpartition(".")[2]
         named = {keyword.arg: keyword.value for keyword in call.keywords}
@@ -384,7 +386,7 @@ def _dotted(node: ast.AST) -> str:
 
 def _at(
     path: Path, node: ast.AST, severity: Severity, rule: str, message: str, hint: str = ""
-) -> Finding:
+) -> LintFinding:
     line = getattr(node, "lineno", 1)
     column = getattr(node, "col_offset", 0) + 1
-    return Finding(path, line, column, severity, rule, message, hint)
+    return LintFinding(path, line, column, severity, rule, message, hint)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from errno import ENOENT
 from pathlib import Path
 
-from tuner.lint.rules import Finding, Severity, error_at
+from tuner.lint.rules import LintFinding, Severity, error_at
 from tuner.modelconfig.files import ModelFiles
-from tuner.modelconfig.samples import Sample, samples
+from tuner.modelconfig.samples import WarmupTensor, samples
 from tuner.modelconfig.schema import ModelConfig
 from tuner.regular import is_there, read_regular
 
@@ -19,7 +19,7 @@ _DIRECTORY = "$$TRITON_MODEL_DIRECTORY"
 _MOST_BYTES = 1 << 28
 
 
-def named_files(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
+def named_files(files: ModelFiles, config: ModelConfig) -> Iterator[LintFinding]:
     """Those that are not there, or cannot be what the config says of them."""
     for index, tensor in enumerate(config.output):
         label = tensor.label_filename
@@ -40,7 +40,7 @@ def named_files(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
                 yield replace(found, severity=Severity.WARNING)
 
 
-def _mistake_in(sample: Sample, path: Path) -> str:
+def _mistake_in(sample: WarmupTensor, path: Path) -> str:
     try:
         data = read_regular(path, _MOST_BYTES)
         return sample.mistake_in(data) if len(data) < _MOST_BYTES else ""
@@ -48,7 +48,7 @@ def _mistake_in(sample: Sample, path: Path) -> str:
         return "it is not there" if error.errno == ENOENT else f"{error.strerror}"
 
 
-def _environment(files: ModelFiles, config: ModelConfig) -> Iterator[Finding]:
+def _environment(files: ModelFiles, config: ModelConfig) -> Iterator[LintFinding]:
     """That of a Python model; only a path below the model is the same wherever a server runs."""
     named = _ENVIRONMENT in config.parameters and files.backend(config) == "python"
     value = config.parameters[_ENVIRONMENT].string_value if named else ""

@@ -13,11 +13,10 @@ from pathlib import Path
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.lint.model_files import config_findings, layout_findings
 from tuner.lint.model_py import called_models, knows_sequences, python_findings
-from tuner.lint.rules import RULES, Finding, Severity, error_at, refuse_unknown, silenced_in
+from tuner.lint.rules import RULES, LintFinding, Severity, error_at, refuse_unknown, silenced_in
 from tuner.modelconfig import ensembles
 from tuner.modelconfig.files import ModelFiles, model_directory, model_names, read_model, versions
-from tuner.modelconfig.message import Mistake as Unparsed
-from tuner.modelconfig.message import try_parse
+from tuner.modelconfig.message import ParseMistake, try_parse
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import Field, Items, Message, build, elements, locate
 from tuner.spec.mistakes import did_you_mean
@@ -32,7 +31,7 @@ def lint_repository(
     *,
     ignore: Collection[str] = (),
     weights: bool = True,
-) -> list[Finding]:
+) -> list[LintFinding]:
     """Findings about one model, or about all, by model, file and line.
 
     Args:
@@ -63,10 +62,12 @@ def lint_repository(
     if weightless:
         silent |= {rule for rule, text in RULES.items() if text.weights}
     chosen = names if model is None else [model_directory(repository, model).name]
-    findings: list[Finding] = []
+    findings: list[LintFinding] = []
     for name in model_names(repository, empty=True) if model is None else ():
         text = "an empty folder: Triton reports it as a model that it cannot load"
-        findings.append(Finding(repository / name, 1, None, Severity.NOTE, "empty-folder", text))
+        findings.append(
+            LintFinding(repository / name, 1, None, Severity.NOTE, "empty-folder", text)
+        )
     for name in chosen:
         findings += _lint_model(repository, name, names, CONFIG_NAME, own=True)
         for path in sorted((repository / name).glob("configs/[!.]*.pbtxt")):
@@ -84,7 +85,7 @@ def _holds_models(repository: Path) -> bool:
     return any(lexists(model / CONFIG_NAME) or versions(model) for model in models)
 
 
-def errors_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> list[Finding]:
+def errors_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> list[LintFinding]:
     """Why ``model`` would not load, or a model that it calls, and so on.
 
     Raises:
@@ -113,19 +114,21 @@ def _readable(repository: Path, name: str, write_to: str) -> tuple[ModelFiles, M
 
 def _lint_model(
     repository: Path, name: str, names: list[str], write_to: str, *, own: bool = False
-) -> list[Finding]:
+) -> list[LintFinding]:
     try:
         whole = read_model(repository, name, write_to, own=own)
     except (SpecError, EnvironmentNotReadyError) as error:  # not UTF-8, or nothing to read
         rule = "encoding" if isinstance(error.__cause__, UnicodeDecodeError) else "config-file"
         path = repository / name / write_to
-        return [Finding(path, 1, None, Severity.ERROR, rule, error.message, error.hint)]
+        return [LintFinding(path, 1, None, Severity.ERROR, rule, error.message, error.hint)]
     files, newer = known_part(whole)
     config = try_parse(files.text)
-    if isinstance(config, Unparsed):
+    if isinstance(config, ParseMistake):
         position = (config.line, config.column)
         return [
-            Finding(files.path, *position, Severity.ERROR, "syntax", config.message, config.hint)
+            LintFinding(
+                files.path, *position, Severity.ERROR, "syntax", config.message, config.hint
+            )
         ]
     silent = silenced_in(whole.text)
     findings = [
@@ -142,7 +145,7 @@ def _lint_model(
 
 def _between_findings(
     repository: Path, files: ModelFiles, config: ModelConfig, names: list[str]
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     """An ensemble against the models of its steps, and those against each other."""
     for index, step in enumerate(config.ensemble_scheduling.step):
         path = f"ensemble_scheduling.step[{index}]"
@@ -166,7 +169,7 @@ def _between_findings(
         yield from _cache_findings(files, models)
 
 
-def _cache_findings(files: ModelFiles, models: Mapping[str, ModelConfig]) -> Iterator[Finding]:
+def _cache_findings(files: ModelFiles, models: Mapping[str, ModelConfig]) -> Iterator[LintFinding]:
     """A cache on an ensemble over such models.
 
     A decoupled step makes the whole decoupled: refused. Over one that takes sequences it loads, and
@@ -184,7 +187,7 @@ def _cache_findings(files: ModelFiles, models: Mapping[str, ModelConfig]) -> Ite
             )
         else:
             continue
-        yield Finding(files.path, line, column, severity, "response-cache", text, "turn it off")
+        yield LintFinding(files.path, line, column, severity, "response-cache", text, "turn it off")
 
 
 def _reached_configs(
@@ -206,12 +209,12 @@ def _reached_configs(
     return configs
 
 
-def known_part(files: ModelFiles) -> tuple[ModelFiles, list[Finding]]:
+def known_part(files: ModelFiles) -> tuple[ModelFiles, list[LintFinding]]:
     """The files with blanks for fields of newer Triton releases, and a warning for each."""
     from google.protobuf.text_format import ParseError
 
     text, found = files.text, []
-    while isinstance(mistake := try_parse(text), Unparsed) and mistake.newer:
+    while isinstance(mistake := try_parse(text), ParseMistake) and mistake.newer:
         before = text.split("\n")[: mistake.line - 1]
         start = sum(len(line) + 1 for line in before) + mistake.column - 1
         try:
@@ -221,11 +224,11 @@ def known_part(files: ModelFiles) -> tuple[ModelFiles, list[Finding]]:
         text = text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
         told = f"the installed tritonclient does not know {mistake.newer}"
         place = (files.path, mistake.line, mistake.column)
-        found.append(Finding(*place, Severity.WARNING, "newer-field", told, mistake.hint))
+        found.append(LintFinding(*place, Severity.WARNING, "newer-field", told, mistake.hint))
     return replace(files, text=text), found
 
 
-def metric_findings(files: ModelFiles) -> Iterator[Finding]:
+def metric_findings(files: ModelFiles) -> Iterator[LintFinding]:
     """A metric_control that lacks something: refused (ValidateModelMetrics in core, source)."""
     controls = (
         control.message

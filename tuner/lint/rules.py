@@ -130,7 +130,7 @@ class Severity(Enum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class LintFinding:
     """What is wrong at a place; without a column the whole line is meant."""
 
     file: Path
@@ -146,6 +146,6 @@ class Finding:
         return f"{self.file}:{self.line}" + ("" if self.column is None else f":{self.column}")
 
 
-def error_at(files: ModelFiles, path: str, rule: str, message: str, hint: str) -> Finding:
+def error_at(files: ModelFiles, path: str, rule: str, message: str, hint: str) -> LintFinding:
     line, column = locate(files.text, path)
-    return Finding(files.path, line, column, Severity.ERROR, rule, message, hint)
+    return LintFinding(files.path, line, column, Severity.ERROR, rule, message, hint)

@@ -122,14 +122,14 @@ GENERATORS = (PERF_ANALYZER, OWN_CLIENT)
 
 
 @dataclass(frozen=True)
-class Choice:
+class GeneratorChoice:
     """Which generator measures, and why none of those before it; empty for the first."""
 
     kind: GeneratorKind
     why: str = ""
 
 
-def choose(demands: Sequence[Demand]) -> Choice:
+def choose(demands: Sequence[Demand]) -> GeneratorChoice:
     """Chooses the generator for a run with these streams."""
     reasons: list[str] = []
     for kind in GENERATORS:
@@ -137,7 +137,7 @@ def choose(demands: Sequence[Demand]) -> Choice:
         if not reason:
             break
         reasons.append(reason)
-    return Choice(kind, "; ".join(reasons))
+    return GeneratorChoice(kind, "; ".join(reasons))
 
 
 def title_of(name: str | None) -> str:

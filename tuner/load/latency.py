@@ -47,7 +47,7 @@ _CLOCK_US = 1.0  # finer differences are those of the clock
 
 
 @dataclass(frozen=True)
-class Requests:
+class AnsweredRequests:
     """Every request that was answered during a run, in the order of sending.
 
     Attributes:
@@ -93,7 +93,7 @@ class Observed:
 
 
 def observe_open(
-    requests: Requests,
+    requests: AnsweredRequests,
     due_s: Values,
     window: Window,
     refused_s: Values = _NONE,
@@ -186,7 +186,7 @@ def _outside_gaps(
     return np.sort(latency_us[spared & inside if (spared & inside).any() else spared])
 
 
-def begun_ns(requests: Requests, due_s: Values) -> int:
+def begun_ns(requests: AnsweredRequests, due_s: Values) -> int:
     """The start of the load on the wall clock: the latest at which nothing was sent too early."""
     return int(np.min(requests.sent_ns - due_s[: requests.sent_ns.size] * 1e9))
 
@@ -218,7 +218,9 @@ def _slices(
     return tuple(slices)
 
 
-def observe_closed(requests: Requests, window: Window, begin_ns: int | None = None) -> Observed:
+def observe_closed(
+    requests: AnsweredRequests, window: Window, begin_ns: int | None = None
+) -> Observed:
     """The window of a closed-loop run: the requests answered inside it."""
     begin_ns = int(requests.sent_ns[0]) if begin_ns is None else begin_ns
     sent_s, answered_s = (

@@ -41,7 +41,7 @@ _GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
 @dataclass(frozen=True)
-class Target:
+class LoadTarget:
     """What load is put on."""
 
     model: str
@@ -65,7 +65,7 @@ class Stream:
     """
 
     name: str
-    target: Target
+    target: LoadTarget
     form: RequestForm
     inputs: InputFiles
     share: float = 1.0

@@ -18,9 +18,9 @@ import numpy as np
 from tuner.load import seeds
 from tuner.load.generators import GENERATORS, GeneratorKind, LoadGenerator
 from tuner.load.latency import latency_figures
-from tuner.load.probes.answers import Answers, ask
+from tuner.load.probes.answers import ConfigAnswers, ask
 from tuner.load.probes.preparing import Filling, await_first_answers, fill, seconds_for, together
-from tuner.load.setup import Setup, Site, Stream, Target, in_turn
+from tuner.load.setup import LoadTarget, Setup, Site, Stream, in_turn
 from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
 from tuner.load.traffic.encoding import RequestForm, inputs_of, resolve
 from tuner.load.traffic.inputs import InputFiles
@@ -107,7 +107,7 @@ class StreamsLoad:
             starts.append(self.generator.measure(load, part, own))
         return combine(starts, window.bounds)
 
-    def answers(self) -> Mapping[str, Answers]:
+    def answers(self) -> Mapping[str, ConfigAnswers]:
         """What is answered to some of each stream's inputs; see `probes.answers.ask`."""
         return {s.name: ask(s, self._config(s)) for s in self.setup.streams}
 
@@ -174,7 +174,7 @@ def streams_load(
 def _stream(name: str, asked: Asked, protocol: Protocol, site: Site) -> Stream:
     control, model, own = site.control, asked.model, asked.inputs
     config = control.running_config(model)
-    target = Target(model, site.endpoints, protocol, asked.batch_size)
+    target = LoadTarget(model, site.endpoints, protocol, asked.batch_size)
     inputs = InputFiles(
         own,
         resolve(model, config, own.shapes) if isinstance(own, RandomInputs) else inputs_of(config),

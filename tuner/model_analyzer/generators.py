@@ -49,7 +49,7 @@ _READ = (
 
 
 @dataclass(frozen=True)
-class Offer:
+class SweepValues:
     """Ascending values of each field, within the bounds of the space.
 
     ``instances`` always has one at least: Model Analyzer never leaves them out. The others are
@@ -87,7 +87,7 @@ class Generators:
         self,
         mode: ModelAnalyzerMode,
         base: Any,
-        offer: Offer,
+        offer: SweepValues,
         seed: int,
         trials: int,
         maximise: bool,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.errors import SpecError
-from tuner.model_analyzer.generators import Generators, Offer, Told
+from tuner.model_analyzer.generators import Generators, SweepValues, Told
 from tuner.modelconfig.path import get
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.parameters import Knob, Parameter, RangeParameter, sizes_in
@@ -31,7 +31,7 @@ LEAST_VALUE = 1e-9
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedConfig:
     """``repeated``: configs asked for since the last new one that were measured already."""
 
     candidate: Candidate
@@ -59,7 +59,7 @@ class ModelAnalyzerSearch:
         base = space.served.models[varied_model(space)].base.completed
         self._generators = Generators(mode, base, offer, seed, trials, maximise)
 
-    def next(self, results: Mapping[str, Told | None]) -> Asked | None:
+    def next(self, results: Mapping[str, Told | None]) -> AskedConfig | None:
         """The first config it asks for that has no result.
 
         Args:
@@ -84,7 +84,7 @@ class ModelAnalyzerSearch:
             if candidate is None or self._space.violations(candidate):
                 told.append(None)
             elif candidate.key not in known:
-                return Asked(candidate, repeated)
+                return AskedConfig(candidate, repeated)
             else:
                 repeated = repeated + 1 if candidate.key in seen else 0
                 seen.add(candidate.key)
@@ -98,7 +98,7 @@ def _above_zero(told: Told | None) -> Told | None:
     return None if told is None else Told(max(told.value, LEAST_VALUE), told.violation)
 
 
-def _refuse(space: Space, mode: ModelAnalyzerMode, offer: Offer) -> None:
+def _refuse(space: Space, mode: ModelAnalyzerMode, offer: SweepValues) -> None:
     usable: list[tuple[object, ...]] = [offer.instances, offer.max_batch_sizes]
     if mode is not ModelAnalyzerMode.QUICK:
         usable.append(offer.delays_us)
@@ -125,14 +125,14 @@ _INSTANCES = re.compile(r"instance_group(\[0\])?\.count")
 _BATCHER = re.compile(r"dynamic_batching(\..+)?")
 
 
-def offered(space: Space) -> Offer:
+def offered(space: Space) -> SweepValues:
     """What the space lets Model Analyzer vary; ranges of delays as `POINTS` values."""
     owner = varied_model(space)
     named = {p.path: p for p in space.parameters if p.knob.owner == owner}
     instances = next((p for path, p in named.items() if _INSTANCES.fullmatch(path)), None)
     groups = space.served.models[owner].base.completed.instance_group
     fixed = max(1, groups[0].count) if groups else 1
-    return Offer(
+    return SweepValues(
         instances=(fixed,) if instances is None else _numbers(instances),
         max_batch_sizes=_numbers(named[MAX_BATCH_SIZE]) if MAX_BATCH_SIZE in named else (),
         delays_us=_numbers(named[DELAY]) if DELAY in named else (),

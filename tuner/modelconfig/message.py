@@ -43,7 +43,7 @@ _SOURCE_LINE = re.compile(r"^'.*': (?=[A-Z])", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Mistake:
+class ParseMistake:
     """Why a text is not a config. ``line`` and ``column`` count from 1.
 
     ``newer`` is the field if Triton may know it, and only the installed tritonclient does not.
@@ -63,13 +63,13 @@ def parse(text: str, source: str = "config.pbtxt") -> ModelConfig:
         SpecError: The text is no config; the message begins with ``source:line:column``.
     """
     result = try_parse(text)
-    if isinstance(result, Mistake):
+    if isinstance(result, ParseMistake):
         message = f"{source}:{result.line}:{result.column}: {result.message}"
         raise SpecError(message, result.hint)
     return result
 
 
-def try_parse(text: str) -> ModelConfig | Mistake:
+def try_parse(text: str) -> ModelConfig | ParseMistake:
     """Like `parse`, with the mistake as a value, for callers that collect mistakes."""
     from google.protobuf import text_format
 
@@ -81,7 +81,7 @@ def try_parse(text: str) -> ModelConfig | Mistake:
     if strange := foreign(text):
         offset, reason = strange
         column = offset - text.rfind("\n", 0, offset)
-        return Mistake(text.count("\n", 0, offset) + 1, column, reason, "write it plainly")
+        return ParseMistake(text.count("\n", 0, offset) + 1, column, reason, "write it plainly")
     return config
 
 
@@ -102,7 +102,7 @@ def to_text(message: ModelConfig) -> str:
     return str(text_format.MessageToString(message))
 
 
-def _mistake(error: Any, source: str, root: Descriptor) -> Mistake:
+def _mistake(error: Any, source: str, root: Descriptor) -> ParseMistake:
     text = _SOURCE_LINE.sub("", _POSITION.sub("", str(error))).rstrip(".")
     line, column = error.GetLine() or 1, error.GetColumn() or 1
     hint, newer = hint_at(source, line, column), ""
@@ -123,7 +123,7 @@ def _mistake(error: Any, source: str, root: Descriptor) -> Mistake:
         names = _enum_names(root, unknown["type"])
         near = did_you_mean(unknown["name"], names) or f"known are {', '.join(names)}"
         hint = _RENAMED.get(unknown["name"], near)
-    return Mistake(line, column, text, hint, newer)
+    return ParseMistake(line, column, text, hint, newer)
 
 
 def _hint_for_unknown(name: str, descriptor: Descriptor | None, root: Descriptor) -> str:

@@ -21,7 +21,7 @@ _LENGTH_BYTES = 4  # before each string
 
 
 @dataclass(frozen=True)
-class Sample:
+class WarmupTensor:
     """One such tensor.
 
     Attributes:
@@ -72,19 +72,21 @@ class Sample:
         return short if len(data) < size else ""
 
 
-def samples(config: ModelConfig) -> Iterator[Sample]:
+def samples(config: ModelConfig) -> Iterator[WarmupTensor]:
     """All of them; a warm-up sample without rows is skipped by Triton too."""
     inputs = {tensor.name: tensor for tensor in config.input}
     for path, name, warmup in _warmups(config):
         for key, given in sorted(warmup.inputs.items()):
             file = given.input_data_file and f"warmup/{given.input_data_file}"
             place = f"{path}.inputs[{key}]"
-            yield Sample(place, f"{key} of {name}", given, inputs.get(key), file)
+            yield WarmupTensor(place, f"{key} of {name}", given, inputs.get(key), file)
     for index, state in enumerate(config.sequence_batching.state):
         for given in state.initial_state[:1]:
             file = given.data_file and f"initial_state/{given.data_file}"
             place = f"sequence_batching.state[{index}].initial_state"
-            yield Sample(place, f"the initial state of {state.input_name}", given, state, file)
+            yield WarmupTensor(
+                place, f"the initial state of {state.input_name}", given, state, file
+            )
 
 
 def _warmups(config: ModelConfig) -> Iterator[tuple[str, str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tuner.bench.protocol import Bench
-from tuner.load.probes.answers import Answers, differences
+from tuner.load.probes.answers import ConfigAnswers, differences
 from tuner.space.candidate import Candidate
 from tuner.spec.labels import labelled
 
@@ -54,7 +54,7 @@ def same_answers(
 
 
 def _differences(
-    expected: Mapping[str, Answers], given: Mapping[str, Answers], tolerance: float
+    expected: Mapping[str, ConfigAnswers], given: Mapping[str, ConfigAnswers], tolerance: float
 ) -> list[str]:
     """The differences of every stream that can be compared."""
     return [
@@ -64,6 +64,6 @@ def _differences(
     ]
 
 
-def _answers(bench: Bench, candidate: Candidate) -> Mapping[str, Answers]:
+def _answers(bench: Bench, candidate: Candidate) -> Mapping[str, ConfigAnswers]:
     bench.deploy(candidate, fresh=True)
     return bench.answers()

@@ -47,7 +47,7 @@ def look_after(rounds: int, at_most: int, finalists: int, *, late: bool = False)
     return Look(ERROR * spent / max(finalists, 1), last) if spent else None
 
 
-class Answer(Enum):
+class LookResult(Enum):
     """What a look says of one finalist."""
 
     BETTER = "better by more than a change must be worth"
@@ -55,12 +55,12 @@ class Answer(Enum):
     OPEN = "neither is shown"
 
 
-def answer(ratio: Ratio, min_gain: float, rule_out: float, look: Look) -> Answer:
+def answer(ratio: Ratio, min_gain: float, rule_out: float, look: Look) -> LookResult:
     """By the interval of a finalist's ratio to the current config; gains are shares.
 
     Before the last look, a gain below ``rule_out`` that seems worth a change is still looked for.
     """
     if ratio.low > 1.0 + min_gain:
-        return Answer.BETTER
+        return LookResult.BETTER
     hopeful = ratio.estimate > 1.0 + min_gain and not look.last
-    return Answer.RULED_OUT if ratio.high < 1.0 + rule_out and not hopeful else Answer.OPEN
+    return LookResult.RULED_OUT if ratio.high < 1.0 + rule_out and not hopeful else LookResult.OPEN

@@ -13,7 +13,7 @@ from tuner.errors import ClientLimitError, TrialError
 from tuner.load import seeds
 from tuner.load.probes.overload import Overload
 from tuner.load.traffic.arrivals import OVERLOAD
-from tuner.proof.verdict import Verdict
+from tuner.proof.verdict import RunDecision
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Overloads
 from tuner.score.judge import tail_slo
@@ -24,7 +24,7 @@ _SUSTAINED_NONE = "no load tried met the SLOs, so there is none beyond its capac
 _SPARED = "not overloaded, since its overload is within what the winner sustained in every round"
 
 
-def probe_overload(session: Session, verdict: Verdict) -> Verdict:
+def probe_overload(session: Session, verdict: RunDecision) -> RunDecision:
     """The verdict with what an overload did, or the reason why that is not known.
 
     Raises:

@@ -30,11 +30,11 @@ from tuner.proof.entrants import (
     nearest_of,
 )
 from tuner.proof.measured import MeasuredOnce
-from tuner.proof.rounds import Contender, Race, add_round, run_rounds
+from tuner.proof.rounds import Contender, RoundsResult, add_round, run_rounds
 from tuner.proof.simplest import Simplest, simplest
 from tuner.proof.soak import MOST_SOAKS, OF_MEAN, first_level, short_of_cpu, soak
 from tuner.proof.verdict import (
-    Verdict,
+    RunDecision,
     best_other,
     failures,
     gain_of,
@@ -63,7 +63,7 @@ UNSOAKED = "whether its load holds for long is not known"
 DOES_NOT_LAST = "what it sustained in its rounds does not last"
 
 
-def prove(session: Session, trials: Sequence[Trial], stored: Sequence[Repeat] = ()) -> Verdict:
+def prove(session: Session, trials: Sequence[Trial], stored: Sequence[Repeat] = ()) -> RunDecision:
     """Whether a config of the search is better than the current one, and what it sustains.
 
     ``stored``: what an earlier part of the run has measured for its proof.
@@ -91,14 +91,14 @@ class _Proof:
         self._reasons: list[str] = []
         self._left_out: tuple[str, ...] = ()
 
-    def run(self) -> Verdict:
+    def run(self) -> RunDecision:
         session, trials, plan = self._session, self._trials, self._rules.plan
         own = next((t for t in trials if t.candidate == session.current), None)
         baseline = ProvedConfig.of_trial(own)
         failed = failures(session.current, trials)
         if not feasible(trials, session.spec, session.current):
             reasons = self._idle or [nearest_miss(trials, plan)]
-            return Verdict(Status.INFEASIBLE, (*reasons, *failed, *limits(trials)), baseline)
+            return RunDecision(Status.INFEASIBLE, (*reasons, *failed, *limits(trials)), baseline)
         refuse_without_alternative(session.current, trials)
         finalists = finalists_of(trials, session.spec, session.current, session.near_miss)
         verdict = self._compare(own, finalists, baseline)
@@ -107,12 +107,14 @@ class _Proof:
 
     def _compare(
         self, own: Trial | None, finalists: Sequence[Trial], baseline: ProvedConfig | None
-    ) -> Verdict:
+    ) -> RunDecision:
         session, rules = self._session, self._rules
         current = entrant_of(own, rules) if own is not None and may_sustain(own) else None
         entrants = [entrant_of(t, rules) for t in finalists]
         if not entrants:
-            return Verdict(Status.KEPT, ("No other config measured meets every SLO.",), baseline)
+            return RunDecision(
+                Status.KEPT, ("No other config measured meets every SLO.",), baseline
+            )
         nearest = nearest_of(self._trials, session.current, rules)
         if current is not None and far_behind(nearest, current):
             name = self._name(nearest.candidate)
@@ -122,19 +124,19 @@ class _Proof:
         if current is None or far_behind(current, entrants[0]):
             others = tuple(map(Contender, entrants))
             now = Contender(current or Entrant(session.current, math.inf))
-            return self._take_best(Race(now, others, {}, better=others), baseline)
+            return self._take_best(RoundsResult(now, others, {}, better=others), baseline)
         try:
             race = run_rounds(
                 self._measured, current, entrants, rules, self._is_late, self._round_over
             )
         except TrialError as error:
             reason = f"the current config could not be measured again: {error.message}"
-            return Verdict(Status.NOT_KNOWN, (reason,), baseline)
+            return RunDecision(Status.NOT_KNOWN, (reason,), baseline)
         now = race.current
         again = ProvedConfig.of(session.current, now.points, at_least=now.limited)
         return self._take_best(race, again)
 
-    def _take_best(self, race: Race, baseline: ProvedConfig | None) -> Verdict:
+    def _take_best(self, race: RoundsResult, baseline: ProvedConfig | None) -> RunDecision:
         """The best of those that are better, if it also gives the same answers and lasts."""
         rules = self._rules
         proved = (self._prove(race, winner) for winner in race.better)
@@ -150,9 +152,9 @@ class _Proof:
         status = Status.KEPT if race.ruled_out else Status.NOT_KNOWN
         best = best_other(race)
         if best is None:
-            return Verdict(status, reasons, baseline)
+            return RunDecision(status, reasons, baseline)
         round_s = (time.monotonic() - self._begun) / max(len(race.current.rounds), 1)
-        return Verdict(
+        return RunDecision(
             status,
             reasons,
             baseline,
@@ -161,7 +163,7 @@ class _Proof:
             to_know=None if race.ruled_out else to_know(race, best, rules, round_s),
         )
 
-    def _prove(self, race: Race, winner: Contender) -> Verdict | None:
+    def _prove(self, race: RoundsResult, winner: Contender) -> RunDecision | None:
         """The verdict that writes it; None where it is refused, and why is told."""
         if not winner.rounds:  # the current config needs none: the soak tests what is claimed
             add_round(self._measured, winner, self._rules, 0, Role.CANDIDATE, self._round_over)
@@ -188,12 +190,12 @@ class _Proof:
                 self._tell(candidate, error.message)
                 continue
             proved = ProvedConfig.of(candidate, winner.points, soak=soaked, at_least=winner.limited)
-            return Verdict(
+            return RunDecision(
                 Status.IMPROVED, (), winner=proved, gain=gain, simplification=found.undone
             )
         return None
 
-    def _simplest(self, race: Race, winner: Contender, level: float) -> Simplest:
+    def _simplest(self, race: RoundsResult, winner: Contender, level: float) -> Simplest:
         session, ratio = self._session, race.ratios.get(winner.candidate)
         small = ratio is not None and ratio.low * OF_MEAN <= self._enough
         session.events.phase("looking for the simplest config that is as good")
@@ -230,7 +232,7 @@ class _Proof:
         self._tell(candidate, answers.sentence)
 
     def _soak(
-        self, race: Race, winner: Contender, left: Simplest, level: float, shared: str
+        self, race: RoundsResult, winner: Contender, left: Simplest, level: float, shared: str
     ) -> Soak | None:
         """What the config sustains for long; None where the spec wants no soak.
 
@@ -267,7 +269,7 @@ class _Proof:
             self._tell(candidate, f"{told}; what lasts is {found.held.sentence}")
         return found
 
-    def _as_good(self, race: Race, winner: Contender, held: Soaked, lowered: float) -> str:
+    def _as_good(self, race: RoundsResult, winner: Contender, held: Soaked, lowered: float) -> str:
         """Why a lowered claim is no gain: the current config holds as much. Empty where it is one.
 
         ``lowered``: the share of the first soak's load that held.
@@ -287,7 +289,7 @@ class _Proof:
         return "" if short else f"the current config sustained {beside.sentence}"
 
     def _gain(
-        self, race: Race, winner: Contender, found: Simplest, soaked: Soak | None
+        self, race: RoundsResult, winner: Contender, found: Simplest, soaked: Soak | None
     ) -> Gain | None:
         """None where the current config met the SLOs at no load.
 

@@ -16,7 +16,7 @@ from tuner.bench.evaluate import FromAbove, Sendable
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.load.watch.machine import taken_percent
 from tuner.proof.compare import SYSTEMATIC, Side, compare
-from tuner.proof.decide import Answer, answer, look_after
+from tuner.proof.decide import LookResult, answer, look_after
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.record.confirmation import Role
@@ -31,7 +31,7 @@ from tuner.score.capacity import (
     steepness,
 )
 from tuner.score.judge import value_of
-from tuner.score.next_load import Steps, next_load
+from tuner.score.next_load import StepRule, next_load
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio
 from tuner.space.candidate import Candidate
@@ -40,7 +40,7 @@ from tuner.space.candidate import Candidate
 #: utilisations differ by little more than their noise; farther, the line between them bends.
 SPREAD = 0.04
 #: From one of the two loads to the other, and less far down where the first one failed.
-STEPS = Steps(first=2 * SPREAD, least=SPREAD, close=0.85, wide=WIDE)
+STEPS = StepRule(first=2 * SPREAD, least=SPREAD, close=0.85, wide=WIDE)
 #: Most loads in one round: where the search was wrong by more than `SPREAD`, two do not do.
 MOST_LOADS = 5
 #: Powers of the flattest and the steepest line between two utilisations. Where the capacities on
@@ -237,7 +237,7 @@ def in_turn(sides: Sequence[Contender], number: int) -> list[Contender]:
 
 
 @dataclass(frozen=True)
-class Race:
+class RoundsResult:
     """What the rounds showed.
 
     Attributes:
@@ -261,7 +261,7 @@ def run_rounds(
     rules: ProofRules,
     late: Callable[[], bool],
     round_over: Callable[[str, Contender], None],
-) -> Race:
+) -> RoundsResult:
     """Rounds of the current config and the finalists, until a look at them decides.
 
     Args:
@@ -288,14 +288,14 @@ def run_rounds(
         ratios |= found
         gains = float(rules.confirm.min_gain), float(rules.matters)
         answers = {candidate: answer(ratio, *gains, look) for candidate, ratio in found.items()}
-        better = [f for f in racing if answers[f.candidate] is Answer.BETTER]
+        better = [f for f in racing if answers[f.candidate] is LookResult.BETTER]
         better.sort(key=lambda f: -found[f.candidate].estimate)
-        none_left = all(a is Answer.RULED_OUT for a in answers.values())
+        none_left = all(a is LookResult.RULED_OUT for a in answers.values())
         if better or none_left or look.last:
             ruled_out = none_left and not any(f.unmeasured for f in others)
-            return Race(now, tuple(others), ratios, tuple(better), ruled_out)
+            return RoundsResult(now, tuple(others), ratios, tuple(better), ruled_out)
         _leave(racing, found, rules, look.error)
-    return Race(now, tuple(others), ratios)
+    return RoundsResult(now, tuple(others), ratios)
 
 
 def add_round(

@@ -21,7 +21,7 @@ from tuner.record.confirmation import Role, Soak, Soaked
 from tuner.score.capacity import NEAR, NoResult, Probe, is_near, saturated, steepness
 from tuner.score.judge import tail_slo
 from tuner.score.late_share import CONFIDENCE, LateShare, measured_late_share
-from tuner.score.next_load import STEEP, Steps, next_load
+from tuner.score.next_load import STEEP, StepRule, next_load
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
@@ -37,7 +37,7 @@ MOST_SOAKS = 3
 #: A miss with this many times as many late requests as the SLO allows counts on any machine.
 FAR_BEYOND = 5.0
 #: Below a load that failed: by so much at least, and by so much at most.
-LOWER = Steps(first=0.30, least=0.04)
+LOWER = StepRule(first=0.30, least=0.04)
 #: Where server and load generator share a machine that is this busy, they hinder each other.
 BUSY_PERCENT = 95.0
 

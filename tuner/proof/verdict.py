@@ -9,7 +9,7 @@ from statistics import geometric_mean
 
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.proof.entrants import Entrant, ProofRules
-from tuner.proof.rounds import Contender, Race
+from tuner.proof.rounds import Contender, RoundsResult
 from tuner.record.confirmation import PutBack
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Gain, Means, Overloads, Rounds, ToKnow
@@ -23,7 +23,7 @@ from tuner.spec.units import digits
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RunDecision:
     """What the run decided, before anything is written.
 
     Attributes:
@@ -48,7 +48,7 @@ class Verdict:
     overload: Overloads | None = None
 
 
-def gain_of(race: Race, own: Contender, rules: ProofRules) -> Gain | None:
+def gain_of(race: RoundsResult, own: Contender, rules: ProofRules) -> Gain | None:
     """What the rounds showed; None where they compared nothing, or could not tell."""
     ratio = race.ratios.get(own.candidate)
     if ratio is None or not ratio.low:
@@ -86,7 +86,7 @@ def _compared(rules: ProofRules) -> str:
     return "capacity" if rules.plan.listed is None else "throughput"
 
 
-def none_near(name: str, best: Entrant, current: Entrant, rules: ProofRules) -> Verdict:
+def none_near(name: str, best: Entrant, current: Entrant, rules: ProofRules) -> RunDecision:
     """The current config is kept by what the search knows: no other one comes near."""
     reason = (
         f"{name}, the best other config, does not sustain {digits(best.at_most, 3)}/s; the current "
@@ -94,10 +94,10 @@ def none_near(name: str, best: Entrant, current: Entrant, rules: ProofRules) -> 
     )
     ratio = best.at_most / current.level
     gain = Gain(ratio=Ratio(ratio, 0.0, ratio), confidence=CONFIDENCE, compared=_compared(rules))
-    return Verdict(Status.KEPT, (reason,), gain=gain)
+    return RunDecision(Status.KEPT, (reason,), gain=gain)
 
 
-def best_other(race: Race) -> Contender | None:
+def best_other(race: RoundsResult) -> Contender | None:
     """The finalist whose gain, of those that were compared to the end, may be the largest."""
     compared = [f for f in race.finalists if f.candidate in race.ratios]
     if compared:
@@ -105,7 +105,9 @@ def best_other(race: Race) -> Contender | None:
     return next((f for f in race.finalists if f.rounds), None)
 
 
-def to_know(race: Race, best: Contender, rules: ProofRules, round_s: float) -> ToKnow | None:
+def to_know(
+    race: RoundsResult, best: Contender, rules: ProofRules, round_s: float
+) -> ToKnow | None:
     """Rounds until the interval, which shrinks with their root, leaves out one of the answers.
 
     None where more of them would not tell.
@@ -122,7 +124,7 @@ def to_know(race: Race, best: Contender, rules: ProofRules, round_s: float) -> T
     return ToKnow(rounds=more, minutes=round(more * round_s / 60.0, 1))
 
 
-def why(race: Race, finalist: Contender, rules: ProofRules) -> str:
+def why(race: RoundsResult, finalist: Contender, rules: ProofRules) -> str:
     """What the rounds showed of a finalist."""
     ratio, rounds = race.ratios.get(finalist.candidate), len(finalist.rounds)
     if finalist.left:

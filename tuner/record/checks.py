@@ -27,7 +27,7 @@ from tuner.facts import Facts
 from tuner.record.confirmation import Soak
 from tuner.record.manifest import Manifest, mix_in
 from tuner.record.reading import UnreadableFileError, read_as, read_bytes, read_json
-from tuner.record.result_schema import Count, NotNegative, Part, Result, Sha256
+from tuner.record.result_schema import Count, NotNegative, Result, ResultPart, Sha256
 from tuner.record.status import CheckStatus
 from tuner.record.store import RunStore, find_newest
 from tuner.score.judge import SloResult
@@ -227,14 +227,14 @@ def credited_level(results: Path, now: Manifest) -> float | None:
     return None if soak is None else soak.credited_level
 
 
-class SloRounds(Part):
+class SloRounds(ResultPart):
     """One SLO at the load that must be sustained: the worst of the rounds, and each."""
 
     worst: SloResult
     values: list[float | None] = Field(description="one per round, in the base unit")
 
 
-class HistoryRow(Part):
+class HistoryRow(ResultPart):
     """One earlier check of the same question on the same machine; this one comes last."""
 
     run_id: str
@@ -245,7 +245,7 @@ class HistoryRow(Part):
     config_sha256: str
 
 
-class Shown(Part):
+class Shown(ResultPart):
     """What a check's rounds and its soak showed; by default, nothing."""
 
     rounds: Count = 0

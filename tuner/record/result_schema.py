@@ -36,20 +36,20 @@ _Objective = Annotated[str, AfterValidator(lambda text: Objective.parse(text) an
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-class Part(BaseModel):
+class ResultPart(BaseModel):
     """Part of a result."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Means(Part):
+class Means(ResultPart):
     """Geometric means over the rounds of what was compared; the ratio is of the two."""
 
     best: NotNegative = Field(description="before changes that made no difference were removed")
     current: NotNegative
 
 
-class Rounds(Part):
+class Rounds(ResultPart):
     """In how many rounds each was measured."""
 
     best: Count
@@ -58,7 +58,7 @@ class Rounds(Part):
     )
 
 
-class Gain(Part):
+class Gain(ResultPart):
     """How much better the winner is, or the best other config, than the current one."""
 
     ratio: Ratio = Field(
@@ -83,14 +83,14 @@ class Gain(Part):
     )
 
 
-class ToKnow(Part):
+class ToKnow(ResultPart):
     """What it would take to know whether a config is better."""
 
     rounds: Count = Field(description="more than were made")
     minutes: NotNegative = Field(description="that these would take")
 
 
-class TrialCounts(Part):
+class TrialCounts(ResultPart):
     asked: Count
     measured: Count
     pruned: Count
@@ -98,7 +98,7 @@ class TrialCounts(Part):
     duplicates: Count = Field(description="proposals that had been measured already")
 
 
-class RejectedFacts(Part):
+class RejectedFacts(ResultPart):
     """Measurements that count for nothing; rejected.jsonl of the run has each of them."""
 
     count: Count
@@ -124,7 +124,7 @@ class TimeFacts(BaseModel):
         return dict(sorted(parts.items(), key=lambda item: -item[1]))
 
 
-class WrittenFacts(Part):
+class WrittenFacts(ResultPart):
     """What was written to the repository."""
 
     path: str
@@ -140,7 +140,7 @@ class WrittenFacts(Part):
         return (self, *self.others)
 
 
-class ChangedConfig(Part):
+class ChangedConfig(ResultPart):
     """A config.pbtxt as the run read it, and with what the winner needs."""
 
     config_before: str
@@ -156,7 +156,7 @@ class Overloads:
     reasons: tuple[str, ...] = ()
 
 
-class Result(Part):
+class Result(ResultPart):
     """How a tuning run ended. Readers ignore keys they do not know."""
 
     schema_version: Literal[1]

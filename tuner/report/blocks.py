@@ -30,7 +30,7 @@ class Sentence:
 
 
 @dataclass(frozen=True)
-class Items:
+class Bullets:
     """Sentences that do not follow from one another, below a caption."""
 
     caption: str
@@ -145,7 +145,7 @@ class Fold:
     opened: bool = False
 
 
-Block = Sentence | Items | Steps | Tiles | Table | Code | Chart | Rows | Fold
+Block = Sentence | Bullets | Steps | Tiles | Table | Code | Chart | Rows | Fold
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def filled(*blocks: Block | None) -> tuple[Block, ...]:
 #: What of a block there must be, for it to say something.
 _CONTENT = {
     Sentence: "text",
-    Items: "sentences",
+    Bullets: "sentences",
     Steps: "steps",
     Tiles: "tiles",
     Table: "rows",

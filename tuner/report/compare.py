@@ -11,7 +11,7 @@ from tuner.record.manifest import Manifest
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Gain
 from tuner.report.analysis import value_text
-from tuner.report.blocks import Document, Items, Table, Tone, filled
+from tuner.report.blocks import Bullets, Document, Table, Tone, filled
 from tuner.report.data import ReportData, load
 from tuner.report.quantities import NOTHING, metric_text, seconds_text, time_text
 from tuner.report.sentence import HEADLINES, bottleneck_text
@@ -84,7 +84,7 @@ def document(comparison: RunComparison) -> Document:
         headline="not comparable" if comparison.incomparable else "side by side",
         tone=Tone.UNSURE if comparison.incomparable else Tone.PLAIN,
         kind="comparison",
-        blocks=filled(_table(comparison), Items("Not comparable", comparison.incomparable)),
+        blocks=filled(_table(comparison), Bullets("Not comparable", comparison.incomparable)),
     )
 
 

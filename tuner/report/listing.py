@@ -15,7 +15,7 @@ from tuner.record.manifest import resume_command
 from tuner.record.status import Status
 from tuner.record.store import MANIFEST, SERIES, Member, RunStore, Series, read_series
 from tuner.report import junit
-from tuner.report.blocks import Document, Items, Steps, Table, Tone, filled
+from tuner.report.blocks import Bullets, Document, Steps, Table, Tone, filled
 from tuner.report.data import is_taken_back, read_result
 from tuner.report.headline import gain_text
 from tuner.report.quantities import seconds_text
@@ -35,7 +35,7 @@ _PROBLEMS = {
 
 
 @dataclass(frozen=True)
-class Row:
+class ListedRun:
     """A run, a check or a series.
 
     Attributes:
@@ -66,36 +66,36 @@ class Row:
         return (ended, self.date, self.model, self.gain, p99, took, self.change, self.run)
 
 
-def rows_in(output: Path) -> list[Row]:
+def rows_in(output: Path) -> list[ListedRun]:
     """The runs, checks and series in a directory, by their ids, and so by date."""
     kinds = (MANIFEST, SERIES)
     found = [p for p in output.glob("*/") if any(os.path.lexists(p / kind) for kind in kinds)]
     return [row_of(path) for path in sorted(found)]
 
 
-def row_of(run: Path) -> Row:
+def row_of(run: Path) -> ListedRun:
     """What is known of a run, a check or a series, readable or not."""
     try:
         if os.path.lexists(run / CHECK):
             check = read_check(run)
             gain = "" if check.ratio is None else f"{check.ratio.estimate:.3g}x accepted"
             status, date = f"check: {check.status.value}", _minute(check.checked_at)
-            return Row(str(run), status, date, check.model, gain, took_s=check.seconds)
+            return ListedRun(str(run), status, date, check.model, gain, took_s=check.seconds)
         if os.path.lexists(run / SERIES):
             series = read_series(run)
             ended = sum(member.status is not None for member in series.members)
             status = f"series: {ended} ended, exit code {series.exit_code}"
             specs = f"{len(series.members)} specs"
-            return Row(str(run), status, _minute(series.created_at), specs)
+            return ListedRun(str(run), status, _minute(series.created_at), specs)
         return _row_of_run(run)
     except TunerError as error:
-        return Row(str(run), "unreadable", change=error.message)
+        return ListedRun(str(run), "unreadable", change=error.message)
 
 
-def _row_of_run(run: Path) -> Row:
+def _row_of_run(run: Path) -> ListedRun:
     store = RunStore.open(run)
     manifest = store.manifest()
-    row = Row(str(run), date=_minute(manifest.created_at), model=manifest.name)
+    row = ListedRun(str(run), date=_minute(manifest.created_at), model=manifest.name)
     if (result := read_result(store)) is None:
         return row
     winner, side = result.winner, result.winner or result.baseline
@@ -117,7 +117,7 @@ def _minute(moment: str) -> str:
 
 
 #: The rows of runs that have ended, which are not read again.
-Known = MutableMapping[Member, Row]
+Known = MutableMapping[Member, ListedRun]
 
 
 def render_series(directory: Path, known: Known | None = None) -> list[Path]:
@@ -141,7 +141,9 @@ def document(directory: Path, known: Known | None = None) -> Document:
     return _document(directory, series, _rows(directory, series, known))
 
 
-def _document(directory: Path, series: Series, rows: Sequence[tuple[Member, Row]]) -> Document:
+def _document(
+    directory: Path, series: Series, rows: Sequence[tuple[Member, ListedRun]]
+) -> Document:
     done = sum(member.done for member in series.members)
     ends = Counter(row.status for _, row in rows)
     took_s = sum(row.took_s or 0.0 for _, row in rows)
@@ -162,13 +164,13 @@ def _document(directory: Path, series: Series, rows: Sequence[tuple[Member, Row]
         facts=(seconds_text(took_s), f"exit code {code}"),
         blocks=filled(
             Table(HEADER, tuple(row.cells() for _, row in rows), tones=tones),
-            Items("Failed", tuple(errors)),
+            Bullets("Failed", tuple(errors)),
             Steps("Next", steps),
         ),
     )
 
 
-def _rows(directory: Path, series: Series, known: Known | None) -> list[tuple[Member, Row]]:
+def _rows(directory: Path, series: Series, known: Known | None) -> list[tuple[Member, ListedRun]]:
     known = {} if known is None else known
     for member in series.members:
         if member.done and member not in known:
@@ -176,17 +178,17 @@ def _rows(directory: Path, series: Series, known: Known | None) -> list[tuple[Me
     return [(m, known[m] if m in known else _row(directory, m)) for m in series.members]
 
 
-def _row(directory: Path, member: Member) -> Row:
+def _row(directory: Path, member: Member) -> ListedRun:
     """The run as `tune report` lists it; how it ended is told by the series."""
     run = directory.resolve().parent / member.run
     begun = bool(member.run) and (run / MANIFEST).is_file()
-    row = row_of(run) if begun else Row("", model=member.name)
+    row = row_of(run) if begun else ListedRun("", model=member.name)
     status = member.status.value if member.status else "under way" if member.run else "not begun"
     change = " ".join(member.error.split()) or row.change
     return replace(row, run=member.run if begun else "", status=status, change=change)
 
 
-def _junit(directory: Path, series: Series, rows: Sequence[tuple[Member, Row]]) -> str:
+def _junit(directory: Path, series: Series, rows: Sequence[tuple[Member, ListedRun]]) -> str:
     facts = {"id": directory.resolve().name, "exit_code": str(series.exit_code)}
     cases = []
     for member, row in rows:

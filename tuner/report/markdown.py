@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from tuner.plain import plain, plain_lines
 from tuner.report.blocks import (
     Block,
+    Bullets,
     Chart,
     Code,
     Document,
     Fold,
-    Items,
     Sentence,
     Steps,
     Table,
@@ -60,7 +60,7 @@ def _parts(block: Block) -> Iterator[str]:
 
 
 def _items(block: Block) -> Iterator[str]:
-    if isinstance(block, Items):
+    if isinstance(block, Bullets):
         yield from (f"- {escaped(sentence)}" for sentence in block.sentences)
     elif isinstance(block, Steps):
         for what, command in block.steps:

@@ -14,10 +14,10 @@ from tuner.record.status import Status
 from tuner.report import sentence, tables
 from tuner.report.blocks import (
     Block,
+    Bullets,
     Code,
     Document,
     Fold,
-    Items,
     Row,
     Rows,
     Sentence,
@@ -25,7 +25,7 @@ from tuner.report.blocks import (
     Table,
     filled,
 )
-from tuner.report.charts import Outcome
+from tuner.report.charts import TrialMarker
 from tuner.report.charts.load import load_charts
 from tuner.report.charts.request import batches, latency_parts, model_times
 from tuner.report.charts.trials import front, history, slices
@@ -83,12 +83,12 @@ def first_screen(data: ReportData) -> Iterator[Block | None]:
     yield Sentence("" if improved else sentence.verdict_sentence(data))
     yield Sentence(gain_sentence(data))
     if not improved:
-        yield Items("", data.result.reasons)
+        yield Bullets("", data.result.reasons)
     yield tables.change(data)
     yield Steps("What next", tuple(sentence.next_steps(data)))
     yield trust(data)
     yield Code("Server flags it needs", "\n".join(data.result.server_args))
-    yield Items("Caution", tuple(dict.fromkeys(_cautions(data))))
+    yield Bullets("Caution", tuple(dict.fromkeys(_cautions(data))))
     yield next(iter(load_charts(data)), None)
 
 
@@ -120,7 +120,7 @@ def proof(data: ReportData) -> Fold:
     simpler = data.result.simplification or ()
     blocks = filled(
         tables.slo_table(rows) if rows else None,
-        Items("", (*reasons, *sentence.soak_sentences(data), *tables.noise_sentences(data))),
+        Bullets("", (*reasons, *sentence.soak_sentences(data), *tables.noise_sentences(data))),
         tables.simplification(data),
         Sentence(_SIMPLER if any(not r.kept for r in simpler) else "", aside=True),
     )
@@ -149,7 +149,7 @@ def loads(data: ReportData) -> Fold:
 
 
 def request_time(data: ReportData) -> Fold:
-    sentences = Items("", tuple(sentence.bottleneck_sentences(data)))
+    sentences = Bullets("", tuple(sentence.bottleneck_sentences(data)))
     charts = (latency_parts(data), model_times(data), *batches(data))
     return Fold("request-time", "Where the time of a request goes", filled(sentences, *charts))
 
@@ -178,7 +178,7 @@ def trials(data: ReportData) -> Fold:
 
 
 def overload(data: ReportData) -> Fold:
-    sentences = Items("", tuple(sentence.overload_sentences(data)))
+    sentences = Bullets("", tuple(sentence.overload_sentences(data)))
     return Fold("overload", "Overload and recovery", filled(sentences))
 
 
@@ -216,8 +216,8 @@ SECTIONS: tuple[Callable[[ReportData], Fold], ...] = (
 
 
 def _trial(data: ReportData, trial: Trial) -> Row:
-    judged, outcome = judged_point(trial), Outcome.of(trial)
-    bound = "at best " if outcome is Outcome.PRUNED else ""
+    judged, outcome = judged_point(trial), TrialMarker.of(trial)
+    bound = "at best " if outcome is TrialMarker.PRUNED else ""
     score = sentence.score_text(data, trial.score.value if trial.score else None)
     seconds = sum(asdict(trial.time).values())
     said = sentence.predicted_text(data, trial.predicted) if trial.predicted else ""
@@ -240,7 +240,7 @@ def _trial(data: ReportData, trial: Trial) -> Row:
             *("", "", f"{seconds:.2f}"),
         ),
         filled(
-            Items("", tuple(sentence.config_text(trial.candidate))),
+            Bullets("", tuple(sentence.config_text(trial.candidate))),
             Sentence(f"predicted {said}, 90% interval" if said else ""),
             Sentence(trial.reason or ""),
             _points(trial),

@@ -10,10 +10,10 @@ import click
 
 from tuner.report.blocks import (
     Block,
+    Bullets,
     Code,
     Document,
     Fold,
-    Items,
     Sentence,
     Steps,
     Table,
@@ -60,11 +60,11 @@ def columns(rows: Sequence[tuple[str, ...]], width: int = 0) -> Iterator[str]:
 def _lines(block: Block, width: int) -> Iterator[str]:
     if isinstance(block, Fold):
         return
-    if isinstance(block, Items | Steps | Table | Code) and block.caption:
+    if isinstance(block, Bullets | Steps | Table | Code) and block.caption:
         yield from ("", f"  {block.caption[:1].lower()}{block.caption[1:]}")
     if isinstance(block, Sentence):
         yield from _wrapped(block.text)
-    elif isinstance(block, Items):
+    elif isinstance(block, Bullets):
         yield from (line for sentence in block.sentences for line in _wrapped(sentence))
     elif isinstance(block, Steps):
         for what, command in block.steps:

@@ -16,7 +16,7 @@ from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
 from tuner.machine.stop import explain_error
 from tuner.modelconfig.encoding import encode
-from tuner.proof.verdict import Verdict
+from tuner.proof.verdict import RunDecision
 from tuner.record.manifest import Manifest, resume_command
 from tuner.record.noise import finished_rows, noise_of
 from tuner.record.proved import ProvedConfig
@@ -69,7 +69,7 @@ class Ending:
                 ) from error
             self._fail(explain_error(error, self.store.directory))
 
-    def finish(self, job: Job, opened: OpenRun, verdict: Verdict) -> Finished:
+    def finish(self, job: Job, opened: OpenRun, verdict: RunDecision) -> Finished:
         """Draws up what is to change, writes it, and stores how the run ended.
 
         The job is the one over the config as the server completes it. No signal comes between
@@ -91,7 +91,9 @@ class Ending:
             result = self._record(verdict, change, written, duplicates)  # reporting took time
         return Finished(store.directory, result)
 
-    def _write(self, opened: OpenRun, verdict: Verdict, change: Change | None) -> Written | None:
+    def _write(
+        self, opened: OpenRun, verdict: RunDecision, change: Change | None
+    ) -> Written | None:
         """The winner in the repository; a winner that cannot be written is kept in the result."""
         if verdict.winner is None or change is None or not self.request.write:
             return None
@@ -118,7 +120,7 @@ class Ending:
             message = error.message if isinstance(error, TunerError) else defect
             current = store.manifest().current
             of_current = (t for t in store.trials() if t.candidate == current)
-            verdict = Verdict(status, (message,), ProvedConfig.of_trial(next(of_current, None)))
+            verdict = RunDecision(status, (message,), ProvedConfig.of_trial(next(of_current, None)))
             with self.book.phase(Phase.WRITING):
                 self._record(verdict, None, None)
                 self.report(store.directory)
@@ -146,7 +148,7 @@ class Ending:
 
     def _record(
         self,
-        verdict: Verdict,
+        verdict: RunDecision,
         change: Change | None,
         written: Written | None,
         duplicates: int = 0,

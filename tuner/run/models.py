@@ -21,7 +21,7 @@ from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import read_served
 from tuner.modelconfig.tree import locate
 from tuner.space.build import refuse_unmeasurable
-from tuner.space.draft import Machine, Part, draft_spec, why_unbatched
+from tuner.space.draft import DraftedModel, Machine, draft_spec, why_unbatched
 from tuner.space.words import SHORT_NAMES
 from tuner.spec.paths import CONFIG_NAME
 
@@ -137,12 +137,12 @@ def parts_of(
     calling: Iterable[str] = (),
     *,
     own: bool = False,
-) -> dict[str, Part]:
+) -> dict[str, DraftedModel]:
     """The model, and then every model that is served with it, by name.
 
     ``calling``: models that its code calls, beside those that it shows. ``own`` as in `read_model`.
     """
-    there, reached = model_names(repository), dict[str, Part]()
+    there, reached = model_names(repository), dict[str, DraftedModel]()
     waiting, least = [model], defaultdict[str, int](int)
     for name in waiting:  # grows
         if name in reached or name not in there:
@@ -156,7 +156,7 @@ def parts_of(
         least[name], at = max([(least[name], -1), *rows])
         line, _ = locate(files.text, f"model_warmup[{at}].batch_size")
         why = f"No smaller size: the sample in line {line}, model_warmup, has {least[name]} rows."
-        part = Part(config, files.completes(config), calls, unnamed)
+        part = DraftedModel(config, files.completes(config), calls, unnamed)
         reached[name] = replace(part, why_least=why if at >= 0 else "")
         for step in config.ensemble_scheduling.step:
             least[step.model_name] = max(least[step.model_name], config.max_batch_size)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tuner.bench.job import Change
 from tuner.measurement.measurement import Rejected
-from tuner.proof.verdict import Verdict
+from tuner.proof.verdict import RunDecision
 from tuner.record.bottleneck import bottleneck_of
 from tuner.record.confirmation import RunNoise
 from tuner.record.manifest import Manifest
@@ -27,7 +27,7 @@ from tuner.writeback.target import Written
 def result_of(
     *,
     manifest: Manifest,
-    verdict: Verdict,
+    verdict: RunDecision,
     trials: Sequence[Trial],
     rejected: Sequence[Rejected],
     duplicates: int,

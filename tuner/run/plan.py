@@ -19,7 +19,7 @@ from tuner.facts import Facts
 from tuner.lint.repository import errors_of
 from tuner.load.generators import PERF_ANALYZER
 from tuner.load.perf_analyzer.generator import RunFiles, command_line
-from tuner.load.setup import Target
+from tuner.load.setup import LoadTarget
 from tuner.load.traffic.encoding import TensorShape, content_bytes
 from tuner.load.traffic.inputs import DEFAULT_UNIQUE
 from tuner.load.traffic.repeats import ENTRY_OVERHEAD_BYTES, lru_hit_rate, popularity
@@ -47,7 +47,7 @@ from tuner.space.words import bytes_text, changes_text
 from tuner.spec.labels import of_label
 from tuner.spec.load import effective_yaml
 from tuner.spec.mistakes import in_brackets
-from tuner.spec.model import Spec, Strategy
+from tuner.spec.model import Spec, StrategyName
 from tuner.spec.paths import INSTANCE_GROUP
 from tuner.spec.server import MODES, ServerMode
 from tuner.spec.workload import FileInputs, RandomInputs, UniformRepeat, ZipfRepeat
@@ -204,7 +204,7 @@ def _parameter_notes(job: Job) -> Iterator[str]:
 
 def previews(job: Job, count: int) -> list[Preview]:
     """The first proposals: those that do not depend on scores."""
-    if job.spec.search.strategy is Strategy.GP:
+    if job.spec.search.strategy is StrategyName.GP:
         count = min(count, len(designs(job.space)))
     strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
     taken = {job.space.canonical(job.space.current).key}
@@ -275,7 +275,7 @@ def _commands(
     files = RunFiles(*(Path(n) for n in ("INPUTS.json", "INTERVALS.txt", "OUT.csv", "OUT.json")))
     (stream,) = spec.streams.values()  # it takes no more
     endpoints = replace(_ENDPOINTS, tls=spec.server.tls)
-    target = Target(stream.model, endpoints, spec.workload.protocol, stream.batch_size)
+    target = LoadTarget(stream.model, endpoints, spec.workload.protocol, stream.batch_size)
     commands["perf_analyzer"] = command_line(
         perf_analyzer, target, load, window_of(spec, load), files
     )

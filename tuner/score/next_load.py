@@ -2,7 +2,7 @@
 
 The search, the rounds and the soak have one rule. The loads measured so far show a floor that
 passed, a ceiling that failed, or both; what is tried next depends on which of them there are, and
-on `Steps`.
+on `StepRule`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ STEEP = 3.0
 
 
 @dataclass(frozen=True)
-class Steps:
+class StepRule:
     """How the next load is chosen.
 
     Attributes:
@@ -111,10 +111,12 @@ class Steps:
 
 
 #: Those of the search, which ends by itself.
-SEARCH = Steps()
+SEARCH = StepRule()
 
 
-def next_load(probes: Sequence[Probe], levels: LevelRange, steps: Steps = SEARCH) -> float | None:
+def next_load(
+    probes: Sequence[Probe], levels: LevelRange, steps: StepRule = SEARCH
+) -> float | None:
     """The most telling load after ``probes``, of which there is at least one; None: no other is."""
     bracket = Bracket.of(probes)
     floor, ceiling = bracket.floor, bracket.ceiling
@@ -145,7 +147,7 @@ def _within(bracket: Bracket, level: float) -> float:
     return level if bracket.floor is None else max(level, bracket.floor.level + 1.0)
 
 
-def _between(probes: Sequence[Probe], bracket: Bracket, steps: Steps) -> float:
+def _between(probes: Sequence[Probe], bracket: Bracket, steps: StepRule) -> float:
     """The load of utilisation 1, or one below the saturation if that is far above."""
     floor, ceiling = bracket.floor, bracket.ceiling
     assert floor is not None
@@ -163,7 +165,7 @@ def _between(probes: Sequence[Probe], bracket: Bracket, steps: Steps) -> float:
     return min(max(guess, floor.level * step), bracket.top / step)
 
 
-def _growth(probes: Sequence[Probe], steps: Steps) -> float:
+def _growth(probes: Sequence[Probe], steps: StepRule) -> float:
     """Up to where the utilisation would be 1 if it rose as it did between the two highest loads.
 
     From a single load, latency is assumed to rise as the load does; while there is much margin,
@@ -186,7 +188,7 @@ def _growth(probes: Sequence[Probe], steps: Steps) -> float:
     return _FAR if to_bound >= slope * math.log(_FAR) else math.exp(to_bound / slope)
 
 
-def _below(ceiling: Probe, count: int, steps: Steps) -> float:
+def _below(ceiling: Probe, count: int, steps: StepRule) -> float:
     """Below what a saturated server answered; else to where the utilisation would be 1, about."""
     if saturated(ceiling) and ceiling.served_per_s:
         return steps.of_served * ceiling.served_per_s
@@ -224,7 +226,7 @@ class CapacitySearch:
         known: Sequence[Probe] = (),
     ) -> None:
         self.probes = list(known)
-        self._start, self.levels, self._steps = start, levels, Steps(tolerance=tolerance)
+        self._start, self.levels, self._steps = start, levels, StepRule(tolerance=tolerance)
         self._left, self._free = at_most, MOST_FREE
 
     def ask(self) -> float | None:

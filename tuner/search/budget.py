@@ -9,7 +9,7 @@ from enum import Enum
 from tuner.score.judge import tightest_latency
 from tuner.score.next_load import LoadPlan
 from tuner.score.trial import Trial
-from tuner.spec.model import Spec, Strategy
+from tuner.spec.model import Spec, StrategyName
 from tuner.spec.slo import Slo
 
 #: Failures before their share says anything.
@@ -19,7 +19,7 @@ HOPELESS = 10.0
 #: Configs that must show it, the current one among them.
 CONFIGS = 2
 #: Where the spec states no patience. What does not learn from its trials needs more.
-PATIENCE = {Strategy.GP: 12}
+PATIENCE = {StrategyName.GP: 12}
 
 
 class StopReason(Enum):
@@ -56,7 +56,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Budget:
+class SearchLimits:
     """Limits of a search; None is no limit. ``max_failed`` is a share of the trials, 0..1."""
 
     trials: int
@@ -65,7 +65,7 @@ class Budget:
     max_failed: float = 0.5
 
     @classmethod
-    def of(cls, spec: Spec) -> Budget:
+    def of(cls, spec: Spec) -> SearchLimits:
         time_s = None if spec.budget.time is None else float(spec.budget.time)
         patience = spec.search.patience or PATIENCE.get(spec.search.strategy)
         return cls(spec.budget.trials, time_s, patience, float(spec.budget.max_failed))

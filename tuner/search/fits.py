@@ -36,7 +36,7 @@ _PLACE = (".kind", ".gpus")
 
 
 @dataclass(frozen=True)
-class Demand:
+class ResourceDemand:
     """What a candidate takes of the machine; more of anything is worse.
 
     Attributes:
@@ -48,7 +48,7 @@ class Demand:
     cache_bytes: int
 
     @classmethod
-    def of(cls, candidate: Candidate) -> Demand:
+    def of(cls, candidate: Candidate) -> ResourceDemand:
         models = candidate.models.items()
         return cls(
             instances={label: _instances(fields) for label, fields in models},
@@ -56,7 +56,7 @@ class Demand:
             cache_bytes=candidate.cache_bytes or 0,
         )
 
-    def covers(self, other: Demand) -> bool:
+    def covers(self, other: ResourceDemand) -> bool:
         """At least as much of everything."""
         return (
             all(self.instances.get(label, 1) >= n for label, n in other.instances.items())
@@ -89,22 +89,22 @@ class Refusals:
         return any(self._rules_out(t, candidate) for t in self.history if t.refused)
 
     def _rules_out(self, refused: Trial, candidate: Candidate) -> bool:
-        asked, demand = Demand.of(refused.candidate), Demand.of(candidate)
+        asked, demand = ResourceDemand.of(refused.candidate), ResourceDemand.of(candidate)
         lacked = not refused.attempts or out_of_memory(refused.reason or "")
         likes = _alike(refused.candidate, self.history, service_key)
-        if not lacked and _served(Demand({}, asked.batches, asked.cache_bytes), likes):
+        if not lacked and _served(ResourceDemand({}, asked.batches, asked.cache_bytes), likes):
             key: Callable[[Candidate], object] = _place_key
-            asked, demand = (Demand(d.instances, {}, 0) for d in (asked, demand))
+            asked, demand = (ResourceDemand(d.instances, {}, 0) for d in (asked, demand))
         else:
             key = _memory_key if lacked else service_key
         alike = _alike(candidate, self.history, key)
         return refused in alike and demand.covers(asked) and not _served(demand, alike)
 
 
-def _served(demand: Demand, alike: Sequence[Trial]) -> bool:
+def _served(demand: ResourceDemand, alike: Sequence[Trial]) -> bool:
     """One that asks for as much was served."""
     served = (t for t in alike if t.state is not TrialState.FAILED)
-    return any(Demand.of(t.candidate).covers(demand) for t in served)
+    return any(ResourceDemand.of(t.candidate).covers(demand) for t in served)
 
 
 def _alike(
@@ -129,7 +129,7 @@ def cannot_fit(candidate: Candidate, history: Sequence[Trial], slos: Sequence[Sl
 
     Neighbours' memory is that of the latest trial.
     """
-    wanted, alike = Demand.of(candidate), _alike(candidate, history, _memory_key)
+    wanted, alike = ResourceDemand.of(candidate), _alike(candidate, history, _memory_key)
     if _served(wanted, alike):
         return None
     for name, latest in {n: m for t in alike for n, m in t.memory.items()}.items():
@@ -137,7 +137,9 @@ def cannot_fit(candidate: Candidate, history: Sequence[Trial], slos: Sequence[Sl
         bounds = [s.bound for s in slos if s.metric is GPU_MEMORY and is_of_gpu(name)]
         if bounds and (left := min(bounds) - latest.others_bytes) < limit:
             limit, why = max(left, 0.0), "within the SLO"
-        known = [(Demand.of(t.candidate), t.memory[name]) for t in alike if name in t.memory]
+        known = [
+            (ResourceDemand.of(t.candidate), t.memory[name]) for t in alike if name in t.memory
+        ]
         needed = _estimate(wanted, known)
         if needed > limit:
             return (
@@ -147,7 +149,7 @@ def cannot_fit(candidate: Candidate, history: Sequence[Trial], slos: Sequence[Sl
     return None
 
 
-def _estimate(wanted: Demand, known: Sequence[tuple[Demand, Memory]]) -> float:
+def _estimate(wanted: ResourceDemand, known: Sequence[tuple[ResourceDemand, Memory]]) -> float:
     """Memory grows with each model's instances and with what each may be given at once.
 
     What one reading leaves open is put down to the instances; what instances share shows once there
@@ -161,7 +163,7 @@ def _estimate(wanted: Demand, known: Sequence[tuple[Demand, Memory]]) -> float:
     return float(_row(wanted, labels) @ weights)
 
 
-def _row(demand: Demand, labels: Sequence[str]) -> npt.NDArray[np.float64]:
+def _row(demand: ResourceDemand, labels: Sequence[str]) -> npt.NDArray[np.float64]:
     """What weighs less explains less, where readings leave it open."""
     found = [0.25]
     for label in labels:

@@ -20,7 +20,7 @@ from tuner.errors import (
 from tuner.modelconfig.files import model_names
 from tuner.record.status import remedies
 from tuner.score.trial import Trial, TrialState, TrialTime
-from tuner.search.budget import Budget, Progress, StopReason, out_of_reach
+from tuner.search.budget import Progress, SearchLimits, StopReason, out_of_reach
 from tuner.search.estimate import (
     spent_s,
 )
@@ -47,7 +47,7 @@ def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReaso
         TooManyFailedTrialsError: More trials failed than the budget allows.
         InterruptedRunError: The user stopped it.
     """
-    budget = Budget.of(session.spec)
+    budget = SearchLimits.of(session.spec)
     goal = session.spec.objective.goal
     clock = Clock(session.load_s + spent_s(searcher.history), budget.time_s)
     screening = Screening(session)
@@ -85,7 +85,7 @@ def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReaso
 
 
 def _over(
-    session: Session, history: Sequence[Trial], budget: Budget, clock: Clock
+    session: Session, history: Sequence[Trial], budget: SearchLimits, clock: Clock
 ) -> StopReason | None:
     """Why the search is over, by the budget; None while it goes on."""
     goal, current = session.spec.objective.goal, session.current

@@ -68,7 +68,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Part:
+class DraftedModel:
     """The drafted model, or one that is served with it: a step of it, or one that its code calls.
 
     Attributes:
@@ -89,7 +89,7 @@ class Part:
 
 
 def draft_spec(
-    models: Mapping[str, Part],
+    models: Mapping[str, DraftedModel],
     machine: Machine,
     repository: str,
     slos: tuple[str, ...] = ("p99_latency <= 100ms",),
@@ -233,7 +233,7 @@ def _workload(config: Any, given: Given) -> Iterator[str]:
 
 
 def _models(
-    models: Mapping[str, Part],
+    models: Mapping[str, DraftedModel],
     machine: Machine,
     slo: Slo,
     known: Mapping[str, Mapping[str, Mapping[str, Any]]],
@@ -265,7 +265,12 @@ def _models(
 
 
 def _space(
-    part: Part, machine: Machine, slo: Slo, known: Mapping[str, Mapping[str, Any]], *, alone: bool
+    part: DraftedModel,
+    machine: Machine,
+    slo: Slo,
+    known: Mapping[str, Mapping[str, Any]],
+    *,
+    alone: bool,
 ) -> Iterator[str]:
     """Beside what is ``known``; of several, not ``alone``, finer fields would make it too large."""
     config, expert = part.config, EXPERTS.get(part.config.backend, UNKNOWN)
@@ -329,7 +334,12 @@ def _longest_delay(slo: Slo) -> int:
 
 
 def _batching(
-    part: Part, expert: Expert, slo: Slo, known: Mapping[str, Mapping[str, Any]], *, alone: bool
+    part: DraftedModel,
+    expert: Expert,
+    slo: Slo,
+    known: Mapping[str, Mapping[str, Any]],
+    *,
+    alone: bool,
 ) -> Iterator[str]:
     config, delay = part.config, _longest_delay(slo)
     largest = config.max_batch_size

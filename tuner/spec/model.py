@@ -21,13 +21,13 @@ from tuner.spec.forms import CARRIED, as_written, long_form
 from tuner.spec.metrics import Scope
 from tuner.spec.mistakes import dotted
 from tuner.spec.paths import CONFIG_NAME
-from tuner.spec.server import Server
+from tuner.spec.server import ServerSpec
 from tuner.spec.slo import Objective, Slo
 from tuner.spec.units import Percent, Seconds
 from tuner.spec.workload import StreamSpec, Workload
 
 
-class Strategy(Enum):
+class StrategyName(Enum):
     GP = "gp"
     TPE = "tpe"
     RANDOM = "random"
@@ -46,8 +46,8 @@ class ModelAnalyzerMode(Enum):
 class Search(Strict):
     """How the space is searched."""
 
-    strategy: Strategy = Field(
-        Strategy.GP,
+    strategy: StrategyName = Field(
+        StrategyName.GP,
         description="gp (a Gaussian process begun with designed trials) needs few trials; "
         "tpe is Optuna's; random and grid do not learn; model-analyzer is NVIDIA's own search",
     )
@@ -177,7 +177,7 @@ class Spec(Strict):
         description="config.pbtxt or configs/NAME.pbtxt, which a server started with "
         "--model-config-name=NAME reads: the config of each model that is tuned and written",
     )
-    server: Server = Field(default_factory=Server, description="the tritonserver")
+    server: ServerSpec = Field(default_factory=ServerSpec, description="the tritonserver")
     streams: dict[str, StreamSpec] = Field(
         min_length=1, description="the streams of requests, by name, and what each sends"
     )

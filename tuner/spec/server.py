@@ -146,7 +146,7 @@ def is_own_argument(name: str) -> bool:
     return name.startswith("--") and any(own.startswith(name) for own in _OWN_ARGUMENTS)
 
 
-class Server(Strict):
+class ServerSpec(Strict):
     """The real tritonserver: who starts it, and with what."""
 
     mode: ServerMode = Field(

@@ -18,7 +18,7 @@ from tuner.server import binaries
 from tuner.server.binaries import numpy_of_models
 from tuner.server.control import Control
 from tuner.server.memory import SHM
-from tuner.spec.server import Server, ServerMode, resolve
+from tuner.spec.server import ServerMode, ServerSpec, resolve
 from tuner.triton import remote
 from tuner.triton.docker import engine
 from tuner.triton.local import find_backends
@@ -36,7 +36,7 @@ _Models = Callable[[], Iterable[ServedModel]]
 
 
 @dataclass(frozen=True)
-class Check:
+class MachineCheck:
     """One fact of the machine.
 
     Attributes:
@@ -54,12 +54,12 @@ class Check:
 def run_checks(
     environment: Mapping[str, str],
     *,
-    server: Server | None = None,
+    server: ServerSpec | None = None,
     models: _Models = lambda: (),
     perf_analyzer: str | None = None,
     repository: Path | None = None,
     results: Path | None = None,
-) -> list[Check]:
+) -> list[MachineCheck]:
     """Everything a run needs, in the order it needs it.
 
     Args:
@@ -67,7 +67,7 @@ def run_checks(
         repository: Model repository to read, and at the end to write to.
         results: Directory runs are stored in; its parent counts when it is not there yet.
     """
-    wanted = server or Server()
+    wanted = server or ServerSpec()
     return [
         *_BY_MODE[wanted.mode](wanted, environment, models),
         _checked(
@@ -84,17 +84,19 @@ def run_checks(
     ]
 
 
-def _checked(id_: str, label: str, look: Callable[[], str]) -> Check:
+def _checked(id_: str, label: str, look: Callable[[], str]) -> MachineCheck:
     """Runs a check that returns what it found, and raises when that is not good enough."""
     try:
-        return Check(id_, label, ok=True, found=look())
+        return MachineCheck(id_, label, ok=True, found=look())
     except TunerError as error:
-        return Check(id_, label, ok=False, found=error.message, mend=error.hint)
+        return MachineCheck(id_, label, ok=False, found=error.message, mend=error.hint)
 
 
-def _tritonserver(server: Server, environment: Mapping[str, str], models: _Models) -> list[Check]:
+def _tritonserver(
+    server: ServerSpec, environment: Mapping[str, str], models: _Models
+) -> list[MachineCheck]:
     """The server, the NumPy of Python models where that is not the server's own, and backends."""
-    more: list[Check] = []
+    more: list[MachineCheck] = []
 
     def look() -> str:
         with binaries.tritonserver(
@@ -117,7 +119,7 @@ def _tritonserver(server: Server, environment: Mapping[str, str], models: _Model
     return [_warned(_checked("tritonserver", "tritonserver starts", look)), *more]
 
 
-def _warned(check: Check) -> Check:
+def _warned(check: MachineCheck) -> MachineCheck:
     """A server with public holes can be tuned all the same."""
     number = re.match(r"\d+\.\d+\.\d+", check.found)
     old = check.ok and number and [int(n) for n in number[0].split(".")] <= _LAST_WITH_HOLES
@@ -139,7 +141,7 @@ def _perf_analyzer(named: str | None, environment: Mapping[str, str]) -> str:
         return _told(installation)
 
 
-def _remote(server: Server, environment: Mapping[str, str], __: _Models) -> list[Check]:
+def _remote(server: ServerSpec, environment: Mapping[str, str], __: _Models) -> list[MachineCheck]:
     def look() -> str:
         endpoints = remote.endpoints_of(server, environment)
         remote.check(endpoints)
@@ -149,7 +151,7 @@ def _remote(server: Server, environment: Mapping[str, str], __: _Models) -> list
     return [_warned(_checked("remote", "remote server can be tuned", look))]
 
 
-def _docker(_: Server, environment: Mapping[str, str], __: _Models) -> list[Check]:
+def _docker(_: ServerSpec, environment: Mapping[str, str], __: _Models) -> list[MachineCheck]:
     return [_checked("docker", "container engine answers", lambda: _engine(environment))]
 
 
@@ -192,7 +194,7 @@ def _shm() -> str:
     return found
 
 
-def _directories(repository: Path | None, results: Path | None) -> Iterator[Check]:
+def _directories(repository: Path | None, results: Path | None) -> Iterator[MachineCheck]:
     if repository is not None:
         look = partial(_writable, repository, repository)
         yield _checked("repository", "model repository", look)
@@ -216,16 +218,18 @@ def _writable(path: Path, place: Path) -> str:
     raise EnvironmentNotReadyError(f"{path} cannot be written", mend)
 
 
-def _load() -> Check:
+def _load() -> MachineCheck:
     cores = len(os.sched_getaffinity(0))
     load = os.getloadavg()[0]
     noisy = load > _BUSY * cores
     mend = "stop other work: measurements made now would not repeat" if noisy else ""
-    return Check("load", "machine is quiet", True, f"load {load:.2f} on {cores} cores", mend)
+    return MachineCheck("load", "machine is quiet", True, f"load {load:.2f} on {cores} cores", mend)
 
 
-def _governor() -> Check:
+def _governor() -> MachineCheck:
     governor = host.read_governor()
     fine = governor in (None, "performance")
     mend = "" if fine else "cpupower frequency-set -g performance"
-    return Check("governor", "CPU frequency governor", True, governor or "not visible here", mend)
+    return MachineCheck(
+        "governor", "CPU frequency governor", True, governor or "not visible here", mend
+    )

@@ -18,7 +18,7 @@ from tuner.regular import read_regular
 from tuner.server import health
 from tuner.server.control import Control, ModelState
 from tuner.server.server import Endpoints, Place, get
-from tuner.spec.server import Server
+from tuner.spec.server import ServerSpec
 
 #: Beside the log while a server is not as it was found: the config that each model ran with.
 FOUND = "server_found.json"
@@ -34,7 +34,7 @@ _UNREADABLE = (OSError, ValueError, TypeError, LookupError, AttributeError, Recu
 _TIMEOUT_S = 5.0
 
 
-def endpoints_of(server: Server, environment: Mapping[str, str]) -> Endpoints:
+def endpoints_of(server: ServerSpec, environment: Mapping[str, str]) -> Endpoints:
     """Reads from the spec how its server is reached; hides the values of headers from now on.
 
     Raises:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tuner.errors import SpecError
 from tuner.modelconfig.path_steps import may_choose_code
 from tuner.spec.model import Spec
-from tuner.spec.server import Server, ServerVariable
+from tuner.spec.server import ServerSpec, ServerVariable
 
 #: Of the spec's server, what says which code runs, where it is not the default.
 _SERVER = ("binary", "args", "environment", "image", "mounts")
@@ -36,7 +36,7 @@ def refuse_strange_programs(spec: Spec, *, trusted: bool, own_repository: bool) 
         )
 
 
-def with_own_values(server: Server) -> Server:
+def with_own_values(server: ServerSpec) -> ServerSpec:
     """The same with each hidden value of the environment taken from the worker's own variable."""
     variables = {
         name: v if v.taken_from is not None else ServerVariable(taken_from=name)
@@ -46,7 +46,7 @@ def with_own_values(server: Server) -> Server:
 
 
 def _strange(spec: Spec, *, own_repository: bool) -> Iterator[str]:
-    default = Server()
+    default = ServerSpec()
     for name in _SERVER:
         value = getattr(spec.server, name)
         if value != getattr(default, name):

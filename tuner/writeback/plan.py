@@ -12,7 +12,7 @@ from tuner.modelconfig.base import Base
 from tuner.modelconfig.edit import edit, unified_diff
 from tuner.modelconfig.encoding import UTF_8, encode
 from tuner.modelconfig.files import directory_of
-from tuner.modelconfig.message import Mistake, parse, try_parse
+from tuner.modelconfig.message import ParseMistake, parse, try_parse
 from tuner.modelconfig.path import canonical
 from tuner.modelconfig.path_steps import may_choose_code
 from tuner.record.manifest import KeptConfig, Manifest
@@ -234,7 +234,7 @@ def _mistake(text: str, encoding: str) -> str | None:
     except UnicodeEncodeError:
         return "it is not Unicode text"
     config = try_parse(text)
-    return f"line {config.line}: {config.message}" if isinstance(config, Mistake) else None
+    return f"line {config.line}: {config.message}" if isinstance(config, ParseMistake) else None
 
 
 def apply(plan: WritePlan, *, through_links: bool = False, dry_run: bool = False) -> Written:

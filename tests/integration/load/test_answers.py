@@ -8,7 +8,7 @@ import pytest
 from builders.candidates import the_one
 from builders.load_bench import Bench
 
-from tuner.load.probes.answers import Answers, differences
+from tuner.load.probes.answers import ConfigAnswers, differences
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -25,7 +25,7 @@ def test_a_model_agrees_with_itself_alone_and_in_company(bench: Bench, model: st
     assert differences(one, other, 0.0) == []
 
 
-def asked(bench: Bench, inputs: object) -> Answers:
+def asked(bench: Bench, inputs: object) -> ConfigAnswers:
     """What ``plain`` answers to the inputs of a file."""
     path = bench.directory / "asked.json"
     path.write_text(json.dumps({"data": inputs}))

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tuner.spec.server import Server, ServerMode
-from tuner.triton.doctor import Check, run_checks
+from tuner.spec.server import ServerMode, ServerSpec
+from tuner.triton.doctor import MachineCheck, run_checks
 from tuner.triton.local import LocalLauncher
 
 pytestmark = pytest.mark.integration
 
 
-def by_id(checks: list[Check]) -> dict[str, Check]:
+def by_id(checks: list[MachineCheck]) -> dict[str, MachineCheck]:
     return {check.id: check for check in checks}
 
 
@@ -31,7 +31,7 @@ def test_a_machine_with_the_wheels_is_ready(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_comes_with_a_mend(tmp_path: Path) -> None:
-    server = Server(mode=ServerMode.LOCAL, binary="/no/such/tritonserver")
+    server = ServerSpec(mode=ServerMode.LOCAL, binary="/no/such/tritonserver")
     checks = by_id(
         run_checks(
             os.environ,
@@ -50,7 +50,7 @@ def test_a_remote_server_is_asked_for_its_control_mode(
 ) -> None:
     open_to_all = replace(launcher, restricted=())
     with open_to_all.launch([], tmp_path / "log") as theirs:
-        there = Server(
+        there = ServerSpec(
             mode=ServerMode.REMOTE, http=theirs.endpoints.http, grpc=theirs.endpoints.grpc
         )
         check = by_id(run_checks(os.environ, server=there))["remote"]
@@ -65,7 +65,7 @@ def test_a_remote_server_is_asked_for_its_control_mode(
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_engine_is_asked_only_in_docker_mode(tmp_path: Path) -> None:
     environment = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/no.sock"}
-    server = Server(mode=ServerMode.DOCKER, image="any")
+    server = ServerSpec(mode=ServerMode.DOCKER, image="any")
     checks = by_id(run_checks(environment, server=server))
     assert "tritonserver" not in checks
     assert not checks["docker"].ok

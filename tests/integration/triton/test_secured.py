@@ -20,7 +20,7 @@ from tuner.measurement.window import Window
 from tuner.server.binaries import Installation, Origin
 from tuner.server.control import Control
 from tuner.server.server import Endpoints
-from tuner.spec.server import Server
+from tuner.spec.server import ServerSpec
 from tuner.spec.workload import Protocol, Workload
 from tuner.triton.doctor import run_checks
 from tuner.triton.remote import RemoteLauncher, endpoints_of
@@ -40,23 +40,23 @@ def theirs(tmp_path: Path) -> Iterator[NewerTriton]:
 
 
 @pytest.fixture
-def spec(theirs: NewerTriton) -> Server:
+def spec(theirs: NewerTriton) -> ServerSpec:
     addresses = {service: f"{HOST}:{port}" for service, port in theirs.ports.items()}
     names = {"ca_file": "ca.pem", "cert_file": "client.pem", "key_file": "client.key"}
     tls = {field: CERTIFICATES / name for field, name in names.items()}
     headers = {"Authorization": "TRITON_AUTHORIZATION"}
-    return Server.model_validate(
+    return ServerSpec.model_validate(
         {"mode": "remote", **addresses, "tls": tls, "headers_from_env": headers}
     )
 
 
 @pytest.fixture
-def endpoints(spec: Server) -> Endpoints:
+def endpoints(spec: ServerSpec) -> Endpoints:
     return endpoints_of(spec, ENVIRONMENT)
 
 
 def test_it_is_controlled_watched_and_told_by_version_and_hardware(
-    endpoints: Endpoints, spec: Server
+    endpoints: Endpoints, spec: ServerSpec
 ) -> None:
     launcher = RemoteLauncher(endpoints, (MODEL,))
     assert launcher.version() == f"{VERSION}, remote; GiB of memory: gpu [79], cpu [64]"
@@ -118,7 +118,7 @@ def test_requests_reach_it(
 
 @pytest.mark.parametrize("protocol", Protocol)
 def test_a_value_that_the_server_repeats_is_hidden(
-    endpoints: Endpoints, spec: Server, tmp_path: Path, protocol: Protocol
+    endpoints: Endpoints, spec: ServerSpec, tmp_path: Path, protocol: Protocol
 ) -> None:
     wrong = endpoints_of(spec, {"TRITON_AUTHORIZATION": f"Bearer {WRONG}"})
     with Control(wrong) as control, pytest.raises(TunerError) as refused:
@@ -138,7 +138,7 @@ def test_a_value_that_the_server_repeats_is_hidden(
 
 
 @pytest.mark.parametrize("value", ["", "two\nlines", "umläut"])
-def test_a_value_that_is_no_header_is_refused_and_not_told(spec: Server, value: str) -> None:
+def test_a_value_that_is_no_header_is_refused_and_not_told(spec: ServerSpec, value: str) -> None:
     with pytest.raises(
         EnvironmentNotReadyError, match=r"\$TRITON_AUTHORIZATION is not set, or"
     ) as no:

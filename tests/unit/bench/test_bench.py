@@ -15,7 +15,7 @@ from tuner.bench.cache import CacheRules, ResponseCache
 from tuner.bench.timebook import TimeBook
 from tuner.errors import ClientLimitError, InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.latency import latency_figures
-from tuner.load.probes.answers import Answers
+from tuner.load.probes.answers import ConfigAnswers
 from tuner.load.probes.preparing import Filling
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
@@ -75,8 +75,8 @@ class EmulatedLoad:
         took_s = self.seconds_for(1, patience_s)
         return None if took_s is None else {"": took_s}
 
-    def answers(self) -> Mapping[str, Answers]:
-        return {"": Answers(none_because="emulated")}
+    def answers(self) -> Mapping[str, ConfigAnswers]:
+        return {"": ConfigAnswers(none_because="emulated")}
 
 
 def caches(state: CacheState, note: Any = lambda _: None) -> CacheRules:
@@ -240,7 +240,7 @@ def test_after_a_stop_nothing_is_begun_on_a_deployed_candidate_either(step: Any)
         def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
             raise AssertionError("measured after the stop")
 
-        def answers(self) -> Mapping[str, Answers]:
+        def answers(self) -> Mapping[str, ConfigAnswers]:
             raise AssertionError("asked after the stop")
 
     bench, _ = a_bench(CountingDeployer(), checkpoint, Unasked())

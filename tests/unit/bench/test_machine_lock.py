@@ -17,7 +17,7 @@ from builders.serving import served_several
 
 from tuner.bench.job import Job, Request, prepare
 from tuner.bench.machine_lock import (
-    Measuring,
+    LockHolder,
     among_neighbours,
     only_one_on,
     others,
@@ -166,8 +166,8 @@ def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.registry", lambda: tmp_path / "measuring")
 
 
-def measuring(gpus: str | tuple[int, ...] = "all", run: str = "r") -> Measuring:
-    return Measuring(os.getpid(), "run", run, ("/models/m",), gpus, "2025-03-01T10:00:00+00:00")
+def measuring(gpus: str | tuple[int, ...] = "all", run: str = "r") -> LockHolder:
+    return LockHolder(os.getpid(), "run", run, ("/models/m",), gpus, "2025-03-01T10:00:00+00:00")
 
 
 def test_others_are_seen_while_they_measure() -> None:

@@ -23,7 +23,7 @@ from tuner.errors import (
     ServerGoneError,
     UndecidedError,
 )
-from tuner.load.probes.answers import Answers
+from tuner.load.probes.answers import ConfigAnswers
 from tuner.load.probes.preparing import Filling
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement, Rejected, Stage
 from tuner.measurement.window import LatencyBound, Window
@@ -110,7 +110,7 @@ class Script:
         return ()
 
     def answers(self) -> Any:
-        return {"": Answers(none_because="emulated")}
+        return {"": ConfigAnswers(none_because="emulated")}
 
     def fill(self, seed: int, size: int | None) -> Filling:
         raise AssertionError("no cache here")

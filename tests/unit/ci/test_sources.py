@@ -37,6 +37,18 @@ def test_no_test_imports_a_test() -> None:
 
 ROOT = Path(__file__).parents[3]
 
+
+def test_no_two_public_classes_have_one_name() -> None:
+    """Of those at the top of a module; the error names each with its places."""
+    places: dict[str, list[str]] = {}
+    for file in sorted((ROOT / "tuner").rglob("*.py")):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                place = f"{file.relative_to(ROOT)}:{node.lineno}"
+                places.setdefault(node.name, []).append(place)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
 #: Versions of these come with the package that is named.
 PART_OF = {"pydantic-core": "pydantic", "nvidia-ml-py": "nvidia-ml-py"}
 

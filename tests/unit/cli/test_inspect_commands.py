@@ -23,7 +23,7 @@ from tuner.search.estimate import Estimate
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
 from tuner.triton import doctor
-from tuner.triton.doctor import Check, run_checks
+from tuner.triton.doctor import MachineCheck, run_checks
 
 TENSORS = (
     'input { name: "x" data_type: TYPE_FP32 dims: 1 } '
@@ -245,7 +245,9 @@ def test_a_busy_machine_is_a_warning_and_nothing_is_missing(
 ) -> None:
     monkeypatch.setattr("os.getloadavg", lambda: (99.0, 0.0, 0.0))
     monkeypatch.setattr("tuner.machine.host.read_governor", lambda: "powersave")
-    monkeypatch.setattr("tuner.triton.doctor._checked", lambda id_, *_: Check(id_, id_, True, "?"))
+    monkeypatch.setattr(
+        "tuner.triton.doctor._checked", lambda id_, *_: MachineCheck(id_, id_, True, "?")
+    )
     monkeypatch.setattr("tuner.triton.doctor._tritonserver", lambda *_: [])
     assert tune("doctor") == 0
     assert "warn  machine is quiet: load 99.00 on " in tune.out
@@ -266,7 +268,7 @@ def test_doctor_tells_where_a_winner_will_be_written_or_why_not(
 ) -> None:
     monkeypatch.setattr(
         "tuner.triton.doctor.run_checks",
-        lambda *_, **__: [Check("repository", "model repository", True, "can be written")],
+        lambda *_, **__: [MachineCheck("repository", "model repository", True, "can be written")],
     )
     model = make_repository(tmp_path / "real", "fast") / "fast"
     (tmp_path / "models").mkdir()

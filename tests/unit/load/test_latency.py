@@ -11,7 +11,7 @@ import pytest
 
 from tuner.errors import LoadFailedError
 from tuner.load.latency import (
-    Requests,
+    AnsweredRequests,
     Span,
     observe_closed,
     observe_open,
@@ -29,12 +29,12 @@ WINDOW = Window(duration_s=2.0, warmup_s=0.5, deadline_s=60.0, tail_s=0.5)
 Moments = npt.NDArray[np.float64]
 
 
-def requests(sent_s: Moments, answered_s: Moments, end_s: float) -> Requests:
+def requests(sent_s: Moments, answered_s: Moments, end_s: float) -> AnsweredRequests:
     """As the export has them: only what was answered by the end."""
     seen = answered_s <= end_s
     sent = BEGIN_NS + np.round(sent_s[seen] * 1e9).astype(np.int64)
     answered = BEGIN_NS + np.round(answered_s[seen] * 1e9).astype(np.int64)
-    return Requests(sent, answered, BEGIN_NS + round(end_s * 1e9))
+    return AnsweredRequests(sent, answered, BEGIN_NS + round(end_s * 1e9))
 
 
 def one_server(sent_s: Moments, service_s: float) -> Moments:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuner.load.setup import Stream, Target, in_turn, schedule
+from tuner.load.setup import LoadTarget, Stream, in_turn, schedule
 from tuner.load.traffic.arrivals import Times, arrivals_of
 from tuner.load.traffic.encoding import RequestForm
 from tuner.measurement.measurement import Arrivals, LoadPoint
@@ -16,7 +16,7 @@ from tuner.measurement.window import Window
 from tuner.server.server import Endpoints
 
 NOTHING: Any = None
-TARGET = Target("m", Endpoints("h:1", "g:1", None))
+TARGET = LoadTarget("m", Endpoints("h:1", "g:1", None))
 FORM = RequestForm("m", {}, {}, batched=True, batch_size=1)
 WINDOW = Window(duration_s=8.0, warmup_s=1.0, deadline_s=60.0, tail_s=1.0)
 LOAD = LoadPoint(Arrivals.POISSON, 200.0)

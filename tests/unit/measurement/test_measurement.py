@@ -11,7 +11,7 @@ import pytest
 
 from tuner.load.latency import within_bounds
 from tuner.load.perf_analyzer.generator import RunFiles, command_line, interval_ms, load_s
-from tuner.load.setup import Target
+from tuner.load.setup import LoadTarget
 from tuner.load.validity import client_behind, client_kept_up, client_limit, warnings_about
 from tuner.measurement.measurement import (
     Arrivals,
@@ -249,7 +249,7 @@ def test_three_windows_cover_the_load(total_s: float) -> None:
 
 def test_command_lines() -> None:
     files = RunFiles(Path("in.json"), Path("gaps"), Path("out.csv"), Path("export.json"))
-    target = Target("m", ENDPOINTS, Protocol.GRPC, batch_size=4)
+    target = LoadTarget("m", ENDPOINTS, Protocol.GRPC, batch_size=4)
     line = command_line(Path("/bin/pa"), target, poisson(200.0), WINDOW, files)
     assert line[:7] == ["/bin/pa", "-m", "m", "-u", "127.0.0.1:8001", "-i", "grpc"]
     options = dict(pairwise(line))
@@ -263,7 +263,7 @@ def test_command_lines() -> None:
 
 def test_a_closed_loop_over_http() -> None:
     files = RunFiles(Path("in.json"), Path("gaps"), Path("out.csv"), Path("export.json"))
-    target = Target("m", ENDPOINTS, Protocol.HTTP)
+    target = LoadTarget("m", ENDPOINTS, Protocol.HTTP)
     closed = LoadPoint(Arrivals.CLOSED, 16)
     line = command_line(Path("/bin/pa"), target, closed, WINDOW, files)
     options = dict(pairwise(line))

@@ -19,7 +19,7 @@ from tuner.model_analyzer.carry import carried, repository_of
 from tuner.model_analyzer.yaml_file import read_profile
 from tuner.modelconfig.message import parse
 from tuner.space.build import build_space
-from tuner.space.draft import Machine, Part, draft_spec
+from tuner.space.draft import DraftedModel, Machine, draft_spec
 from tuner.spec.load import load_spec
 
 ROOT = Path(__file__).parents[3]
@@ -46,7 +46,7 @@ def drafted(path: Path, model: str | None, slo: str = "p99_latency <= 100ms") ->
     repository = repository_of(profile) or Path("model_repository")
     config = model_config(repository, profile.model)
     given = carried(profile, config, Path.cwd(), slo)
-    parts = {profile.model: Part(config)}
+    parts = {profile.model: DraftedModel(config)}
     return draft_spec(parts, Machine(cores=2), str(repository), (slo,), given)
 
 

@@ -9,7 +9,7 @@ from google.protobuf import json_format
 
 from tuner.errors import SpecError
 from tuner.modelconfig.edit import edit
-from tuner.modelconfig.message import Mistake, parse, to_load_json, try_parse
+from tuner.modelconfig.message import ParseMistake, parse, to_load_json, try_parse
 from tuner.modelconfig.schema import new_config, same_config
 from tuner.modelconfig.tree import Items, Message, build, elements, locate, tokenize
 
@@ -138,7 +138,7 @@ def test_what_only_python_takes_is_a_mistake(text, column, said):
     ],
 )
 def test_comments_and_strings_may_have_anything(text):
-    assert not isinstance(try_parse(text), Mistake)
+    assert not isinstance(try_parse(text), ParseMistake)
 
 
 def test_a_minus_sign_may_stand_apart():
@@ -157,13 +157,13 @@ def test_a_boolean_may_have_leading_zeros(text):
 
 @pytest.mark.parametrize("text", ["enable: 02", "enable: 08", "enable: 0_1"])
 def test_what_no_parser_takes_for_a_boolean_is_a_mistake(text):
-    assert isinstance(try_parse(f"response_cache {{ {text} }}"), Mistake)
+    assert isinstance(try_parse(f"response_cache {{ {text} }}"), ParseMistake)
 
 
 def test_a_long_word_before_a_mistake_is_looked_at_at_once() -> None:
     started = time.process_time()
     mistake = try_parse(f'backend: "{"y" * 200_000}"\ninput: \n: 1\n')
-    assert isinstance(mistake, Mistake)
+    assert isinstance(mistake, ParseMistake)
     assert time.process_time() - started < 1.0
 
 

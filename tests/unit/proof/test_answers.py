@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from builders.candidates import candidate_of
 from builders.emulated import FreshBench, saying
 
-from tuner.load.probes.answers import Answers
+from tuner.load.probes.answers import ConfigAnswers
 from tuner.proof.answers import AnswersCompared, same_answers
 from tuner.space.candidate import Candidate
 
@@ -18,17 +18,19 @@ WINNER = candidate_of({"instance_group.count": 2})
 class Speaking(FreshBench):
     """Each candidate has its answers, one deployment after another."""
 
-    def __init__(self, answers: Mapping[Candidate, list[Answers]]) -> None:
+    def __init__(self, answers: Mapping[Candidate, list[ConfigAnswers]]) -> None:
         super().__init__(lambda _: 100.0)
-        self._answers: dict[Candidate, Iterator[Answers]] = {
+        self._answers: dict[Candidate, Iterator[ConfigAnswers]] = {
             candidate: iter(given) for candidate, given in answers.items()
         }
 
-    def answers(self) -> Mapping[str, Answers]:
+    def answers(self) -> Mapping[str, ConfigAnswers]:
         return {"": next(self._answers[self.candidate])}
 
 
-def compare(current: list[Answers], winner: Answers) -> tuple[AnswersCompared, list[Candidate]]:
+def compare(
+    current: list[ConfigAnswers], winner: ConfigAnswers
+) -> tuple[AnswersCompared, list[Candidate]]:
     bench = Speaking({CURRENT: current, WINNER: [winner]})
     return same_answers(bench, CURRENT, WINNER, 1e-3), [c for c, _ in bench.deployed]
 
@@ -56,13 +58,13 @@ def test_a_model_that_does_not_agree_with_itself_is_not_compared() -> None:
 
 
 def test_a_model_that_cannot_be_asked_is_not_compared() -> None:
-    result, _ = compare([Answers(none_because="it is decoupled")], saying(2.0))
+    result, _ = compare([ConfigAnswers(none_because="it is decoupled")], saying(2.0))
     assert result == AnswersCompared(False, "Answers were not compared: it is decoupled.")
 
 
 def test_the_first_difference_is_told_with_how_many_more_there_are() -> None:
     current, winner = (
-        Answers(alone=tuple(saying(v).alone[0] for v in values))
+        ConfigAnswers(alone=tuple(saying(v).alone[0] for v in values))
         for values in ((1.0, 2.0, 3.0), (1.0, 5.0, 6.0))
     )
     result, _ = compare([current, current], winner)
@@ -74,12 +76,12 @@ def test_the_first_difference_is_told_with_how_many_more_there_are() -> None:
 
 def test_the_answers_of_every_stream_are_compared_and_told_with_its_name() -> None:
     class Streams(FreshBench):
-        def answers(self) -> Mapping[str, Answers]:
+        def answers(self) -> Mapping[str, ConfigAnswers]:
             own = saying(2.0 if self.candidate == WINNER else 1.0)
             return {
                 "text": saying(1.0),
                 "head": own,
-                "chat": Answers(none_because="it is decoupled"),
+                "chat": ConfigAnswers(none_because="it is decoupled"),
             }
 
     result = same_answers(Streams(lambda _: 100.0), CURRENT, WINNER, 1e-3)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuner.proof.compare import Side, compare
-from tuner.proof.decide import FEWEST, Answer, Look, answer, look_after
+from tuner.proof.decide import FEWEST, Look, LookResult, answer, look_after
 from tuner.score.ratio import ERROR, Ratio
 
 GAIN, MATTERS = 0.02, 0.10
@@ -48,23 +48,23 @@ def test_the_looks_at_all_finalists_spend_the_error_and_no_more_also_when_time_i
 @pytest.mark.parametrize(
     ("low", "estimate", "high", "early", "last"),
     [
-        (1.021, 1.05, 1.09, Answer.BETTER, Answer.BETTER),
-        (1.021, 5.0, 25.0, Answer.BETTER, Answer.BETTER),
-        (0.95, 1.00, 1.09, Answer.RULED_OUT, Answer.RULED_OUT),
-        (0.95, 1.00, 1.11, Answer.OPEN, Answer.OPEN),
-        (1.01, 1.05, 1.09, Answer.OPEN, Answer.RULED_OUT),  # it may yet be worth a change
-        (1.01, 1.50, math.inf, Answer.OPEN, Answer.OPEN),
+        (1.021, 1.05, 1.09, LookResult.BETTER, LookResult.BETTER),
+        (1.021, 5.0, 25.0, LookResult.BETTER, LookResult.BETTER),
+        (0.95, 1.00, 1.09, LookResult.RULED_OUT, LookResult.RULED_OUT),
+        (0.95, 1.00, 1.11, LookResult.OPEN, LookResult.OPEN),
+        (1.01, 1.05, 1.09, LookResult.OPEN, LookResult.RULED_OUT),  # it may yet be worth a change
+        (1.01, 1.50, math.inf, LookResult.OPEN, LookResult.OPEN),
     ],
 )
 def test_what_a_look_says(
-    low: float, estimate: float, high: float, early: Answer, last: Answer
+    low: float, estimate: float, high: float, early: LookResult, last: LookResult
 ) -> None:
     ratio = Ratio(estimate, low, high)
     assert answer(ratio, GAIN, MATTERS, EARLY) is early
     assert answer(ratio, GAIN, MATTERS, LAST) is last
 
 
-def ended(random: np.random.Generator, noise: float, *truths: float) -> Answer:
+def ended(random: np.random.Generator, noise: float, *truths: float) -> LookResult:
     """Of several finalists of these gains, whether any is called better or all are ruled out."""
     rounds = np.log([1.0, *truths])[:, None] + noise * random.standard_normal((1 + len(truths), 10))
     for made, look in looks(10, len(truths)).items():
@@ -78,11 +78,11 @@ def ended(random: np.random.Generator, noise: float, *truths: float) -> Answer:
             )
             for own in others
         ]
-        if Answer.BETTER in answers:
-            return Answer.BETTER
-        if all(a is Answer.RULED_OUT for a in answers):
-            return Answer.RULED_OUT
-    return Answer.OPEN
+        if LookResult.BETTER in answers:
+            return LookResult.BETTER
+        if all(a is LookResult.RULED_OUT for a in answers):
+            return LookResult.RULED_OUT
+    return LookResult.OPEN
 
 
 @pytest.mark.parametrize("noise", [0.03, 0.3])
@@ -92,17 +92,17 @@ def test_what_is_worth_no_change_is_called_better_in_one_of_forty_runs_at_most(
 ) -> None:
     random, runs = np.random.default_rng(1), 800
     truths = [1.0 + GAIN] * finalists
-    wrong = sum(ended(random, noise, *truths) is Answer.BETTER for _ in range(runs))
+    wrong = sum(ended(random, noise, *truths) is LookResult.BETTER for _ in range(runs))
     assert wrong / runs <= ERROR / 2
 
 
 def test_a_gain_that_is_there_is_found_and_one_that_is_not_is_ruled_out() -> None:
     random, runs = np.random.default_rng(2), 300
     found = [ended(random, 0.03, 1.10) for _ in range(runs)]
-    assert found.count(Answer.BETTER) >= 0.95 * runs
+    assert found.count(LookResult.BETTER) >= 0.95 * runs
     found = [ended(random, 0.03, 1.0) for _ in range(runs)]
-    assert found.count(Answer.RULED_OUT) >= 0.95 * runs
+    assert found.count(LookResult.RULED_OUT) >= 0.95 * runs
     found = [ended(random, 0.06, 1.20) for _ in range(runs)]
-    assert found.count(Answer.BETTER) >= 0.95 * runs
+    assert found.count(LookResult.BETTER) >= 0.95 * runs
     found = [ended(random, 0.06, 1.0) for _ in range(runs)]
-    assert found.count(Answer.RULED_OUT) >= 0.60 * runs
+    assert found.count(LookResult.RULED_OUT) >= 0.60 * runs

@@ -27,7 +27,7 @@ from tuner.proof.entrants import (
     missed_when_idle,
     nearest_of,
 )
-from tuner.proof.verdict import Verdict
+from tuner.proof.verdict import RunDecision
 from tuner.record.status import Status, remedies
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan, load_plan
@@ -228,7 +228,7 @@ def trials_of(bench: ProvingBench, *candidates: Candidate) -> list[Trial]:
     return found
 
 
-def proved(bench: ProvingBench, *candidates: Candidate, current: Candidate) -> Verdict:
+def proved(bench: ProvingBench, *candidates: Candidate, current: Candidate) -> RunDecision:
     return prove(bench, *trials_of(bench, *candidates), current=current)
 
 

@@ -15,7 +15,7 @@ from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.measurement.measurement import Arrivals
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
-from tuner.proof.rounds import Race, run_rounds
+from tuner.proof.rounds import RoundsResult, run_rounds
 from tuner.record.confirmation import Repeat, Role
 from tuner.record.noise import finished_rows
 from tuner.score.capacity import LevelRange
@@ -49,7 +49,7 @@ def bench(stop_in: int = 10**6) -> Stopped:
 
 def race(
     server: FreshBench, rows: list[Repeat], stored: Sequence[Repeat] = (), level: float = 980.0
-) -> Race:
+) -> RoundsResult:
     measured = MeasuredOnce(server, rows.append, stored)
     entrants = Entrant(CURRENT, 900.0), [Entrant(OTHER, level)]
     return run_rounds(measured, *entrants, RULES, lambda: False, lambda *_: None)
@@ -59,7 +59,7 @@ WHOLE: list[Repeat] = []
 EXPECTED = race(bench(), WHOLE)
 
 
-def ended_alike(one: Race, other: Race) -> bool:
+def ended_alike(one: RoundsResult, other: RoundsResult) -> bool:
     return (one.ratios, one.ruled_out, [f.rounds for f in one.finalists]) == (
         other.ratios,
         other.ruled_out,

@@ -16,7 +16,7 @@ from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import Arrivals
 from tuner.proof.overload import probe_overload
-from tuner.proof.verdict import Verdict
+from tuner.proof.verdict import RunDecision
 from tuner.record.confirmation import Soak, Soaked
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Overloads
@@ -57,9 +57,9 @@ def side(candidate: Candidate, *levels: float, p99_us: float = 20e3) -> ProvedCo
     return ProvedConfig.of(candidate, points)
 
 
-def verdict(winner: ProvedConfig | None = None) -> Verdict:
+def verdict(winner: ProvedConfig | None = None) -> RunDecision:
     status = Status.IMPROVED if winner else Status.KEPT
-    return Verdict(status, ("a reason",), side(CURRENT, 100.0), winner)
+    return RunDecision(status, ("a reason",), side(CURRENT, 100.0), winner)
 
 
 def step(bench: EmulatedBench, **changes: Any) -> Session:
@@ -135,7 +135,7 @@ def test_arrivals_of_an_overload_are_none_of_the_searchs(seed: int, arrivals: in
 
 def test_where_one_sustained_no_load_the_other_is_overloaded_all_the_same() -> None:
     bench = Probed()
-    late = Verdict(Status.IMPROVED, (), side(CURRENT, 100.0, p99_us=90e3), side(WINNER, 110.0))
+    late = RunDecision(Status.IMPROVED, (), side(CURRENT, 100.0, p99_us=90e3), side(WINNER, 110.0))
     found = probe_overload(step(bench), late).overload
     assert asked(bench) == [(WINNER, 110.0, True)]
     assert found is not None
@@ -174,7 +174,7 @@ def test_a_stop_is_heeded() -> None:
 
 def test_a_config_that_met_the_slos_at_no_load_has_no_capacity() -> None:
     bench = Probed()
-    nowhere = Verdict(Status.INFEASIBLE, (), side(CURRENT, 100.0, p99_us=90e3))
+    nowhere = RunDecision(Status.INFEASIBLE, (), side(CURRENT, 100.0, p99_us=90e3))
     phases: list[str] = []
     watched = step(bench)
     watched.events.phase = phases.append  # type: ignore[method-assign]
@@ -221,13 +221,13 @@ def soaked(levels: tuple[float, ...], candidate: Candidate = WINNER) -> ProvedCo
 
 def test_what_was_soaked_last_is_overloaded_first_on_the_server_that_sustained_it() -> None:
     bench = Probed()
-    near = Verdict(Status.IMPROVED, (), side(CURRENT, 390.0), soaked((400.0,)))
+    near = RunDecision(Status.IMPROVED, (), side(CURRENT, 390.0), soaked((400.0,)))
     probe_overload(step(bench), near)
     assert asked(bench) == [(WINNER, 400.0, False), (CURRENT, 390.0, True)]
 
 
 def test_a_lowered_claim_is_what_an_overload_exceeds() -> None:
     bench = Probed()
-    near = Verdict(Status.IMPROVED, (), side(CURRENT, 340.0), soaked((400.0, 350.0)))
+    near = RunDecision(Status.IMPROVED, (), side(CURRENT, 340.0), soaked((400.0, 350.0)))
     probe_overload(step(bench), near)
     assert asked(bench) == [(CURRENT, 340.0, True), (WINNER, 350.0, True)]

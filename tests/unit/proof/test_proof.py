@@ -24,7 +24,7 @@ from builders.proving import (
 )
 
 from tuner.errors import LoadFailedError, NothingToSearchError, TooManyFailedTrialsError
-from tuner.load.probes.answers import Answers
+from tuner.load.probes.answers import ConfigAnswers
 from tuner.measurement.measurement import Measurement
 from tuner.record.confirmation import Repeat, Role
 from tuner.record.proved import ProvedConfig
@@ -325,7 +325,7 @@ def test_answers_that_change_refuse_the_winner() -> None:
 
 def test_a_current_config_that_dies_when_asked_for_answers_is_told() -> None:
     class Mute(ProvingBench):
-        def answers(self) -> Mapping[str, Answers]:
+        def answers(self) -> Mapping[str, ConfigAnswers]:
             if self.candidate == CURRENT:
                 raise LoadFailedError("no answer in 60 s")
             return {"": saying(1.0)}

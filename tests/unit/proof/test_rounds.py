@@ -29,8 +29,8 @@ from tuner.proof.rounds import (
     MOST_LOADS,
     SPREAD,
     Contender,
-    Race,
     Round,
+    RoundsResult,
     in_turn,
     measure_round,
     run_rounds,
@@ -71,7 +71,7 @@ def race(
     *,
     late_after: int = 10**6,
     rows: list[Repeat] | None = None,
-) -> Race:
+) -> RoundsResult:
     """The current config and as many finalists as there are further levels.
 
     ``levels``: what the search says that they sustain.
@@ -88,7 +88,7 @@ def race(
     )
 
 
-def ratio_of(found: Race, candidate: Candidate = OTHER) -> Ratio:
+def ratio_of(found: RoundsResult, candidate: Candidate = OTHER) -> Ratio:
     return found.ratios[candidate]
 
 
@@ -96,8 +96,8 @@ class TestKnownTruth:
     """What `tune run` would answer, over many runs of configs whose capacities are known."""
 
     @staticmethod
-    def runs(count: int, truth: float, noise: float, searched: float = 1.0) -> list[Race]:
-        def one(seed: int) -> Race:
+    def runs(count: int, truth: float, noise: float, searched: float = 1.0) -> list[RoundsResult]:
+        def one(seed: int) -> RoundsResult:
             capacity = {CURRENT: 100.0, OTHER: 100.0 * truth}
             bench = FreshBench(capacity, noise=noise, weather=0.05, seed=seed)
             return race(bench, (100.0, 100.0 * truth * searched))
@@ -311,7 +311,7 @@ class TestServers:
                 raise ServerGoneError("the server is gone")
             return point
 
-    def run(self, *deaths: int) -> tuple[Dying, Race, list[Repeat]]:
+    def run(self, *deaths: int) -> tuple[Dying, RoundsResult, list[Repeat]]:
         bench, rows = self.Dying({CURRENT: 500.0, OTHER: 700.0}), list[Repeat]()
         bench.deaths = deaths
         return bench, race(bench, (490, 690), rows=rows), rows

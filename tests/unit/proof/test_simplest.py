@@ -20,7 +20,7 @@ from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import Contender, measure_round
 from tuner.proof.simplest import MOST_LOSS, Simplest, simplest
 from tuner.proof.soak import first_level
-from tuner.proof.verdict import Verdict
+from tuner.proof.verdict import RunDecision
 from tuner.record.confirmation import PutBack, Repeat, Role
 from tuner.record.status import Status
 from tuner.score.capacity import LevelRange
@@ -270,7 +270,7 @@ def proved(
     current: float = 400.0,
     answers: Mapping[Candidate, float] | None = None,
     **changes: Any,
-) -> tuple[ProvingBench, Verdict]:
+) -> tuple[ProvingBench, RunDecision]:
     capacity = {COUNTED: current, BOTH: 1000.0, SIMPLER: 1000.0, OTHERWISE: current}
     bench = ProvingBench(spec_of(**changes), capacity, shares, weather=0.0)
     bench.answer = answers or {}

@@ -25,7 +25,7 @@ from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import Contender, Round
 from tuner.proof.soak import MOST_SOAKS, RELAXATIONS, first_level, soak
-from tuner.proof.verdict import Verdict
+from tuner.proof.verdict import RunDecision
 from tuner.record.confirmation import Repeat, Role, Soak, Soaked
 from tuner.record.status import Status
 from tuner.score.capacity import LevelRange
@@ -480,7 +480,7 @@ def test_a_stop_in_the_soak_ends_the_proof() -> None:
         prove(ProvingBench(spec_of(), {CURRENT: 500.0, OTHER: 1000.0}, trouble=trouble))
 
 
-def run_on(used_percent: float, cores: int | None, **more: Any) -> tuple[ProvingBench, Verdict]:
+def run_on(used_percent: float, cores: int | None, **more: Any) -> tuple[ProvingBench, RunDecision]:
     """A run whose server and load generator share ``cores``, None: none, so busy."""
 
     class Busy(ProvingBench):

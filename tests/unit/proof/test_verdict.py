@@ -12,7 +12,7 @@ from builders.measurements import P99_40MS, synthetic_measurement
 
 from tuner.measurement.measurement import Arrivals
 from tuner.proof.entrants import Entrant, ProofRules
-from tuner.proof.rounds import Contender, Race, Round
+from tuner.proof.rounds import Contender, Round, RoundsResult
 from tuner.proof.verdict import best_other, gain_of, to_know, why
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
@@ -36,10 +36,10 @@ def side(number: int, levels: Sequence[float], left: str = "") -> Contender:
     return Contender(entrant, [Round((p,)) for p in points], left)
 
 
-def a_race(*ratios: Ratio, **changes: Any) -> Race:
+def a_race(*ratios: Ratio, **changes: Any) -> RoundsResult:
     finalists = [side(2 + n, [100.0] * 10) for n in range(len(ratios))]
     by = {f.candidate: r for f, r in zip(finalists, ratios, strict=True)}
-    return Race(side(1, [100.0] * 10), tuple(finalists), by, **changes)
+    return RoundsResult(side(1, [100.0] * 10), tuple(finalists), by, **changes)
 
 
 def test_the_finalist_that_is_told_of_was_compared_to_the_end() -> None:
@@ -56,7 +56,9 @@ def test_the_finalist_that_is_told_of_was_compared_to_the_end() -> None:
 
 def test_means_are_of_the_rounds_that_both_were_in() -> None:
     gone = side(2, [120.0] * 3, left="out of memory")
-    race = Race(side(1, [100.0] * 3 + [50.0] * 7), (gone,), {gone.candidate: Ratio(1.2, 1.0, 1.4)})
+    race = RoundsResult(
+        side(1, [100.0] * 3 + [50.0] * 7), (gone,), {gone.candidate: Ratio(1.2, 1.0, 1.4)}
+    )
     found = gain_of(race, gone, rules())
     assert found is not None
     assert found.means is not None

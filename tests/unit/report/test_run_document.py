@@ -12,7 +12,7 @@ from builders.pages import STATUSES, Made, told
 from tuner.record.confirmation import PutBack
 from tuner.record.result_schema import Gain, ToKnow
 from tuner.report import html, markdown, run_document
-from tuner.report.blocks import Document, Fold, Items, Sentence, Steps, Table, Tone
+from tuner.report.blocks import Bullets, Document, Fold, Sentence, Steps, Table, Tone
 from tuner.report.data import ReportData
 from tuner.report.headline import gain_sentence, gain_text, headline
 from tuner.report.run_document import SECTIONS, document
@@ -29,8 +29,8 @@ def test_the_first_screen_answers_what_by_how_much_and_what_now(made: Made) -> N
     shown = document(data)
     assert (shown.headline, shown.tone) == (headline(data), Tone.GOOD)
     kinds = [type(b).__name__ for b in shown.blocks if not isinstance(b, Fold)]
-    assert kinds == ["Sentence", "Table", "Steps", "Table", "Items", "Chart"]
-    caution = next(b for b in shown.blocks if isinstance(b, Items))
+    assert kinds == ["Sentence", "Table", "Steps", "Table", "Bullets", "Chart"]
+    caution = next(b for b in shown.blocks if isinstance(b, Bullets))
     assert caution.sentences == ("best config at 1,936/s: the load generator used 1.9 of 2 cores",)
     assert "37 configs" in shown.facts
     change, _ = (b for b in shown.blocks if isinstance(b, Table))
@@ -159,7 +159,7 @@ def test_every_other_end_begins_with_a_sentence_and_its_reasons(
     sentence, *rest = document(data).blocks
     assert isinstance(sentence, Sentence)
     assert sentence.text.startswith(start)
-    reasons = next(b for b in rest if isinstance(b, Items))
+    reasons = next(b for b in rest if isinstance(b, Bullets))
     assert reasons.sentences == data.result.reasons
     assert any(command.startswith("tune ") for _, command in next_steps(data))
 

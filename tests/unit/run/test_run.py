@@ -21,14 +21,14 @@ from builders.plans import cut_short, make_file
 from builders.workplace import MODEL, Workplace, best_of, interrupt
 from sqlalchemy.exc import OperationalError
 
-from tuner.bench.machine_lock import Measuring, registered
+from tuner.bench.machine_lock import LockHolder, registered
 from tuner.bench.session import Session
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, SpecError, StalePlanError
 from tuner.load.seeds import of_confirmation
 from tuner.machine.host import read_host
 from tuner.modelconfig.files import read_config
 from tuner.proof.proof import prove
-from tuner.proof.verdict import Verdict
+from tuner.proof.verdict import RunDecision
 from tuner.record.status import Status
 from tuner.record.store import RunStore
 from tuner.run import ending
@@ -187,7 +187,7 @@ def test_another_run_confirms_under_other_arrivals_and_a_resumed_one_under_its_o
 ) -> None:
     seen: list[int] = []
 
-    def prove(session: Session, trials: Sequence[Trial], _: object) -> Verdict:
+    def prove(session: Session, trials: Sequence[Trial], _: object) -> RunDecision:
         assert session.arrivals is not None
         seen.append(session.arrivals)
         if len(seen) == 1:
@@ -464,7 +464,7 @@ def test_a_server_not_left_as_it_was_found_fails_a_run_that_keeps_its_result(
         raise EnvironmentNotReadyError("g:1 is not as it was found")
 
     monkeypatch.setattr(pipeline, "find_programs", find_programs)
-    kept = Verdict(Status.KEPT, ("none is better",), None)
+    kept = RunDecision(Status.KEPT, ("none is better",), None)
     monkeypatch.setattr(pipeline, "prove", lambda *_: kept)
     assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 4
     assert "g:1 is not as it was found" in workplace.tune.err
@@ -563,7 +563,7 @@ def test_a_second_run_of_a_model_is_refused_and_leaves_nothing(workplace: Workpl
 
 
 def test_who_measured_at_the_same_time_stands_in_the_result(workplace: Workplace) -> None:
-    other = Measuring(
+    other = LockHolder(
         os.getpid(), "check", "elsewhere", ("/other",), "all", "2025-03-01T10:00:00+00:00"
     )
     with registered(other):

@@ -21,7 +21,7 @@ from tuner.bench.job import Job, Request
 from tuner.bench.serving import Serving
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
 from tuner.measurement.measurement import Stage
-from tuner.proof.verdict import Verdict
+from tuner.proof.verdict import RunDecision
 from tuner.record.confirmation import Repeat, Role
 from tuner.record.status import Status
 from tuner.report import render
@@ -53,7 +53,7 @@ def run(workplace: Workplace, **more: Any) -> tuple[pipeline.Finished, Watching]
     return pipeline.run(request, watching, render.report_run), watching
 
 
-def twice_measured(session: Any, trials: Sequence[Trial], _: object) -> Verdict:
+def twice_measured(session: Any, trials: Sequence[Trial], _: object) -> RunDecision:
     """A proof that measured the winner twice at one load."""
     verdict = best_of(trials)
     assert verdict.winner is not None
@@ -226,7 +226,7 @@ def test_what_the_proof_measures_is_of_the_confirmation(
     entered: list[Stage] = []
     workplace.bench.enter = entered.append  # type: ignore[method-assign,assignment]
 
-    def prove(session: Any, trials: Sequence[Trial], _: object) -> Verdict:
+    def prove(session: Any, trials: Sequence[Trial], _: object) -> RunDecision:
         assert entered == [Stage.CONFIRMATION]
         return best_of(trials)
 
@@ -261,7 +261,7 @@ def test_a_kept_config_is_neither_drawn_up_nor_written(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = workplace.config.read_bytes()
-    monkeypatch.setattr(pipeline, "prove", lambda *_: Verdict(Status.KEPT, ("no gain",)))
+    monkeypatch.setattr(pipeline, "prove", lambda *_: RunDecision(Status.KEPT, ("no gain",)))
     done, _ = run(workplace)
     assert (done.result.diff, done.result.written) == (None, None)
     assert not [*(done.directory / "best").glob("*/config.pbtxt")]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.score.capacity import Bracket, LevelRange, crossing, saturated
-from tuner.score.next_load import MOST_FREE, TOLERANCE, CapacitySearch, Steps, next_load
+from tuner.score.next_load import MOST_FREE, TOLERANCE, CapacitySearch, StepRule, next_load
 
 OPEN = LevelRange(0.1, 1e6)
 
@@ -27,7 +27,7 @@ def find_capacity(
 
 
 def next_level(probes: Sequence[Probe], tolerance: float = TOLERANCE) -> float:
-    return next_load(probes, OPEN, Steps(tolerance=tolerance))
+    return next_load(probes, OPEN, StepRule(tolerance=tolerance))
 
 
 def emulated(

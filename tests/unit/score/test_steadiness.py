@@ -11,7 +11,7 @@ import pytest
 from builders.measurements import synthetic_measurement
 
 from tuner.load.course import correlated_requests, course_of
-from tuner.load.latency import Requests, measurement_of, observe_open
+from tuner.load.latency import AnsweredRequests, measurement_of, observe_open
 from tuner.load.traffic.arrivals import poisson
 from tuner.measurement.measurement import Arrivals, Course, LoadPoint, Measurement
 from tuner.measurement.window import Window, window_for
@@ -41,7 +41,7 @@ def measured(
     noise = 1.0 + 0.03 * np.random.default_rng(seed + 999).standard_normal(due_s.size)
     service = service_s * noise * (1.0 + worse * due_s / window.total_s)
     stamps = 1e9 * answered_s(due_s, service)
-    requests = Requests(
+    requests = AnsweredRequests(
         (1e9 * due_s).astype(np.int64), stamps.astype(np.int64), int(1e9 * window.total_s) + 10**9
     )
     load = LoadPoint(Arrivals.POISSON, rate)
@@ -142,7 +142,7 @@ def test_a_stored_measurement_keeps_its_course() -> None:
 def test_latencies_are_kept_in_the_order_of_arrival() -> None:
     window = Window(duration_s=1.0, warmup_s=0.0, deadline_s=9.0)
     due_s = np.array([0.1, 0.2, 0.3])
-    requests = Requests(
+    requests = AnsweredRequests(
         (due_s * 1e9).astype(np.int64),
         ((due_s + np.array([0.03, 0.01, 0.02])) * 1e9).astype(np.int64),
         2 * 10**9,

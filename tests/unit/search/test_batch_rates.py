@@ -15,7 +15,7 @@ from tuner.score.point import judge_point
 from tuner.score.trial import Trial, TrialState
 from tuner.search.strategies.batch_rates import BatchRates
 from tuner.search.strategies.gp import GaussianStrategy
-from tuner.spec.model import Strategy
+from tuner.spec.model import StrategyName
 
 PARAMETERS = {
     "instance_group.count": {"int": [1, 4]},
@@ -26,7 +26,7 @@ ON, OFF = {"dynamic_batching": True}, {"dynamic_batching": None}
 
 
 def rates() -> BatchRates:
-    built = strategy(Strategy.GP, PARAMETERS)[1]
+    built = strategy(StrategyName.GP, PARAMETERS)[1]
     assert isinstance(built, GaussianStrategy)
     visits = replace(the_one(built.rates.visits), within_s=0.0401)
     return replace(built.rates, visits={"m": visits})
@@ -99,7 +99,7 @@ def test_nothing_is_expected_of_larger_batches_where_one_size_was_seen() -> None
 
 def test_of_several_models_the_one_that_bounds_the_mix_counts() -> None:
     """A model with a quarter of the load may take three times as long."""
-    built = strategy(Strategy.GP, COMPOSED_CACHED)[1]
+    built = strategy(StrategyName.GP, COMPOSED_CACHED)[1]
     assert isinstance(built, GaussianStrategy)
     assert {label: v.inferences for label, v in built.rates.visits.items()} == {
         "one": 0.75,
@@ -117,6 +117,6 @@ def test_of_several_models_the_one_that_bounds_the_mix_counts() -> None:
 
 
 def test_an_ensemble_has_no_batches_of_its_own() -> None:
-    built = strategy(Strategy.GP, COMPOSED)[1]
+    built = strategy(StrategyName.GP, COMPOSED)[1]
     assert isinstance(built, GaussianStrategy)
     assert set(built.rates.visits) == {"one", "two"}

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from builders.spaces import USUAL, spec_of
 
-from tuner.search.budget import Budget, Progress, StopReason
+from tuner.search.budget import Progress, SearchLimits, StopReason
 
 GOING = Progress(trials=10, failed=0, since_best=0, elapsed_s=10.0)
-LIMITS = Budget(trials=40, time_s=60.0, patience=8, max_failed=0.5)
+LIMITS = SearchLimits(trials=40, time_s=60.0, patience=8, max_failed=0.5)
 
 
 def test_a_search_within_its_limits_goes_on() -> None:
@@ -51,7 +51,7 @@ def test_nothing_but_failures_ends_a_search_before_the_current_config() -> None:
 
 def test_without_limits_only_the_trials_count() -> None:
     long = Progress(trials=39, failed=0, since_best=39, elapsed_s=1e6)
-    assert Budget(trials=40)(long) is None
+    assert SearchLimits(trials=40)(long) is None
 
 
 def test_the_limits_come_from_the_spec() -> None:
@@ -60,14 +60,16 @@ def test_the_limits_come_from_the_spec() -> None:
         budget={"trials": 12, "time": "20m", "max_failed": "25%"},
         search={"patience": 6},
     )
-    assert Budget.of(spec) == Budget(trials=12, time_s=1200.0, patience=6, max_failed=0.25)
+    assert SearchLimits.of(spec) == SearchLimits(
+        trials=12, time_s=1200.0, patience=6, max_failed=0.25
+    )
 
 
 @pytest.mark.parametrize(("strategy", "patience"), [("gp", 12), ("tpe", None), ("grid", None)])
 def test_only_what_learns_from_every_trial_loses_patience_by_itself(
     strategy: str, patience: int | None
 ) -> None:
-    assert Budget.of(spec_of(USUAL, search={"strategy": strategy})).patience == patience
+    assert SearchLimits.of(spec_of(USUAL, search={"strategy": strategy})).patience == patience
 
 
 def test_each_reason_is_a_sentence() -> None:

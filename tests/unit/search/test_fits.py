@@ -17,7 +17,7 @@ from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
 from tuner.server.memory import MACHINE, SHM, Memory
 from tuner.space.candidate import Candidate
-from tuner.spec.model import Strategy
+from tuner.spec.model import StrategyName
 from tuner.spec.slo import Slo
 
 GIB = 1 << 30
@@ -177,8 +177,10 @@ class TestCannotFit:
             assert cannot_fit(config(n), read, ()) == cannot_fit(config(n), history, ())
 
 
-@pytest.mark.parametrize("name", [Strategy.GP, Strategy.TPE, Strategy.RANDOM, Strategy.GRID])
-def test_no_strategy_gets_to_try_what_is_at_least_as_large(name: Strategy) -> None:
+@pytest.mark.parametrize(
+    "name", [StrategyName.GP, StrategyName.TPE, StrategyName.RANDOM, StrategyName.GRID]
+)
+def test_no_strategy_gets_to_try_what_is_at_least_as_large(name: StrategyName) -> None:
     space, made = strategy(name, SURFACE)
     lacking = space.sample(random.Random(1))
     assert lacking is not None

@@ -10,11 +10,11 @@ import pytest
 from scipy.special import ndtr
 
 from tuner.search.strategies.gaussian import (
+    Bound,
     Kernel,
     Observations,
     Posterior,
     Priors,
-    Told,
     learned,
     posterior,
 )
@@ -28,9 +28,9 @@ def squares(one: Vector, other: Vector) -> Vector:
     return np.stack([(a[:, None] - b[None, :]) ** 2 for a, b in zip(one.T, other.T, strict=True)])
 
 
-def seen(points: Vector, values: Vector, told: Sequence[Told] | None = None) -> Observations:
+def seen(points: Vector, values: Vector, told: Sequence[Bound] | None = None) -> Observations:
     alike = np.zeros(points.shape[1], np.int64)
-    return Observations(squares(points, points), alike, values, told or [Told.VALUE] * len(points))
+    return Observations(squares(points, points), alike, values, told or [Bound.VALUE] * len(points))
 
 
 def at(found: Posterior, points: Vector, where: Sequence[Sequence[float]]) -> tuple[Vector, Vector]:
@@ -61,7 +61,7 @@ def test_a_bound_that_was_expected_changes_nothing() -> None:
     points = np.array([[0.0], [0.5], [1.0]])
     values = np.array([-0.3, 0.5, -0.3])
     without = posterior(seen(points[[0, 2]], values[[0, 2]]), KERNEL)
-    with_bound = posterior(seen(points, values, [Told.VALUE, Told.AT_MOST, Told.VALUE]), KERNEL)
+    with_bound = posterior(seen(points, values, [Bound.VALUE, Bound.AT_MOST, Bound.VALUE]), KERNEL)
     expected, _ = without.at(squares(np.array([[0.4]]), points[[0, 2]]))
     found, _ = at(with_bound, points, [[0.4]])
     assert found == pytest.approx(expected, abs=0.005)
@@ -70,8 +70,8 @@ def test_a_bound_that_was_expected_changes_nothing() -> None:
 def test_a_bound_that_surprises_moves_the_mean_below_it() -> None:
     points = np.array([[0.0], [0.5], [1.0]])
     values = np.array([0.3, -0.2, 0.3])
-    upper = posterior(seen(points, values, [Told.VALUE, Told.AT_MOST, Told.VALUE]), KERNEL)
-    lower = posterior(seen(points, -values, [Told.VALUE, Told.AT_LEAST, Told.VALUE]), KERNEL)
+    upper = posterior(seen(points, values, [Bound.VALUE, Bound.AT_MOST, Bound.VALUE]), KERNEL)
+    lower = posterior(seen(points, -values, [Bound.VALUE, Bound.AT_LEAST, Bound.VALUE]), KERNEL)
     mean, _ = at(upper, points, [[0.5]])
     assert -0.25 < mean[0] < -0.1
     assert at(lower, points, [[0.5]])[0] == pytest.approx(-mean)

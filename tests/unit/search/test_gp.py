@@ -14,7 +14,7 @@ from tuner.score.point import Score
 from tuner.score.trial import STEEPNESS, Aim, Trial, TrialState
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.designs import designs
-from tuner.search.strategies.gaussian import Told
+from tuner.search.strategies.gaussian import Bound
 from tuner.search.strategies.gp import (
     GaussianStrategy,
     overshoot,
@@ -24,7 +24,7 @@ from tuner.search.strategies.gp import (
 from tuner.search.strategy import Enough, Proposal
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
-from tuner.spec.model import Strategy
+from tuner.spec.model import StrategyName
 
 pytestmark = pytest.mark.long
 
@@ -50,14 +50,14 @@ def lost(violation: float) -> Trial:
 
 
 def aim() -> Aim:
-    built = strategy(Strategy.GP, ORDERED)[1]
+    built = strategy(StrategyName.GP, ORDERED)[1]
     assert isinstance(built, GaussianStrategy)
     return built.aim
 
 
 def test_numbers_have_an_order() -> None:
     """More threads were better each time: more still are worth more than one."""
-    space, built = strategy(Strategy.GP, ORDERED)
+    space, built = strategy(StrategyName.GP, ORDERED)
     every = sorted(space.enumerate(), key=lambda c: int(str(fields_of(c)[THREADS])))
     scores = {1: 141.0, 2: 200.0, 3: 283.0, 4: 400.0}
     history = [measured(n, every[i], value) for n, (i, value) in enumerate(scores.items())]
@@ -66,7 +66,7 @@ def test_numbers_have_an_order() -> None:
 
 def test_the_same_values_told_apart_by_noise_do_not_move_it_far() -> None:
     """A lucky best does not hide that its neighbours are as good."""
-    space, built = strategy(Strategy.GP, ORDERED)
+    space, built = strategy(StrategyName.GP, ORDERED)
     every = sorted(space.enumerate(), key=lambda c: int(str(fields_of(c)[THREADS])))
     scores = {0: 50.0, 1: 60.0, 5: 100.0, 4: 96.0}
     history = [measured(n, every[i], value) for n, (i, value) in enumerate(scores.items())]
@@ -75,9 +75,9 @@ def test_the_same_values_told_apart_by_noise_do_not_move_it_far() -> None:
 
 def test_what_a_race_lost_by_says_where_the_capacity_is() -> None:
     near = told(aim(), lost(0.1))
-    assert near == (pytest.approx(math.log(100.0) - math.log(1.1) / STEEPNESS), Told.VALUE)
+    assert near == (pytest.approx(math.log(100.0) - math.log(1.1) / STEEPNESS), Bound.VALUE)
     far = told(aim(), lost(50.0))
-    assert far == (pytest.approx(math.log(100.0) - math.log(4.0) / STEEPNESS), Told.AT_MOST)
+    assert far == (pytest.approx(math.log(100.0) - math.log(4.0) / STEEPNESS), Bound.AT_MOST)
 
 
 def test_only_a_lost_race_leaves_it_open_whether_the_slos_can_be_met() -> None:
@@ -89,38 +89,38 @@ def test_only_a_lost_race_leaves_it_open_whether_the_slos_can_be_met() -> None:
         Trial(0, candidate_of({}), TrialState.FAILED, reason="out of memory"),
     ]
     assert [overshoot(aim(), t) for t in trials] == [
-        (0.0, Told.AT_MOST),
+        (0.0, Bound.AT_MOST),
         None,
-        (pytest.approx(math.log(2.0)), Told.VALUE),
-        (0.2, Told.AT_LEAST),
+        (pytest.approx(math.log(2.0)), Bound.VALUE),
+        (0.2, Bound.AT_LEAST),
     ]
 
 
 def test_it_begins_with_the_design_that_is_likeliest_to_be_good() -> None:
     """Then comes the current config, which only has to lose the race, and the other designs."""
-    space, built = strategy(Strategy.GP, SURFACE)
+    space, built = strategy(StrategyName.GP, SURFACE)
     trials = searched(Searcher(space, built), 5)
     first, *others = designs(space)
     assert [t.candidate for t in trials] == [first, space.current, *others]
-    alone = strategy(Strategy.GP, SURFACE, trials=1)[1]
+    alone = strategy(StrategyName.GP, SURFACE, trials=1)[1]
     assert built.designs
     assert not alone.designs
 
 
 def test_it_ends_when_another_trial_is_expected_to_gain_too_little() -> None:
     """More threads were worse each time, and it was sure of the next one."""
-    space, built = strategy(Strategy.GP, {THREADS: {"int": [1, 20]}}, stop_below=0.01)
+    space, built = strategy(StrategyName.GP, {THREADS: {"int": [1, 20]}}, stop_below=0.01)
     every = sorted(space.enumerate(), key=lambda c: int(str(fields_of(c)[THREADS])))
     history = [measured(n, every[n], 100.0 * 0.9**n) for n in range(8)]
     ended = built.propose(8, history, {t.candidate.key for t in history})
     assert isinstance(ended, Enough)
     assert 0.0 < ended.expected_gain < 0.01
-    eager = strategy(Strategy.GP, {THREADS: {"int": [1, 20]}})[1]
+    eager = strategy(StrategyName.GP, {THREADS: {"int": [1, 20]}})[1]
     assert isinstance(eager.propose(8, history, {t.candidate.key for t in history}), Proposal)
 
 
 def test_predictions_that_came_true_make_it_surer() -> None:
-    space, built = strategy(Strategy.GP, ORDERED)
+    space, built = strategy(StrategyName.GP, ORDERED)
     every = sorted(space.enumerate(), key=lambda c: int(str(fields_of(c)[THREADS])))
     history = [measured(n, every[n], 100.0 + n) for n in range(4)]
     proposal = built.propose(4, history, {t.candidate.key for t in history})
@@ -133,7 +133,7 @@ def test_predictions_that_came_true_make_it_surer() -> None:
 
 
 @functools.cache
-def tried(name: Strategy, seed: int) -> tuple[Trial, ...]:
+def tried(name: StrategyName, seed: int) -> tuple[Trial, ...]:
     """Of a whole search without designs, of which this surface has the worst delay.
 
     Each proposal of the Gaussian process takes a second.
@@ -145,16 +145,16 @@ def tried(name: Strategy, seed: int) -> tuple[Trial, ...]:
 
 
 def test_it_finds_more_than_random_search() -> None:
-    def best(name: Strategy, seed: int) -> float:
+    def best(name: StrategyName, seed: int) -> float:
         return max(t.score.value for t in tried(name, seed)[:20] if t.score and t.score.feasible)
 
     found, chance = (
         statistics.fmean(best(name, seed) for seed in range(2))
-        for name in (Strategy.GP, Strategy.RANDOM)
+        for name in (StrategyName.GP, StrategyName.RANDOM)
     )
     assert found > 1.05 * chance
 
 
 def test_it_keeps_away_from_what_misses_an_slo_however_much_it_answers() -> None:
-    later = [t.candidate for t in tried(Strategy.GP, 1)[12:]]
+    later = [t.candidate for t in tried(StrategyName.GP, 1)[12:]]
     assert sum(not feasible(c) for c in later) < 0.35 * len(later)

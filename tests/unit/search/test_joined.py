@@ -20,7 +20,7 @@ from tuner.search.searcher import JoinedSearcher, Searcher
 from tuner.search.strategy import Enough, Proposal
 from tuner.search.study.record import Claim, StudyRecord
 from tuner.space.candidate import Candidate
-from tuner.spec.model import Strategy
+from tuner.spec.model import StrategyName
 from tuner.spec.slo import Objective
 
 SMALL = {INSTANCES: {"int": [1, 3]}, "parameters.threads": {"choice": [1, 2]}}
@@ -78,7 +78,7 @@ def test_a_finished_candidate_is_nobodys_any_more(url: str) -> None:
 
 def test_the_run_takes_over_what_workers_finished_and_leaves_what_they_measure(url: str) -> None:
     kept: list[Trial] = []
-    chosen = strategy(Strategy.GRID, SMALL)[1]
+    chosen = strategy(StrategyName.GRID, SMALL)[1]
     with record_of(url) as record, record_of(url, ELSEWHERE) as worker:
         run = Searcher(SPACE, chosen, [], record, kept.append)
         assert run.start(proposed(run))
@@ -102,7 +102,7 @@ def test_the_run_takes_over_what_workers_finished_and_leaves_what_they_measure(u
 
 
 def test_resuming_takes_nothing_over_twice_and_fails_no_workers_trial(url: str) -> None:
-    chosen = strategy(Strategy.GRID, SMALL)[1]
+    chosen = strategy(StrategyName.GRID, SMALL)[1]
     with record_of(url) as record, record_of(url, ELSEWHERE) as worker:
         run = Searcher(SPACE, chosen, [], record)
         run.start(proposed(run))
@@ -163,7 +163,7 @@ class Waits:
 
 
 def test_a_worker_waits_for_the_current_config_and_then_knows_all_trials(url: str) -> None:
-    chosen = strategy(Strategy.RANDOM, SMALL)[1]
+    chosen = strategy(StrategyName.RANDOM, SMALL)[1]
     with record_of(url) as record, record_of(url, ELSEWHERE) as mine:
         record.open_to_workers({})
         worker = JoinedSearcher(SPACE, chosen, mine, 40, Waits(record, 2))
@@ -229,7 +229,7 @@ def test_a_worker_with_nothing_to_do_asks_again_only_when_there_is_news(
 
 
 def test_a_worker_claims_no_more_than_the_budget(url: str) -> None:
-    chosen = strategy(Strategy.RANDOM, SMALL)[1]
+    chosen = strategy(StrategyName.RANDOM, SMALL)[1]
     with record_of(url) as record, record_of(url, ELSEWHERE) as mine:
         record.open_to_workers({})
         record.write([synthetic_trial(0, SPACE.current, [])])
@@ -294,7 +294,7 @@ def test_a_run_drops_a_forged_trial_with_a_note_and_goes_on(what: str, url: str)
     told: list[str] = []
     with record_of(url) as record, record_of(url, ELSEWHERE) as worker:
         run = Searcher(
-            SPACE, strategy(Strategy.GRID, SMALL)[1], [], record, kept.append, told.append
+            SPACE, strategy(StrategyName.GRID, SMALL)[1], [], record, kept.append, told.append
         )
         assert run.start(proposed(run))
         tell(run, SPACE.current)
@@ -334,7 +334,7 @@ def test_a_worker_learns_nothing_from_a_forged_trial(url: str) -> None:
         assert worker.started(1, ONE)
         forge(worker, ONE, FORGED["a score that is text"]())
         joined = JoinedSearcher(
-            SPACE, strategy(Strategy.GRID, SMALL)[1], worker, 9, lambda: None, told.append
+            SPACE, strategy(StrategyName.GRID, SMALL)[1], worker, 9, lambda: None, told.append
         )
         assert joined.next() is not None
         assert [t.candidate for t in joined.history] == [SPACE.current]
@@ -344,7 +344,7 @@ def test_a_worker_learns_nothing_from_a_forged_trial(url: str) -> None:
 @pytest.mark.parametrize("by_worker", [True, False])
 def test_a_claim_on_what_the_run_must_measure_does_not_stop_it(by_worker: bool, url: str) -> None:
     with record_of(url) as record, record_of(url, ELSEWHERE if by_worker else None) as other:
-        run = Searcher(SPACE, strategy(Strategy.GRID, SMALL)[1], [], record)
+        run = Searcher(SPACE, strategy(StrategyName.GRID, SMALL)[1], [], record)
         assert other.started(0, SPACE.current)
         assert other.started(1, ONE)
         assert run.start(proposed(run))
@@ -366,7 +366,7 @@ def test_a_stranger_in_the_study_is_no_trial_of_the_run(url: str) -> None:
         for attributes in ({"run": "run-1"}, {"run": "run-1", "candidate": 3}, {}):
             bare = optuna.trial.create_trial(value=1.0, user_attrs=attributes)
             record._study.add_trial(bare)
-        run = Searcher(SPACE, strategy(Strategy.GRID, SMALL)[1], [], record)
+        run = Searcher(SPACE, strategy(StrategyName.GRID, SMALL)[1], [], record)
         assert run.start(proposed(run))
         assert record.claims()[0].candidate_key == SPACE.current.key
 

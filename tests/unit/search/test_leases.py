@@ -20,7 +20,7 @@ from tuner.search.searcher import JoinedSearcher
 from tuner.search.study import storage
 from tuner.search.study.leases import BEAT_S, GRACE_S
 from tuner.search.study.record import StudyRecord
-from tuner.spec.model import Strategy
+from tuner.spec.model import StrategyName
 from tuner.spec.slo import Objective
 
 SMALL = {INSTANCES: {"int": [1, 3]}}
@@ -108,7 +108,7 @@ def test_a_worker_that_was_cut_off_hands_in_what_nobody_else_has(
     taken: bool, url: str, run: StudyRecord, worker: StudyRecord
 ) -> None:
     notes: list[str] = []
-    chosen = strategy(Strategy.GRID, SMALL)[1]
+    chosen = strategy(StrategyName.GRID, SMALL)[1]
     joined = JoinedSearcher(SPACE, chosen, worker, 9, lambda: None, notes.append)
     assert joined.start(ONE)
     watch(run, for_s=GRACE_S)

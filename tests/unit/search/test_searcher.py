@@ -13,7 +13,7 @@ from tuner.score.trial import Trial
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import BATCH, Proposal
 from tuner.space.candidate import Candidate
-from tuner.spec.model import Strategy
+from tuner.spec.model import StrategyName
 
 
 class Scripted:
@@ -55,7 +55,7 @@ def test_after_a_lead_comes_the_current_config_whatever_workers_did() -> None:
 
 
 def test_asking_again_answers_the_same() -> None:
-    searcher = Searcher(*strategy(Strategy.TPE, SURFACE))
+    searcher = Searcher(*strategy(StrategyName.TPE, SURFACE))
     searched(searcher, 3)
     assert searcher.next() == searcher.next()
 
@@ -97,7 +97,7 @@ def test_with_server_arguments_the_running_server_is_used_first() -> None:
 
 def test_batches_need_fewer_restarts_than_single_proposals() -> None:
     def restarts(size: int) -> int:
-        searcher = Searcher(*strategy(Strategy.RANDOM, CACHED))
+        searcher = Searcher(*strategy(StrategyName.RANDOM, CACHED))
         searcher._size = size
         args = [t.candidate.cache_bytes for t in searched(searcher, 60)]
         return sum(a != b for a, b in pairwise(args))
@@ -126,9 +126,9 @@ def test_a_current_config_that_equals_one_of_the_space_is_not_measured_twice() -
     assert space.canonical(space.current) != space.current
 
 
-@pytest.mark.parametrize("named", [Strategy.RANDOM, Strategy.TPE, Strategy.GRID])
+@pytest.mark.parametrize("named", [StrategyName.RANDOM, StrategyName.TPE, StrategyName.GRID])
 def test_configs_that_differ_in_a_batch_size_without_effect_are_measured_once(
-    named: Strategy,
+    named: StrategyName,
 ) -> None:
     batches = {BATCH_SIZE: {"choice": [8, 16, 32]}, BATCHER: {"choice": [False, True]}}
     space, proposing = strategy(named, {INSTANCES: {"int": [1, 2]}, **batches})

@@ -18,7 +18,7 @@ from tuner.bench.events import Silent
 from tuner.bench.session import Session, round_window, soak_of, window_of
 from tuner.bench.timebook import TimeBook
 from tuner.errors import LoadFailedError
-from tuner.load.latency import Requests, measurement_of, observe_closed, observe_open
+from tuner.load.latency import AnsweredRequests, measurement_of, observe_closed, observe_open
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.measurement import LoadPoint, Measurement, Rejected, Stage
 from tuner.measurement.window import Window
@@ -77,7 +77,7 @@ class Server:
         free_s = [0.0] * self.instances
         answered_s = np.array([self._next(free_s, at) for at in due_s])
         count = int((answered_s <= window.total_s).sum())
-        requests = Requests(
+        requests = AnsweredRequests(
             _ns(due_s[:count]), _ns(answered_s[:count]), round(window.total_s * 1e9)
         )
         return measurement_of(observe_open(requests, due_s, window), load, seed)
@@ -96,7 +96,7 @@ class Server:
             sent.append(at)
             answered.append(done)
             heapq.heappush(ready_s, done)
-        requests = Requests(_ns(sent), _ns(answered), round(window.total_s * 1e9))
+        requests = AnsweredRequests(_ns(sent), _ns(answered), round(window.total_s * 1e9))
         return measurement_of(observe_closed(requests, window), load, seed)
 
     def _next(self, free_s: list[float], at_s: float) -> float:

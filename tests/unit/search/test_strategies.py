@@ -10,7 +10,7 @@ from builders.surface import CACHED, SURFACE, TINY, feasible, searched, strategy
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.unguided import draw_new
 from tuner.search.strategy import Proposal
-from tuner.spec.model import Strategy
+from tuner.spec.model import StrategyName
 
 
 def test_a_draw_passes_over_what_is_taken_and_counts_it() -> None:
@@ -25,7 +25,7 @@ def test_a_draw_passes_over_what_is_taken_and_counts_it() -> None:
 
 
 def test_a_grid_that_fits_the_budget_keeps_each_server_as_long_as_it_can() -> None:
-    space, grid = strategy(Strategy.GRID, CACHED, trials=200)
+    space, grid = strategy(StrategyName.GRID, CACHED, trials=200)
     proposed = []
     taken: set[str] = set()
     while (proposal := grid.propose(len(proposed) + 1, [], taken)) is not None:
@@ -35,7 +35,7 @@ def test_a_grid_that_fits_the_budget_keeps_each_server_as_long_as_it_can() -> No
 
 
 def test_a_grid_has_at_most_eight_points_of_a_range() -> None:
-    _, grid = strategy(Strategy.GRID, {DELAY: {"int": [1, 5000], "or": 0}}, trials=200)
+    _, grid = strategy(StrategyName.GRID, {DELAY: {"int": [1, 5000], "or": 0}}, trials=200)
     taken: set[str] = set()
     while (proposal := grid.propose(len(taken) + 1, [], taken)) is not None:
         taken.add(proposal.candidate.key)
@@ -43,7 +43,7 @@ def test_a_grid_has_at_most_eight_points_of_a_range() -> None:
 
 
 def test_a_grid_larger_than_the_budget_is_spread_over_the_space() -> None:
-    trials = searched(Searcher(*strategy(Strategy.GRID, SURFACE, trials=24)), 24)
+    trials = searched(Searcher(*strategy(StrategyName.GRID, SURFACE, trials=24)), 24)
     delays = {fields_of(t.candidate).get(DELAY) for t in trials}
     assert len(delays) > 4
 
@@ -53,7 +53,7 @@ def test_tpe_avoids_the_neighbourhood_of_failures() -> None:
     from tuner.score.point import Score
     from tuner.score.trial import Trial, TrialState
 
-    def share_of_failing(kind: Strategy) -> float:
+    def share_of_failing(kind: StrategyName) -> float:
         searcher = Searcher(*strategy(kind, SURFACE, seed=2))
         for number in range(40):
             proposal = searcher.next()
@@ -69,11 +69,11 @@ def test_tpe_avoids_the_neighbourhood_of_failures() -> None:
         late = searcher.history[12:]
         return sum(t.state is TrialState.FAILED for t in late) / len(late)
 
-    assert share_of_failing(Strategy.TPE) < 0.6 * share_of_failing(Strategy.RANDOM)
+    assert share_of_failing(StrategyName.TPE) < 0.6 * share_of_failing(StrategyName.RANDOM)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_tpe_keeps_away_from_what_misses_an_slo_however_much_it_answers(seed: int) -> None:
-    trials = searched(Searcher(*strategy(Strategy.TPE, SURFACE, seed=seed)), 40)
+    trials = searched(Searcher(*strategy(StrategyName.TPE, SURFACE, seed=seed)), 40)
     missing = [not feasible(t.candidate) for t in trials[12:]]
     assert sum(missing) / len(missing) < 0.25  # about a half when the SLOs are no constraints

@@ -22,7 +22,7 @@ from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
 from tuner.search.study.record import StudyRecord
 from tuner.search.study.uninterrupted import uninterrupted
-from tuner.spec.model import Strategy
+from tuner.spec.model import StrategyName
 from tuner.spec.slo import Goal, Objective
 
 TRIALS = 8
@@ -49,7 +49,7 @@ def recorded(url: str) -> list[optuna.trial.FrozenTrial]:
 
 
 def run(url: str, history: list[Trial], trials: int) -> list[Trial]:
-    space, chosen = strategy(Strategy.TPE, SURFACE)
+    space, chosen = strategy(StrategyName.TPE, SURFACE)
     with record_of(url) as record:
         return searched(Searcher(space, chosen, history, record), trials)
 
@@ -78,7 +78,7 @@ def test_every_finished_trial_has_its_constraint(url: str) -> None:
 
 
 def test_what_a_kill_left_running_is_failed_and_measured_again(url: str) -> None:
-    space, chosen = strategy(Strategy.TPE, SURFACE)
+    space, chosen = strategy(StrategyName.TPE, SURFACE)
     with record_of(url) as record:
         searcher = Searcher(space, chosen, record=record)
         searched(searcher, 5)
@@ -94,7 +94,7 @@ def test_what_a_kill_left_running_is_failed_and_measured_again(url: str) -> None
 
 
 def test_trials_that_the_study_missed_are_added_once(url: str) -> None:
-    trials = searched(Searcher(*strategy(Strategy.TPE, SURFACE)), 4)
+    trials = searched(Searcher(*strategy(StrategyName.TPE, SURFACE)), 4)
     for _ in range(2):
         with record_of(url) as record:
             record.resume(trials)

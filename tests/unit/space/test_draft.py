@@ -12,7 +12,7 @@ from tuner.errors import SpecError
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.space.build import build_space
-from tuner.space.draft import Machine, Part, draft_spec
+from tuner.space.draft import DraftedModel, Machine, draft_spec
 from tuner.space.experts import EXPERTS
 from tuner.space.space import Space
 from tuner.spec.load import load_spec
@@ -31,7 +31,7 @@ def drafted(
 ) -> tuple[str, Spec, Space]:
     message = parse(config)
     text = draft_spec(
-        {"a model": Part(message)}, machine or Machine(cores=4), "../my models", (slo,)
+        {"a model": DraftedModel(message)}, machine or Machine(cores=4), "../my models", (slo,)
     )
     file = tmp_path / "spec.yaml"
     file.write_text(text)
@@ -127,9 +127,9 @@ ENSEMBLE = f'name: "m" platform: "ensemble" max_batch_size: 8 {STEPS}' + IO
 
 def test_an_ensemble_is_drafted_with_a_space_for_each_of_its_steps() -> None:
     parts = {
-        "m": Part(parse(ENSEMBLE)),
-        "tokens": Part(parse('name: "tokens" max_batch_size: 0' + IO)),
-        "bert": Part(parse('name: "bert" max_batch_size: 16' + IO), least_batch=8),
+        "m": DraftedModel(parse(ENSEMBLE)),
+        "tokens": DraftedModel(parse('name: "tokens" max_batch_size: 0' + IO)),
+        "bert": DraftedModel(parse('name: "bert" max_batch_size: 16' + IO), least_batch=8),
     }
     text = draft_spec(parts, Machine(cores=4), "models", ("p99_latency <= 10ms",))
     drafted = yaml.safe_load(text)
@@ -143,8 +143,8 @@ def test_an_ensemble_is_drafted_with_a_space_for_each_of_its_steps() -> None:
 
 
 def test_a_model_that_calls_others_is_drafted_with_them() -> None:
-    whole = Part(parse('name: "m" backend: "python"' + IO), calls=("bert",))
-    parts = {"m": whole, "bert": Part(parse('name: "bert" max_batch_size: 16' + IO))}
+    whole = DraftedModel(parse('name: "m" backend: "python"' + IO), calls=("bert",))
+    parts = {"m": whole, "bert": DraftedModel(parse('name: "bert" max_batch_size: 16' + IO))}
     text = draft_spec(parts, Machine(cores=4), "models")
     models = yaml.safe_load(text)["models"]
     assert models["m"] == {"calls": ["bert"], "space": {INSTANCES: {"int": [1, 4]}}}
@@ -155,8 +155,8 @@ def test_a_model_that_calls_others_is_drafted_with_them() -> None:
 def test_a_draft_says_where_the_code_calls_models_that_it_does_not_name(
     calls: tuple[str, ...], tmp_path: Path
 ) -> None:
-    whole = Part(parse('name: "m" backend: "python"' + IO), False, calls, ("1/model.py:7",))
-    parts = {"m": whole, **{n: Part(parse(f'name: "{n}"' + IO)) for n in calls}}
+    whole = DraftedModel(parse('name: "m" backend: "python"' + IO), False, calls, ("1/model.py:7",))
+    parts = {"m": whole, **{n: DraftedModel(parse(f'name: "{n}"' + IO)) for n in calls}}
     target = tmp_path / "spec.yaml"
     target.write_text(draft_spec(parts, Machine(cores=4), "models"))
     told = "# 1/model.py:7 calls models by names that are made at run time: list them all\n"
@@ -166,7 +166,7 @@ def test_a_draft_says_where_the_code_calls_models_that_it_does_not_name(
 
 def test_an_ensemble_without_its_models_is_refused() -> None:
     with pytest.raises(SpecError, match="none of its models is there") as caught:
-        draft_spec({"m": Part(parse(ENSEMBLE))}, Machine(cores=4), "models")
+        draft_spec({"m": DraftedModel(parse(ENSEMBLE))}, Machine(cores=4), "models")
     assert "put the models of its steps" in caught.value.hint
 
 
@@ -179,7 +179,7 @@ def test_a_model_that_does_not_batch_gets_advice_and_no_batcher(tmp_path: Path) 
 def test_a_batcher_that_the_backend_turns_on_is_not_called_off() -> None:
     config = parse('backend: "onnxruntime" max_batch_size: 8')
     for completes, now in ((True, "the server turns it on by itself"), (False, "off in config")):
-        text = draft_spec({"m": Part(config, completes)}, Machine(cores=4), "models")
+        text = draft_spec({"m": DraftedModel(config, completes)}, Machine(cores=4), "models")
         (line,) = (li for li in text.splitlines() if li.startswith("  dynamic_batching:"))
         assert now in line
 
@@ -195,7 +195,7 @@ def test_a_missing_gpu_is_pointed_out(tmp_path: Path) -> None:
 )
 def test_models_without_one_latency_are_refused_with_advice(config: str) -> None:
     with pytest.raises(SpecError) as caught:
-        draft_spec({"m": Part(parse(f'name: "m" {config}'))}, Machine(4), "models")
+        draft_spec({"m": DraftedModel(parse(f'name: "m" {config}'))}, Machine(4), "models")
     assert caught.value.hint
 
 
@@ -205,7 +205,7 @@ def test_a_model_whose_batch_size_the_server_completes_is_drafted_without_a_gues
     tmp_path: Path, completed: int, backend: str
 ) -> None:
     message = parse(f'name: "m" backend: "{backend}"')
-    text = draft_spec({"m": Part(message, completes=True)}, Machine(cores=4), "models")
+    text = draft_spec({"m": DraftedModel(message, completes=True)}, Machine(cores=4), "models")
     assert "max_batch_size is 0" not in text
     assert "config.pbtxt leaves max_batch_size to the server" in text
     (tmp_path / "spec.yaml").write_text(text)
@@ -243,7 +243,7 @@ def test_the_shipped_spec_of_a_backend_says_and_searches_what_its_draft_does(bac
     text = (ROOT / "search_spaces" / f"{backend}.yaml").read_text()
     config = parse(f'backend: "{backend}" max_batch_size: 32' + IO)
     machine = Machine(cores=4, gpus=0 if backend in ("openvino", "python") else 1)
-    drafted = yaml.safe_load(draft_spec({"m": Part(config)}, machine, "models"))
+    drafted = yaml.safe_load(draft_spec({"m": DraftedModel(config)}, machine, "models"))
     assert drafted["space"].keys() == yaml.safe_load(text)["space"].keys()
     assert all(f"# {remark}\n" in text for remark in EXPERTS[backend].remarks)
 
@@ -257,14 +257,14 @@ def test_an_onnx_model_on_a_cpu_is_drafted_with_its_threads_first(tmp_path: Path
 
 def test_a_draft_names_the_server_that_is_given() -> None:
     server = {"mode": "docker", "image": "tritonserver:26.09"}
-    parts = {"m": Part(parse(BATCHING + IO))}
+    parts = {"m": DraftedModel(parse(BATCHING + IO))}
     text = draft_spec(parts, Machine(2), "models", server=server, why="here")
     assert yaml.safe_load(text)["server"] == server
     assert "     # here\n" in text
 
 
 def test_every_slo_is_taken_over_and_one_is_on_a_latency() -> None:
-    parts = {"m": Part(parse(BATCHING + IO))}
+    parts = {"m": DraftedModel(parse(BATCHING + IO))}
     slos = ("throughput >= 300/s", "p50_latency <= 5ms", "error_rate <= 1%")
     drafted = yaml.safe_load(draft_spec(parts, Machine(2), "models", slos))
     assert drafted["slo"] == [*slos]

@@ -17,7 +17,7 @@ from tuner.bench.job import Request, prepare
 from tuner.errors import EnvironmentNotReadyError
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin, numpy_of_models
-from tuner.spec.server import Server
+from tuner.spec.server import ServerSpec
 from tuner.triton import doctor
 from tuner.triton.local import LocalLauncher
 
@@ -69,7 +69,7 @@ def test_an_engine_that_does_not_answer_is_told_in_the_systems_words(
         raise DockerException(told)
 
     monkeypatch.setattr("docker.from_env", refused)
-    (check,) = doctor._docker(Server(), {}, tuple)
+    (check,) = doctor._docker(ServerSpec(), {}, tuple)
     assert check.found == (
         "no container engine answers at the default socket: No such file or directory"
     )
@@ -80,12 +80,12 @@ def test_the_doctor_is_told(
 ) -> None:
     numpy_is("2.1.3")
     monkeypatch.setattr(binaries, "tritonserver", lambda *_: given(installation(PYTHON)))
-    server, numpy, _ = doctor._tritonserver(Server(), {}, tuple)
+    server, numpy, _ = doctor._tritonserver(ServerSpec(), {}, tuple)
     assert (server.ok, numpy.ok, numpy.id) == (True, False, "numpy")
     assert "pip install" in numpy.mend
     monkeypatch.setattr(binaries, "tritonserver", lambda *_: given(installation(None)))
     assert (
-        len(doctor._tritonserver(Server(), {}, tuple)) == 2
+        len(doctor._tritonserver(ServerSpec(), {}, tuple)) == 2
     )  # models have the server's own Python
 
 
@@ -95,7 +95,7 @@ def test_doctor_and_run_tell_of_a_backend_that_is_not_there(
     ours = replace(installation(None), backend_directory=tmp_path)
     monkeypatch.setattr(binaries, "tritonserver", lambda *_: given(ours))
     job = prepare(Request(spec=QUICKSTART))
-    _, backends = doctor._tritonserver(Server(), {}, job.served.models.values)
+    _, backends = doctor._tritonserver(ServerSpec(), {}, job.served.models.values)
     assert (backends.id, backends.ok) == ("backends", False)
     assert "--backend-directory" in backends.mend
     launcher = LocalLauncher(ours, tmp_path)

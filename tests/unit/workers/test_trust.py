@@ -11,7 +11,7 @@ from builders.model_files import REPOSITORY
 
 from tuner.errors import SpecError
 from tuner.spec.model import Spec
-from tuner.spec.server import Server, ServerVariable, resolve
+from tuner.spec.server import ServerSpec, ServerVariable, resolve
 from tuner.workers.trust import refuse_strange_programs, with_own_values
 
 
@@ -150,6 +150,6 @@ def test_a_repository_is_own_where_nobody_else_may_change_it_or_what_leads_to_it
 
 def test_a_stranger_names_variables_and_never_their_values() -> None:
     named = {"SENT": ServerVariable(given="theirs"), "KEY": ServerVariable(taken_from="MINE")}
-    server = with_own_values(Server(environment=named))
+    server = with_own_values(ServerSpec(environment=named))
     mine = {"SENT": "a", "KEY": "b", "MINE": "c"}
     assert resolve(server.environment, mine) == {"SENT": "a", "KEY": "c"}

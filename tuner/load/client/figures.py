@@ -14,8 +14,8 @@ from tuner.load import seeds
 from tuner.load.client.job import Answers, Outcome, select
 from tuner.load.latency import (
     LATE_US,
+    AnsweredRequests,
     Observed,
-    Requests,
     begun_ns,
     measurement_of,
     observe_closed,
@@ -35,7 +35,7 @@ Spells = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Part:
+class StreamSlice:
     """Requests of a run, and what became of them; ``due_s`` is None in a closed loop."""
 
     answers: Answers
@@ -100,10 +100,10 @@ class Run:
         whole = measurement(observed, shared.answers, self.load, self.seed, bounds, size)
         return observed, _with_streams(whole, streams) if streams else whole
 
-    def _part(self, streams: Sequence[int]) -> Part:
+    def _part(self, streams: Sequence[int]) -> StreamSlice:
         order, due_s = self.plan.order, self.plan.due_s
         which = np.isin(order[self.answers.numbers % order.size], streams)
-        return Part(select(self.answers, which), None if due_s is None else due_s[which])
+        return StreamSlice(select(self.answers, which), None if due_s is None else due_s[which])
 
 
 def _with_streams(whole: Measurement, streams: Mapping[str, Measurement]) -> Measurement:
@@ -120,7 +120,9 @@ def _with_streams(whole: Measurement, streams: Mapping[str, Measurement]) -> Mea
     )
 
 
-def _answered(answers: Answers, *, or_waiting: bool) -> tuple[Requests, npt.NDArray[np.bool_]]:
+def _answered(
+    answers: Answers, *, or_waiting: bool
+) -> tuple[AnsweredRequests, npt.NDArray[np.bool_]]:
     """The requests that were answered, and which ones these are.
 
     ``or_waiting``: that there are none is a result where some are still waited for.
@@ -132,7 +134,7 @@ def _answered(answers: Answers, *, or_waiting: bool) -> tuple[Requests, npt.NDAr
     waiting = or_waiting and (answers.outcomes <= Outcome.UNANSWERED).any()
     if not told.any() and not waiting:
         raise LoadFailedError("no request was answered before the run ended")
-    return Requests(answers.sent_ns[told], answers.answered_ns[told], answers.end_ns), told
+    return AnsweredRequests(answers.sent_ns[told], answers.answered_ns[told], answers.end_ns), told
 
 
 def check_sent(answers: Answers, load: LoadPoint) -> None:
@@ -147,7 +149,7 @@ def check_sent(answers: Answers, load: LoadPoint) -> None:
 
 
 def observe(
-    part: Part, window: Window, spells_ns: Spells = (), begin_ns: int | None = None
+    part: StreamSlice, window: Window, spells_ns: Spells = (), begin_ns: int | None = None
 ) -> Observed:
     """The window as `observe_open` sees it, with the requests that were refused left out.
 

@@ -31,7 +31,7 @@ import numpy as np
 from tuner.errors import LoadFailedError, ServerGoneError, TunerError
 from tuner.load import seeds
 from tuner.load.client.figures import Run, check_sent
-from tuner.load.client.job import HEADERS, Answers, Job, Outcome, Questions, merge
+from tuner.load.client.job import HEADERS, Answers, ClientJob, Outcome, Questions, merge
 from tuner.load.client.process import LEAD_NS
 from tuner.load.setup import TOO_LATE, Schedule, Setup, schedule
 from tuner.load.traffic.arrivals import Times
@@ -99,7 +99,7 @@ class OpenClient(Setup):
 
     def _job(
         self, plan: Schedule, load: LoadPoint, window: Window, seed: int, private: Path
-    ) -> tuple[Job, list[str]]:
+    ) -> tuple[ClientJob, list[str]]:
         """Writes what is to be sent; with what of the inputs does not match the spec."""
         counts = np.bincount(plan.order, minlength=len(self.streams)).tolist()
         questions, warnings = [], list[str]()
@@ -110,7 +110,7 @@ class OpenClient(Setup):
             warnings += given.warnings
         target = self.streams[0].target
         tls = self.site.endpoints.tls_of(target.protocol.value)
-        job = Job(
+        job = ClientJob(
             target.address,
             tuple(questions),
             private / "order.npy",
@@ -139,7 +139,7 @@ class OpenClient(Setup):
         return lambda: any(watch() for watch in watches)
 
     def _execute(
-        self, job: Job, load: LoadPoint, window: Window, hopeless: Callable[[], bool]
+        self, job: ClientJob, load: LoadPoint, window: Window, hopeless: Callable[[], bool]
     ) -> tuple[Answers, tuple[str, ...], int | None]:
         """What became of the requests, a command line, and when it was stopped early."""
         program = self.site.program
@@ -196,7 +196,7 @@ def processes_for(load: LoadPoint, background_per_s: float = 0.0) -> int:
     return max(math.ceil(needed), 1)
 
 
-def split_over(job: Job, count: int) -> list[Job]:
+def split_over(job: ClientJob, count: int) -> list[ClientJob]:
     """The parts of a run that its processes carry out."""
     clients = [job.clients // count + (k < job.clients % count) for k in range(count)]
     return [
@@ -212,7 +212,7 @@ def split_over(job: Job, count: int) -> list[Job]:
     ]
 
 
-def _begin(jobs: Sequence[Job], processes: Sequence[subprocess.Popen[bytes]]) -> None:
+def _begin(jobs: Sequence[ClientJob], processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """Waits until all processes are ready, and lets them begin at the same moment."""
     deadline = time.monotonic() + _READY_S
     while not all(job.ready.exists() for job in jobs):

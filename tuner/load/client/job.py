@@ -40,7 +40,7 @@ class Questions:
 
 
 @dataclass(frozen=True)
-class Job(Facts):
+class ClientJob(Facts):
     """What to send, and where results go.
 
     Attributes:
@@ -76,7 +76,8 @@ class Answers:
     """What became of every request, in the order they were due (closed loop: sent).
 
     Attributes:
-        numbers: Which request of the run each is, from 0; its stream is that of `Job.order` there.
+        numbers: Which request of the run each is, from 0; its stream is that of
+            `ClientJob.order` there.
         answered_ns: Likewise; 0 where there was no answer of any kind.
         busy: Share of one core the client's own thread was busy, 0..1.
         failure: The server's first error message about a failed request; empty without one.
@@ -117,7 +118,7 @@ def merge(parts: Sequence[Answers], open_loop: bool) -> Answers:
     """The answers of processes that shared a run.
 
     Args:
-        parts: In the order of `Job.first`.
+        parts: In the order of `ClientJob.first`.
         open_loop: Requests come in the order of their numbers, else in that of sending.
     """
     columns = {n: np.concatenate([getattr(part, n) for part in parts]) for n in _COLUMNS}

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError, TunerError
 from tuner.hiding import keep_secret, without_passwords
 from tuner.load.client.calls import Done, calls_over
-from tuner.load.client.job import HEADERS, Answers, Job, Outcome
+from tuner.load.client.job import HEADERS, Answers, ClientJob, Outcome
 from tuner.load.traffic.encoding import build
 from tuner.spec.server import Tls
 
@@ -166,7 +166,9 @@ def in_order(built: Sequence[Sequence[bytes]], order: npt.NDArray[np.int64]) -> 
     return [next(streams[number]) for number in order.tolist()]
 
 
-async def _carry_out(job: Job, requests: Sequence[bytes], headers: Mapping[str, str]) -> Answers:
+async def _carry_out(
+    job: ClientJob, requests: Sequence[bytes], headers: Mapping[str, str]
+) -> Answers:
     tls = None if job.tls is None else Tls(**job.tls)
     calls = calls_over(job.protocol, job.address, tls, headers)
     await calls.connect()
@@ -185,7 +187,7 @@ async def _carry_out(job: Job, requests: Sequence[bytes], headers: Mapping[str, 
     return answers
 
 
-async def _beginning(job: Job) -> int:
+async def _beginning(job: ClientJob) -> int:
     """Signals that this process is ready, and waits until all are."""
     job.ready.touch()
     deadline = time.monotonic() + _READY_S
@@ -202,7 +204,7 @@ def _precise_loop() -> asyncio.SelectorEventLoop:
 
 
 def main(path: Path, headers: Mapping[str, str]) -> None:
-    job = Job.from_json(json.loads(path.read_text()))
+    job = ClientJob.from_json(json.loads(path.read_text()))
     keep_secret(*headers.values())
     head = [f"Host: {job.address}", *(f"{name}: {value}" for name, value in headers.items())]
     built = [

@@ -15,7 +15,7 @@ from pathlib import Path
 from tuner.errors import LoadFailedError, ServerGoneError
 from tuner.load.latency import Observed, begun_ns, measurement_of, observe_closed, observe_open
 from tuner.load.perf_analyzer import outputs
-from tuner.load.setup import TOO_LATE, Setup, Stream, Target
+from tuner.load.setup import TOO_LATE, LoadTarget, Setup, Stream
 from tuner.load.traffic import arrivals
 from tuner.load.traffic.inputs import MAX_THREADS, InputFile
 from tuner.load.validity import (
@@ -318,7 +318,7 @@ def load_s(interval: int) -> float:
 
 
 def command_line(
-    binary: Path, target: Target, load: LoadPoint, window: Window, files: RunFiles
+    binary: Path, target: LoadTarget, load: LoadPoint, window: Window, files: RunFiles
 ) -> list[str]:
     """Arguments of one run: fixed windows, asynchronous requests, our inputs and arrivals.
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from tuner.errors import LoadFailedError
-from tuner.load.latency import Requests
+from tuner.load.latency import AnsweredRequests
 
 _SENT = re.compile(rb'\{"timestamp":(\d+),"')
 _ANSWERED = re.compile(rb'"response_timestamps":\[([\d,]+)\]')
@@ -61,7 +61,7 @@ def is_complete(path: Path) -> bool:
         return False
 
 
-def read_export(path: Path) -> Requests:
+def read_export(path: Path) -> AnsweredRequests:
     """Reads the time stamps.
 
     Raises:
@@ -86,7 +86,7 @@ def read_export(path: Path) -> Requests:
             f"answers, {len(boundaries)} window boundaries"
         )
     order = np.argsort(sent, kind="stable")
-    return Requests(sent[order], answered[order], max(boundaries))
+    return AnsweredRequests(sent[order], answered[order], max(boundaries))
 
 
 def read_report(path: Path) -> dict[str, float]:

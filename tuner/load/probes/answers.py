@@ -42,7 +42,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Answers:
+class ConfigAnswers:
     """One config's answers to all questions.
 
     Attributes:
@@ -56,7 +56,7 @@ class Answers:
     none_because: str = ""
 
 
-def ask(stream: Stream, config: Any) -> Answers:
+def ask(stream: Stream, config: Any) -> ConfigAnswers:
     """Asks the model that is loaded some of the workload's inputs.
 
     Together comes first: what is asked again may be answered from the response cache.
@@ -65,21 +65,23 @@ def ask(stream: Stream, config: Any) -> Answers:
         ServerGoneError: No answer, or no server.
     """
     if config.model_transaction_policy.decoupled:
-        return Answers(none_because="a decoupled model may answer a request any number of times")
+        return ConfigAnswers(
+            none_because="a decoupled model may answer a request any number of times"
+        )
     if config.HasField("sequence_batching"):
-        return Answers(none_because="answers of a sequence depend on what was asked before")
+        return ConfigAnswers(none_because="answers of a sequence depend on what was asked before")
     try:
         questions = stream.questions(_QUESTIONS)
     except (LoadFailedError, SpecError) as error:
-        return Answers(none_because=error.message)
+        return ConfigAnswers(none_because=error.message)
     with asking(stream.target.endpoints) as method:
         waiting = [method.future(q, timeout=_DEADLINE_S) for q in questions * _TIMES_TOGETHER]
         together = tuple(map(_answer, waiting))
         alone = tuple(_answer(method.future(q, timeout=_DEADLINE_S)) for q in questions)
-    return Answers(alone, together)
+    return ConfigAnswers(alone, together)
 
 
-def differences(one: Answers, other: Answers, tolerance: float) -> list[str]:
+def differences(one: ConfigAnswers, other: ConfigAnswers, tolerance: float) -> list[str]:
     """A sentence for each input and output for which ``other`` answers otherwise than ``one``.
 
     Integers, booleans and strings must be equal. Floats may be off by ``tolerance`` of their own

@@ -35,7 +35,7 @@ EDGE = 2.0
 MS = 1e-3
 
 
-class Outcome(Enum):
+class TrialMarker(Enum):
     """Trials by how they ended, in words, each with a shape and a colour of its own."""
 
     FEASIBLE = ("meets the SLOs", "circle", BLUE)
@@ -47,7 +47,7 @@ class Outcome(Enum):
         self.words, self.symbol, self.color = words, symbol, color
 
     @classmethod
-    def of(cls, trial: Trial) -> Outcome:
+    def of(cls, trial: Trial) -> TrialMarker:
         if trial.state is TrialState.MEASURED:
             return cls.FEASIBLE if trial.score and trial.score.feasible else cls.INFEASIBLE
         return cls.PRUNED if trial.state is TrialState.PRUNED else cls.FAILED

@@ -20,7 +20,7 @@ from tuner.report.blocks import Chart, Table
 from tuner.report.charts import (
     GREEN,
     MS,
-    Outcome,
+    TrialMarker,
     axis,
     hover,
     latency_layout,
@@ -161,12 +161,12 @@ def _by_outcome(
 ) -> list[dict[str, Any]]:
     """Trials with their places, as points; one trace an outcome."""
     traces = []
-    for outcome in Outcome:
-        members = [found for found in shown if Outcome.of(found[0]) is outcome]
+    for outcome in TrialMarker:
+        members = [found for found in shown if TrialMarker.of(found[0]) is outcome]
         if not members:
             continue
         trials, x, y = zip(*members, strict=True)
-        clipped: dict[str, Any] = {"cliponaxis": False} if outcome is Outcome.FAILED else {}
+        clipped: dict[str, Any] = {"cliponaxis": False} if outcome is TrialMarker.FAILED else {}
         trace = scatter(
             outcome.words,
             x,
@@ -195,7 +195,7 @@ def _row(data: ReportData, trial: Trial) -> tuple[str, ...]:
     point = judged_point(trial)
     return (
         str(trial.number),
-        Outcome.of(trial).words,
+        TrialMarker.of(trial).words,
         change_text(data, trial.candidate),
         score_text(data, trial.score.value if trial.score else None),
         NOTHING if point is None else rate_text(point.measurement.throughput_infer_per_s),

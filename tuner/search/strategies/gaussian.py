@@ -37,7 +37,7 @@ _NOISIER, _SHORTER = (-0.7, 0.7), (0.0, 0.9)
 _DISTANCE = 1e-4
 
 
-class Told(Enum):
+class Bound(Enum):
     """What a measurement tells of a value."""
 
     VALUE = 0
@@ -119,7 +119,7 @@ class Observations:
     squares: npt.NDArray[np.float64]
     groups: npt.NDArray[np.int64]
     values: Vector
-    told: Sequence[Told]
+    told: Sequence[Bound]
 
     @cached_property
     def signs(self) -> Vector:

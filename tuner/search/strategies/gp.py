@@ -25,7 +25,7 @@ from tuner.search.incumbent import leaders
 from tuner.search.strategies.batch_rates import BatchRates
 from tuner.search.strategies.designs import designs
 from tuner.search.strategies.features import Features
-from tuner.search.strategies.gaussian import Observations, Posterior, Prior, Priors, Told, learned
+from tuner.search.strategies.gaussian import Bound, Observations, Posterior, Prior, Priors, learned
 from tuner.search.strategies.unguided import draw_new
 from tuner.search.strategy import Enough, Proposal, chance
 from tuner.space.candidate import Candidate, FieldValue
@@ -200,7 +200,7 @@ class GaussianStrategy:
         where, prior = [c for c, _ in known], self._prior(used)
         values = np.array([value for _, (value, _) in known]) - prior(where)
         kinds = [kind for _, (_, kind) in known]
-        exact = values[[k is Told.VALUE for k in kinds]]
+        exact = values[[k is Bound.VALUE for k in kinds]]
         middle = float(np.median(exact)) if exact.size else float(values.max())
         model = self._learned(where, values - middle, kinds, Priors())
         mean, deviation = self._at(model, candidates, where)
@@ -225,7 +225,7 @@ class GaussianStrategy:
 
         known = [(t.candidate, miss) for t in used if (miss := overshoot(self.aim, t)) is not None]
         kinds = [kind for _, (_, kind) in known]
-        if all(kind is Told.AT_MOST for kind in kinds):
+        if all(kind is Bound.AT_MOST for kind in kinds):
             return np.zeros(len(candidates))
         where = [c for c, _ in known]
         values = np.array([value for _, (value, _) in known])
@@ -235,7 +235,7 @@ class GaussianStrategy:
         return chances
 
     def _learned(
-        self, where: Sequence[Candidate], values: Vector, kinds: Sequence[Told], priors: Priors
+        self, where: Sequence[Candidate], values: Vector, kinds: Sequence[Bound], priors: Priors
     ) -> Posterior:
         squares = self._features.squares(where, where)
         alike = np.zeros(squares.shape[0], np.int64)
@@ -292,7 +292,7 @@ def own_error(surprises: Sequence[float]) -> float:
     return math.sqrt(total / (_OWN_COUNT + len(surprises)))
 
 
-def told(aim: Aim, trial: Trial) -> tuple[float, Told] | None:
+def told(aim: Aim, trial: Trial) -> tuple[float, Bound] | None:
     """What a trial shows about its candidate's worth; None where that is nothing.
 
     How far a lost race missed the SLO shows roughly at which load it would have met it. Beyond
@@ -300,29 +300,29 @@ def told(aim: Aim, trial: Trial) -> tuple[float, Told] | None:
     """
     measured = aim.measured(trial)
     if measured is not None:
-        return measured, Told.VALUE
+        return measured, Bound.VALUE
     bound, score = aim.bound(trial), trial.score
     if trial.state is not TrialState.PRUNED or score is None:
-        return None if bound is None else (bound, Told.AT_MOST)
+        return None if bound is None else (bound, Bound.AT_MOST)
     if bound is not None and not trial.points:  # it was only looked at
-        return bound - _SATURATED, Told.VALUE
+        return bound - _SATURATED, Bound.VALUE
     slo_utilisation = 1.0 + max(score.violation, 0.0)
     over = math.log(min(slo_utilisation, _FAR_OFF)) / STEEPNESS
     if bound is not None:
-        return bound - min(over, _SATURATED), Told.VALUE
-    known = Told.VALUE if slo_utilisation < _FAR_OFF else Told.AT_MOST
+        return bound - min(over, _SATURATED), Bound.VALUE
+    known = Bound.VALUE if slo_utilisation < _FAR_OFF else Bound.AT_MOST
     return aim.worth(score.value) - over, known
 
 
-def overshoot(aim: Aim, trial: Trial) -> tuple[float, Told] | None:
+def overshoot(aim: Aim, trial: Trial) -> tuple[float, Bound] | None:
     """By how much it missed the SLOs everywhere, a logarithm; None where it may meet them."""
     if aim.measured(trial) is not None:
-        return 0.0, Told.AT_MOST
+        return 0.0, Bound.AT_MOST
     if trial.state is TrialState.PRUNED:
         return None
     if trial.score is None:
-        return _FAILED, Told.AT_LEAST
-    return math.log1p(max(trial.score.violation, 0.0)), Told.VALUE
+        return _FAILED, Bound.AT_LEAST
+    return math.log1p(max(trial.score.violation, 0.0)), Bound.VALUE
 
 
 def _used(history: Sequence[Trial], best: Sequence[Trial]) -> list[Trial]:

@@ -10,13 +10,12 @@ from tuner.search.strategies.tpe import TpeStrategy
 from tuner.search.strategies.unguided import GridStrategy, RandomStrategy
 from tuner.search.strategy import Strategy
 from tuner.space.space import Space
-from tuner.spec.model import Spec
-from tuner.spec.model import Strategy as Name
+from tuner.spec.model import Spec, StrategyName
 
-STRATEGIES: Mapping[Name, Callable[[Space, Spec], Strategy]] = {
-    Name.GP: GaussianStrategy,
-    Name.TPE: TpeStrategy,
-    Name.RANDOM: RandomStrategy,
-    Name.GRID: GridStrategy,
-    Name.MODEL_ANALYZER: ModelAnalyzerStrategy,
+STRATEGIES: Mapping[StrategyName, Callable[[Space, Spec], Strategy]] = {
+    StrategyName.GP: GaussianStrategy,
+    StrategyName.TPE: TpeStrategy,
+    StrategyName.RANDOM: RandomStrategy,
+    StrategyName.GRID: GridStrategy,
+    StrategyName.MODEL_ANALYZER: ModelAnalyzerStrategy,
 }

@@ -18,12 +18,12 @@ from tritonclient.grpc import model_config_pb2
 from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.load.client import process as client_process
 from tuner.load.client.calls import Done
-from tuner.load.client.figures import Part, check_sent, measurement, observe
+from tuner.load.client.figures import StreamSlice, check_sent, measurement, observe
 from tuner.load.client.generator import processes_for, split_over
-from tuner.load.client.job import Answers, Job, Outcome, Questions, merge
+from tuner.load.client.job import Answers, ClientJob, Outcome, Questions, merge
 from tuner.load.client.process import Loop, Send
 from tuner.load.generators import may_reject
-from tuner.load.latency import Requests, observe_open
+from tuner.load.latency import AnsweredRequests, observe_open
 from tuner.load.traffic.arrivals import poisson
 from tuner.load.traffic.encoding import RequestForm
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
@@ -61,7 +61,7 @@ def outcomes(of: dict[Outcome, npt.NDArray[np.bool_]]) -> npt.NDArray[np.int8]:
 
 
 def measured(found: Answers) -> Measurement:
-    return measurement(observe(Part(found, DUE), WINDOW), found, LOAD, 1, WINDOW.bounds, 1)
+    return measurement(observe(StreamSlice(found, DUE), WINDOW), found, LOAD, 1, WINDOW.bounds, 1)
 
 
 EVERY_FIFTH = np.arange(DUE.size) % 5 == 0
@@ -70,9 +70,9 @@ EVERY_FIFTH = np.arange(DUE.size) % 5 == 0
 class TestFigures:
     def test_without_refusals_it_is_what_perf_analyzers_export_gives(self) -> None:
         found = answers(outcomes({}))
-        exported = Requests(found.sent_ns, found.answered_ns, found.end_ns)
+        exported = AnsweredRequests(found.sent_ns, found.answered_ns, found.end_ns)
         expected = observe_open(exported, DUE, WINDOW)
-        observed = observe(Part(found, DUE), WINDOW)
+        observed = observe(StreamSlice(found, DUE), WINDOW)
         assert observed.latencies_us == pytest.approx(expected.latencies_us)
         assert observed.answered_count == expected.answered_count
         assert observed.sent_per_s == expected.sent_per_s
@@ -130,7 +130,7 @@ class TestFigures:
     def test_nothing_answered_is_no_result_and_the_server_says_why(self) -> None:
         nothing = answers(outcomes({Outcome.FAILED: DUE >= 0.0}), failure="negative input")
         with pytest.raises(LoadFailedError, match="negative input"):
-            observe(Part(nothing, DUE), WINDOW)
+            observe(StreamSlice(nothing, DUE), WINDOW)
 
     def test_a_client_so_far_behind_that_nothing_was_answered_is_the_limit(self) -> None:
         behind = answers(outcomes({Outcome.UNANSWERED: DUE >= 0.0, Outcome.UNSENT: DUE > 1.5}))
@@ -289,7 +289,7 @@ class TestClosedLoop:
         assert most == 3
         assert found.outcomes.size == 3 * 39 + 3  # in 200 ms, 5 ms and a little each
         assert (found.outcomes == Outcome.UNANSWERED).sum() == 3
-        observed = observe(Part(found, None), Window(0.1, 0.05, 10.0))
+        observed = observe(StreamSlice(found, None), Window(0.1, 0.05, 10.0))
         assert observed.mean_in_flight == pytest.approx(3.0, abs=0.3)
         assert observed.latencies_us[0] >= 5000.0
 
@@ -309,7 +309,7 @@ class TestClosedLoop:
         assert processes_for(LoadPoint(Arrivals.POISSON, 1e5)) == 40
         asked = (Questions(FORM, Path()),)
         files = (Path("a"), Path("r"), Path("b"))
-        job = Job("h:1", asked, Path("o"), None, 1.0, *files, clients=7)
+        job = ClientJob("h:1", asked, Path("o"), None, 1.0, *files, clients=7)
         parts = split_over(job, 3)
         assert [part.clients for part in parts] == [3, 2, 2]
         assert [(part.first, part.step) for part in parts] == [(0, 3), (1, 3), (2, 3)]
@@ -321,8 +321,8 @@ def test_jobs_and_answers_survive_their_files(tmp_path: Path) -> None:
     form = RequestForm("m", {"x": "FP32"}, {"x": (8,)}, batched=True, batch_size=2)
     files = {name: tmp_path / name for name in ("order", "due", "answers", "ready", "begin")}
     asked = (Questions(form, tmp_path / "a", 9), Questions(FORM, tmp_path / "b"))
-    job = Job("127.0.0.1:1", asked, total_s=3.0, protocol=Protocol.HTTP, **files)
-    again = Job.from_json(json.loads(json.dumps(job.to_json())))
+    job = ClientJob("127.0.0.1:1", asked, total_s=3.0, protocol=Protocol.HTTP, **files)
+    again = ClientJob.from_json(json.loads(json.dumps(job.to_json())))
     forms = zip(again.questions, (form, FORM), strict=True)
     assert replace(again, questions=tuple(replace(q, form=own) for q, own in forms)) == job
     assert again.questions[0].form.shapes == {"x": [8]}

@@ -15,7 +15,7 @@ from tuner.load.client.calls import Done
 from tuner.load.client.figures import Run
 from tuner.load.client.job import Answers, Outcome, merge
 from tuner.load.client.process import Loop, in_order
-from tuner.load.setup import Order, Schedule, Stream, Target, in_turn, schedule
+from tuner.load.setup import LoadTarget, Order, Schedule, Stream, in_turn, schedule
 from tuner.load.traffic.arrivals import Times
 from tuner.load.traffic.encoding import RequestForm
 from tuner.load.validity import warnings_about
@@ -32,7 +32,9 @@ WINDOW = Window(duration_s=10.0, warmup_s=0.5, deadline_s=60.0, tail_s=0.5, boun
 
 
 def stream(name: str, share: float, rate: float | None = None, batch_size: int = 1) -> Stream:
-    return Stream(name, Target(name, ENDPOINTS, batch_size=batch_size), FORM, NOTHING, share, rate)
+    return Stream(
+        name, LoadTarget(name, ENDPOINTS, batch_size=batch_size), FORM, NOTHING, share, rate
+    )
 
 
 FAST, SLOW = stream("fast", 0.75), stream("slow", 0.25, batch_size=4)

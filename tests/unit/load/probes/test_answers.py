@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuner.load.probes.answers import Answer, Answers, differences
+from tuner.load.probes.answers import Answer, ConfigAnswers, differences
 
 TOLERANCE = 1e-3
 
@@ -17,7 +17,7 @@ def answer(*values: Any, dtype: str = "f4") -> Answer:
 
 
 def compared(one: Answer, other: Answer, tolerance: float = TOLERANCE) -> list[str]:
-    return differences(Answers(alone=(one,)), Answers(alone=(other,)), tolerance)
+    return differences(ConfigAnswers(alone=(one,)), ConfigAnswers(alone=(other,)), tolerance)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_no_tolerance_means_equal() -> None:
 
 def test_what_is_wrong_in_batches_only_is_named_once_with_its_input() -> None:
     right, wrong = answer(1.0), answer(0.0)
-    one = Answers((right, right), (right,) * 4)
-    other = Answers((right, right), (right, wrong, right, wrong))
+    one = ConfigAnswers((right, right), (right,) * 4)
+    other = ConfigAnswers((right, right), (right, wrong, right, wrong))
     (found,) = differences(one, other, TOLERANCE)
     assert found == "input 1 asked with others: output y differs by up to 1 (1 became 0)"

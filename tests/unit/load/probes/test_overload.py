@@ -10,7 +10,7 @@ import pytest
 from builders.measurements import P99_40MS, synthetic_measurement
 
 from tuner.errors import LoadFailedError
-from tuner.load.latency import Requests, observe_open, percentile
+from tuner.load.latency import AnsweredRequests, observe_open, percentile
 from tuner.load.probes.overload import (
     SLICE_S,
     Overload,
@@ -39,7 +39,9 @@ def queue(service_s: float, capacity: float = CAPACITY, window: Window = WINDOW)
         answered.append(free)
     seen = np.array(answered) <= window.total_s
     sent_ns, answered_ns = ((m[seen] * 1e9).astype(np.int64) for m in (due, np.array(answered)))
-    found = observe_open(Requests(sent_ns, answered_ns, round(window.total_s * 1e9)), due, window)
+    found = observe_open(
+        AnsweredRequests(sent_ns, answered_ns, round(window.total_s * 1e9)), due, window
+    )
     return replace(
         synthetic_measurement(capacity, percentile(found.latencies_us, 0.99)),
         load=load,

@@ -18,7 +18,7 @@ from tuner.load.probes.preparing import (
     ask_in_order,
     fill,
 )
-from tuner.load.setup import Stream, Target
+from tuner.load.setup import LoadTarget, Stream
 from tuner.load.traffic.encoding import RequestForm, TensorShape
 from tuner.load.traffic.inputs import InputFiles
 from tuner.server.server import Endpoints
@@ -117,7 +117,7 @@ def test_what_the_model_refuses_is_passed_over(error: FakeRpcError) -> None:
 def test_without_inputs_that_come_back_nothing_is_asked(tmp_path: Path) -> None:
     """No channel is opened either, which this test could not."""
     inputs = InputFiles(RandomInputs(kind="random"), [TensorShape("x", "FP32", (4,))], tmp_path)
-    nowhere = Target("m", Endpoints("nowhere:1", "nowhere:2", None))
+    nowhere = LoadTarget("m", Endpoints("nowhere:1", "nowhere:2", None))
     found = fill(Stream("m", nowhere, FORM, inputs), seed=1, size=1000)
     assert (found.asked, found.of) == (0, 0)
     assert "left empty" in found.sentence
