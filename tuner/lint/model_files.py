@@ -23,8 +23,8 @@ from tuner.modelconfig.rules import (
     Rule,
     Violation,
     found_by,
-    is_delay,
     queue_policies,
+    timeouts_within_delay,
     violations,
 )
 from tuner.modelconfig.schema import ModelConfig
@@ -264,14 +264,9 @@ def _timeout_beside_delay(config: ModelConfig) -> Iterator[Mistake]:
 
 
 def _timeout_within_delay(config: ModelConfig) -> Iterator[Mistake]:
-    """A lone request waits for the whole delay, and is rejected if it has timed out by then."""
-    delay = config.dynamic_batching.max_queue_delay_microseconds
-    for path, policy in queue_policies(config):
-        timeout = policy.default_timeout_microseconds
-        if 0 < timeout <= delay and not is_delay(policy):
-            text = f"requests are rejected after {timeout} us and held back for up to {delay} us"
-            hint = "make default_timeout_microseconds well above max_queue_delay_microseconds"
-            yield path, text, hint
+    for path, text in timeouts_within_delay(config):
+        hint = "make default_timeout_microseconds well above max_queue_delay_microseconds"
+        yield path, text, hint
 
 
 def _stateless_sequences(config: ModelConfig) -> Iterator[Mistake]:

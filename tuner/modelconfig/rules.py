@@ -61,6 +61,7 @@ class Rule(Enum):
     TIMEOUT_OVERRIDE = "timeout-override"
     SEQUENCE_DELAY = "sequence-delay"
     COMPLETED = "completed"
+    TIMEOUT_WITHIN_DELAY = "timeout-within-delay"  # Triton loads it: only a search avoids it
 
 
 @dataclass(frozen=True)
@@ -221,6 +222,19 @@ def _response_cache(config: ModelConfig) -> Iterator[Mistake]:
         blocker = "sequence batching" if sequences else "a decoupled model"
         text = f"the response cache does not work with {blocker}"
         yield "response_cache.enable", text, "turn it off"
+
+
+def timeouts_within_delay(config: ModelConfig) -> Iterator[tuple[str, str]]:
+    """Queue policies by which a lone request is rejected, and how.
+
+    It waits for the whole delay, and has timed out by then. Triton loads such a config.
+    """
+    delay = config.dynamic_batching.max_queue_delay_microseconds
+    for path, policy in queue_policies(config):
+        timeout = policy.default_timeout_microseconds
+        if 0 < timeout <= delay and not is_delay(policy):
+            text = f"requests are rejected after {timeout} us and held back for up to {delay} us"
+            yield path, text
 
 
 def queue_policies(config: ModelConfig) -> Iterator[tuple[str, Any]]:

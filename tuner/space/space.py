@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import Any
 
 from tuner.modelconfig.path import get
-from tuner.modelconfig.rules import Violation
+from tuner.modelconfig.rules import Rule, Violation, timeouts_within_delay
 from tuner.modelconfig.served import Served
 from tuner.space.candidate import CACHE, Candidate, FieldValue
 from tuner.space.conditions import Condition, conditions_of
@@ -148,8 +148,22 @@ class Space:
         return configs
 
     def violations(self, candidate: Candidate) -> list[Violation]:
-        """Why Triton would refuse the candidate, which then never reaches a server."""
-        return self.served.violations(candidate.models)
+        """Why the candidate never reaches a server.
+
+        Triton would refuse it; or, unlike the current config, it would load and reject every
+        request that comes alone.
+        """
+        found = self.served.violations(candidate.models)
+        if candidate != self.current:
+            of_now = self.configs(self.current)
+            for label, config in self.configs(candidate).items():
+                known = {*timeouts_within_delay(of_now[label])}
+                found += [
+                    Violation(Rule.TIMEOUT_WITHIN_DELAY, path, text, owner=label)
+                    for path, text in timeouts_within_delay(config)
+                    if (path, text) not in known
+                ]
+        return found
 
     def size(self) -> Size:
         """Conditions between parameters are counted exactly; Triton's rules in small spaces."""

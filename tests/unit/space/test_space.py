@@ -345,3 +345,35 @@ def test_a_coarse_range_stays_on_its_steps_and_a_short_one_is_not_made_coarser()
     assert all(v in stepped for v in stepped.coarse(5).values)
     short = RangeParameter(Knob("m", "p"), 1, 4, special=(None,))
     assert short.coarse(8).values == (None, 1, 2, 3, 4)
+
+
+TIMEOUT = "dynamic_batching.default_queue_policy.default_timeout_microseconds"
+
+
+@pytest.mark.parametrize(
+    ("space", "config"),
+    [
+        ({DELAY: {"int": [50, 20_000], "or": 0}, TIMEOUT: {"int": [1, 30_000], "or": 0}}, ""),
+        ({DELAY: {"int": [50, 20_000], "or": 0}}, "default_queue_policy { %s: 5000 }"),
+        ({TIMEOUT: {"int": [1, 30_000], "or": 0}}, "max_queue_delay_microseconds: 9000"),
+    ],
+)
+def test_no_candidate_rejects_requests_that_come_alone(space: dict[str, Any], config: str) -> None:
+    own = config.replace("%s", TIMEOUT.rpartition(".")[2])
+    made = space_of(space, f"{BATCHING} dynamic_batching {{ {own} }}")
+    rng, timed = random.Random(1), 0
+    for _ in range(3_400):
+        candidate = made.sample(rng)
+        assert candidate is not None
+        batching = made.configs(candidate)["m"].dynamic_batching
+        timeout = batching.default_queue_policy.default_timeout_microseconds
+        assert not 0 < timeout <= batching.max_queue_delay_microseconds
+        timed += timeout > 0
+    assert timed > 300
+
+
+def test_a_queue_timeout_that_the_file_has_is_kept_where_nothing_changes_it() -> None:
+    policy = "default_queue_policy { default_timeout_microseconds: 500 }"
+    config = f"{BATCHING} dynamic_batching {{ max_queue_delay_microseconds: 900 {policy} }}"
+    made = space_of({INSTANCES: {"int": [1, 2]}}, config)
+    assert made.size().count == 2
