@@ -3,8 +3,7 @@
 Many backends do extra work for a shape they have not seen, once for each instance: autotuning of
 convolutions, TensorRT's lazy modules, torch.compile, which compiles with the second call. If a
 batch size first came up under load, this work would take seconds out of the window, and a config
-with batching would pay many times what one without pays. What does such work shows it with 1, 2,
-4, 8 requests too: the sizes between are asked for only where one of these was slow at first.
+with batching would pay many times what one without pays.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tuner.load.setup import Stream
 from tuner.load.traffic.encoding import build
 from tuner.spec.units import digits
 
-#: Between doubled sizes, batches of up to so many requests are asked for.
+#: Batches of up to so many requests are all asked for, then only doubled ones.
 EACH = 16
 #: Sizes that are not asked for after so long, without what was slow only at first, are left to the
 #: load, and so are requests that are together larger than this.
@@ -51,12 +50,8 @@ def warm_batches(
     slow_s, left = dict[int, float](), list[int]()
     delay_s = config.dynamic_batching.max_queue_delay_microseconds / 1e6
     usual_s = bytes_each = answer_s = 0.0
-    doubled, between = batch_sizes(config, form.batch_size)
-    works_at_first = False
     with asking(stream.target.endpoints) as method:
-        for size in (*doubled, *between):
-            if size in between and not works_at_first:
-                break
+        for size in batch_sizes(config, form.batch_size):
             if usual_s > MOST_S or bytes_each * size * instances > MOST_BYTES:
                 left.append(size)
                 continue
@@ -64,12 +59,13 @@ def warm_batches(
                 (question,) = build(stream.inputs.first(1), replace(form, batch_size=size), 1)
             except (LoadFailedError, SpecError):
                 break
-            bytes_each = len(question) / size
-            apart_s = delay_s + min(max(answer_s / 2, APART_S), MOST_APART_S)
-            took_s = _ask_until_steady(method, question, instances, apart_s, deadline_s)
-            if took_s:
+            bytes_each, took_s = len(question) / size, list[float]()
+            while not _steady(took_s) and len(took_s) < MOST_TIMES:
+                if (left_s := deadline_s - time.monotonic()) <= 0.0:
+                    break
+                apart_s = delay_s + min(max(answer_s / 2, APART_S), MOST_APART_S)
+                took_s.append(_ask(method, question, instances, apart_s, left_s))
                 answer_s = min(took_s) - (instances - 1) * apart_s
-            works_at_first = works_at_first or not _steady(took_s[:2])
             if not _steady(took_s):
                 left.append(size)
             elif max(took_s) - min(took_s) > TOLD_S:
@@ -88,28 +84,17 @@ def warm_batches(
     return [sentence]
 
 
-def batch_sizes(config: Any, least: int) -> tuple[list[int], list[int]]:
-    """Sizes that the dynamic batcher of a ``ModelConfig`` may form: doubled ones, and others.
+def batch_sizes(config: Any, least: int) -> list[int]:
+    """Sizes that the dynamic batcher of a ``ModelConfig`` may form, the doubled ones first.
 
     ``least``: Inferences in one request of the workload.
     """
     if config.response_cache.enable:
-        return [], []  # what is asked here would be in the cache
+        return []  # what is asked here would be in the cache
     most = config.max_batch_size // least if config.HasField("dynamic_batching") else 1
     doubled = [2**power for power in range(most.bit_length())] or [1]
     others = {*range(1, min(EACH, most) + 1), max(most, 1)} - {*doubled}
-    return [count * least for count in doubled], [count * least for count in sorted(others)]
-
-
-def _ask_until_steady(
-    method: Any, question: bytes, instances: int, apart_s: float, deadline_s: float
-) -> list[float]:
-    took_s: list[float] = []
-    while not _steady(took_s) and len(took_s) < MOST_TIMES:
-        if (left_s := deadline_s - time.monotonic()) <= 0.0:
-            break
-        took_s.append(_ask(method, question, instances, apart_s, left_s))
-    return took_s
+    return [count * least for count in (*doubled, *sorted(others))]
 
 
 def _ask(method: Any, question: bytes, instances: int, apart_s: float, patience_s: float) -> float:
