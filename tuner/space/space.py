@@ -20,12 +20,12 @@ from operator import attrgetter
 from typing import Any
 
 from tuner.modelconfig.path import get
-from tuner.modelconfig.rules import Rule, Violation, timeouts_within_delay
+from tuner.modelconfig.rules import Rule, Violation, queue_policies, timeouts_within_delay
 from tuner.modelconfig.served import Served
 from tuner.space.candidate import CACHE, Candidate, FieldValue
 from tuner.space.conditions import Condition, conditions_of
 from tuner.space.parameters import SERVER, Knob, Parameter, RangeParameter
-from tuner.spec.paths import CACHE_ENABLE, DYNAMIC_BATCHING, MAX_BATCH_SIZE, is_inside
+from tuner.spec.paths import CACHE_ENABLE, DELAY, DYNAMIC_BATCHING, MAX_BATCH_SIZE, is_inside
 
 #: Up to this many candidates `Space.size` asks Triton's rules about each.
 COUNTED_ONE_BY_ONE = 2000
@@ -154,16 +154,28 @@ class Space:
         request that comes alone.
         """
         found = self.served.violations(candidate.models)
-        if candidate != self.current:
-            of_now = self.configs(self.current)
-            for label, config in self.configs(candidate).items():
-                known = {*timeouts_within_delay(of_now[label])}
-                found += [
-                    Violation(Rule.TIMEOUT_WITHIN_DELAY, path, text, owner=label)
-                    for path, text in timeouts_within_delay(config)
-                    if (path, text) not in known
-                ]
+        for model, known in self._queues.items():
+            found += [
+                Violation(Rule.TIMEOUT_WITHIN_DELAY, path, text, owner=model)
+                for path, text in self._timeouts_within_delay(model, candidate)
+                if (path, text) not in known
+            ]
         return found
+
+    @cached_property
+    def _queues(self) -> Mapping[str, frozenset[tuple[str, str]]]:
+        """Models whose queue timeouts or delays may change, and what the current config rejects."""
+        found = {}
+        for name, model in self.served.models.items():
+            paths = [p.path for p in self.parameters if p.knob.owner == name]
+            policies = any("queue_policy" in path for path in paths)
+            if policies or (DELAY in paths and any(queue_policies(model.base.completed))):
+                found[name] = frozenset(self._timeouts_within_delay(name, self.current))
+        return found
+
+    def _timeouts_within_delay(self, model: str, candidate: Candidate) -> Iterator[tuple[str, str]]:
+        config = self.served.models[model].base.message(candidate.of(model))
+        return timeouts_within_delay(config)
 
     def size(self) -> Size:
         """Conditions between parameters are counted exactly; Triton's rules in small spaces."""
