@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from statistics import fmean
 from typing import TypeVar
 
@@ -22,10 +22,10 @@ from tuner.bench.again import (
     missed_by_gaps,
     why_again,
 )
-from tuner.bench.cache import CacheRules
 from tuner.bench.evaluate import Sendable
 from tuner.bench.protocol import LoadClient
 from tuner.bench.rates import Rates
+from tuner.bench.rules import BenchRules
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
     ClientLimitError,
@@ -39,7 +39,7 @@ from tuner.load.probes.answers import ConfigAnswers
 from tuner.load.probes.overload import Overload, overload_of, overload_window
 from tuner.load.validity import client_behind, client_kept_up
 from tuner.load.watch.machine import disturbances
-from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Rejected, Stage
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Stage
 from tuner.measurement.window import Window, lengthen
 from tuner.score.judge import undecided
 from tuner.score.point import Point, judge_point
@@ -61,36 +61,6 @@ LONGER = 1.1
 #: Requests per second to expect, None where that is not known, to the length of a measurement.
 WindowAt = Callable[[float | None], Window]
 _Asked = TypeVar("_Asked")
-
-
-@dataclass(frozen=True)
-class BenchRules:
-    """How every measurement in a run is made.
-
-    Attributes:
-        window: Load point and the requests per second to expect, None where that is not known, to
-            the length of its measurement, in the rounds of a proof or a check.
-        brief: Like ``window``, in the search; None: the same.
-        checkpoint: Called before each step; raises when the run is to stop.
-        cache: Which candidates have one, and what is to be in it.
-        rejected: Receives each measurement that does not count.
-        note: Receives a sentence about anything that takes long.
-        first_answer_s: A model that was just loaded may take this long to answer.
-        soak: Like ``window``, for the long load on the config to be written, which is to last this
-            many seconds; None: no longer than any other.
-    """
-
-    slos: Sequence[Slo]
-    arrivals: Arrivals
-    window: Callable[[LoadPoint, float | None], Window]
-    checkpoint: Callable[[], None]
-    measured: Callable[[Point], None]
-    cache: CacheRules = field(default_factory=CacheRules)
-    rejected: Callable[[Rejected], None] = lambda _: None
-    note: Callable[[str], None] = lambda _: None
-    first_answer_s: float = 120.0
-    brief: Callable[[LoadPoint, float | None], Window] | None = None
-    soak: Callable[[LoadPoint, float | None, float], Window] | None = None
 
 
 class TritonBench:

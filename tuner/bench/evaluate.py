@@ -229,7 +229,7 @@ def evaluate(
             points.append(measure(first))
         except (ClientLimitError, LoadFailedError) as error:
             first = above.lower(error, first)
-    seen: list[Probe] = [*([] if too_much is None else [too_much]), *points, *above.drowned]
+    seen: list[Probe] = [*filter(None, [too_much]), *points, *above.drowned]
     search = CapacitySearch(start, above.levels, at_most=at_most - len(points), known=seen)
     limit: str | None = None
     try:

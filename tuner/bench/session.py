@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from tuner.bench.bench import BenchRules, TritonBench
+from tuner.bench.bench import TritonBench
 from tuner.bench.cache import CacheRules, cache_of
 from tuner.bench.evaluate import Sendable
 from tuner.bench.events import Events
 from tuner.bench.job import Job
 from tuner.bench.protocol import Bench
+from tuner.bench.rules import BenchRules
 from tuner.bench.serving import Serving
 from tuner.bench.timebook import TimeBook
 from tuner.bench.tools import client_of

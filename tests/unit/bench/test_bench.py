@@ -10,8 +10,9 @@ import pytest
 from builders.candidates import candidate_of, the_one
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
-from tuner.bench.bench import QUICK_LOOK, BenchRules, TritonBench
+from tuner.bench.bench import QUICK_LOOK, TritonBench
 from tuner.bench.cache import CacheRules, ResponseCache
+from tuner.bench.rules import BenchRules
 from tuner.bench.timebook import TimeBook
 from tuner.errors import ClientLimitError, InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.latency import latency_figures

@@ -14,7 +14,8 @@ from builders.candidates import candidate_of
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 
 from tuner.bench.again import LONG_S, PAUSE_S, TABLE
-from tuner.bench.bench import BenchRules, TritonBench
+from tuner.bench.bench import TritonBench
+from tuner.bench.rules import BenchRules
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
     ClientLimitError,

@@ -17,7 +17,8 @@ from builders.measurements import synthetic_measurement, synthetic_server
 from builders.serving import served_one
 
 import tuner
-from tuner.bench.bench import BenchRules, TritonBench
+from tuner.bench.bench import TritonBench
+from tuner.bench.rules import BenchRules
 from tuner.bench.session import window_of
 from tuner.bench.timebook import TimeBook
 from tuner.load.client.generator import OpenClient

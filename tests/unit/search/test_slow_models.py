@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from builders.candidates import candidate_of, fields_of
 from builders.emulated import a_session, saying
+from builders.searches import ListedSearcher
 
-from tuner.bench.bench import BenchRules, TritonBench
+from tuner.bench.bench import TritonBench
 from tuner.bench.events import Silent
+from tuner.bench.rules import BenchRules
 from tuner.bench.session import Session, round_window, soak_of, window_of
 from tuner.bench.timebook import TimeBook
 from tuner.errors import LoadFailedError
@@ -28,7 +30,6 @@ from tuner.score.next_load import load_plan
 from tuner.score.trial import Aim, TrialState
 from tuner.search.budget import StopReason
 from tuner.search.searching import CurrentConfigFailsError, search
-from tuner.search.strategy import Proposal
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
@@ -109,35 +110,6 @@ def _ns(seconds: Any) -> Any:
     return np.rint(np.asarray(seconds) * 1e9).astype(np.int64)
 
 
-class Listed:
-    """A searcher that proposes so many instances, one config after the other."""
-
-    def __init__(self, *counts: int, informative: bool = False) -> None:
-        self.candidates = [candidate_of({"instance_group.count": n}) for n in counts]
-        self.informative = informative
-        self.history: list[Any] = []
-
-    @property
-    def leads(self) -> list[Any]:
-        return []
-
-    def rank(self, leads: list[Any]) -> None:
-        assert leads == []
-
-    def next(self) -> Proposal | None:
-        left = self.candidates[len(self.history) :]
-        return Proposal(left[0], informative=self.informative) if left else None
-
-    def start(self, candidate: Candidate) -> bool:
-        return True
-
-    def tell(self, trial: Any) -> None:
-        self.history.append(trial)
-
-    def give_up(self, candidate: Candidate) -> None:
-        self.candidates.remove(candidate)
-
-
 class Told(Silent):
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -148,7 +120,7 @@ class Told(Silent):
 
 def a_search(
     server: Server, slo: str, *counts: int, budget: Any = None, **workload: Any
-) -> tuple[Session, Listed, list[Rejected]]:
+) -> tuple[Session, ListedSearcher, list[Rejected]]:
     spec = Spec.model_validate(
         {
             "model": "m",
@@ -172,13 +144,13 @@ def a_search(
         note=events.note,
         soak=lambda load, rate, least_s: soak_of(spec, load, rate, least_s),
     )
-    searcher = Listed(*counts)
+    searcher = ListedSearcher([candidate_of({"instance_group.count": n}) for n in counts])
     bench = TritonBench(server, lambda _: server, rules, TimeBook())  # type: ignore[arg-type,return-value]
     session = a_session(bench, spec, searcher.candidates[0], plan, events=events)
     return session, searcher, rejected
 
 
-def searched(session: Session, searcher: Listed) -> tuple[list[Any], StopReason]:
+def searched(session: Session, searcher: ListedSearcher) -> tuple[list[Any], StopReason]:
     found = search(session, searcher)  # type: ignore[arg-type]
     session.bench.enter(Stage.CONFIRMATION)
     return found
