@@ -322,11 +322,7 @@ class RecordedBench:
         late_s = window.duration_s * allowed / max(_late_share(found, bound.within_s), allowed)
         if excess >= _GROWS:
             late_s = min(late_s, bound.within_s / excess + allowed * window.duration_s)
-        return (
-            min(window.total_s, window.warmup_s + late_s)
-            if late_s < window.duration_s
-            else window.total_s
-        )
+        return window.warmup_s + late_s if late_s < window.duration_s else window.total_s
 
     def _error(self, share: float, measurement: str) -> Vector:
         """Of the same variance as a single repeat's."""

@@ -52,7 +52,6 @@ from tuner.search.strategy import Strategy as SearchStrategy
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
-from tuner.spec.slo import Slo
 
 #: What is compared, by the name in the results: fields of ``search`` in a spec.
 COMPARED: dict[str, dict[str, str]] = {
@@ -220,10 +219,8 @@ def world_of(ground: Ground) -> tuple[Job, RecordedWorld]:
     world = world.with_ordinary_best() if ground.ordinary_best else world
     if ground.slower == 1.0:
         return job, world
-    bounds = [
-        slo.bound * (ground.slower if slo.metric.is_latency else 1.0) for slo in job.spec.slos
-    ]
-    slos = [str(Slo(slo.metric, bound)) for slo, bound in zip(job.spec.slos, bounds, strict=True)]
+    times = {True: ground.slower, False: 1.0}
+    slos = [str(replace(s, bound=s.bound * times[s.metric.is_latency])) for s in job.spec.slos]
     slow = prepare(Request(tables.spec_path(ground.table), overrides=(f"slo={json.dumps(slos)}",)))
     return slow, world.slower(ground.slower)
 

@@ -37,7 +37,7 @@ LEAST_S = 120.0
 #: New incumbents per e-fold of trials: twice the records of a random order, since a search learns.
 INCUMBENTS = 2.0
 #: Measurements of at least this length are announced; a candidate gets fewer of them.
-TOLD_S, LONG_S, FEW_PROBES = 10.0, 10.0, 3
+LONG_S, FEW_PROBES = 10.0, 3
 #: Of a rate that is not known yet, an example; and one that few models are slower than.
 _FAST_PER_S, _RARE_PER_S = 100.0, 5.0
 #: The ways of deploying a trial that load the model.
@@ -209,7 +209,7 @@ def long_windows(spec: Spec, rate_per_s: float) -> str:
     """The windows that a rate needs, in words; empty where they are short."""
     window_s = window_of(spec, LoadPoint(Arrivals.POISSON, rate_per_s)).duration_s
     slo = _hardest(spec, rate_per_s)
-    if window_s <= max(TOLD_S, float(spec.workload.window)) or slo is None:
+    if window_s <= max(LONG_S, float(spec.workload.window)) or slo is None:
         return ""
     at = f"at about {digits(rate_per_s, 2)}/s{_share_text(spec, slo)}"
     return f"{of_stream(slo.stream, slo.metric.name)} {at} needs windows of {minutes(window_s)}"

@@ -51,7 +51,6 @@ class Measuring:
     ) -> None:
         self._session = session
         self._candidate, self._screening = proposal.candidate, screening
-        self._informative = proposal.informative
         self._start: float | None = None
         self._known: Sequence[Point] = ()
         self._clock = clock
@@ -62,7 +61,7 @@ class Measuring:
         #: The current config is measured at least once in any case, for comparison.
         self._owed = proposal.candidate == session.current
         self._rules = self._race_rules(
-            incumbent(history, session.spec.objective.goal, session.current)
+            incumbent(history, session.spec.objective.goal, session.current), proposal.informative
         )
 
     def look(self) -> Evaluation | None:
@@ -101,7 +100,7 @@ class Measuring:
         self._known = raced.points
         return raced.evaluation(objective) if raced.lost else None
 
-    def _race_rules(self, best: Trial | None) -> Race | None:
+    def _race_rules(self, best: Trial | None, informative: bool) -> Race | None:
         """None where there is no load to beat."""
         spec = self._session.spec
         to_beat = None if best is None else best.sustained_level
@@ -114,38 +113,35 @@ class Measuring:
             to_beat *= gain
         elif best.score is not None:
             rate_to_beat = best.score.value * gain
-        informs = self._informative and self._seen is None  # a look has shown as much
-        informative = self._inform if informs else None
-        return Race(to_beat, rate_to_beat, informative, second)
+        informs = informative and self._seen is None  # a look has shown as much
+        return Race(to_beat, rate_to_beat, self._inform if informs else None, second)
 
     def climb(self) -> Evaluation:
         """To its capacity, from the load to beat or one that a first look finds."""
-        session, start = self._session, self._start
-        plan = session.plan
-        if start is None:
-            self._refuse_when_late()
-            first = self._first()
-            plan = session.plan
-            refuse_too_slow(session.spec, plan, first)
-            start = first.level
-            if plan.arrivals.open_loop:
-                self._tell_length(plan.levels.nearest(start))
-            if first.lowest:
-                levels = replace(plan.levels, lowest=plan.levels.nearest(start))
-                plan = replace(plan, levels=levels)
+        first = self._first() if self._start is None else First(self._start)
+        spec, plan = self._session.spec, self._session.plan
+        if first.lowest:
+            levels = replace(plan.levels, lowest=plan.levels.nearest(first.level))
+            plan = replace(plan, levels=levels)
         return evaluate(
-            *(self._measure, session.spec.objective, plan, start),
-            at_most=most_probes(session.spec, plan, start),
+            *(self._measure, spec.objective, plan, first.level),
+            at_most=most_probes(spec, plan, first.level),
             known=self._known,
             too_much=None if self._seen is None else self._seen.too_much,
         )
 
     def _first(self) -> First:
-        session = self._session
+        self._refuse_when_late()
+        session, note = self._session, self._session.events.note
         if self._seen is not None:
-            return first_of(self._seen)
-        bound, note = tightest_latency(session.spec.slos), session.events.note
-        return first_level(session.bench, session.plan, self._seed, note, bound)
+            first = first_of(self._seen)
+        else:
+            bound = tightest_latency(session.spec.slos)
+            first = first_level(session.bench, session.plan, self._seed, note, bound)
+        refuse_too_slow(session.spec, session.plan, first)
+        if session.plan.arrivals.open_loop:
+            self._tell_length(session.plan.levels.nearest(first.level))
+        return first
 
     @property
     def _seen(self) -> Saturated | None:
