@@ -1,6 +1,6 @@
-"""What is generated from the models of a spec: its JSON Schema, and the tables of `docs/spec.md`.
+"""What is generated from the models of a spec: its JSON Schema, and the fields in `docs/spec.md`.
 
-``python -m tuner.spec.reference docs/spec.md`` regenerates the tables; a test compares them.
+``python -m tuner.spec.reference docs/spec.md`` regenerates them; a test compares them.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _SHORT = {
 }
 #: What only the long form needs.
 _IN_LONG = [Spec.model_fields[name].annotation for name in ("models", "streams")]
-#: Rows of the short form.
+#: Fields of the short form.
 _ALSO: dict[type[BaseModel], tuple[str, ...]] = {
     Spec: (
-        f"`model` | text |  | instead of streams: {_SHORT['model']}",
-        f"`space` | mapping |  | instead of models: {_SHORT['space']}",
+        f"`model` (text): instead of streams: {_SHORT['model']}",
+        f"`space` (mapping): instead of models: {_SHORT['space']}",
     ),
-    Workload: ("`inputs`, `batch_size` |  |  | what the requests carry, as in `streams.NAME`",),
+    Workload: ("`inputs`, `batch_size`: what the requests carry, as in `streams.NAME`",),
 }
 _ANY = {_WORDS[kind] for kind in (bool, int, float, str)}
 
@@ -89,13 +89,13 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def with_tables(document: str) -> str:
-    """``document`` with a table for each model, in the order of use, between its two marks."""
+def with_fields(document: str) -> str:
+    """``document`` with the fields of each model, in the order of use, between its two marks."""
     head, _, rest = document.partition(_BEGIN)
     _, _, tail = rest.partition(_END)
     sections = dict.fromkeys(_section(model, where) for model, where in _models(Spec, ""))
-    tables = "\n".join(sections)
-    return f"{head}{_BEGIN}\n\n{tables}\n{_END}{tail}"
+    fields = "\n".join(sections)
+    return f"{head}{_BEGIN}\n\n{fields}\n{_END}{tail}"
 
 
 def _models(model: type[BaseModel], where: str) -> Iterator[tuple[type[BaseModel], str]]:
@@ -116,13 +116,13 @@ def _section(model: type[BaseModel], where: str) -> str:
         title = f"`space`: values by `{next(iter(_keys(model)))}`"
     about = (model.__doc__ or "").replace("``", "`").split("\n\n")[0]
     shown = {key: info for key, info in _keys(model).items() if key not in ("kind", "name")}
-    rows = "\n".join(
-        f"| `{key}` | {_value(info.annotation)} | {_default(info)} | {info.description} |"
+    rows = [
+        f"`{key}` ({'; '.join(filter(None, (_value(info.annotation), _default(info))))}): "
+        f"{info.description}"
         for key, info in shown.items()
-    )
-    rows += "".join(f"\n| {row} |" for row in _ALSO.get(model, ()))
-    table = f"\n| field | value | default | meaning |\n|---|---|---|---|\n{rows}\n" if rows else ""
-    return f"### {title}\n\n{' '.join(about.split())}\n{table}"
+    ]
+    told = "".join(f"- {row}\n" for row in (*rows, *_ALSO.get(model, ())))
+    return f"### {title}\n\n{' '.join(about.split())}\n" + (f"\n{told}" if told else "")
 
 
 def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
@@ -135,13 +135,13 @@ def _default(info: FieldInfo) -> str:
     value = info.get_default(call_default_factory=True)
     if isinstance(value, BaseModel):
         kind = getattr(value, "kind", None)
-        return f"`{{kind: {kind}}}`" if kind else "see below"
+        return f"default `{{kind: {kind}}}`" if kind else "see below"
     if value is None or value in ((), {}):
         return ""
     if isinstance(value, Enum):
         value = value.value
     plain = str(value) if isinstance(value, (Seconds, Bytes, Percent, Objective)) else value
-    return f"`{dump_scalar(list(plain) if isinstance(plain, tuple) else plain)}`"
+    return f"default `{dump_scalar(list(plain) if isinstance(plain, tuple) else plain)}`"
 
 
 def _value(annotation: Any) -> str:
@@ -166,4 +166,4 @@ def _value(annotation: Any) -> str:
 
 if __name__ == "__main__":
     page = Path(sys.argv[1])
-    page.write_text(with_tables(page.read_text()))
+    page.write_text(with_fields(page.read_text()))

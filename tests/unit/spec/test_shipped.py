@@ -20,7 +20,7 @@ import tuner.spec.workload
 from tuner.spec.load import effective_yaml, load_spec
 from tuner.spec.metrics import METRICS
 from tuner.spec.mistakes import SpecMistakesError
-from tuner.spec.reference import json_schema, with_tables
+from tuner.spec.reference import json_schema, with_fields
 from tuner.spec.yaml_tree import read_yaml
 
 ROOT = Path(__file__).parents[3]
@@ -131,8 +131,8 @@ def test_the_checked_in_schema_is_up_to_date() -> None:
 def test_docs_are_up_to_date() -> None:
     """Else: python -m tuner.spec.reference docs/spec.md."""
     document = (ROOT / "docs" / "spec.md").read_text()
-    assert with_tables(document) == document
-    assert "| `max_queue" not in document
+    assert with_fields(document) == document
+    assert "- `max_queue" not in document
     assert "### `budget`" in document
 
 
