@@ -5,7 +5,7 @@ come from small queues whose service times, and so whose capacities, are known (
 search is taken to have found each capacity within 5 %.
 
     python benchmarks/claims/proof.py --runs 100             # both tables, on standard output
-    python benchmarks/claims/proof.py --runs 600 --page      # into benchmarks/claims/README.md
+    python benchmarks/claims/proof.py --runs 600 --keep      # into decisions.csv and claims.csv
     python benchmarks/claims/proof.py --server quickstart --noise 3
 
 A noise is the standard deviation of a config's capacity from one start of a server to the next.
@@ -16,10 +16,12 @@ mark.
 from __future__ import annotations
 
 import argparse
+import csv
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, median
 
@@ -58,8 +60,6 @@ TAKEN = 0.10
 RATIOS = (1.0, 1.02, 1.1, 1.2)
 #: Rounds that a claim rests on: a single one where the current config is far behind.
 ROUNDS = (1, 3)
-PAGE = Path(__file__).with_name("README.md")
-BEGIN, END = "<!-- made by proof.py: {} -->", "<!-- end -->"
 
 
 def rules_of(server: Server, run: int) -> tuple[ProofRules, np.random.Generator]:
@@ -216,21 +216,13 @@ def claims(name: str, server: Server, count: int, runs: int) -> Row:
     ]
 
 
-def table(heads: Sequence[str], rows: Iterator[Row], told: Callable[[str], None]) -> list[Row]:
-    told("| " + " | ".join(heads) + " |")
-    told("|" + "---|" * len(heads))
-    kept = []
-    for row in rows:
-        told("| " + " | ".join(map(str, row)) + " |")
+def table(heads: Sequence[str], rows: Iterator[Row]) -> list[Row]:
+    """The rows, printed as they come."""
+    kept: list[Row] = []
+    for row in chain((list(heads), ["---"] * len(heads)), rows):
+        print("| " + " | ".join(map(str, row)) + " |", flush=True)
         kept.append(row)
-    return kept
-
-
-def write(name: str, lines: Sequence[str]) -> None:
-    text, begin = PAGE.read_text(), BEGIN.format(name)
-    before, rest = text.split(begin, 1)
-    after = rest.split(END, 1)[1]
-    PAGE.write_text(f"{before}{begin}\n\n" + "\n".join(lines) + f"\n\n{END}{after}")
+    return kept[2:]
 
 
 def main() -> int:
@@ -239,7 +231,7 @@ def main() -> int:
     parser.add_argument("--server", default="", help="only those whose name contains this")
     parser.add_argument("--noise", type=float, help="percent; default: 0, 3 and 6")
     parser.add_argument("--only", choices=("decisions", "claims"))
-    parser.add_argument("--page", action="store_true", help="write the tables into the page")
+    parser.add_argument("--keep", action="store_true", help="in decisions.csv and claims.csv")
     options = parser.parse_args()
     chosen = [(n, s) for n, s in SERVERS.items() if options.server in n]
     noises = (0.0, 0.03, 0.06) if options.noise is None else (options.noise / 100.0,)
@@ -265,16 +257,11 @@ def main() -> int:
     ):
         if options.only not in (None, name):
             continue
-        lines: list[str] = []
-
-        def told(line: str, lines: list[str] = lines) -> None:
-            lines.append(line)
-            print(line, flush=True)
-
-        found = table(heads, rows, told)
+        found = table(heads, rows)
         missed |= any(isinstance(cell, Cell) and cell.missed for row in found for cell in row)
-        if options.page:
-            write(name, lines)
+        if options.keep:
+            with Path(__file__).with_name(f"{name}.csv").open("w", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows([heads, *found])
     return 1 if missed else 0
 
 
