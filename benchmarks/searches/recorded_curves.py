@@ -1,4 +1,4 @@
-"""Results of replays over recorded tables: raw curves, a figure and a Markdown table."""
+"""Results of replays over recorded tables: raw curves, a figure, and a table that is printed."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def report(
     world: RecordedWorld,
     space: Space,
 ) -> str:
-    """Writes figure and table; returns the table."""
+    """Draws the figure; returns the table."""
     by_strategy = {
         name: found for name in COLOURS if (found := [r for r in replays if r.strategy == name])
     }
@@ -145,7 +145,6 @@ def report(
         )
     )
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{table}.md").write_text(text)
     if by_strategy:
         _draw(table, by_strategy, len(world.curves))
     return text

@@ -77,7 +77,7 @@ def main() -> None:
         "--strategy", action="append", choices=COMPARED, help="default: all that are comparable"
     )
     parser.add_argument("--again", action="store_true", help="replace what is there")
-    parser.add_argument("--report", action="store_true", help="only write figure and table")
+    parser.add_argument("--report", action="store_true", help="only show what is stored")
     parser.add_argument("--ordinary-best", action="store_true", help="the best one is no longer")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no run after this long")
     parser.add_argument("--shrunk", action="store_true", help="without what is noise in the table")
