@@ -40,7 +40,7 @@ from tuner.load.probes.overload import Overload, overload_of, overload_window
 from tuner.load.validity import client_behind, client_kept_up
 from tuner.load.watch.machine import disturbances
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Stage
-from tuner.measurement.window import Window, lengthen
+from tuner.measurement.window import EarlyEnd, Window, lengthen
 from tuner.score.judge import undecided
 from tuner.score.point import Point, judge_point
 from tuner.server.server import Endpoints
@@ -366,9 +366,10 @@ class TritonBench:
                 self._rejects.failed(error.message, load.level, time.monotonic() - begin)
                 # a dead server is replaced anyway; a running one may still be full of requests
                 self._backlog = not isinstance(error, ServerGoneError)
-                if not (isinstance(error, UndecidedError) and window.ends_early):
+                may_be_whole = window.ends_early is not EarlyEnd.NEVER
+                if not (isinstance(error, UndecidedError) and may_be_whole):
                     raise
-                window = replace(window, ends_early=False)
+                window = replace(window, ends_early=EarlyEnd.NEVER)
         self._backlog = measurement.backlog or self._must_be_empty
         return replace(
             measurement,

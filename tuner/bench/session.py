@@ -21,7 +21,7 @@ from tuner.load.setup import PATIENCE_S, Site
 from tuner.load.streams_load import asked_of, streams_load
 from tuner.machine.process import private_directory
 from tuner.measurement.measurement import LoadPoint, Rejected
-from tuner.measurement.window import LatencyBound, Window, soak_for, window_for
+from tuner.measurement.window import EarlyEnd, LatencyBound, Window, soak_for, window_for
 from tuner.record.confirmation import Repeat
 from tuner.record.manifest import Manifest
 from tuner.record.store import RunStore
@@ -153,7 +153,7 @@ def set_up_bench(
             slos=spec.slos,
             arrivals=job.plan.arrivals,
             window=lambda load, rate: round_window(spec, load, rate),
-            brief=lambda load, rate: window_of(spec, load, rate, brief=True),
+            brief=lambda load, rate: search_window(spec, load, rate),
             checkpoint=checkpoint,
             measured=events.measured,
             rejected=reject,
@@ -241,12 +241,18 @@ def _shortest_s(workload: Workload) -> float:
     return window_s
 
 
+def search_window(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> Window:
+    """That of a search, to which a miss is a miss: a round reads from one by how much."""
+    window = window_of(spec, load, rate_per_s, brief=True)
+    return replace(window, ends_early=EarlyEnd.LATE)
+
+
 def informing_window(spec: Spec, load: LoadPoint) -> Window:
     """The window of a load that shows what requests take, and no verdict on an SLO."""
     window = window_of(spec, load, brief=True)
     few_s = max(INFORMING / rate for rate in spec.rates(load.level).values() if rate)
     few_s = max(few_s, _shortest_s(spec.workload))
-    return replace(window, duration_s=min(window.duration_s, few_s), ends_early=False)
+    return replace(window, duration_s=min(window.duration_s, few_s), ends_early=EarlyEnd.NEVER)
 
 
 def round_window(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> Window:

@@ -39,7 +39,7 @@ class LoadGenerator(Protocol):
 
         Raises:
             LoadFailedError: No usable result; the message carries the generator's own words.
-            UndecidedError: It ended early without need; it will not without ``window.ends_early``.
+            UndecidedError: It ended early without need; with `EarlyEnd.NEVER` it does not.
             ServerGoneError: The server stopped answering meanwhile.
         """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import partial
 
 from tuner.spec.metrics import requests_needed
@@ -47,6 +48,14 @@ class LatencyBound:
 NO_BOUND = LatencyBound(share=0.99, within_s=0.1)
 
 
+class EarlyEnd(Enum):
+    """When an open loop ends before its time, since it has certainly missed a latency SLO."""
+
+    NEVER = "never"
+    WAITING = "more requests wait than may be late"
+    LATE = "more requests are late than may be"  # of our own client; others know who waits
+
+
 @dataclass(frozen=True)
 class Window:
     """How long to measure.
@@ -60,7 +69,7 @@ class Window:
             SLO, and an unanswered request can never pass for one in time.
         slice_s: Length of the stretches of `Measurement.slices`; None for none.
         bounds: Latency SLOs; see `Measurement.within_bounds`.
-        ends_early: Whether an open loop ends once it has certainly missed one of them.
+        ends_early: When an open loop ends that has certainly missed one of them.
         quiet_only: Stalls of the machine are left out (open loop only), see
             `tuner.load.latency`.
     """
@@ -71,7 +80,7 @@ class Window:
     tail_s: float = 0.5
     slice_s: float | None = None
     bounds: tuple[LatencyBound, ...] = ()
-    ends_early: bool = True
+    ends_early: EarlyEnd = EarlyEnd.WAITING
     quiet_only: bool = False
 
     def of(self, stream: str) -> Window:

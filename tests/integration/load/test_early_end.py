@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,7 @@ from tuner.errors import ClientLimitError
 from tuner.load.generators import GENERATORS, OWN_CLIENT, GeneratorKind
 from tuner.load.validity import client_kept_up
 from tuner.measurement.measurement import Arrivals, LoadPoint
-from tuner.measurement.window import LatencyBound, Window
+from tuner.measurement.window import EarlyEnd, LatencyBound, Window
 
 if TYPE_CHECKING:
     from builders.load_bench import Bench
@@ -49,6 +50,16 @@ def test_an_overload_ends_early_and_is_seen_to_be_one(bench: Bench, kind: Genera
     assert found.p99_latency_us > BOUND.within_s * 1e6
     assert 0.7 * CAPACITY_PER_S < found.throughput_infer_per_s <= 1.1 * CAPACITY_PER_S
     assert client_kept_up(found)
+    assert any("certainly over the SLO" in warning for warning in found.warnings)
+
+
+def test_a_search_whose_requests_are_all_answered_but_late_ends_early(bench: Bench) -> None:
+    """One at a time takes 10 ms: a server that keeps up, and that misses 12 ms all the same."""
+    late = LatencyBound(share=0.99, within_s=0.012)
+    window = replace(WINDOW, duration_s=14.0, bounds=(late,), ends_early=EarlyEnd.LATE)
+    found = bench.generator("plain", OWN_CLIENT).measure(poisson(0.7), window, seed=1)
+    assert 0.4 <= found.duration_s < 0.3 * window.duration_s
+    assert found.p99_latency_us > late.within_s * 1e6
     assert any("certainly over the SLO" in warning for warning in found.warnings)
 
 

@@ -27,7 +27,7 @@ from tuner.errors import (
 from tuner.load.probes.answers import ConfigAnswers
 from tuner.load.probes.preparing import Filling
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement, Rejected, Stage
-from tuner.measurement.window import LatencyBound, Window
+from tuner.measurement.window import EarlyEnd, LatencyBound, Window
 from tuner.record.result_schema import RejectedFacts
 from tuner.run.outcome import rejected_facts
 from tuner.server.server import Endpoints
@@ -261,7 +261,7 @@ def test_what_was_ended_early_without_need_is_repeated_in_full_on_a_fresh_server
     deployer, windows = StandingDeployer(), list[Window]()
     bench, _ = a_bench(undecided, quiet, deployer=deployer, windows=windows)
     assert bench.measure(50, 1).measurement.completed_count > 0
-    assert windows == [BOUNDED, replace(BOUNDED, ends_early=False)]
+    assert windows == [BOUNDED, replace(BOUNDED, ends_early=EarlyEnd.NEVER)]
     assert deployer.freshened == 1
 
 

@@ -21,13 +21,20 @@ from tuner.bench.cache import ResponseCache
 from tuner.bench.events import Silent
 from tuner.bench.job import Job, Request, prepare
 from tuner.bench.serving import Serving
-from tuner.bench.session import informing_window, round_window, set_up_bench, soak_of, window_of
+from tuner.bench.session import (
+    informing_window,
+    round_window,
+    search_window,
+    set_up_bench,
+    soak_of,
+    window_of,
+)
 from tuner.bench.timebook import TimeBook
 from tuner.bench.tools import Programs, find_programs
 from tuner.load.setup import PATIENCE_S
 from tuner.machine.process import private_directory
 from tuner.measurement.measurement import Arrivals, LoadPoint
-from tuner.measurement.window import LatencyBound
+from tuner.measurement.window import EarlyEnd, LatencyBound
 from tuner.score.next_load import load_plan
 from tuner.search.estimate import long_windows, window_notes
 from tuner.server.binaries import Installation, Origin
@@ -121,7 +128,7 @@ def test_a_search_has_shorter_windows_and_what_only_informs_it_the_shortest(
     spec, load = spec_with(*SLOS), LoadPoint(Arrivals.POISSON, rate)
     window, informing = window_of(spec, load, brief=True), informing_window(spec, load)
     assert window.duration_s == pytest.approx(window_s)
-    assert informing == replace(window, duration_s=informing.duration_s, ends_early=False)
+    assert informing == replace(window, duration_s=informing.duration_s, ends_early=EarlyEnd.NEVER)
     assert informing.duration_s == pytest.approx(informing_s)
 
 
@@ -184,7 +191,7 @@ def test_a_bench_is_made_with_the_specs_words_and_is_patient_with_foreign_server
         assert rules.arrivals is Arrivals.POISSON
         load = LoadPoint(Arrivals.POISSON, 50.0)
         assert rules.window(load, None) == round_window(job.spec, load)
-        assert rules.brief(load, None) == window_of(job.spec, load, brief=True)
+        assert rules.brief(load, None) == search_window(job.spec, load)
         rules.checkpoint()
         rules.rejected("rejected")
         assert told == ["asked", "rejected"]

@@ -24,7 +24,7 @@ from tuner.load.latency import (
     seconds_of,
     within,
 )
-from tuner.load.setup import Schedule, Stream
+from tuner.load.setup import Order, Schedule, Stream
 from tuner.load.traffic.arrivals import Times
 from tuner.load.validity import client_limit
 from tuner.measurement.measurement import LoadPoint, Measurement
@@ -49,6 +49,13 @@ class StreamSlice:
         return bool(within(moments_s, [window.span_s]).any())
 
 
+def by_stream(streams: Sequence[Stream], order: Order) -> dict[str, npt.NDArray[np.bool_]]:
+    """Which of the requests are each stream's; as ``""`` those of all that share the level."""
+    each = {stream.name: order == k for k, stream in enumerate(streams)}
+    shared = [k for k, stream in enumerate(streams) if not stream.background]
+    return {**each, "": np.isin(order, shared)}
+
+
 @dataclass(frozen=True)
 class Run:
     """A run of the client, when it is known what became of each request."""
@@ -64,12 +71,6 @@ class Run:
         """The start of the load on the wall clock, the same for all streams."""
         (requests, told), due_s = _answered(self.answers, or_waiting=False), self.plan.due_s
         return int(requests.sent_ns[0]) if due_s is None else begun_ns(requests, due_s[told])
-
-    def due(self) -> Mapping[str, Times]:
-        """When the requests of each stream were due, and all of them as ``""``."""
-        parts = {stream.name: self._part([k]).due_s for k, stream in enumerate(self.streams)}
-        parts[""] = self._part(range(len(self.streams))).due_s
-        return {name: due_s for name, due_s in parts.items() if due_s is not None}
 
     def measured(self, window: Window, spells_ns: Spells = ()) -> tuple[Observed, Measurement]:
         """The figures of all streams; what the client cannot know is left to the caller.

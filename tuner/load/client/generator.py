@@ -20,18 +20,19 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, ServerGoneError, TunerError
 from tuner.load import seeds
-from tuner.load.client.figures import Run, check_sent
-from tuner.load.client.job import HEADERS, Answers, ClientJob, Outcome, Questions, merge
+from tuner.load.client.figures import Run, by_stream, check_sent
+from tuner.load.client.job import GONE, HEADERS, Answers, ClientJob, Outcome, Questions, merge
 from tuner.load.client.process import LEAD_NS
 from tuner.load.setup import TOO_LATE, Schedule, Setup, schedule
 from tuner.load.traffic.arrivals import Times
@@ -43,6 +44,7 @@ from tuner.load.validity import (
 )
 from tuner.load.watch.early_end import (
     Hopeless,
+    TooManyLate,
     check_answered,
     check_decided,
     never,
@@ -50,7 +52,7 @@ from tuner.load.watch.early_end import (
 )
 from tuner.machine.process import child, tail
 from tuner.measurement.measurement import LoadPoint, Measurement
-from tuner.measurement.window import Window
+from tuner.measurement.window import EarlyEnd, Window
 from tuner.server import health
 
 _POLL_S = 0.01
@@ -70,7 +72,7 @@ class OpenClient(Setup):
             self.watched(window) as watched,
         ):
             job, warnings = self._job(plan, load, window, seed, Path(private))
-            hopeless = never if plan.due_s is None else self._hopeless(plan, window)
+            hopeless = never if plan.due_s is None else self._hopeless(plan, window, job)
             answers, command, stopped_ns = self._execute(job, load, window, hopeless)
         spells_ns = watched.spells(window, stopped_ns)
         unanswered = (answers.outcomes == Outcome.UNANSWERED).any()
@@ -82,7 +84,7 @@ class OpenClient(Setup):
         observed, result = run.measured(window, spells_ns)
         of_each = {"": result, **result.streams}.items()
         latencies = {n: m.latencies_us for n, m in of_each if m.latencies_us is not None}
-        check_decided(latencies, run.due(), window, planned)
+        check_decided(latencies, self._due(plan), window, planned)
         result = replace(
             self.with_readings(result, observed, watched),
             backlog=not at_rest,
@@ -119,6 +121,7 @@ class OpenClient(Setup):
             private / "answers.npz",
             private / "ready",
             private / "begin",
+            private / "shown.npy",
             target.protocol,
             clients=0 if load.arrivals.open_loop else round(load.level),
             tls=None if tls is None else tls.model_dump(),
@@ -126,10 +129,19 @@ class OpenClient(Setup):
         np.save(job.order, plan.order)
         if job.due is not None and plan.due_s is not None:
             np.save(job.due, plan.due_s)
+            np.save(job.shown, np.zeros(plan.due_s.size, np.int64))
         return job, warnings
 
-    def _hopeless(self, plan: Schedule, window: Window) -> Callable[[], bool]:
+    def _due(self, plan: Schedule) -> dict[str, Times]:
+        """When requests are due, by stream as in `by_stream`; none of a closed loop."""
+        which = by_stream(self.streams, plan.order)
+        return {} if plan.due_s is None else {n: plan.due_s[own] for n, own in which.items()}
+
+    def _hopeless(self, plan: Schedule, window: Window, job: ClientJob) -> Callable[[], bool]:
         """Whether a stream has certainly missed an SLO; those of one model are counted together."""
+        if window.ends_early is EarlyEnd.LATE:
+            which = by_stream(self.streams, plan.order)
+            return TooManyLate(self._due(plan), window, partial(progress, job, which))
         due: defaultdict[str, dict[str, Times]] = defaultdict(dict)
         for number, stream in enumerate(self.streams):
             due[stream.target.model][stream.name] = plan.of(number)
@@ -186,6 +198,23 @@ class OpenClient(Setup):
         failed = [] if metrics is None else metrics.values(name, model=model)
         statistics = self.site.control.statistics(model)
         return statistics.success_count + max(statistics.fail_count, int(sum(failed)))
+
+
+def progress(
+    job: ClientJob, which: Mapping[str, npt.NDArray[np.bool_]]
+) -> tuple[float, Mapping[str, Times]] | None:
+    """What the processes of a run show of it while it lasts; see `Progress`.
+
+    ``which``: of the requests, by stream.
+    """
+    if not job.begin.exists():
+        return None
+    begin_ns = int(job.begin.read_text())
+    at_s = (time.monotonic_ns() - begin_ns) / 1e9
+    shown = np.load(job.shown)
+    answered_s = np.where(shown == 0, np.inf, (shown - begin_ns) / 1e9)
+    answered_s[shown == GONE] = np.nan
+    return at_s, {name: answered_s[own] for name, own in which.items()}
 
 
 def processes_for(load: LoadPoint, background_per_s: float = 0.0) -> int:

@@ -19,6 +19,10 @@ from tuner.spec.workload import Protocol
 HEADERS = "TUNE_CLIENT_HEADERS"
 
 
+#: In `ClientJob.shown`.
+GONE = -1
+
+
 class Outcome(IntEnum):
     """What became of a request by the end of the run."""
 
@@ -50,6 +54,8 @@ class ClientJob(Facts):
         total_s: The run ends this long after its start, whatever is still in flight.
         ready: Made once the process can begin.
         begin: File with the start, in nanoseconds of the monotonic clock.
+        shown: ``.npy`` in which the processes of an open loop show when each request was answered,
+            on the same clock; 0 while it was not, `GONE` where it was refused or failed.
         tls: The fields of the spec's, if there is any.
         clients: Of a closed loop: requests outstanding at all times.
         first: Of the processes that share one run, the number of this one, from 0.
@@ -64,6 +70,7 @@ class ClientJob(Facts):
     answers: Path
     ready: Path
     begin: Path
+    shown: Path
     protocol: Protocol = Protocol.GRPC
     clients: int = 0
     first: int = 0

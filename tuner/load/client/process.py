@@ -27,7 +27,7 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError, TunerError
 from tuner.hiding import keep_secret, without_passwords
 from tuner.load.client.calls import Done, calls_over
-from tuner.load.client.job import HEADERS, Answers, ClientJob, Outcome
+from tuner.load.client.job import GONE, HEADERS, Answers, ClientJob, Outcome
 from tuner.load.traffic.encoding import build
 from tuner.spec.server import Tls
 
@@ -47,6 +47,7 @@ class Loop:
     Args:
         requests: Used again and again, those of all streams in turn.
         due_s: When each is sent, whether or not others are answered (open loop).
+        shown: Shows what became of each of these meanwhile, see `ClientJob.shown`.
         clients: How many are outstanding at all times (closed loop).
     """
 
@@ -57,6 +58,7 @@ class Loop:
         total_s: float,
         *,
         due_s: npt.NDArray[np.float64] | None = None,
+        shown: npt.NDArray[np.int64] | None = None,
         clients: int = 0,
         first: int = 0,
         step: int = 1,
@@ -65,6 +67,7 @@ class Loop:
         self._requests = requests
         self._total_ns = round(total_s * 1e9)
         self._due_ns = [] if due_s is None else np.rint(due_s * 1e9).astype(np.int64).tolist()
+        self._shown = shown
         self._clients = clients
         self._first, self._step = first, step
         self._sent_ns: list[int] = []
@@ -137,6 +140,8 @@ class Loop:
             return
         self._answered_ns[k] = time.monotonic_ns()
         self._outcomes[k] = outcome
+        if self._shown is not None:
+            self._shown[k] = self._answered_ns[k] if outcome is Outcome.ANSWERED else GONE
         if outcome is Outcome.FAILED:
             self._failure = self._failure or words
         if outcome is Outcome.LOST:
@@ -172,11 +177,13 @@ async def _carry_out(
     tls = None if job.tls is None else Tls(**job.tls)
     calls = calls_over(job.protocol, job.address, tls, headers)
     await calls.connect()
+    own = slice(job.first, None, job.step)
     load = Loop(
         calls.send,
         requests,
         job.total_s,
-        due_s=None if job.due is None else np.load(job.due)[job.first :: job.step],
+        due_s=None if job.due is None else np.load(job.due)[own],
+        shown=None if job.due is None else np.load(job.shown, mmap_mode="r+")[own],
         clients=job.clients,
         first=job.first,
         step=job.step,

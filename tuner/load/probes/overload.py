@@ -16,7 +16,7 @@ from tuner.errors import LoadFailedError
 from tuner.load.traffic.arrivals import OVERLOAD
 from tuner.load.validity import client_kept_up
 from tuner.measurement.measurement import Measurement, Slice
-from tuner.measurement.window import LatencyBound, Window
+from tuner.measurement.window import EarlyEnd, LatencyBound, Window
 from tuner.spec.slo import Slo
 from tuner.spec.units import digits
 
@@ -113,7 +113,7 @@ def overload_window(slo: Slo) -> Window:
         tail_s=tail_s,
         slice_s=SLICE_S,
         bounds=() if share is None else (LatencyBound(share, bound_s, slo.stream),),
-        ends_early=False,
+        ends_early=EarlyEnd.NEVER,
     )
 
 

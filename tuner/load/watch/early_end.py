@@ -8,6 +8,9 @@ Once it is more than the SLO allows of *all* requests of the planned window, tha
 Both counts are taken from outside while the load runs, with an estimate of when it began, and
 requests may overtake each other. So this only signals the end; `check_decided` verifies it against
 the time stamps of every request.
+
+Our own client knows what became of each request. There those answered too late count as well:
+`is_lost` says when, and nothing is estimated but the start, by less than a millisecond.
 """
 
 from __future__ import annotations
@@ -20,12 +23,18 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, TunerError, UndecidedError
-from tuner.measurement.window import Window
+from tuner.load.latency import LATE_US
+from tuner.measurement.window import EarlyEnd, Window
 
 Times = npt.NDArray[np.float64]
 
 #: Requests answered so far, with and without success, from any moment on.
 Answered = Callable[[], int]
+
+#: How long a load has lasted, in seconds, and for each stream (all of those that share the level as
+#: "") when its requests were answered, from the start: infinite for those that were not so far, NaN
+#: for those refused or failed. None before the start.
+Progress = Callable[[], tuple[float, Mapping[str, Times]] | None]
 
 #: Until the first answer, and from then on, the counter is read this often.
 _FIRST_LOOKS_S = 0.03
@@ -63,7 +72,8 @@ class Hopeless:
 
     def __call__(self) -> bool:
         now = self._clock()
-        if not (self._window.bounds and self._window.ends_early) or now < self._next:
+        never = self._window.ends_early is EarlyEnd.NEVER
+        if never or not self._window.bounds or now < self._next:
             return False
         try:
             count = self._answered()
@@ -78,14 +88,74 @@ class Hopeless:
         return self._begin is not None and self._lost(now - self._begin, answered)
 
     def _lost(self, at_s: float, answered: int) -> bool:
+        if not _may_end(self._window, at_s, answered):
+            return False
         until_s = at_s - _wait_s(self._window)
-        left_s = until_s - self._window.warmup_s
-        if left_s < _LEAST_S or answered * left_s < _LEAST_ANSWERED * at_s:
-            return False
-        if at_s > self._window.warmup_s + self._window.duration_s:
-            return False
         before, due = np.searchsorted(self._due_s, (self._window.warmup_s, until_s))
         return bool(due - max(answered, before) > _MARGIN * self._allowed)
+
+
+class TooManyLate:
+    """The same where it is known of each request when it was answered.
+
+    ``due`` are the moments at which the requests of each stream are due, as in `Progress`.
+    """
+
+    def __init__(
+        self,
+        due: Mapping[str, Times],
+        window: Window,
+        progress: Progress,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._due = due
+        self._window = window
+        self._progress = progress
+        self._clock = clock
+        self._next = clock()
+
+    def __call__(self) -> bool:
+        now = self._clock()
+        if not self._window.bounds or now < self._next:
+            return False
+        self._next = now + _LOOKS_S
+        if (seen := self._progress()) is None:
+            return False
+        at_s, answered_s = seen
+        known = {
+            name: decided_us(self._due[name], own, self._window, at_s)
+            for name, own in answered_s.items()
+        }
+        answered = int(np.isfinite(answered_s[""]).sum())
+        return _may_end(self._window, at_s, answered) and is_lost(known, self._due, self._window)
+
+
+def decided_us(due_s: Times, answered_s: Times, window: Window, at_s: float) -> Times:
+    """Latencies, ascending, of the window's requests of which it is decided whether they are late.
+
+    Infinite for those that are, since they have no answer yet. Decided is whatever was due longer
+    ago than any bound allows, by a millisecond: the figures may take a load to have begun that
+    much later (with the send that lagged least). The refused are not among them.
+    """
+    start_s, end_s = window.span_s
+    slack_s = LATE_US / 1e6
+    inside = (due_s >= start_s) & (due_s < min(at_s - _wait_s(window) - slack_s, end_s))
+    latencies_us = 1e6 * (answered_s - due_s)[inside] - LATE_US
+    return np.sort(latencies_us[~np.isnan(latencies_us)])
+
+
+def is_lost(latencies_us: Mapping[str, Times], due: Mapping[str, Times], planned: Window) -> bool:
+    """Whether more requests are late than an SLO allows of all those of the planned window.
+
+    Args:
+        latencies_us: Of some or all of each stream's requests in it, ascending.
+    """
+    for bound in planned.bounds:
+        latencies = latencies_us.get(bound.stream, np.array([]))
+        in_time = latencies.searchsorted(bound.within_s * 1e6, side="right")
+        if latencies.size - in_time > (1.0 - bound.share) * _planned(planned, due[bound.stream]):
+            return True
+    return False
 
 
 def never() -> bool:
@@ -119,14 +189,8 @@ def check_decided(
     Raises:
         UndecidedError: It does not.
     """
-    if window.duration_s >= planned.duration_s:
-        return
-    for bound in planned.bounds:
-        latencies = latencies_us.get(bound.stream, np.array([]))
-        in_time = latencies.searchsorted(bound.within_s * 1e6, side="right")
-        if latencies.size - in_time > (1.0 - bound.share) * _planned(planned, due[bound.stream]):
-            return
-    raise _undecided()
+    if window.duration_s < planned.duration_s and not is_lost(latencies_us, due, planned):
+        raise _undecided()
 
 
 def check_answered(answered_count: int, window: Window, planned: Window) -> None:
@@ -148,6 +212,17 @@ def check_answered(answered_count: int, window: Window, planned: Window) -> None
 
 def _undecided() -> UndecidedError:
     return UndecidedError("ended early, but no latency SLO was certainly missed")
+
+
+def _may_end(window: Window, at_s: float, answered: int) -> bool:
+    """Whether what is left of the window would say something, and whether anything would be saved.
+
+    ``answered``: so many since the start of the load, which was this long ago.
+    """
+    left_s = at_s - _wait_s(window) - window.warmup_s
+    if left_s < _LEAST_S or answered * left_s < _LEAST_ANSWERED * at_s:
+        return False
+    return at_s <= window.warmup_s + window.duration_s
 
 
 def _wait_s(window: Window) -> float:

@@ -20,7 +20,7 @@ from tuner.load.client import process as client_process
 from tuner.load.client.calls import Done
 from tuner.load.client.figures import StreamSlice, check_sent, measurement, observe
 from tuner.load.client.generator import processes_for, split_over
-from tuner.load.client.job import Answers, ClientJob, Outcome, Questions, merge
+from tuner.load.client.job import GONE, Answers, ClientJob, Outcome, Questions, merge
 from tuner.load.client.process import Loop, Send
 from tuner.load.generators import may_reject
 from tuner.load.latency import AnsweredRequests, observe_open
@@ -187,6 +187,19 @@ class TestOpenLoop:
         assert (found.answered_ns - found.sent_ns >= 1_000_000).all()
         assert found.end_ns > found.answered_ns.max()
 
+    def test_what_became_of_each_is_shown_meanwhile(self, play: Play) -> None:
+        shown = np.zeros(8, np.int64)
+
+        async def run() -> Answers:
+            send = replying(iter([FINE, FULL, None, FINE]), [])
+            own = {"due_s": np.arange(4) * 0.010, "shown": shown[1::2], "first": 1, "step": 2}
+            return await Loop(send, [b"a"], 0.1, **own).run()
+
+        found = play(run())
+        assert shown[::2].tolist() == [0, 0, 0, 0]
+        assert shown[[3, 5]].tolist() == [GONE, 0]
+        assert (np.diff(shown[[1, 7]]) == np.diff(found.answered_ns[[0, 3]])).all()
+
     def test_refusals_are_told_apart_and_never_sent_again(self, play: Play) -> None:
         found, seen = sent(play, [FINE, FULL, BROKEN, FINE])
         assert found.outcomes.tolist() == [
@@ -308,7 +321,7 @@ class TestClosedLoop:
         assert processes_for(LoadPoint(Arrivals.POISSON, 0.05)) == 1
         assert processes_for(LoadPoint(Arrivals.POISSON, 1e5)) == 40
         asked = (Questions(FORM, Path()),)
-        files = (Path("a"), Path("r"), Path("b"))
+        files = (Path("a"), Path("r"), Path("b"), Path("s"))
         job = ClientJob("h:1", asked, Path("o"), None, 1.0, *files, clients=7)
         parts = split_over(job, 3)
         assert [part.clients for part in parts] == [3, 2, 2]
@@ -319,7 +332,8 @@ class TestClosedLoop:
 
 def test_jobs_and_answers_survive_their_files(tmp_path: Path) -> None:
     form = RequestForm("m", {"x": "FP32"}, {"x": (8,)}, batched=True, batch_size=2)
-    files = {name: tmp_path / name for name in ("order", "due", "answers", "ready", "begin")}
+    names = ("order", "due", "answers", "ready", "begin", "shown")
+    files = {name: tmp_path / name for name in names}
     asked = (Questions(form, tmp_path / "a", 9), Questions(FORM, tmp_path / "b"))
     job = ClientJob("127.0.0.1:1", asked, total_s=3.0, protocol=Protocol.HTTP, **files)
     again = ClientJob.from_json(json.loads(json.dumps(job.to_json())))

@@ -14,7 +14,7 @@ from tuner.load.watch.early_end import (
     check_decided,
     truncate,
 )
-from tuner.measurement.window import LatencyBound, Window
+from tuner.measurement.window import EarlyEnd, LatencyBound, Window
 
 BOUND = LatencyBound(share=0.99, within_s=0.060)
 WINDOW = Window(duration_s=3.0, warmup_s=0.5, deadline_s=30.0, tail_s=0.25, bounds=(BOUND,))
@@ -79,7 +79,7 @@ def test_few_answers_are_waited_for_since_their_rate_counts_too() -> None:
         (RATE * 2, WINDOW),
         (RATE * 0.99, WINDOW),  # a little late
         (RATE / 3, replace(WINDOW, bounds=())),
-        (RATE / 3, replace(WINDOW, ends_early=False)),
+        (RATE / 3, replace(WINDOW, ends_early=EarlyEnd.NEVER)),
     ],
 )
 def test_what_may_still_pass_or_is_to_be_measured_in_full_is_not_given_up(
