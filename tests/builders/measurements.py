@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.measurement.measurement import Arrivals, HostUse, LatencySource, LoadPoint, Measurement
+from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.spec.metrics import ERROR_RATE, P99_LATENCY
 from tuner.spec.slo import Slo
 
@@ -39,7 +39,6 @@ def synthetic_measurement(
         p90_latency_us=float(np.quantile(latencies, 0.9)),
         p95_latency_us=float(np.quantile(latencies, 0.95)),
         p99_latency_us=p99_us,
-        source=LatencySource.REQUESTS,
         host=HostUse(gpu_memory_used_bytes=gpu_memory),
         latencies_us=latencies,
     )

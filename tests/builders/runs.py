@@ -20,7 +20,6 @@ from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import (
     Arrivals,
     HostUse,
-    LatencySource,
     LoadPoint,
     Measurement,
     ServerStatistics,
@@ -89,7 +88,6 @@ def measure(candidate: Candidate, rate: float, seed: int, *, gpu: bool = False) 
         p90_latency_us=average * 1.4,
         p95_latency_us=average * 1.6,
         p99_latency_us=average * noise.uniform(1.7, 1.9),
-        source=LatencySource.REQUESTS,
         sent_per_s=rate,
         late_sends=0.001,
         client_send_us=40.0,

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from tuner.errors import LoadFailedError
 from tuner.load.course import course_of
-from tuner.measurement.measurement import Course, LatencySource, LoadPoint, Measurement, Slice
+from tuner.measurement.measurement import Course, LoadPoint, Measurement, Slice
 from tuner.measurement.window import LatencyBound, Window
 
 #: From when to when, in seconds.
@@ -276,7 +276,6 @@ def measurement_of(
         rejected_count=rejected_count,
         throughput_infer_per_s=observed.answered_count * batch_size / duration_s,
         **latency_figures(observed.latencies_us),
-        source=LatencySource.REQUESTS,
         sent_per_s=observed.sent_per_s,
         due_per_s=observed.due_per_s,
         late_sends=observed.late_sends,

@@ -48,13 +48,6 @@ class LoadPoint:
         return f"{digits(self.level, 4)}{unit}"
 
 
-class LatencySource(Enum):
-    """The source of percentiles: each request's own latency, or perf_analyzer's windows."""
-
-    REQUESTS = "requests"
-    WINDOWS = "windows"
-
-
 @dataclass(frozen=True)
 class ServerStatistics:
     """Difference of Triton's statistics over the measurement (averages are per request).
@@ -174,7 +167,7 @@ class Measurement(Facts):
         rejected_count: Requests a queue policy refused (``max_queue_size``, queue timeout).
         throughput_infer_per_s: Inferences answered inside the window, per second of it.
         p50_latency_us: Nearest rank, like all percentiles. Open loop: over the requests *due*
-            inside the window, counted from the moment they were due (``source`` REQUESTS).
+            inside the window, counted from the moment they were due.
             Closed loop: over the requests answered inside it.
         unanswered_count: Requests due inside the window and not answered when the run ended
             (open loop only). Each counts as slower than every answered one and as at least
@@ -190,8 +183,7 @@ class Measurement(Facts):
             bound, lost requests counted as late; ``None`` where there is none, or not known.
         mean_in_flight: Mean number of requests due (closed loop: sent) and not yet answered.
         backlog: The server was still working off requests when the measurement ended.
-        latencies_us: Each request's latency, sorted ascending; ``None`` when source is
-            WINDOWS. Not stored on disk.
+        latencies_us: Each request's latency, sorted ascending; not stored on disk.
         by_arrival_us: The same in the order in which requests were due, infinite for those that
             were refused or failed (open loop only). Not stored on disk.
         all_by_arrival_us: The same with what was left out, where anything was. Not stored on disk.
@@ -221,7 +213,6 @@ class Measurement(Facts):
     p90_latency_us: float
     p95_latency_us: float
     p99_latency_us: float
-    source: LatencySource
     sent_per_s: float | None = None
     due_per_s: float | None = None
     late_sends: float | None = None

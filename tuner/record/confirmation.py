@@ -80,7 +80,7 @@ class Soaked(Facts):
 
     @property
     def point(self) -> Point:
-        return Point(self.measurement, self.slo, None)
+        return Point(self.measurement, self.slo)
 
     @property
     def level(self) -> float:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from tuner.facts import Facts
-from tuner.measurement.measurement import LatencySource, Measurement
+from tuner.measurement.measurement import Measurement
 from tuner.measurement.window import CONFIDENCE
 from tuner.spec.metrics import Better, Metric, parse_metric, requests_needed
 from tuner.spec.slo import Slo
@@ -130,8 +130,7 @@ def value_of(metric: Metric, measurement: Measurement | None, lost: int = 0) -> 
     for name in metric.reading.split("."):
         value = getattr(value, name, None)
     latencies, quantile = measurement.latencies_us, metric.quantile
-    each = latencies is not None and measurement.source is LatencySource.REQUESTS
-    if quantile is not None and latencies is not None and each and (lost or value is None):
+    if quantile is not None and latencies is not None and (lost or value is None):
         rank = math.ceil(quantile * (latencies.size + lost))
         value = latencies[rank - 1] if rank <= latencies.size else value
     return None if value is None or math.isnan(value) else float(value)
@@ -205,30 +204,6 @@ def violation(results: Sequence[SloResult]) -> float:
         elif result.verdict is Verdict.FAIL:
             total += max(-(result.margin or 0.0), 1e-6)
     return total
-
-
-def in_time_rate(slos: Sequence[Slo], measurement: Measurement) -> float | None:
-    """Inferences per second answered within the latency bound of the highest percentile SLO.
-
-    None without a tail-latency SLO (p90 and up) or without each request's latency. Each stream is
-    held to its own; all answers are in time of one that has none.
-    """
-    rates = {name: _in_time_rate(slos, name, own) for name, own in measurement.shared.items()}
-    if all(rate is None for rate in rates.values()):
-        return None
-    return sum(
-        own.throughput_infer_per_s if (rate := rates[name]) is None else rate
-        for name, own in measurement.shared.items()
-    )
-
-
-def _in_time_rate(slos: Sequence[Slo], stream: str, measurement: Measurement) -> float | None:
-    tail = tail_slo(slo for slo in slos if slo.holds_for(stream))
-    latencies = measurement.latencies_us
-    if tail is None or latencies is None or measurement.source is not LatencySource.REQUESTS:
-        return None
-    in_time = int(latencies.searchsorted(tail.bound, side="right"))
-    return in_time * measurement.batch_size / measurement.duration_s
 
 
 def tail_slo(slos: Iterable[Slo]) -> Slo | None:

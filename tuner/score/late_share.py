@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from tuner.facts import Facts
-from tuner.measurement.measurement import LatencySource, Measurement
+from tuner.measurement.measurement import Measurement
 from tuner.score.judge import tails
 from tuner.spec.slo import Slo
 from tuner.spec.units import digits
@@ -97,7 +97,7 @@ def measured_late_share(
     found = []
     for tail in tails(slos):
         own = measurement.of(tail.stream)
-        if own is None or own.by_arrival_us is None or own.source is not LatencySource.REQUESTS:
+        if own is None or own.by_arrival_us is None:
             continue
         allowed = 1.0 - (tail.metric.quantile or 0.0)
         share = late_share(own.by_arrival_us, tail.bound, most)

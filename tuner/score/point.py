@@ -11,7 +11,6 @@ from tuner.measurement.measurement import Measurement
 from tuner.score.judge import (
     SloResult,
     behind_share,
-    in_time_rate,
     judge_all,
     passes,
     slo_utilisation,
@@ -29,7 +28,6 @@ class Point(Facts):
 
     measurement: Measurement
     slo: tuple[SloResult, ...]
-    in_time_infer_per_s: float | None  # rate of answers that met the latency SLOs
 
     def reading(self, metric: Metric, stream: str = "") -> float | None:
         """In the base unit; a percentile that the measurement does not keep, as it was judged."""
@@ -104,7 +102,7 @@ class Score:
 
 
 def judge_point(slos: Sequence[Slo], measurement: Measurement) -> Point:
-    return Point(measurement, judge_all(slos, measurement), in_time_rate(slos, measurement))
+    return Point(measurement, judge_all(slos, measurement))
 
 
 def score_points(objective: Objective, points: Sequence[Point]) -> Score:

@@ -16,7 +16,7 @@ from tuner.errors import SpecError
 from tuner.load.client.generator import OpenClient
 from tuner.load.generators import OWN_CLIENT
 from tuner.load.streams_load import StreamsLoad
-from tuner.measurement.measurement import Arrivals, LatencySource, LoadPoint
+from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ def test_a_full_queue_under_overload(bench: Bench) -> None:
     Rejected requests do not wake its batcher, which then looks by itself twice a second.
     """
     found = queue(bench, max_queue_size=8).measure(OVERLOAD, LONG, seed=1)
-    assert found.source is LatencySource.REQUESTS
     assert "tuner.load.client.process" in found.command
     assert 0.0 < found.throughput_infer_per_s <= CAPACITY_PER_S
     assert found.sent_per_s == pytest.approx(OVERLOAD.level, rel=0.05)
@@ -88,7 +87,6 @@ def test_a_closed_loop_keeps_its_clients_waiting(bench: Bench, protocol: str) ->
     queue(bench)
     own = client(bench, "plain", protocol=protocol)
     found = own.measure(LoadPoint(Arrivals.CLOSED, 3), SHORT, seed=1)
-    assert found.source is LatencySource.REQUESTS
     assert found.mean_in_flight == pytest.approx(3.0, abs=0.2)
     assert found.p50_latency_us == pytest.approx(3 * SERVICE_S * 1e6, rel=0.3)
     assert 0.6 * CAPACITY_PER_S < found.throughput_infer_per_s <= CAPACITY_PER_S
@@ -98,7 +96,6 @@ def test_images_have_the_latency_of_each_request(bench: Bench) -> None:
     """600 kB a request, 180 MB a second; perf_analyzer would export a gigabyte."""
     own = client(bench, "image", inputs={"kind": "random", "unique": 4})
     found = own.measure(poisson(300.0), SHORT, seed=1)
-    assert found.source is LatencySource.REQUESTS
     assert found.latencies_us is not None
     assert found.latencies_us.size == pytest.approx(300 * SHORT.duration_s, rel=0.1)
     assert found.failed_count == 0

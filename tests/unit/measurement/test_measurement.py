@@ -16,7 +16,6 @@ from tuner.load.validity import client_behind, client_kept_up, client_limit, war
 from tuner.measurement.measurement import (
     Arrivals,
     HostUse,
-    LatencySource,
     LoadPoint,
     Measurement,
     ServerStatistics,
@@ -48,7 +47,6 @@ def measured(**fields: Any) -> Measurement:
         "p90_latency_us": 12_000.0,
         "p95_latency_us": 15_000.0,
         "p99_latency_us": 20_000.0,
-        "source": LatencySource.REQUESTS,
         "sent_per_s": 200.0,
         "late_sends": 0.01,
         "client_send_us": 10.0,

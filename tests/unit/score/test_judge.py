@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 
-from tuner.measurement.measurement import LatencySource, Measurement
+from tuner.measurement.measurement import Measurement
 from tuner.score.judge import (
     SloResult,
     Verdict,
-    in_time_rate,
     judge,
     passes,
     severity,
@@ -91,19 +90,6 @@ def test_late_and_lost_requests_share_what_a_percentile_allows(
     assert judge(P99_40MS, measurement).verdict is Verdict(verdict)
 
 
-def test_in_time_rate_counts_answers_within_the_tail_bound() -> None:
-    measurement = synthetic_measurement(p99_us=80_000, count=1000, duration_s=2.0)
-    rate = in_time_rate([P99_40MS], measurement)
-    late = int((measurement.latencies_us > 40_000).sum())  # type: ignore[operator,union-attr]
-    assert rate == pytest.approx((1000 - late) / 2.0)
-
-
-def test_in_time_rate_needs_each_latency_and_a_tail() -> None:
-    windows = dataclasses.replace(synthetic_measurement(), source=LatencySource.WINDOWS)
-    assert in_time_rate([P99_40MS], windows) is None
-    assert in_time_rate([NO_ERRORS], synthetic_measurement()) is None
-
-
 def test_the_tail_begins_at_the_90th_percentile_and_the_tightest_of_the_highest_counts() -> None:
     texts = "p50_latency <= 1ms", "p90_latency <= 9ms", "p99_latency <= 40ms", "p99_latency <= 30ms"
     p50, p90, p99, tight = map(Slo.parse, texts)
@@ -118,15 +104,6 @@ def test_the_tightest_latency_is_the_lowest_upper_bound_on_any() -> None:
     p99, mean, median, rate = map(Slo.parse, texts)
     assert tightest_latency([p99, mean, median, rate]) == mean
     assert tightest_latency([rate, NO_ERRORS]) is None
-
-
-def test_an_answer_exactly_at_the_bound_is_in_time_and_batches_count_their_inferences() -> None:
-    measurement = dataclasses.replace(
-        synthetic_measurement(count=4, duration_s=2.0),
-        latencies_us=np.array([10e3, 20e3, 40e3, 40.1e3]),
-        batch_size=8,
-    )
-    assert in_time_rate([P99_40MS], measurement) == 3 * 8 / 2.0
 
 
 def test_a_bound_of_zero_has_its_distance_as_margin_and_no_stress() -> None:

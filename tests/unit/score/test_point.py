@@ -91,8 +91,6 @@ def test_a_point_is_the_same_after_being_stored() -> None:
         again = Point.from_json(point.to_json())
         assert again.to_json() == point.to_json()
         assert again.slo == point.slo
-        assert again.in_time_infer_per_s == point.in_time_infer_per_s
-        assert point.in_time_infer_per_s is not None
 
 
 def a_trial(*levels: float, capacity: float = 100.0) -> Trial:

@@ -11,7 +11,7 @@ from builders.measurements import synthetic_measurement
 from tuner.bench.again import missed_by_gaps
 from tuner.measurement.measurement import Measurement, ServerStatistics
 from tuner.score.capacity import LevelRange, saturated
-from tuner.score.judge import Verdict, in_time_rate, judge
+from tuner.score.judge import Verdict, judge
 from tuner.score.late_share import measured_late_share
 from tuner.score.next_load import next_load
 from tuner.score.point import Point, judge_point
@@ -107,14 +107,6 @@ def test_a_reading_is_of_the_stream_that_it_is_asked_of() -> None:
     assert point.reading(FAST.metric, "fast") == 20e3
     assert point.reading(FAST.metric, "slow") == 200e3
     assert point.reading(FAST.metric) == 200e3
-
-
-def test_answers_in_time_are_added_up_over_the_shared_streams() -> None:
-    assert in_time_rate(SLOS, a_mix()) == pytest.approx(100.0)
-    half_late = in_time_rate(SLOS, a_mix(fast_us=80e3 - 1))  # from 40 to 80 ms
-    assert half_late == pytest.approx(25.0, abs=0.1)
-    assert in_time_rate([SLOW], a_mix()) == pytest.approx(75.0 + 25.0)
-    assert in_time_rate([], a_mix()) is None
 
 
 def test_the_share_of_late_requests_is_that_of_the_worst_stream() -> None:
