@@ -28,6 +28,7 @@ from tuner.measurement.measurement import (
 from tuner.record.confirmation import Repeat, Role
 from tuner.record.manifest import KeptConfig, Manifest
 from tuner.record.proved import ProvedConfig
+from tuner.record.result_schema import RejectedFacts
 from tuner.record.store import RunStore
 from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point, score_points
@@ -367,6 +368,7 @@ def write_result(
         "best": None if other is None else facts_of(other, proofs["candidate"]),
         "gain": None if winner is None else told,
         "trials": {"asked": len(trials), "duplicates": 2, **counts},
+        "rejected": RejectedFacts.of([], 0.0).model_dump(),
         "time": {"wall_s": sum(parts.values()), **parts},
         "written": None,
         "server_args": [] if winner is None else list(winner.candidate.server_args),

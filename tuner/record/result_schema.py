@@ -7,14 +7,15 @@ never changes its meaning or unit and is never removed within a version.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from tuner.load.probes.overload import Overload
+from tuner.measurement.measurement import Rejected
 from tuner.record.confirmation import PutBack, RunNoise
 from tuner.record.proved import ProvedConfig
 from tuner.record.reading import UnreadableFileError
@@ -106,6 +107,16 @@ class RejectedFacts(ResultPart):
     share_of_measuring: float = Field(ge=0, le=1, description="of time.measuring_s")
     reasons: tuple[str, ...] = Field(description="each once, one sentence")
 
+    @classmethod
+    def of(cls, rejected: Sequence[Rejected], measuring_s: float) -> Self:
+        seconds = sum(r.wall_s for r in rejected)
+        return cls(
+            count=len(rejected),
+            seconds=round(seconds, 3),
+            share_of_measuring=min(seconds / measuring_s, 1.0) if measuring_s > 0.0 else 0.0,
+            reasons=tuple(dict.fromkeys(r.reason for r in rejected)),
+        )
+
 
 class TimeFacts(BaseModel):
     """Seconds by phase; all but ``wall_s`` add up to it."""
@@ -177,7 +188,7 @@ class Result(ResultPart):
     )
     to_know: ToKnow | None = Field(None, description="null where the answer is known")
     trials: TrialCounts
-    rejected: RejectedFacts | None = Field(None, description="null: written before it was kept")
+    rejected: RejectedFacts
     time: TimeFacts
     written: WrittenFacts | None = Field(description="null when nothing was written")
     server_args: tuple[str, ...] = Field((), description="what the winner needs")

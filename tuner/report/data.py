@@ -14,6 +14,7 @@ from tuner.record.manifest import KeptConfig, Manifest
 from tuner.record.proved import ProvedConfig, best_other
 from tuner.record.reading import UnreadableFileError
 from tuner.record.result_schema import (
+    RejectedFacts,
     Result,
     TimeFacts,
     TrialCounts,
@@ -161,8 +162,9 @@ def read_result(store: RunStore) -> Result | None:
 def _assemble(store: RunStore) -> ReportData:
     manifest, trials = store.manifest(), tuple(store.trials())
     repeats, found = tuple(store.confirmation()), read_result(store)
+    rejected = tuple(store.rejected())
     objective = Objective.parse(str(manifest.spec.get("objective", Objective.goodput())))
-    result = found or _interrupted(manifest, objective, trials)
+    result = found or _interrupted(manifest, objective, trials, rejected)
     current, best = result.baseline, result.winner or result.best
     return ReportData(
         directory=store.directory,
@@ -172,7 +174,7 @@ def _assemble(store: RunStore) -> ReportData:
         finished=found is not None,
         trials=trials,
         repeats=repeats,
-        rejected=tuple(store.rejected()),
+        rejected=rejected,
         current=current,
         best=best,
         slo=_slo_rows(current if result.status is Status.KEPT else (best or current)),
@@ -180,7 +182,12 @@ def _assemble(store: RunStore) -> ReportData:
     )
 
 
-def _interrupted(manifest: Manifest, objective: Objective, trials: Sequence[Trial]) -> Result:
+def _interrupted(
+    manifest: Manifest,
+    objective: Objective,
+    trials: Sequence[Trial],
+    rejected: Sequence[Rejected],
+) -> Result:
     """What is known of a run without a result; its seconds are those that its trials recorded."""
     names = TrialTime.__dataclass_fields__
     time = {name: sum(getattr(t.time, name) for t in trials) for name in names}
@@ -198,6 +205,7 @@ def _interrupted(manifest: Manifest, objective: Objective, trials: Sequence[Tria
         best=best_other(trials, manifest.current, objective.goal),
         gain=None,
         trials=TrialCounts(asked=len(trials), duplicates=0, **counts),
+        rejected=RejectedFacts.of(rejected, time["measuring_s"]),
         time=TimeFacts(wall_s=sum(time.values()), **time),
         written=None,
     )

@@ -61,7 +61,7 @@ def result_of(
             failed=states.count(TrialState.FAILED),
             duplicates=duplicates,
         ),
-        rejected=rejected_facts(rejected, time["measuring_s"]),
+        rejected=RejectedFacts.of(rejected, time["measuring_s"]),
         time=TimeFacts(**time),
         written=None if written is None else WrittenFacts.model_validate(written.to_json()),
         server_args=() if winner is None else winner.candidate.server_args,
@@ -70,16 +70,6 @@ def result_of(
         overload=verdict.overload,
         diff=None if change is None else change.diff,
         models={} if change is None else change.configs,
-    )
-
-
-def rejected_facts(rejected: Sequence[Rejected], measuring_s: float) -> RejectedFacts:
-    seconds = sum(r.wall_s for r in rejected)
-    return RejectedFacts(
-        count=len(rejected),
-        seconds=round(seconds, 3),
-        share_of_measuring=min(seconds / measuring_s, 1.0) if measuring_s > 0.0 else 0.0,
-        reasons=tuple(dict.fromkeys(r.reason for r in rejected)),
     )
 
 

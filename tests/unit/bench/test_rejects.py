@@ -29,7 +29,6 @@ from tuner.load.probes.preparing import Filling
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement, Rejected, Stage
 from tuner.measurement.window import EarlyEnd, LatencyBound, Window
 from tuner.record.result_schema import RejectedFacts
-from tuner.run.outcome import rejected_facts
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.triton.deploy import DeploymentKind
@@ -349,8 +348,8 @@ def test_what_another_trial_or_a_confirmation_measured_stays_valid(stage: Stage)
 
 def test_a_summary_adds_up() -> None:
     one = Rejected("busy", "k", 50.0, 4.0, Stage.SEARCH)
-    found = rejected_facts([one, one, replace(one, reason="gone", wall_s=2.0)], measuring_s=100.0)
+    found = RejectedFacts.of([one, one, replace(one, reason="gone", wall_s=2.0)], measuring_s=100.0)
     assert found == RejectedFacts(
         count=3, seconds=10.0, share_of_measuring=0.1, reasons=("busy", "gone")
     )
-    assert rejected_facts([], measuring_s=0.0).share_of_measuring == 0.0
+    assert RejectedFacts.of([], measuring_s=0.0).share_of_measuring == 0.0
