@@ -13,12 +13,13 @@ from tuner.report.blocks import Table, Tone
 from tuner.report.data import ReportData
 from tuner.report.quantities import count_text, load_text, metric_text, verdict_text
 from tuner.score.judge import Verdict
+from tuner.space.words import changes_text
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS
 
 Check = tuple[Tone, str, str]
 _WORDS = {Tone.GOOD: "yes", Tone.BAD: "no", Tone.UNSURE: "care", Tone.PLAIN: "not done"}
-_ANSWERS = re.compile(r"(Answers (?:to|were) .*|It changes answers.*)")
+_ANSWERS = re.compile(r"Answers (?:to|were) .*|It changes answers.*")
 _LEFT_OUT = re.compile(r"Left out for lack of time: (.*?)\.?$")
 
 
@@ -41,10 +42,12 @@ def _checks(data: ReportData, config: ProvedConfig) -> Iterator[Check]:
         yield from _soaks(config.soak)
     elif data.status is Status.IMPROVED:
         yield Tone.UNSURE, "no soak", "whether the load holds for long was not measured"
-    for answers in filter(None, map(_ANSWERS.search, data.result.reasons)):
-        same = answers[1].startswith("Answers to")
-        changed = answers[1].startswith("It changes")
-        yield Tone.GOOD if same else Tone.BAD if changed else Tone.UNSURE, "answers", answers[1]
+    own = f"{changes_text(config.candidate, data.manifest.current)}: "
+    about = [reason.removeprefix(own) for reason in data.result.reasons if reason.startswith(own)]
+    for answers in filter(None, map(_ANSWERS.match, about)):
+        same = answers[0].startswith("Answers to")
+        changed = answers[0].startswith("It changes")
+        yield Tone.GOOD if same else Tone.BAD if changed else Tone.UNSURE, "answers", answers[0]
     yield _machine(data, config)
     for left_out in filter(None, map(_LEFT_OUT.search, data.result.reasons)):
         yield Tone.PLAIN, "left out for lack of time", left_out[1]

@@ -13,8 +13,9 @@ from tuner.measurement.measurement import HostUse
 from tuner.record.proved import ProvedConfig
 from tuner.report.data import ReportData, load
 from tuner.report.trust import trust
+from tuner.space.words import changes_text
 
-SAME = "instances 2: Answers to 16 requests are the current config's (floats within 0.001)."
+SAME = "Answers to 16 requests are the current config's (floats within 0.001)."
 QUIET = HostUse(other_cpu_percent=1.0, stalled_percent=0.0)
 
 
@@ -23,6 +24,12 @@ def on(config: ProvedConfig | None, host: HostUse) -> ProvedConfig:
     assert config is not None
     rounds = (replace(p, measurement=replace(p.measurement, host=host)) for p in config.rounds)
     return ProvedConfig.of(config.candidate, [*rounds], soak=config.soak)
+
+
+def said_of_it(data: ReportData, text: str) -> str:
+    """A reason of the run, told of the config that the answer is about."""
+    assert data.subject is not None
+    return f"{changes_text(data.subject.candidate, data.manifest.current)}: {text}"
 
 
 def with_host(data: ReportData, host: HostUse) -> ReportData:
@@ -37,7 +44,8 @@ def word_of(data: ReportData) -> str:
 
 def test_yes_is_said_where_rounds_soak_answers_and_machine_had_no_fault(tmp_path: Path) -> None:
     run, soak = soaked_run(tmp_path, 0.9)
-    data = with_host(told(load(run), reasons=(SAME,)), QUIET)
+    data = load(run)
+    data = with_host(told(data, reasons=(said_of_it(data, SAME),)), QUIET)
     assert data.best is not None
     held = replace(soak, tried=soak.tried[1:])
     clean = replace(data, best=ProvedConfig.of(data.best.candidate, data.best.rounds, soak=held))
@@ -65,11 +73,21 @@ def test_whether_the_machine_was_quiet_is_told(
 
 
 def test_what_was_left_out_changed_or_never_soaked_is_told(made: Made) -> None:
-    reasons = ("Left out for lack of time: overloading.", "instances 2: It changes answers: y.")
-    checks = checks_of(told(made("improved"), reasons=reasons))
+    data = made("improved")
+    changed = said_of_it(data, "It changes answers: y.")
+    checks = checks_of(told(data, reasons=("Left out for lack of time: overloading.", changed)))
     assert checks["left out for lack of time"] == ("not done", "overloading")
     assert checks["answers"] == ("no", "It changes answers: y.")
     assert checks["no soak"][0] == "care"
+
+
+def test_only_the_answers_of_the_config_that_is_written_are_held_against_it(made: Made) -> None:
+    """A simpler config was asked first, and did not hold."""
+    data = made("improved")
+    simpler = "instances 7: It changes answers: y."
+    table = trust(told(data, reasons=(simpler, said_of_it(data, SAME))))
+    assert table is not None
+    assert [row for row in table.rows if row[1] == "answers"] == [("yes", "answers", SAME)]
 
 
 def test_a_round_that_was_missed_is_counted_with_the_latency_found(made: Made) -> None:
