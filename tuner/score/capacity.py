@@ -1,11 +1,8 @@
 """The search for the highest load that meets every SLO, by the loads that were measured.
 
 A level that passes is a floor, one that fails a ceiling. Between them the capacity is where the
-*SLO utilisation* (the largest share of a bound that was used up) crosses one. Latency grows faster
-than load, so near its bound this gives the capacity far better than the middle of the bracket
-would. An overloaded server shows its own saturation: it answers fewer requests than are sent. A
-level without enough answers for a verdict is neither floor nor ceiling: higher levels have more
-answers, lower ones never do. `tuner.score.next_load` says which level to measure next.
+*SLO utilisation* (the largest share of a bound that was used up) crosses one.
+`tuner.score.next_load` says which level to measure next.
 """
 
 from __future__ import annotations
@@ -29,24 +26,15 @@ class Probe(Protocol):
 
     @property
     def served_per_s(self) -> float | None:
-        """The level that was answered, in requests a second; None for closed loops.
-
-        Of a mix that of the stream which was answered the least of its share.
-        """
+        """The level that was answered, of a mix by its worst stream; None for closed loops."""
 
     @property
     def slo_utilisation(self) -> float | None:
-        """Reading over bound of the SLO that is nearest to being missed or missed most.
-
-        Above 1 is missed. None without a reading.
-        """
+        """Reading over bound of the worst SLO: above 1 is missed. None without a reading."""
 
     @property
     def undecided(self) -> bool:
-        """No SLO was missed, but there were too few answers for a verdict.
-
-        That says nothing of the config, neither here nor at lower loads, where there are fewer.
-        """
+        """No SLO was missed, but there were too few answers for a verdict."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +58,7 @@ def saturated(probe: Probe) -> bool:
 
 @dataclass(frozen=True)
 class Bracket:
-    """The highest level that passed and the lowest above it that failed; None where none did.
-
-    What is undecided is neither.
-    """
+    """The highest level that passed and the lowest above it that failed; None where none did."""
 
     floor: Probe | None = None
     ceiling: Probe | None = None
@@ -94,10 +79,7 @@ class Bracket:
 
     @property
     def top(self) -> float:
-        """No level above this passes: that of the ceiling, or what it answered where saturated.
-
-        The latter only where it is above the floor. Infinite while there is no ceiling.
-        """
+        """No level above this passes; infinite while there is no ceiling."""
         if self.ceiling is None:
             return math.inf
         served = self.ceiling.served_per_s
@@ -204,8 +186,7 @@ def is_near(probe: Probe) -> bool:
 def steepness(rounds: Sequence[Sequence[Probe]]) -> float | None:
     """The power of the load with which utilisation rises near the bound; None: too few near it.
 
-    Least squares of log utilisation on log load within each round (so that differences between
-    rounds do not count), over all rounds of a config.
+    Least squares of log utilisation on log load, within each round.
     """
     sxx = sxy = 0.0
     for probes in rounds:
@@ -221,11 +202,9 @@ def steepness(rounds: Sequence[Sequence[Probe]]) -> float | None:
 def capacity_level(probes: Sequence[Probe], slope: float | None = None) -> float:
     """The level at which utilisation is one.
 
-    Between a level that passed and one close above it that failed, it is where utilisation crosses
-    one; or what was answered there, where the SLO was missed only by what was not. Otherwise it is
-    the mean of what each measurement near the bound gives with the ``slope``.
-    Without such a measurement, it is the highest level that passed; if none passed, the lowest
-    level tried, or what was answered there.
+    It lies between a level that passed and one close above it that failed; else it is the mean of
+    what each measurement near the bound gives with the ``slope``, else the highest level that
+    passed, else what was answered at the lowest.
     """
     bracket = Bracket.of(probes)
     near = [p for p in probes if is_near(p)]

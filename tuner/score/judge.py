@@ -41,10 +41,12 @@ _ORDER = (Verdict.FAIL, Verdict.NOT_STEADY, Verdict.NOT_ENOUGH_DATA, Verdict.PAS
 class SloResult(Facts):
     """One SLO held against one measurement.
 
-    ``value`` and ``bound`` are in the metric's base unit (microseconds, 0..1, per second, bytes);
-    ``value`` is None when it was not measured. ``margin`` is the distance to the bound as a share
-    of it, negative when missed (0.25 = a quarter of the bound is left). ``reason`` says why a
-    load was not steady. ``stream``: whose requests it is about.
+    Attributes:
+        bound: In the metric's base unit, as ``value`` is: microseconds, 0..1, per second, bytes.
+        value: None when it was not measured.
+        margin: Distance to the bound as a share of it, negative when missed.
+        reason: Why a load was not steady.
+        stream: Whose requests it is about.
     """
 
     expression: str
@@ -80,13 +82,8 @@ GROWTH, SURE, OF_BOUND = 0.5, 3.0, 0.1
 def unsteadiness(measurement: Measurement, bound_us: float) -> str:
     """Why the state it was measured in does not last, in words; empty when nothing shows that.
 
-    Two signs, either of which is enough. Fewer requests were answered than were due: above
-    saturation the difference is at least the excess of the load, however long the latency SLO
-    lets a queue grow. Or latency rises on a line through the window, by more than chance would
-    explain and towards its bound. In a closed loop clients wait for their answers, so it is always
-    steady.
-
-    ``bound_us``: of the latency; infinite for an SLO on something else.
+    Either fewer requests were answered than were due, or latency rises on a line through the
+    window, by more than chance would explain. A closed loop is always steady.
     """
     if not measurement.load.arrivals.open_loop:
         return ""
@@ -101,10 +98,7 @@ def unsteadiness(measurement: Measurement, bound_us: float) -> str:
 
 
 def behind_share(measurement: Measurement) -> float | None:
-    """The part of the requests due that was not answered meanwhile.
-
-    None where that is not known, or no more than chance leaves unanswered.
-    """
+    """The part of the requests due that was not answered; None where chance explains it."""
     rate = measurement.due_per_s
     if not rate:
         return None
@@ -120,9 +114,7 @@ TAIL = 0.9
 def value_of(metric: Metric, measurement: Measurement | None, lost: int = 0) -> float | None:
     """The metric in its base unit, or None when this measurement does not have it.
 
-    ``lost``: requests that a percentile ranks above all latencies, so that late answers and lost
-    ones share what it allows: of 3000 requests 30 may be late or lost. Needs each request's
-    latency; without them the percentile is of the answers alone.
+    ``lost``: requests that a percentile ranks above all latencies, where each latency is known.
     """
     if measurement is None:
         return None
@@ -139,8 +131,7 @@ def value_of(metric: Metric, measurement: Measurement | None, lost: int = 0) -> 
 def judge(slo: Slo, measurement: Measurement, *, lasting: bool = True) -> SloResult:
     """One SLO against one measurement, of a mix against that of its stream.
 
-    A missing or too small sample is never a pass, and neither, where it must be ``lasting``, is a
-    load the server cannot follow.
+    ``lasting``: a load that the server cannot follow does not pass either.
     """
     own = measurement.of(slo.stream)
     value = None if own is None else value_of(slo.metric, own, own.failed_count)
@@ -182,11 +173,7 @@ def undecided(results: Sequence[SloResult]) -> bool:
 
 
 def slo_utilisation(results: Sequence[SloResult]) -> float | None:
-    """The largest share of a bound that was used up, above 1 when missed; None without readings.
-
-    Only SLOs whose bound is not zero have one. Where only the error rate exceeds its bound,
-    utilisation does not show the miss.
-    """
+    """The largest share of a bound (not zero) that was used up; None without readings."""
     shares = [1.0 - r.margin for r in results if r.margin is not None and r.bound != 0]
     return max(shares, default=None)
 
@@ -194,8 +181,8 @@ def slo_utilisation(results: Sequence[SloResult]) -> float | None:
 def violation(results: Sequence[SloResult]) -> float:
     """How far the SLOs are missed: the sum of overshoots as shares of their bounds.
 
-    0 when all pass. An SLO without enough data, or under a load that is not steady, counts as
-    missed by its whole bound: the search must not learn to like configs that cannot be judged.
+    An SLO that cannot be judged counts as missed by its whole bound, so that no search learns to
+    like it.
     """
     total = 0.0
     for result in results:

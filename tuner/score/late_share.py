@@ -1,9 +1,7 @@
 """How large the share of late requests is, and how large it may be after all.
 
-Requests are late together: one long batch or one busy second makes several late in a row. So a
-hundred late ones may be five events, and thousands of requests may tell no more than a few hundred
-independent ones would. The *effective* number of requests is that smaller number, and the upper
-limit is computed from it.
+Requests are late together. The *effective* number of requests is that of independent ones that
+would tell as much, and the upper limit is computed from it.
 """
 
 from __future__ import annotations
@@ -85,13 +83,9 @@ class LateShare(Facts):
 def measured_late_share(
     measurement: Measurement, slos: Sequence[Slo], relaxation_s: float = 0.0
 ) -> LateShare | None:
-    """The late share of the requests that an open loop's SLO on the latency's tail is about.
+    """The late share of the stream in which most may be late; None where latencies are not known.
 
-    None without such an SLO, and where the latency of each request is not known. Of several
-    streams that of the one in which most may be late, for what its SLO allows.
-
-    ``relaxation_s``: how long the latency is correlated with its past, as far as any window showed;
-    there are no more independent requests than windows of twice that (`tuner.proof.soak`).
+    ``relaxation_s``: how long the latency is correlated with its past, as far as any window showed.
     """
     most = math.inf if relaxation_s <= 0.0 else measurement.duration_s / (2.0 * relaxation_s)
     found = []

@@ -1,9 +1,4 @@
-"""Which loads a run may ask for, and which to measure next.
-
-The search, the rounds and the soak have one rule. The loads measured so far show a floor that
-passed, a ceiling that failed, or both; what is tried next depends on which of them there are, and
-on `StepRule`.
-"""
+"""Which loads a run may ask for, and which is next: one rule for search, rounds and soak."""
 
 from __future__ import annotations
 
@@ -52,7 +47,7 @@ def load_plan(
     slos: Sequence[Slo] = (),
     shares: Mapping[str, float] = MappingProxyType({"": 1.0}),
 ) -> LoadPlan:
-    """The levels to measure; rates at which the longest window is too short are not among them.
+    """The levels to measure, without rates at which the longest window is too short.
 
     ``shares``: the parts of the streams that the level is of.
     """
@@ -166,11 +161,7 @@ def _between(probes: Sequence[Probe], bracket: Bracket, steps: StepRule) -> floa
 
 
 def _growth(probes: Sequence[Probe], steps: StepRule) -> float:
-    """Up to where the utilisation would be 1 if it rose as it did between the two highest loads.
-
-    From a single load, latency is assumed to rise as the load does; while there is much margin,
-    the step is large.
-    """
+    """Up to where utilisation would be 1 if it rose as between the two highest loads."""
     if steps.first is not None:
         return 1.0 + max(steps.first, steps.least * 2.0 ** (len(probes) - 1))
     *_, below, floor = (None, *sorted((p for p in probes if p.passed), key=lambda p: p.level))
@@ -208,13 +199,10 @@ def _below(ceiling: Probe, count: int, steps: StepRule) -> float:
 class CapacitySearch:
     """Brackets the capacity within ``tolerance``, or as near as ``at_most`` probes allow.
 
-    Says which level to try next, and receives the result.
-
     Args:
         start: First level to try when nothing is ``known``.
         tolerance: Distance of the floor from the capacity, as a share, that is good enough.
-        at_most: Most probes, not counting those already known, or up to `MOST_FREE` that doubled
-            the load and still passed.
+        at_most: Most new probes, without up to `MOST_FREE` that doubled the load and still passed.
     """
 
     def __init__(

@@ -108,11 +108,9 @@ def judge_point(slos: Sequence[Slo], measurement: Measurement) -> Point:
 def score_points(objective: Objective, points: Sequence[Point]) -> Score:
     """The score of a trial from all its load points; ``points`` must not be empty.
 
-    Goodput is the throughput at the highest load tried that meets every SLO. In a closed loop,
-    whose load is not a rate, it is the highest throughput at any load that does. When none does,
-    the value is the trial's upper bound: less than the server answers at the lowest load that
-    failed. The number of answers in time there would be no bound: a little too much load makes
-    nearly all of them late.
+    Goodput is the throughput at the highest load that meets every SLO (in a closed loop: the
+    highest throughput at any that does). When none does, the value is the trial's upper bound: what
+    the server answers at the lowest load that failed.
     """
     good = [i for i, p in enumerate(points) if p.passed]
     if objective.goal is Goal.MINIMIZE:

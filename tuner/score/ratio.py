@@ -23,9 +23,6 @@ class Ratio:
 def paired_ratio(better: Sequence[float], worse: Sequence[float], error: float = ERROR) -> Ratio:
     """Geometric mean of ``better[i] / worse[i]`` with Student's t interval of the logarithms.
 
-    Rounds are pairs: both members saw the machine in the same minute, and the same arrivals.
-    Source: any text on paired comparisons; the logarithm makes ratios symmetric.
-
     Args:
         error: Share of intervals that may miss, both sides together: a part of `ERROR` where
             several looks or several candidates share it.
@@ -39,10 +36,7 @@ def paired_ratio(better: Sequence[float], worse: Sequence[float], error: float =
 
 
 def mean_with_interval(values: Sequence[float], error: float = ERROR) -> Ratio:
-    """Geometric mean of positive values with Student's t interval of their logarithms.
-
-    Of one value there is no interval: all three are the value.
-    """
+    """Geometric mean with Student's t interval of the logarithms; of one value all three are it."""
     logs = [math.log(value) for value in values]
     mean = math.fsum(logs) / len(logs)
     if len(logs) == 1:
@@ -56,10 +50,8 @@ def mean_with_interval(values: Sequence[float], error: float = ERROR) -> Ratio:
 def two_sample_ratio(now: Sequence[float], before: Sequence[float], error: float = ERROR) -> Ratio:
     """Ratio of the geometric means of two samples that were not taken side by side.
 
-    Student's two-sample t interval of the logarithms, with one variance estimated from both. Both
-    are measured in the same way, which is what makes one variance plausible, and with about as
-    many rounds each the interval is little hurt where it is not. Source: Box, Hunter and Hunter,
-    Statistics for Experimenters, comparison of two means from unpaired samples.
+    Student's two-sample t interval of the logarithms, with one variance estimated from both (Box,
+    Hunter and Hunter, Statistics for Experimenters).
 
     Raises:
         ValueError: One is empty, or both together have fewer than three values.

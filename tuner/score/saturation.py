@@ -54,10 +54,9 @@ class Saturated(Facts):
     def of(cls, look: Measurement, slos: Sequence[Slo]) -> Self:
         """What a closed loop shows of open ones.
 
-        Below its capacity an open loop has no more requests in flight than it brings in the
-        longest time that an SLO allows (Little's law). A server with at least as many to choose
-        from answers no less. A mix has other shares in a closed loop, a disturbed look shows too
-        little, and where no SLO bounds the latency, any number may be in flight.
+        Below its capacity an open loop has no more requests in flight than it brings in the longest
+        time that an SLO allows (Little's law). A server with at least as many to choose from
+        answers no less.
         """
         rate, in_flight = look.requests_per_s, round(look.load.level)
         within_s = min((s.bound / 1e6 for s in slos if s.metric.is_latency), default=math.inf)

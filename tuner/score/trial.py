@@ -1,7 +1,7 @@
 """One trial: a candidate, what it measured, how it scored, and where its time went.
 
-An `Aim` says how good a trial is for the objective, as the logarithm of its score. In logarithms a
-difference is a gain as a share, and what a model gets wrong is a factor.
+An `Aim` says how good a trial is for the objective, as the logarithm of its score: a difference is
+a gain as a share.
 """
 
 from __future__ import annotations
@@ -51,11 +51,7 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Worker:
-    """Who measured a trial for a run, where that was not the run itself (`tune worker`).
-
-    Attributes:
-        gpus: Those its server may see: ``all``, ``none``, or numbers such as ``0,1``.
-    """
+    """Who measured a trial for a run; ``gpus``: ``all``, ``none``, or numbers such as ``0,1``."""
 
     host: str
     gpus: str
@@ -86,11 +82,7 @@ class Trial(Facts):
 
     @property
     def sustained_level(self) -> float | None:
-        """The load that the score is for; None where the trial met the SLOs at none.
-
-        It is the highest load at which every SLO was met; in a closed loop, the one of those with
-        the highest throughput.
-        """
+        """The load that the score is for; None where the trial met the SLOs at none."""
         if self.score is None or self.score.best_point is None:
             return None
         return self.points[self.score.best_point].level
@@ -134,11 +126,7 @@ class Aim:
         return self.worth(score.value)
 
     def bound(self, trial: Trial) -> float | None:
-        """The most that a trial without a `measured` worth can be worth; None: nothing known.
-
-        It failed at a load, so that its capacity is below; and a saturated server cannot do more
-        than it answers.
-        """
+        """The most that a trial without a `measured` worth can be worth; None: nothing known."""
         if self.measured(trial) is not None or not self._goodput:
             return None
         failed = [p.measurement for p in trial.points if not (p.passed or p.undecided)]
