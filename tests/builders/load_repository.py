@@ -78,8 +78,52 @@ class TritonPythonModel:
 """
 
 
+#: Seconds for each token of `texts` and `ragged`, beside the model's own for each execution.
+TOKEN_S = 0.0001
+
+_TEXTS = """
+import time
+
+import triton_python_backend_utils as pb
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        texts = [pb.get_input_tensor_by_name(r, "ids") for r in requests]
+        time.sleep(SERVICE_S / 10 + TOKEN_S * sum(t.as_numpy().size for t in texts))
+        if len({t.as_numpy().shape for t in texts}) > 1:
+            return [pb.InferenceResponse(error=pb.TritonError("unlike lengths")) for _ in texts]
+        return [pb.InferenceResponse([pb.Tensor("ids", t.as_numpy())]) for t in texts]
+"""
+
+_TEXTS_CONFIG = """
+name: "{name}"
+backend: "python"
+max_batch_size: 8
+input [ {{ name: "ids" data_type: TYPE_INT32 dims: [ -1 ] {ragged} }} ]
+output [ {{ name: "ids" data_type: TYPE_INT32 dims: [ -1 ] }} ]
+instance_group [ {{ count: 1 kind: KIND_CPU }} ]
+dynamic_batching {{ max_queue_delay_microseconds: 20000 }}
+{more}
+"""
+_LENGTHS = """
+batch_input [
+  {
+    kind: BATCH_ACCUMULATED_ELEMENT_COUNT
+    target_name: "ends"
+    data_type: TYPE_FP32
+    source_input: "ids"
+  }
+]
+"""
+
+
 def make_repository(directory: Path, service_s: float = SERVICE_S) -> Path:
-    """Models ``plain``, ``cached`` (the same with the response cache), ``types`` and ``image``."""
+    """Models ``plain``, ``cached`` (the same with the response cache), ``types`` and ``image``.
+
+    And ``texts`` and ``ragged``, which fail a batch of unlike lengths; Triton makes such batches of
+    the latter.
+    """
     model = _MODEL.replace("SERVICE_S", str(service_s))
     repository = directory / "repository"
     cached = "response_cache { enable: true }"
@@ -93,4 +137,9 @@ def make_repository(directory: Path, service_s: float = SERVICE_S) -> Path:
     output = f'output [ {{ name: "sizes" data_type: TYPE_INT32 dims: [ {len(DATATYPES)} ] }} ]\n'
     config = f'name: "types"\nbackend: "python"\nmax_batch_size: 4\n{inputs}{output}'
     write_model(repository / "types", config, _ECHO)
+    code = _TEXTS.replace("SERVICE_S", str(service_s)).replace("TOKEN_S", str(TOKEN_S))
+    texts = _TEXTS_CONFIG.format(name="texts", ragged="", more="")
+    write_model(repository / "texts", texts, code)
+    ragged = _TEXTS_CONFIG.format(name="ragged", ragged="allow_ragged_batch: true", more=_LENGTHS)
+    write_model(repository / "ragged", ragged, code)
     return repository

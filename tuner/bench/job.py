@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.load.traffic.encoding import Content, TensorShape, inputs_of, read_recorded, resolve
+from tuner.load.traffic.encoding import (
+    Content,
+    TensorShape,
+    inputs_of,
+    misfits,
+    read_recorded,
+    resolve,
+)
 from tuner.machine.host import has_gpu
 from tuner.modelconfig.backends import may_set_batch
 from tuner.modelconfig.edit import edit, unified_diff
@@ -185,24 +192,44 @@ def _space(loaded: LoadedSpec, spec: Spec, served: Served) -> Space:
         model = served.models[label]
         refuse_unmeasurable(model.name, model.base.completed)
     _refuse_unknown_priorities(spec, served)
-    for stream in spec.streams.values():
+    for name, stream in spec.streams.items():
+        _refuse_misfits(loaded, name, stream, served.models[stream.model])
         drawn_tensors(stream, served.models[stream.model])
     return build_space(spec, served, loaded.space_positions)
 
 
-def drawn_tensors(stream: StreamSpec, model: ServedModel) -> tuple[TensorShape, ...]:
-    """What a random request carries, as far as the config says it before a server was asked.
+def _refuse_misfits(loaded: LoadedSpec, name: str, stream: StreamSpec, model: ServedModel) -> None:
+    """SpecError with the place of each shape that the model's config does not allow."""
+    found = [
+        ": ".join(filter(None, (loaded.shape_positions.get((name, number, tensor)), text)))
+        for number, dims in enumerate(_known_dims(stream, model))
+        for tensor, text in misfits(model.name, model.base.completed, dims)
+    ]
+    if found:
+        raise SpecError("\n".join(dict.fromkeys(found)), "see inputs.shapes of the spec")
+
+
+def drawn_tensors(stream: StreamSpec, model: ServedModel) -> tuple[tuple[TensorShape, ...], ...]:
+    """What random requests carry, of each shape, as far as the config says it before a server does.
 
     Raises:
         SpecError: The spec does not say what the config leaves open.
     """
+    every = _known_dims(stream, model)
+    return tuple(resolve(model.name, model.base.completed, dims) for dims in every)
+
+
+def _known_dims(stream: StreamSpec, model: ServedModel) -> list[Mapping[str, Sequence[int]]]:
+    """The inputs that the config is known to have, for each shape of random requests."""
     inputs, base = stream.inputs, model.base
     if not isinstance(inputs, RandomInputs) or not base.completed.input:
-        return ()
+        return []
     more = base.completes and not base.known  # inputs may come that the file does not have
     there = {tensor.name for tensor in base.completed.input}
-    shapes = {name: s for name, s in inputs.shapes.items() if name in there or not more}
-    return resolve(model.name, base.completed, shapes)
+    return [
+        {name: dims for name, dims in shape.dims.items() if name in there or not more}
+        for shape in inputs.request_shapes
+    ]
 
 
 def _recorded(spec: Spec, served: Served) -> dict[str, RecordedFigures]:

@@ -24,6 +24,8 @@ from tuner.server.server import ServerLauncher
 from tuner.space.words import bytes_text
 from tuner.spec.labels import of_label
 from tuner.spec.paths import DYNAMIC_BATCHING
+from tuner.spec.shapes import mixed_in
+from tuner.spec.units import Percent
 from tuner.spec.workload import FileInputs, Protocol, RandomInputs
 from tuner.triton.launchers import cores_of, server_launcher
 from tuner.triton.local import LocalLauncher, find_backends
@@ -117,9 +119,15 @@ def client_of(job: Job) -> GeneratorChoice:
     may_refuse |= any("queue_policy" in path for path in job.space.paths)
     demands = []
     for stream in job.spec.streams.values():
-        shapes = stream.inputs.shapes if isinstance(stream.inputs, RandomInputs) else {}
-        priority = stream.priority or 0
-        demand = Demand(configs[stream.model], shapes, stream.batch_size, may_refuse, priority)
+        shapes = stream.inputs.request_shapes if isinstance(stream.inputs, RandomInputs) else ()
+        demand = Demand(
+            configs[stream.model],
+            shapes[0].dims if shapes else {},
+            stream.batch_size,
+            may_refuse,
+            stream.priority or 0,
+            mixed=len(shapes) > 1,
+        )
         demands.append(demand)
     return choose(demands)
 
@@ -143,7 +151,7 @@ def client_notes(job: Job) -> list[str]:
 def request_notes(job: Job, above_bytes: int = -1) -> Iterator[str]:
     """What a request of each stream carries, where that is large enough; what its figures count."""
     for name, stream in job.spec.streams.items():
-        model, inputs = job.served.models[stream.model], stream.inputs
+        inputs = stream.inputs
         if stream.batch_size > 1:
             whose = of_label(name, job.spec.streams)
             yield (
@@ -152,21 +160,30 @@ def request_notes(job: Job, above_bytes: int = -1) -> Iterator[str]:
             )
         if isinstance(inputs, FileInputs):
             yield from _file_notes(name, inputs.file.name, job, above_bytes)
-        tensors = drawn_tensors(stream, model)
-        if not tensors or not isinstance(inputs, RandomInputs):
-            continue
+        if isinstance(inputs, RandomInputs):
+            yield from _drawn_notes(name, inputs, job, above_bytes)
+
+
+def _drawn_notes(name: str, inputs: RandomInputs, job: Job, above_bytes: int) -> Iterator[str]:
+    """What the random requests of a stream carry, of each of their shapes."""
+    stream, whose = job.spec.streams[name], of_label(name, job.spec.streams)
+    model = job.served.models[stream.model]
+    for shape, tensors in zip(inputs.request_shapes, drawn_tensors(stream, model), strict=False):
         size = sum(content_bytes(t, inputs.string_length) for t in tensors) * stream.batch_size
         if size <= above_bytes:
             continue
         shapes = ", ".join(f"{t.name} {t.datatype}{list(t.shape)}" for t in tensors)
         left = {t.name for t in model.base.completed.input} - {t.name for t in tensors}
         without = f" (without the optional {', '.join(sorted(left))})" if left else ""
-        whose = of_label(name, job.spec.streams)
-        note = f"a request{whose} carries {bytes_text(size)}: {shapes}{without}"
+        share = f"{Percent(shape.share)} of the requests{whose} carry"
+        carries = share if shape.name else f"a request{whose} carries"
+        note = f"{carries} {bytes_text(size)}: {shapes}{without}"
         if size > LARGE_BYTES:
             where = f"streams.{name}.inputs" if whose else "workload.inputs"
             note += f"; where your users send less, say so in {where}.shapes"
         yield note
+    mixed = {tensor: len(own) for tensor, own in mixed_in(inputs.shapes).items()}
+    yield from _apart_notes(name, job, mixed, f"inputs{whose}")
 
 
 def _file_notes(name: str, file: str, job: Job, above_bytes: int) -> Iterator[str]:
@@ -178,12 +195,17 @@ def _file_notes(name: str, file: str, job: Job, above_bytes: int) -> Iterator[st
         size = f", {most}" if least == most else f", {least} to {most} each"
         size *= bool(recorded.most_bytes)  # of inputs that only a server knows, nothing is known
         yield f"{file}: {recorded.count} {what}{'s' * (recorded.count > 1)}{size}"
-    config = job.served.models[stream.model].base.completed
-    own = [p.path for p in job.space.parameters if p.knob.owner == stream.model]
+    yield from _apart_notes(name, job, recorded.shapes, file)
+
+
+def _apart_notes(name: str, job: Job, shapes: Mapping[str, int], where: str) -> Iterator[str]:
+    """The inputs by whose shapes, so many, the batcher keeps requests of a stream apart."""
+    model = job.spec.streams[name].model
+    own = [p.path for p in job.space.parameters if p.knob.owner == model]
     searched = any(path.startswith(DYNAMIC_BATCHING) for path in own)
-    for tensor in unragged_inputs(config, may_batch=searched):
-        if recorded.shapes.get(tensor, 0) > 1:
+    for tensor in unragged_inputs(job.served.models[model].base.completed, may_batch=searched):
+        if shapes.get(tensor, 0) > 1:
             yield (
-                f"{file}: {tensor} has {recorded.shapes[tensor]} different shapes and no "
+                f"{where}: {tensor} has {shapes[tensor]} different shapes and no "
                 "allow_ragged_batch: requests of different shapes never share a batch"
             )

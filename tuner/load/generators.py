@@ -1,10 +1,10 @@
 """Which load generator measures a run. Decided once: two generators are two definitions of latency.
 
 perf_analyzer measures wherever it can: it is NVIDIA's own, well maintained, and what others use.
-It cannot send several streams on one clock, or requests with a priority, and it gives no result
-when a request is refused. It should not be used where tensors are large: its export of every
-request's times, without which a late client hides a stalled server, also holds every tensor as
-text, and no option leaves them out.
+It cannot send several streams on one clock, draw the shapes of requests by their shares, or send
+requests with a priority, and it gives no result when a request is refused. It should not be used
+where tensors are large: its export of every request's times, without which a late client hides a
+stalled server, also holds every tensor as text, and no option leaves them out.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Demand:
 
     Attributes:
         shapes: Of its inputs, for variable dimensions, without the batch.
+        mixed: Its requests have several shapes.
     """
 
     config: Any
@@ -57,6 +58,7 @@ class Demand:
     batch_size: int
     may_refuse: bool
     priority: int = 0
+    mixed: bool = False
 
 
 def _why_not(demands: Sequence[Demand]) -> str:
@@ -66,6 +68,8 @@ def _why_not(demands: Sequence[Demand]) -> str:
     (demand,) = demands
     if demand.priority:
         return "perf_analyzer has no option for the priority of requests"
+    if demand.mixed:
+        return "perf_analyzer does not draw shapes by share, or tell latencies by shape"
     if demand.may_refuse:
         return "perf_analyzer gives no result when a request is refused"
     exported = demand.batch_size * export_bytes(demand.config, demand.shapes)

@@ -53,7 +53,10 @@ def of_overload(search_seed: int) -> int:
 
 
 def of_stream(seed: int, stream: str, streams: Sized) -> int:
-    """Seed of one of several streams' arrivals and inputs, which the others do not change."""
+    """Seed of one of several streams' arrivals and inputs, which the others do not change.
+
+    And of one of several shapes' inputs, from that of their stream.
+    """
     if len(streams) == 1:
         return seed
     return seed + (1 + int(hashlib.sha256(stream.encode()).hexdigest()[:5], 16)) * 10**12

@@ -15,6 +15,7 @@ from tuner.load.latency import Observed
 from tuner.load.traffic.arrivals import SLACK_S, Shape, Times, arrivals_of, expected_requests
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.turns import by_chance, evenly, in_order
 from tuner.load.watch.machine import watch_stalls
 from tuner.load.watch.sampler import (
     Sampler,
@@ -37,7 +38,6 @@ Order = npt.NDArray[np.int64]
 PATIENCE_S = 0.5
 #: Why there are no results when the time of a load generator is over.
 TOO_LATE = "no results by the deadline"
-_GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,25 @@ class LoadTarget:
 
 
 @dataclass(frozen=True)
+class ShapedInputs:
+    """What those requests of a stream carry that have one shape.
+
+    Attributes:
+        name: What the shape is called; "" where all requests have the same.
+        share: Of the stream's requests.
+    """
+
+    inputs: InputFiles
+    name: str = ""
+    share: float = 1.0
+
+
+@dataclass(frozen=True)
 class Stream:
     """Requests to one model.
 
     Attributes:
+        shapes: Those of the requests, of which each has one.
         rate_per_s: Requests per second, whatever the level, of a background; None of a stream
             that shares the level.
     """
@@ -67,7 +82,7 @@ class Stream:
     name: str
     target: LoadTarget
     form: RequestForm
-    inputs: InputFiles
+    shapes: tuple[ShapedInputs, ...]
     share: float = 1.0
     rate_per_s: float | None = None
 
@@ -76,13 +91,19 @@ class Stream:
         return self.rate_per_s is not None
 
     def questions(self, count: int) -> list[bytes]:
-        """Requests with the first of its inputs.
+        """Requests with the first of its inputs, those of all shapes evenly mixed.
 
         Raises:
             LoadFailedError: Only perf_analyzer can send them.
             SpecError: The user's file holds sequences, or cannot be read.
         """
-        return build(self.inputs.first(max(count, 1) * self.form.batch_size), self.form, count)
+        turns = evenly([shape.share for shape in self.shapes], count)[:count]
+        of_each = np.bincount(turns, minlength=len(self.shapes)).tolist()
+        built = [
+            build(shape.inputs.first(max(own, 1) * self.form.batch_size), self.form, own)
+            for shape, own in zip(self.shapes, of_each, strict=True)
+        ]
+        return built[0] if len(built) == 1 else in_order(built, turns)
 
     def load(self, load: LoadPoint) -> LoadPoint:
         """Its part of a load on all streams."""
@@ -168,10 +189,19 @@ class Setup:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The requests of all streams on one clock; ``due_s`` is None of a closed loop."""
+    """The requests of all streams on one clock; ``due_s`` is None of a closed loop.
+
+    Attributes:
+        order: The stream of each, as its place; of a closed loop repeated.
+        shapes: The shape of each, as its place among its stream's; None where each has only one.
+    """
 
     due_s: Times | None
     order: Order
+    shapes: Order | None = None
+
+    def shape_of_each(self) -> Order:
+        return np.zeros_like(self.order) if self.shapes is None else self.shapes
 
     def of(self, number: int) -> Times:
         """When the requests of one stream are due; none of a closed loop."""
@@ -188,7 +218,8 @@ def schedule(
         seed: Same load and seed, same times; a stream's own do not hang on the others.
     """
     if not load.arrivals.open_loop:
-        return Schedule(None, in_turn(streams, expected_requests(load, window.total_s)))
+        turns = in_turn(streams, expected_requests(load, window.total_s))
+        return Schedule(None, turns, _drawn_shapes(streams, turns, seed))
     spans_s = (window.warmup_s, window.duration_s, window.tail_s + SLACK_S)
     times = []
     for stream in streams:
@@ -198,16 +229,24 @@ def schedule(
     due_s = np.concatenate(times)
     order = np.repeat(np.arange(len(times)), [own.size for own in times])
     by_time = np.argsort(due_s, kind="stable")
-    return Schedule(due_s[by_time], order[by_time])
+    order = order[by_time]
+    return Schedule(due_s[by_time], order, _drawn_shapes(streams, order, seed))
+
+
+def _drawn_shapes(streams: Sequence[Stream], order: Order, seed: int) -> Order | None:
+    """The shape of each request; a stream's own do not hang on the others."""
+    if all(len(stream.shapes) == 1 for stream in streams):
+        return None
+    shapes = np.zeros_like(order)
+    for number, stream in enumerate(streams):
+        mine, own = order == number, seeds.of_stream(seed, stream.name, streams)
+        shapes[mine] = by_chance([s.share for s in stream.shapes], int(mine.sum()), own)
+    return shapes
 
 
 def in_turn(streams: Sequence[Stream], count: int) -> Order:
     """Whose turn it is in a closed loop of about ``count`` requests: each stream by its share.
 
-    Evenly mixed, also for processes that take every n-th turn (multiples of the golden ratio, less
-    their whole parts, are spread evenly, and so are every n-th of them). A background, which has a
-    rate and no share, has no turn.
+    A background, which has a rate and no share, has no turn.
     """
-    shares = [0.0 if stream.background else stream.share for stream in streams]
-    places = np.arange(max(count, 1)) * _GOLDEN % 1.0 * sum(shares)
-    return np.searchsorted(np.cumsum(shares), places, side="right")
+    return evenly([0.0 if stream.background else stream.share for stream in streams], count)

@@ -8,7 +8,7 @@ total length is unchanged, but each start costs one more warm-up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from statistics import fmean
 from typing import Any
@@ -20,9 +20,9 @@ from tuner.load.generators import GENERATORS, GeneratorKind, LoadGenerator
 from tuner.load.latency import latency_figures
 from tuner.load.probes.answers import ConfigAnswers, ask
 from tuner.load.probes.preparing import Filling, await_first_answers, fill, seconds_for, together
-from tuner.load.setup import LoadTarget, Setup, Site, Stream, in_turn
+from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream, in_turn
 from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
-from tuner.load.traffic.encoding import RequestForm, inputs_of, resolve
+from tuner.load.traffic.encoding import RequestForm, TensorShape, inputs_of, resolve
 from tuner.load.traffic.inputs import InputFiles
 from tuner.load.validity import warnings_about
 from tuner.measurement.measurement import (
@@ -172,14 +172,21 @@ def streams_load(
 
 
 def _stream(name: str, asked: Asked, protocol: Protocol, site: Site) -> Stream:
-    control, model, own = site.control, asked.model, asked.inputs
+    control, model = site.control, asked.model
     config = control.running_config(model)
     target = LoadTarget(model, site.endpoints, protocol, asked.batch_size)
-    inputs = InputFiles(
-        own,
-        resolve(model, config, own.shapes) if isinstance(own, RandomInputs) else inputs_of(config),
-        site.directory,
-        cached=lambda: control.running_config(model).response_cache.enable,
+    shapes = tuple(
+        ShapedInputs(
+            InputFiles(
+                inputs,
+                tensors,
+                site.directory,
+                cached=lambda: control.running_config(model).response_cache.enable,
+            ),
+            shape_name,
+            share,
+        )
+        for inputs, tensors, shape_name, share in _shaped(asked.inputs, model, config)
     )
     form = RequestForm(
         model=model,
@@ -190,7 +197,23 @@ def _stream(name: str, asked: Asked, protocol: Protocol, site: Site) -> Stream:
         priority=asked.priority,
         optional=tuple(t.name for t in config.input if t.optional),
     )
-    return Stream(name, target, form, inputs, asked.share, asked.rate_per_s)
+    return Stream(name, target, form, shapes, asked.share, asked.rate_per_s)
+
+
+def _shaped(
+    inputs: Inputs, model: str, config: Any
+) -> Iterator[tuple[Inputs, tuple[TensorShape, ...], str, float]]:
+    """Inputs of each shape, with the tensors, the shape's name and its share.
+
+    Different inputs that come back are shared out as the requests are.
+    """
+    if not isinstance(inputs, RandomInputs):
+        yield inputs, inputs_of(config), "", 1.0
+        return
+    for shape in inputs.request_shapes:
+        unique = None if inputs.unique is None else max(round(inputs.unique * shape.share), 1)
+        own = inputs.model_copy(update={"unique": unique})
+        yield own, resolve(model, config, shape.dims), shape.name, shape.share
 
 
 def shape_of(arrivals: ArrivalsSpec) -> Shape | None:
@@ -226,7 +249,8 @@ def combine(starts: Sequence[Measurement], bounds: Sequence[LatencyBound] = ()) 
             for name in starts[0].models
             if (own := _server([m.models.get(name) for m in starts]))
         },
-        streams=_each_stream(starts, bounds),
+        streams=_each([m.streams for m in starts], bounds),
+        shapes={n: replace(m, warnings=()) for n, m in _each([m.shapes for m in starts]).items()},
         host=_host([m.host for m in starts]),
         backlog=starts[-1].backlog,
         restarts=tuple(Restart(m.throughput_infer_per_s, m.p99_latency_us) for m in starts),
@@ -246,11 +270,11 @@ def _spread(whole: Measurement) -> tuple[str, ...]:
     return (f"The closed loop settles in different modes: {span}.",)
 
 
-def _each_stream(
-    starts: Sequence[Measurement], bounds: Sequence[LatencyBound]
+def _each(
+    starts: Sequence[Mapping[str, Measurement]], bounds: Sequence[LatencyBound] = ()
 ) -> dict[str, Measurement]:
-    """The measurements of each stream that was there in every start."""
-    found = {name: [start.streams.get(name) for start in starts] for name in starts[0].streams}
+    """The measurements of each stream, or each shape, that was there in every start."""
+    found = {name: [start.get(name) for start in starts] for name in starts[0]}
     return {
         name: combine([m for m in own if m], [b for b in bounds if b.stream == name])
         for name, own in found.items()

@@ -193,6 +193,8 @@ class Measurement(Facts):
         streams: Of a mix the figures of each stream, those of the background too; empty where
             there is only one, and without those of which no request was due.
         background: A stream's: with a rate of its own, beside the load.
+        shapes: Of a stream whose requests have several shapes the figures of each, by the name of
+            the shape; those of which no request was due are left out.
         models: What the server counted of every model it serves, by name.
         server: Of the model that the load is put on; None where there are several.
         restarts: Closed loops: each start of the load on its own; the figures are over all.
@@ -236,6 +238,9 @@ class Measurement(Facts):
     command: tuple[str, ...] = ()
     course: Course | None = None
     streams: Annotated[Mapping[str, Measurement], Field(exclude_if=_empty)] = field(
+        default_factory=dict
+    )
+    shapes: Annotated[Mapping[str, Measurement], Field(exclude_if=_empty)] = field(
         default_factory=dict
     )
     background: Annotated[bool, Field(exclude_if=_empty)] = False

@@ -226,7 +226,8 @@ def _workload(config: Any, given: Given) -> Iterator[str]:
         yield f"    shapes:{f'                          # {remark}' if guessed else ''}"
         yield from (f"      {_flow(n)}: {given.shapes.get(n, dims)}" for n, dims in shapes.items())
         if unragged_inputs(config, may_batch=True):
-            yield "      # one length for all: batches form here that do not in production"
+            yield "      # one length for all: batches form here that do not in production;"
+            yield "      # several: [{dims: [64], share: 70%}, {dims: [256], share: 30%}]"
     texts = [_flow(t.name) for t in config.input if enum_name(t, "data_type") == "TYPE_STRING"]
     if texts:
         yield f"    # random letters for {', '.join(texts)}: a model may fail at them"

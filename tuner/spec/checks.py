@@ -28,6 +28,7 @@ from tuner.spec.model_checks import (
 )
 from tuner.spec.paths import SEVERAL_REPOSITORIES
 from tuner.spec.server import MODES, is_own_argument
+from tuner.spec.shapes import check_shapes, mixed_in
 from tuner.spec.slo import Goal, Slo
 from tuner.spec.units import digits
 from tuner.spec.workload import (
@@ -36,6 +37,7 @@ from tuner.spec.workload import (
     CacheState,
     ClosedArrivals,
     DuplicatesRepeat,
+    LogRepeat,
     RandomInputs,
     ZipfRepeat,
 )
@@ -161,6 +163,13 @@ def _check_bursts(spec: Spec) -> Iterator[Finding]:
 def _check_inputs(spec: Spec) -> Iterator[Finding]:
     for name, stream in spec.streams.items():
         inputs, where = stream.inputs, ("streams", name, "inputs")
+        if isinstance(inputs, RandomInputs):
+            yield from check_shapes(inputs.shapes, (*where, "shapes"))
+            if isinstance(inputs.repeat, LogRepeat) and mixed_in(inputs.shapes):
+                text = (
+                    "a log does not say which of the shapes its inputs have: send them from a file"
+                )
+                yield Finding((*where, "repeat"), text)
         single = isinstance(inputs, RandomInputs) and inputs.unique == 1
         if single and isinstance(inputs.repeat, ZipfRepeat):
             yield Finding((*where, "repeat"), "popularity needs more than one input; raise unique")

@@ -14,6 +14,7 @@ from tuner.hiding import HIDDEN
 from tuner.spec.forms import CARRIED, SHORT_KEYS
 from tuner.spec.mistakes import Finding, Location, dotted, in_brackets
 from tuner.spec.model import ModelSpec, Spec
+from tuner.spec.shapes import FORMS as SHAPE_FORMS
 from tuner.spec.units import shorten
 from tuner.spec.workload import Requests, Workload
 
@@ -130,6 +131,8 @@ def _trace(loc: Location) -> tuple[Location, _Models, _Models]:
     models: _Models = (Spec,)
     owners, is_name = models, False
     for part in loc:
+        if part in SHAPE_FORMS and not is_name:
+            continue
         tagged = tuple(model for model in models if _tag(model) == part)
         if len(models) > 1 and tagged and not is_name:
             models = tagged

@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from tuner.spec.mistakes import Finding, Location, SpecMistakesError
 from tuner.spec.model import Spec
 from tuner.spec.paths import REPOSITORY, SERVER
 from tuner.spec.server import given_check
+from tuner.spec.shapes import shape_places
+from tuner.spec.workload import RandomInputs
 from tuner.spec.yaml_tree import (
     BadYamlError,
     Position,
@@ -48,6 +50,8 @@ class LoadedSpec:
             ``file:line:column`` where it is, for mistakes that only a model's own config brings
             to light.
         repository_position: Likewise that of ``repository``.
+        shape_positions: That of an input in random requests, by stream, number of the request's
+            shape, and input.
     """
 
     spec: Spec
@@ -56,6 +60,7 @@ class LoadedSpec:
     sha256: str
     space_positions: Mapping[str, Mapping[str, str]]
     repository_position: str = ""
+    shape_positions: Mapping[tuple[str, int, str], str] = field(default_factory=dict)
 
 
 def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
@@ -87,8 +92,8 @@ def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
     if spec is None or mistakes:
         raise SpecMistakesError(mistakes)
 
-    def place(location: Location) -> str:
-        file, position = _where(path, tree, given, Finding(location, "", key=True))
+    def place(location: Location, *, key: bool = True) -> str:
+        file, position = _where(path, tree, given, Finding(location, "", key=key))
         return f"{file}:{position.line}:{position.column}"
 
     spaces: dict[str, tuple[Location, SpaceSpec]] = {
@@ -99,13 +104,21 @@ def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
         owner: {name: place(form.written((*at, name))) for name in space}
         for owner, (at, space) in spaces.items()
     }
+    shapes = {
+        (stream, number, name): place(form.written(at), key=False)
+        for stream, asked in spec.streams.items()
+        if isinstance(asked.inputs, RandomInputs)
+        for number, name, at in shape_places(asked.inputs.shapes, stream)
+    }
     text = content.decode("utf-8-sig")
     check = given_check(spec.server.environment)
     if check or overrides:
         text = effective_yaml(spec)
         content = (f"{text}# environment {check}\n" if check else text).encode()
     sha256 = hashlib.sha256(content).hexdigest()
-    return LoadedSpec(spec, path, text, sha256, positions, place(form.written(("repository",))))
+    return LoadedSpec(
+        spec, path, text, sha256, positions, place(form.written(("repository",))), shapes
+    )
 
 
 def _refuse_no_spec(path: Path) -> None:

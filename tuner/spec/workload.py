@@ -17,6 +17,7 @@ from tuner.spec.fields import (
     WholeNumber,
     pair,
 )
+from tuner.spec.shapes import RequestShape, ShapeSpec, request_shapes
 from tuner.spec.slo import Slo
 from tuner.spec.units import Percent, Rate, Seconds
 
@@ -154,15 +155,21 @@ class RandomInputs(Strict):
         "else as many as a measurement sends",
     )
     repeat: Repeat = Field(NoRepeat(kind="none"), description="how often each comes back")
-    shapes: dict[str, tuple[Count, ...]] = Field(
+    shapes: dict[str, ShapeSpec] = Field(
         default_factory=dict,
-        description="shapes of inputs with variable dimensions, by name, without the batch; an "
-        "optional input is sent only where its shape is given",
+        description="shapes of inputs with variable dimensions, by name, without the batch: "
+        "[128], or several with their shares; an optional input is sent only where its shape is "
+        "given",
     )
     int_range: Annotated[tuple[WholeNumber, WholeNumber], BeforeValidator(pair)] = Field(
         (0, 100), description="integers are drawn from this range, lowest and highest"
     )
     string_length: Count = Field(32, description="length of random strings")
+
+    @property
+    def request_shapes(self) -> tuple[RequestShape, ...]:
+        """The shapes that requests have, each with its share."""
+        return request_shapes(self.shapes)
 
 
 class FileInputs(Strict):

@@ -237,3 +237,45 @@ def test_all_open_inputs_are_told_at_once_before_anything_starts_with_shapes_tha
     with pytest.raises(SpecError, match=r"x \[-1, 3, -1\], z \[-1\]") as told:
         job(tmp_path, dims, "{kind: random}")
     assert "inputs.shapes: {x: [128, 3, 128], z: [128]}" in told.value.hint
+
+
+TEXTS = "{kind: random, shapes: {x: [{dims: [64], share: 70%}, {dims: [%s], share: 30%}]}}"
+
+
+def test_a_plan_tells_the_size_of_each_shape(tmp_path: Path) -> None:
+    notes = [*request_notes(job(tmp_path, "[ -1 ]", TEXTS.replace("%s", "256")))]
+    assert notes == [
+        "70% of the requests carry 256 B: x FP32[64]",
+        "30% of the requests carry 1 KiB: x FP32[256]",
+    ]
+
+
+def test_a_plan_tells_that_unlike_shapes_are_kept_apart(tmp_path: Path) -> None:
+    model = tmp_path / "repository" / "m"
+    spec = job(tmp_path, "[ -1 ]", TEXTS.replace("%s", "256")).loaded.path
+    (model / "config.pbtxt").write_text(
+        (model / "config.pbtxt").read_text() + "dynamic_batching { }"
+    )
+    apart = (
+        "inputs: x has 2 different shapes and no allow_ragged_batch: requests of different shapes "
+        "never share a batch"
+    )
+    assert [*request_notes(prepare(Request(spec=spec)))][-1] == apart
+    ragged = (model / "config.pbtxt").read_text().replace("dims: [ -1 ]", "dims: [ -1 ] %s")
+    (model / "config.pbtxt").write_text(ragged.replace("%s", "allow_ragged_batch: true"))
+    assert apart not in request_notes(prepare(Request(spec=spec)))
+
+
+@pytest.mark.parametrize(
+    ("dims", "place", "told"),
+    [
+        ("[ 64 ]", "4:81", "x cannot be [256], m has [64]"),
+        ("[ -1, 2 ]", "4:55", "x cannot be [64], m has [-1, 2]"),
+    ],
+)
+def test_a_shape_that_the_config_does_not_allow_is_told_with_its_place(
+    tmp_path: Path, dims: str, place: str, told: str
+) -> None:
+    with pytest.raises(SpecError) as error:
+        job(tmp_path, dims, TEXTS.replace("%s", "256"))
+    assert f"spec.yaml:{place}: {told}" in str(error.value)

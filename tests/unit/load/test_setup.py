@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuner.load.setup import LoadTarget, Stream, in_turn, schedule
+from tuner.load.setup import LoadTarget, ShapedInputs, Stream, in_turn, schedule
 from tuner.load.traffic.arrivals import Times, arrivals_of
 from tuner.load.traffic.encoding import RequestForm
 from tuner.measurement.measurement import Arrivals, LoadPoint
@@ -23,7 +23,7 @@ LOAD = LoadPoint(Arrivals.POISSON, 200.0)
 
 
 def stream(name: str, share: float = 0.0, rate_per_s: float | None = None) -> Stream:
-    return Stream(name, TARGET, FORM, NOTHING, share, rate_per_s)
+    return Stream(name, TARGET, FORM, (ShapedInputs(NOTHING),), share, rate_per_s)
 
 
 MOST, REST, BESIDE = stream("most", 0.75), stream("rest", 0.25), stream("beside", 0.0, 30.0)
@@ -65,6 +65,39 @@ def test_one_stream_comes_the_same_whatever_its_name() -> None:
         times([stream("only", 1.0)], "only", seed=7).tolist()
         == due_s[due_s < WINDOW.total_s].tolist()
     )
+
+
+LENGTHS = (ShapedInputs(NOTHING, "[64]", 0.7), ShapedInputs(NOTHING, "[256]", 0.3))
+TEXTS = replace(stream("texts", 0.5), shapes=LENGTHS)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_window_has_each_shape_by_its_share_and_a_seed_always_the_same(seed: int) -> None:
+    mix = [TEXTS, stream("other", 0.5)]
+    plan, again = (schedule(mix, LOAD, WINDOW, seed, None) for _ in range(2))
+    inside = (plan.due_s >= 1.0) & (plan.due_s < 9.0) & (plan.order == 0)
+    assert plan.shape_of_each()[inside].mean() == pytest.approx(0.3, abs=0.02)
+    assert plan.shape_of_each()[plan.order == 1].max() == 0
+    assert plan.shape_of_each().tolist() == again.shape_of_each().tolist()
+    other = schedule(mix, LOAD, WINDOW, seed + 1, None)
+    assert plan.shape_of_each().tolist() != other.shape_of_each().tolist()
+
+
+def test_a_streams_shapes_do_not_hang_on_the_level_or_on_other_streams() -> None:
+    alone = schedule([TEXTS, MOST], LOAD, WINDOW, 1, None)
+    among = schedule([MOST, BESIDE, TEXTS], replace(LOAD, level=400.0), WINDOW, 1, None)
+    few, many = (
+        plan.shape_of_each()[plan.order == k].tolist() for plan, k in ((alone, 0), (among, 2))
+    )
+    assert few == many[: len(few)]
+
+
+def test_clients_of_a_closed_loop_send_each_shape_by_its_share() -> None:
+    load = LoadPoint(Arrivals.CLOSED, 4.0)
+    plan = schedule([replace(TEXTS, share=1.0)], load, WINDOW, 1, None)
+    assert plan.due_s is None
+    assert plan.shape_of_each().size == plan.order.size
+    assert plan.shape_of_each().mean() == pytest.approx(0.3, abs=0.01)
 
 
 def test_in_a_closed_loop_streams_take_turns_by_their_shares() -> None:

@@ -24,7 +24,7 @@ from tuner.bench.timebook import TimeBook
 from tuner.load.client.generator import OpenClient
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
 from tuner.load.perf_analyzer.generator import PerfAnalyzer
-from tuner.load.setup import LoadTarget, Setup, Site, Stream
+from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream
 from tuner.load.streams_load import StreamsLoad
 from tuner.load.watch.machine import NOT_WATCHED
 from tuner.measurement.measurement import LoadPoint, Measurement
@@ -115,7 +115,7 @@ def a_load(kind: GeneratorKind, starts: int, directory: Path) -> StreamsLoad:
     file = SimpleNamespace(path=directory / "in.json", sampled_steps=None, warnings=())
     inputs: Any = SimpleNamespace(file=lambda *_: file)
     form: Any = None
-    stream = Stream("m", LoadTarget("m", ENDPOINTS), form, inputs)
+    stream = Stream("m", LoadTarget("m", ENDPOINTS), form, (ShapedInputs(inputs),))
     counters = SimpleNamespace(success_count=0, fail_count=0)
     control: Any = SimpleNamespace(statistics=lambda _: counters, metrics=lambda: None)
     site = Site(control, ENDPOINTS, PROGRAM, directory)

@@ -84,26 +84,57 @@ class Run:
         for k, stream in enumerate(self.streams):
             part = self._part([k])
             if len(self.streams) > 1 and part.any_in(window, self.begun_ns):
-                seed = seeds.of_stream(self.seed, stream.name, self.streams)
-                found = measurement(
-                    observe(part, window, spells_ns, self.begun_ns),
-                    part.answers,
-                    stream.load(self.load),
-                    seed,
-                    window.of(stream.name).bounds,
-                    stream.target.batch_size,
-                )
-                streams[stream.name] = replace(found, background=stream.background)
+                found = self._of_stream(part, stream, window, spells_ns)
+                shapes = self._shapes(k, window, spells_ns)
+                streams[stream.name] = replace(found, background=stream.background, shapes=shapes)
         shared = self._part([k for k, s in enumerate(self.streams) if not s.background])
         observed = observe(shared, window, spells_ns, self.begun_ns)
         size = self.streams[0].target.batch_size
         bounds = window.of("").bounds
         whole = measurement(observed, shared.answers, self.load, self.seed, bounds, size)
-        return observed, _with_streams(whole, streams) if streams else whole
+        if streams:
+            return observed, _with_streams(whole, streams)
+        return observed, replace(whole, shapes=self._shapes(0, window, spells_ns))
 
-    def _part(self, streams: Sequence[int]) -> StreamSlice:
+    def _of_stream(
+        self, part: StreamSlice, stream: Stream, window: Window, spells_ns: Spells
+    ) -> Measurement:
+        """The figures of requests of one stream, held to its SLOs."""
+        return measurement(
+            observe(part, window, spells_ns, self.begun_ns),
+            part.answers,
+            stream.load(self.load),
+            seeds.of_stream(self.seed, stream.name, self.streams),
+            window.of(stream.name).bounds,
+            stream.target.batch_size,
+        )
+
+    def _shapes(self, number: int, window: Window, spells_ns: Spells) -> dict[str, Measurement]:
+        """The figures of each shape of a stream, of which no SLO asks anything alone.
+
+        Raises:
+            ModelFailsError: It failed all requests of one shape.
+        """
+        stream, found = self.streams[number], {}
+        window = replace(window, bounds=(), slice_s=None)
+        for k, shape in enumerate(stream.shapes if len(stream.shapes) > 1 else ()):
+            part = self._part([number], k)
+            try:
+                own = self._of_stream(part, stream, window, spells_ns)
+            except ModelFailsError as error:
+                raise ModelFailsError(f"of shape {shape.name}: {error.message}") from error
+            except LoadFailedError:  # none was due or answered in what counts
+                continue
+            load = replace(own.load, level=own.load.level * shape.share)
+            found[shape.name] = replace(own, load=load)
+        return found
+
+    def _part(self, streams: Sequence[int], shape: int | None = None) -> StreamSlice:
         order, due_s = self.plan.order, self.plan.due_s
-        which = np.isin(order[self.answers.numbers % order.size], streams)
+        numbers = self.answers.numbers % order.size
+        which = np.isin(order[numbers], streams)
+        if shape is not None:
+            which &= self.plan.shape_of_each()[numbers] == shape
         return StreamSlice(select(self.answers, which), None if due_s is None else due_s[which])
 
 

@@ -103,13 +103,18 @@ class OpenClient(Setup):
         self, plan: Schedule, load: LoadPoint, window: Window, seed: int, private: Path
     ) -> tuple[ClientJob, list[str]]:
         """Writes what is to be sent; with what of the inputs does not match the spec."""
-        counts = np.bincount(plan.order, minlength=len(self.streams)).tolist()
+        firsts = np.cumsum([0, *(len(stream.shapes) for stream in self.streams)])
+        order = firsts[plan.order] + plan.shape_of_each()
+        counts = iter(np.bincount(order, minlength=int(firsts[-1])).tolist())
         questions, warnings = [], list[str]()
-        for stream, count in zip(self.streams, counts, strict=True):
-            own = seeds.of_stream(seed, stream.name, self.streams)
-            given = stream.inputs.file(own, count * stream.target.batch_size)
-            questions.append(Questions(stream.form, given.path, count))
-            warnings += given.warnings
+        for stream in self.streams:
+            of_stream = seeds.of_stream(seed, stream.name, self.streams)
+            for shape in stream.shapes:
+                count = next(counts)
+                own = seeds.of_stream(of_stream, shape.name, stream.shapes)
+                given = shape.inputs.file(own, count * stream.target.batch_size)
+                questions.append(Questions(stream.form, given.path, count))
+                warnings += given.warnings
         target = self.streams[0].target
         tls = self.site.endpoints.tls_of(target.protocol.value)
         job = ClientJob(
@@ -126,7 +131,7 @@ class OpenClient(Setup):
             clients=0 if load.arrivals.open_loop else round(load.level),
             tls=None if tls is None else tls.model_dump(),
         )
-        np.save(job.order, plan.order)
+        np.save(job.order, order)
         if job.due is not None and plan.due_s is not None:
             np.save(job.due, plan.due_s)
             np.save(job.shown, np.zeros(plan.due_s.size, np.int64))

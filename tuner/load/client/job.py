@@ -36,7 +36,7 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True)
 class Questions:
-    """What the requests of one stream are made of."""
+    """What the requests of one stream are made of that have one shape."""
 
     form: RequestForm
     inputs: Path
@@ -48,7 +48,7 @@ class ClientJob(Facts):
     """What to send, and where results go.
 
     Attributes:
-        order: ``.npy`` with the stream of each request, as its place in ``questions``; repeated.
+        order: ``.npy`` with the place in ``questions`` of each request; repeated.
         due: ``.npy`` with the moments requests are due, in seconds from the start, ascending;
             None for a closed loop.
         total_s: The run ends this long after its start, whatever is still in flight.
@@ -83,8 +83,7 @@ class Answers:
     """What became of every request, in the order they were due (closed loop: sent).
 
     Attributes:
-        numbers: Which request of the run each is, from 0; its stream is that of
-            `ClientJob.order` there.
+        numbers: Which request of the run each is, from 0; see `tuner.load.setup.Schedule`.
         answered_ns: Likewise; 0 where there was no answer of any kind.
         busy: Share of one core the client's own thread was busy, 0..1.
         failure: The server's first error message about a failed request; empty without one.

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +28,7 @@ from tuner.hiding import keep_secret, without_passwords
 from tuner.load.client.calls import Done, calls_over
 from tuner.load.client.job import GONE, HEADERS, Answers, ClientJob, Outcome
 from tuner.load.traffic.encoding import build
+from tuner.load.traffic.turns import in_order
 from tuner.spec.server import Tls
 
 #: From the signal to begin to the start, so that every process of a run has received it.
@@ -163,12 +163,6 @@ class Loop:
 def _wall(monotonic_ns: Sequence[int], offset_ns: int) -> npt.NDArray[np.int64]:
     moments = np.array(monotonic_ns, dtype=np.int64)
     return np.where(moments > 0, moments + offset_ns, 0)
-
-
-def in_order(built: Sequence[Sequence[bytes]], order: npt.NDArray[np.int64]) -> Sequence[bytes]:
-    """The requests of a run, all streams together; each stream's own are used again and again."""
-    streams = [cycle(requests) for requests in built]
-    return [next(streams[number]) for number in order.tolist()]
 
 
 async def _carry_out(

@@ -99,7 +99,7 @@ class PerfAnalyzer(Setup):
         target = self.stream.target
         seconds = load_s(interval_ms(window.total_s))
         steps = arrivals.expected_requests(load, seconds) * target.batch_size
-        given = self.stream.inputs.file(seed, steps)
+        given = self.stream.shapes[0].inputs.file(seed, steps)
         files = RunFiles(
             given.path, private / "intervals", private / "report.csv", private / "export.json"
         )

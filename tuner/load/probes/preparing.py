@@ -19,6 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
@@ -175,14 +176,21 @@ def fill(stream: Stream, seed: int, size: int | None) -> Filling:
         ServerGoneError: No answer, or no server.
     """
     try:
-        path = stream.inputs.remembered(seed) if stream.form.batch_size == 1 else None
-        requests = [] if path is None else build(path, stream.form, MAX_STEPS)
+        paths = [shape.inputs.remembered(seed) for shape in stream.shapes]
+        one = stream.form.batch_size == 1
+        requests = [build(path, stream.form, MAX_STEPS) for path in paths if path and one]
     except (LoadFailedError, SpecError):  # sequences of steps; their model cannot have a cache
         requests = []
     if not requests:
         return Filling(0, 0, 0.0)
     with asking(stream.target.endpoints) as method:
-        return ask_in_order(method, requests, size)
+        return ask_in_order(method, _side_by_side(requests), size)
+
+
+def _side_by_side(lists: Sequence[Sequence[bytes]]) -> list[bytes]:
+    """All of them, each list spread over the whole length in its order."""
+    placed = [((k + 0.5) / len(own), one) for own in lists for k, one in enumerate(own)]
+    return [one for _, one in sorted(placed, key=itemgetter(0))]
 
 
 def ask_in_order(method: Any, requests: Sequence[bytes], size: int | None) -> Filling:

@@ -1,5 +1,7 @@
 """Asks a model that was just loaded for each batch size, until its answers take about the same.
 
+Of requests of several shapes, each size of each shape.
+
 Many backends do extra work for a shape they have not seen, once for each instance: autotuning of
 convolutions, TensorRT's lazy modules, torch.compile, which compiles with the second call. If a
 batch size first came up under load, this work would take seconds out of the window, and a config
@@ -47,16 +49,17 @@ def warm_batches(
     Returns what users of the model must know, in sentences: that its first calls are slow.
     """
     deadline_s, form = time.monotonic() + patience_s, stream.form
-    slow_s, left = dict[int, float](), list[int]()
+    slow_s, left = dict[int, float](), set[int]()
     delay_s = config.dynamic_batching.max_queue_delay_microseconds / 1e6
     usual_s = bytes_each = answer_s = 0.0
     with asking(stream.target.endpoints) as method:
-        for size in batch_sizes(config, form.batch_size):
+        sizes = batch_sizes(config, form.batch_size)
+        for size, shape in ((size, shape) for size in sizes for shape in stream.shapes):
             if usual_s > MOST_S or bytes_each * size * instances > MOST_BYTES:
-                left.append(size)
+                left.add(size)
                 continue
             try:
-                (question,) = build(stream.inputs.first(1), replace(form, batch_size=size), 1)
+                (question,) = build(shape.inputs.first(1), replace(form, batch_size=size), 1)
             except (LoadFailedError, SpecError):
                 break
             bytes_each, took_s = len(question) / size, list[float]()
@@ -67,9 +70,9 @@ def warm_batches(
                 took_s.append(_ask(method, question, instances, apart_s, left_s))
                 answer_s = min(took_s) - (instances - 1) * apart_s
             if not _steady(took_s):
-                left.append(size)
+                left.add(size)
             elif max(took_s) - min(took_s) > TOLD_S:
-                slow_s[size] = max(took_s)
+                slow_s[size] = max(*took_s, slow_s.get(size, 0.0))
             usual_s += len(took_s) * min(took_s, default=0.0)
     if left:
         asked = f"{stream.target.model} is not asked for {_listed(left)} before the load"

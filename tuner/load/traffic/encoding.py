@@ -11,7 +11,7 @@ import json
 import math
 import string
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,20 +56,8 @@ def resolve(
     Raises:
         SpecError: Variable dimensions are left open, or a shape does not fit the model.
     """
-    dims = {t.name: list(t.dims) for t in config.input}
-    if unknown := shapes.keys() - dims.keys():
-        raise SpecError(
-            f"inputs.shapes names {', '.join(sorted(unknown))}, but the inputs of {model} are "
-            f"{', '.join(dims)}"
-        )
-    for name, given in shapes.items():
-        fits = len(given) == len(dims[name]) and all(
-            g > 0 and d in (-1, g) for g, d in zip(given, dims[name], strict=True)
-        )
-        if not fits:
-            raise SpecError(
-                f"inputs.shapes: {name} cannot be {list(given)}, {model} has {dims[name]}"
-            )
+    for _, text in misfits(model, config, shapes):
+        raise SpecError(f"inputs.shapes: {text}")
     sent = [t for t in config.input if t.name in shapes or not t.optional] or config.input
     found = {t.name: [*shapes.get(t.name, t.dims)] for t in sent}
     if opened := {name: shape for name, shape in found.items() if -1 in shape}:
@@ -81,6 +69,20 @@ def resolve(
             f"write in the spec what your users send, e.g. inputs.shapes: {{{guesses}}}",
         )
     return tuple(TensorShape(t.name, datatype_of(t), tuple(found[t.name])) for t in sent)
+
+
+def misfits(
+    model: str, config: Any, shapes: Mapping[str, Sequence[int]]
+) -> Iterator[tuple[str, str]]:
+    """The inputs that a model does not have, or not in this shape, each with a sentence."""
+    dims = {t.name: list(t.dims) for t in config.input}
+    for name, given in shapes.items():
+        if name not in dims:
+            yield name, f"{name} is no input: the inputs of {model} are {', '.join(dims)}"
+        elif len(given) != len(dims[name]) or any(
+            g <= 0 or d not in (-1, g) for g, d in zip(given, dims[name], strict=True)
+        ):
+            yield name, f"{name} cannot be {list(given)}, {model} has {dims[name]}"
 
 
 def inputs_of(config: Any) -> tuple[TensorShape, ...]:

@@ -14,10 +14,11 @@ from tuner.load.client import process
 from tuner.load.client.calls import Done
 from tuner.load.client.figures import Run
 from tuner.load.client.job import Answers, Outcome, merge
-from tuner.load.client.process import Loop, in_order
-from tuner.load.setup import LoadTarget, Order, Schedule, Stream, in_turn, schedule
+from tuner.load.client.process import Loop
+from tuner.load.setup import LoadTarget, Order, Schedule, ShapedInputs, Stream, in_turn, schedule
 from tuner.load.traffic.arrivals import Times
 from tuner.load.traffic.encoding import RequestForm
+from tuner.load.traffic.turns import in_order
 from tuner.load.validity import warnings_about
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window
@@ -33,7 +34,12 @@ WINDOW = Window(duration_s=10.0, warmup_s=0.5, deadline_s=60.0, tail_s=0.5, boun
 
 def stream(name: str, share: float, rate: float | None = None, batch_size: int = 1) -> Stream:
     return Stream(
-        name, LoadTarget(name, ENDPOINTS, batch_size=batch_size), FORM, NOTHING, share, rate
+        name,
+        LoadTarget(name, ENDPOINTS, batch_size=batch_size),
+        FORM,
+        (ShapedInputs(NOTHING),),
+        share,
+        rate,
     )
 
 
@@ -202,3 +208,73 @@ def test_a_closed_loop_tells_the_streams_apart(monkeypatch: pytest.MonkeyPatch) 
     assert slow.avg_latency_us == pytest.approx(50_000.0, rel=0.05)
     assert mix.avg_latency_us == pytest.approx((3 * 4000.0 + 50_000.0) / 4, rel=0.1)
     assert "beside" not in mix.streams
+
+
+LENGTHS = (ShapedInputs(NOTHING, "[64]", 0.7), ShapedInputs(NOTHING, "[256]", 0.3))
+TEXTS = replace(stream("texts", 1.0), shapes=LENGTHS)
+TEXTS_TAKE_S = {b"[64]": 0.004, b"[256]": 0.050}
+
+
+class TextServer:
+    """Answers after as long as the length takes, or as it is told."""
+
+    def __init__(self, **outcomes: Outcome) -> None:
+        self.outcomes = {f"[{name[1:]}]".encode(): outcome for name, outcome in outcomes.items()}
+
+    def send(self, request: bytes, done: Done) -> None:
+        outcome = self.outcomes.get(request, Outcome.ANSWERED)
+        asyncio.get_running_loop().call_later(TEXTS_TAKE_S[request], done, outcome, "too long")
+
+
+def texts(
+    monkeypatch: pytest.MonkeyPatch,
+    server: TextServer,
+    load: LoadPoint = LOAD,
+    streams: tuple[Stream, ...] = (TEXTS,),
+) -> Measurement:
+    plan = schedule(streams, load, WINDOW, 1, None)
+    requests = in_order([[b"[64]"], [b"[256]"]], plan.shape_of_each())
+    clients = 0 if load.arrivals.open_loop else round(load.level)
+
+    async def run() -> Answers:
+        loop = Loop(server.send, requests, WINDOW.total_s, due_s=plan.due_s, clients=clients)
+        return await loop.run()
+
+    answers = run_in_virtual_time(monkeypatch, process, run())
+    return Run(streams, answers, plan, load, 1).measured(replace(WINDOW, bounds=()))[1]
+
+
+@pytest.mark.parametrize("load", [LOAD, LoadPoint(Arrivals.CLOSED, 8.0)], ids=str)
+def test_each_shape_has_its_share_and_latency(
+    monkeypatch: pytest.MonkeyPatch, load: LoadPoint
+) -> None:
+    whole = texts(monkeypatch, TextServer(), load)
+    short, long = whole.shapes["[64]"], whole.shapes["[256]"]
+    assert (short.load.level, long.load.level) == (0.7 * load.level, 0.3 * load.level)
+    assert short.p99_latency_us == pytest.approx(4_000.0, rel=0.05)
+    assert long.p50_latency_us == pytest.approx(50_000.0, rel=0.05)
+    assert whole.completed_count == short.completed_count + long.completed_count
+    assert long.completed_count / whole.completed_count == pytest.approx(0.3, abs=0.02)
+    assert whole.streams == {}
+    assert Measurement.from_json(whole.to_json()) == whole
+
+
+def test_shapes_of_one_of_several_streams_are_that_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    halves = (replace(TEXTS, share=0.5), stream("other", 0.5))
+    whole = texts(monkeypatch, TextServer(), streams=halves)
+    assert whole.shapes == whole.streams["other"].shapes == {}
+    assert set(whole.streams["texts"].shapes) == {"[64]", "[256]"}
+    assert whole.streams["texts"].shapes["[256]"].due_per_s == pytest.approx(30.0, rel=0.05)
+
+
+def test_refusals_count_for_their_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = texts(monkeypatch, TextServer(_64=Outcome.REJECTED))
+    assert set(whole.shapes) == {"[256]"}  # of the others none was answered
+    assert whole.shapes["[256]"].failed_count == 0
+    assert whole.rejected_count == pytest.approx(1400, abs=20)
+
+
+def test_a_shape_that_the_model_never_answers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = r"^of shape \[256\]: the model failed \d+ of \d+ requests: too long"
+    with pytest.raises(ModelFailsError, match=told):
+        texts(monkeypatch, TextServer(_256=Outcome.FAILED))

@@ -18,7 +18,7 @@ from tuner.load.probes.preparing import (
     ask_in_order,
     fill,
 )
-from tuner.load.setup import LoadTarget, Stream
+from tuner.load.setup import LoadTarget, ShapedInputs, Stream
 from tuner.load.traffic.encoding import RequestForm, TensorShape
 from tuner.load.traffic.inputs import InputFiles
 from tuner.server.server import Endpoints
@@ -118,6 +118,6 @@ def test_without_inputs_that_come_back_nothing_is_asked(tmp_path: Path) -> None:
     """No channel is opened either, which this test could not."""
     inputs = InputFiles(RandomInputs(kind="random"), [TensorShape("x", "FP32", (4,))], tmp_path)
     nowhere = LoadTarget("m", Endpoints("nowhere:1", "nowhere:2", None))
-    found = fill(Stream("m", nowhere, FORM, inputs), seed=1, size=1000)
+    found = fill(Stream("m", nowhere, FORM, (ShapedInputs(inputs),)), seed=1, size=1000)
     assert (found.asked, found.of) == (0, 0)
     assert "left empty" in found.sentence

@@ -13,7 +13,7 @@ from tritonclient.grpc import service_pb2
 
 from tuner.load.probes import warming
 from tuner.load.probes.warming import batch_sizes, warm_batches
-from tuner.load.setup import LoadTarget, Stream
+from tuner.load.setup import LoadTarget, ShapedInputs, Stream
 from tuner.load.traffic.encoding import RequestForm, TensorShape
 from tuner.load.traffic.inputs import InputFiles
 from tuner.modelconfig.schema import new_config
@@ -105,7 +105,9 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         inputs = InputFiles(
             RandomInputs(kind="random"), [TensorShape("x", "FP32", (width,))], tmp_path
         )
-        stream = Stream("m", LoadTarget("m", Endpoints("h:1", "h:2", None)), form, inputs)
+        stream = Stream(
+            "m", LoadTarget("m", Endpoints("h:1", "h:2", None)), form, (ShapedInputs(inputs),)
+        )
         return warm_batches(stream, config(most), model.instances, patience_s, notes.append)
 
     warmed.notes = notes  # type: ignore[attr-defined]
