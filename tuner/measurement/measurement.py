@@ -121,10 +121,7 @@ class Restart:
 
 @dataclass(frozen=True)
 class Slice:
-    """A stretch of a measurement: requests due from ``start_s`` (from the start of the load) on.
-
-    ``p99_latency_us`` is None when no request was due, and without those that were refused.
-    """
+    """A stretch of a measurement: requests due from ``start_s`` (from the start of the load) on."""
 
     start_s: float
     due_per_s: float
@@ -254,10 +251,7 @@ class Measurement(Facts):
     outside_gaps_us: Latencies = field(default=None, compare=False, repr=False)
 
     def of(self, stream: str) -> Measurement | None:
-        """A stream's figures; all for ``""``; None where no request of the stream was due.
-
-        Where one stream was measured all figures are its own.
-        """
+        """A stream's figures; all for ``""``; None where no request of the stream was due."""
         return self.streams.get(stream) if stream and self.streams else self
 
     @property

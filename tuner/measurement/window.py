@@ -131,14 +131,11 @@ def window_for(
         shares: Percentiles the SLOs name, as shares (0.99 for p99).
         rate_per_s: Requests per second to expect; None when it is not known.
         window_s: Shortest window, from the spec.
-        max_window_s: Longest, apart from what the latency SLO needs; a percentile that needs more
-            requests than come by then gets no verdict.
+        max_window_s: Longest, apart from what the latency SLO needs.
         warmup_s: Least load before the window.
-        latency_bound_s: The largest latency SLO. Warm-up and window are much longer, so that a
-            queue that only grows cannot stay below it until the end. After the window, load goes
-            on for longer than this, so that no unanswered request can pass for one in time.
-        open_loop: Whether a queue can grow at all; in a closed loop it is limited by the number of
-            clients.
+        latency_bound_s: The largest latency SLO: warm-up and window are much longer, so that a
+            queue that only grows is seen, and load goes on for longer after the window.
+        open_loop: Whether a queue can grow at all.
         brief: It is for a search, in which only the fewest requests for a verdict are needed.
     """
     wanted_s = requests_for(shares, brief=brief) / rate_per_s if rate_per_s else 0.0
