@@ -22,10 +22,7 @@ class AnswersCompared:
 def same_answers(
     bench: Bench, current: Candidate, winner: Candidate, tolerance: float
 ) -> AnswersCompared:
-    """Asks both, each on a fresh server.
-
-    The current config is asked again before the winner is blamed: a model that does not agree with
-    itself cannot be compared.
+    """Asks both, each on a fresh server, and the current config again before the winner is blamed.
 
     Raises:
         TrialError: One of them cannot be served, or died when asked.

@@ -1,10 +1,9 @@
 """How many times better one config is than another, from what each showed in the same rounds.
 
-All configs of a round get the same arrivals, and each gets a server of its own. What the arrivals
-do to all of them cancels in the ratio. How one start of a server differs from the next does not:
-only more rounds help. So a logarithm is taken to be the sum of a config's own value, an effect of
-the round, and a deviation that has one variance for all: the two-way layout without interaction of
-any text on analysis of variance. With two configs it is Student's paired t.
+A logarithm is taken to be the sum of a config's own value, an effect of the round, and a deviation
+that has one variance for all: the two-way layout without interaction of any text on analysis of
+variance. What the arrivals do to all cancels; how one start of a server differs from the next only
+averages out.
 """
 
 from __future__ import annotations
@@ -40,9 +39,7 @@ def compare(own: Side, other: Side, error: float, beside: Sequence[Side] = ()) -
     """The geometric mean of ``own`` over ``other``, as if others had taken as much beside both.
 
     Where others took much more of the machine beside one config of a round than beside another,
-    what they took is a covariate: all logarithms fall with it along one line, which is fitted to
-    the rounds. Where no line can be fitted, since it was the same config in each round, the
-    interval has no ends.
+    what they took is a covariate; where that cannot be fitted, the interval has no ends.
 
     Args:
         error: Share of intervals that may miss, both sides together.

@@ -1,9 +1,7 @@
 """What the rounds so far decide: a gain, none that matters, or neither yet.
 
-The rounds are looked at more than once, and all looks at all finalists share one error
-(Bonferroni), so that the chance of any wrong answer is the stated one. Later looks get more of it,
-since Student's t proves little after three rounds whatever its share. Source: Lan and DeMets,
-Discrete sequential boundaries for clinical trials (1983), on spending error unevenly.
+All looks at all finalists share one error (Bonferroni); later looks get more of it (Lan and DeMets,
+Discrete sequential boundaries for clinical trials, 1983).
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Which configs of a search take part in the proof, and what the search knows of them.
-
-The finalists are the few best that seem better than the current config by what a change must be
-worth. Where none does, the best other config takes part all the same, so that how much there may
-still be to gain is measured, and not only raced.
-"""
+"""Which configs of a search take part in the proof, and what the search knows of them."""
 
 from __future__ import annotations
 
@@ -62,10 +57,9 @@ class Entrant:
 
     Attributes:
         level: The load that it should sustain, or the one that the spec lists.
-        at_most: Requests a second that it does not sustain. The lowest load at which it missed an
-            SLO; or, where it was saturated, the most that it ever answered: no more can be
-            sustained by the utilisation law (Denning and Buzen, The operational analysis of
-            queueing network models, 1978). Infinite where neither was seen.
+        at_most: Requests a second that it does not sustain: the lowest load at which it missed an
+            SLO, or the most that it ever answered (utilisation law; Denning and Buzen, 1978).
+            Infinite where neither was seen.
     """
 
     candidate: Candidate
@@ -123,9 +117,8 @@ def finalists_of(
 ) -> list[Trial]:
     """The best few that seem better than the current config by enough, else the best other one.
 
-    The noise of a single measurement counts in the candidate's favour: the rounds decide.
-    Candidates that lost their race to a better one by no more than noise come after those that
-    did not lose: up to the SLO utilisation ``near_miss``, an SLO may be missed by noise alone.
+    Noise counts in the candidate's favour: the rounds decide. Candidates that lost their race by no
+    more than noise (the SLO utilisation ``near_miss``) come after those that did not lose.
     """
     baseline = next((t for t in trials if t.candidate == current), None)
     gain = 1.0 + float(spec.confirm.min_gain)
@@ -166,9 +159,8 @@ def _more(trial: Trial, baseline: Trial | None, gain: float, near_miss: float) -
 def missed_when_idle(session: Session, candidate: Candidate, level: float = 0.0) -> str:
     """The SLO that a config misses for a lone request, or at a tenth of ``level``; else empty.
 
-    A config may meet a latency SLO only while many requests come: a batcher that waits for more of
-    them keeps a lone one for all its queue delay. The search raises loads, and so would never see
-    that. Nothing is asked of a closed loop, or where the spec says which loads there are.
+    A batcher that waits for more requests keeps a lone one for all its queue delay. Nothing is
+    asked of a closed loop, or where the spec says which loads there are.
 
     Raises:
         TrialError: The config could not be served, or gave no result.

@@ -1,8 +1,7 @@
 """What a proof measures, each of it once: what an interrupted one has stored is not made again.
 
-A measurement of a proof is known by its config, its seed and its load before it is made, and every
-purpose has seeds of its own. So the stored rows are a memo, in any order, and no server is started
-for what they hold.
+A measurement is known by its config, its seed and its load before it is made; every purpose has
+seeds of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What happens beyond the capacity: the winner and the current config, each overloaded once.
 
-A current config whose overload the winner sustains in every round is spared: it will be replaced,
-and what it does under that load decides nothing.
+A current config whose overload the winner sustains in every round is spared.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Configs measured in rounds: in each, every config on a fresh server, all under the same arrivals.
+"""Configs measured in rounds: in each, every config on a fresh server, under the same arrivals.
 
-Where loads are searched, a round puts two loads on the server, one just below and one just above
-what the config should sustain, and gives its capacity: where the utilisation of the SLO crosses
-one. Where the spec lists the loads, it is the throughput under one of them.
+Where loads are searched, a round measures just below and just above what the config should sustain,
+and gives its capacity. Where the spec lists the loads, it is the throughput under one of them.
 """
 
 from __future__ import annotations
@@ -67,10 +66,7 @@ class Round:
 
     @property
     def sustained(self) -> Point:
-        """At the highest level that met every SLO; the lowest level tried when none did.
-
-        Of a closed loop at the level that met them with the highest throughput.
-        """
+        """At the highest level that met every SLO; the lowest level tried when none did."""
         floor = Bracket.of(self.points).floor
         if floor is None:
             return min(self.points, key=lambda p: p.level)
@@ -113,10 +109,7 @@ class Contender:
         return [min(capacity_level(r.probes, slope), r.limit) for r in self.rounds]
 
     def expected_level(self) -> float:
-        """Its mean capacity, by the rounds that found one.
-
-        In the others no load failed, so it is higher, or none passed: that server was bad.
-        """
+        """Its mean capacity, by the rounds that found one."""
         passed = [x for x in zip(self.rounds, self.levels(), strict=True) if x[0].sustained.passed]
         found = [v for r, v in passed if len(r.probes) < MOST_LOADS or Bracket.of(r.probes).ceiling]
         highest = max((v for _, v in passed), default=self.entrant.level)

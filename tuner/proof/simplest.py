@@ -1,10 +1,8 @@
 """The simplest config that is as good: changes that make no difference are undone.
 
 Those that surely change nothing go without a measurement. The others are undone one after the
-other, and what is left is put under the load that the winner is to be credited with: a change
-without which it is sustained stays undone. So what is left has been measured, and small losses do
-not add up. Where the gain is so small that a config which sustains just that load might be none,
-nothing is undone.
+other, under the load that the winner is to be credited with, and stay undone where it is sustained:
+so small losses do not add up.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """One long load on the config to be written: a direct test of the claim that users act on.
 
-Late requests come in busy periods, which the short windows of the rounds may miss: by them a
-capacity seems larger than it is. A soak is long enough to meet such periods, so what it shows is
-right on average, and uncertain by how few of them it met. What a config is credited with rests on
-both: see `_surely_sustained`.
+Late requests come in busy periods, which the short windows of the rounds may miss. What a config is
+credited with rests on both: see `_surely_sustained`.
 """
 
 from __future__ import annotations
@@ -64,8 +62,6 @@ def soak(
     at_most: int = MOST_SOAKS,
 ) -> Soak:
     """Tests for long the load a config is to be credited with, then lower loads until one holds.
-
-    How long is decided before it begins, by how long the latency was seen to remember.
 
     Args:
         candidate: Gets a fresh server for each load.
@@ -160,11 +156,9 @@ def _surely_sustained(tried: Sequence[Soaked], rounds: Contender, rules: ProofRu
     """The load that meets the SLO on the tail in the long run, with `CONFIDENCE`; else infinite.
 
     The capacity by the soaks is where their utilisation would be one. From n independent requests
-    with an exponential tail, the quantile q of the latency has a relative standard error of
-    sqrt(q / (1 - q) / n) / -ln(1 - q) (asymptotic variance of a sample quantile,
-    q (1 - q) / (n f^2)), and that of the capacity is smaller by the power of the load with which
-    the latency rises. The rounds' mean capacity is too high by about as much as the soaks' may be
-    off, and errs the other way, since the soaks' loads follow from it: the geometric mean of the
+    with an exponential tail, the quantile q of the latency has a relative standard error of sqrt(q
+    / (1 - q) / n) / -ln(1 - q), and that of the capacity is smaller by the power of the load with
+    which the latency rises. The rounds' mean capacity errs the other way: the geometric mean of the
     two is taken, less the error of the half that is uncertain.
     """
     slo = tail_slo(rules.slos)
@@ -205,11 +199,7 @@ def short_of_cpu(points: Sequence[Point]) -> str:
 
 
 def _excuse(point: Point, late: LateShare | None, slos: Sequence[Slo]) -> str:
-    """What disturbed the machine beside a miss that may be its fault; else empty.
-
-    A load that the server could not answer has none, nor one with far more late requests than the
-    SLO allows.
-    """
+    """What disturbed the machine beside a miss that may be its fault; else empty."""
     if point.passed or saturated(point):
         return ""
     allowed = max(

@@ -108,10 +108,7 @@ def best_other(race: RoundsResult) -> Contender | None:
 def to_know(
     race: RoundsResult, best: Contender, rules: ProofRules, round_s: float
 ) -> ToKnow | None:
-    """Rounds until the interval, which shrinks with their root, leaves out one of the answers.
-
-    None where more of them would not tell.
-    """
+    """Rounds until the interval leaves out one of the answers; None where more would not tell."""
     ratio, made = race.ratios.get(best.candidate), len(best.rounds)
     gain, ruled = 1.0 + float(rules.confirm.min_gain), 1.0 + float(rules.matters)
     if ratio is None or race.better or best.left or not ruled <= ratio.high < math.inf:
