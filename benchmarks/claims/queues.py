@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from tuner.bench.evaluate import Sendable
+from tuner.bench.evaluate import ClientCeiling
 from tuner.load.latency import AnsweredRequests, measurement_of, observe_open
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Stage
@@ -157,7 +157,7 @@ class SimulatedBench:
     load_s: float = 0.0
     deployed: int = 0
     stage: Stage = Stage.SEARCH
-    sendable: Sendable = field(default_factory=Sendable)
+    sendable: ClientCeiling = field(default_factory=ClientCeiling)
     _speed: float = 1.0
     _taken: float = 0.0
 

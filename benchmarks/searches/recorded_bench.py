@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from recorded_table import LONG, Recording, Table, luck_of
 
-from tuner.bench.evaluate import Sendable
+from tuner.bench.evaluate import ClientCeiling
 from tuner.errors import LoadFailedError
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, ServerStatistics
 from tuner.measurement.window import Window
@@ -279,7 +279,7 @@ class RecordedBench:
         self._key = ""
         self._curve: RecordedCurve | None = None
         self._fresh = 0
-        self.sendable = Sendable()
+        self.sendable = ClientCeiling()
         likeness = world.likeness
         self._alike = 0.0 if math.isnan(likeness) else min(max(likeness, 0.0), 1.0)
 

@@ -19,7 +19,7 @@ import numpy as np
 from builders.candidates import candidate_of
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
-from tuner.bench.evaluate import Sendable
+from tuner.bench.evaluate import ClientCeiling
 from tuner.bench.events import Silent
 from tuner.bench.job import Job
 from tuner.bench.session import Session
@@ -92,7 +92,7 @@ class EmulatedBench:
         self.slos, self.arrivals = slos, arrivals
         self.troubles = troubles or {}
         self.alone_s, self.lasting = alone_s, lasting
-        self.sends, self.sendable = sends, Sendable()
+        self.sends, self.sendable = sends, ClientCeiling()
         self.answer: Mapping[Candidate, float] = {}
         self.candidate = candidate_of({})
         self.serves = 0.0

@@ -22,7 +22,7 @@ from tuner.bench.again import (
     missed_by_gaps,
     why_again,
 )
-from tuner.bench.evaluate import Sendable
+from tuner.bench.evaluate import ClientCeiling
 from tuner.bench.protocol import LoadClient
 from tuner.bench.rates import Rates
 from tuner.bench.rules import BenchRules
@@ -85,7 +85,7 @@ class TritonBench:
         self._warming = 0  # so many measurements may still be made again for gaps
         self._told: Sequence[str] = ()  # of the first calls of what is loaded
         self._rates_of: defaultdict[str, Rates] = defaultdict(Rates)  # by candidate
-        self.sendable = Sendable()
+        self.sendable = ClientCeiling()
 
     def enter(self, stage: Stage) -> None:
         """Sets the purpose of what is measured from now on."""

@@ -37,14 +37,14 @@ Result = TypeVar("Result")
 
 
 @dataclass
-class Sendable:
+class ClientCeiling:
     """What the load generator can send, as far as was seen: no load above ``most`` is asked for."""
 
     most: float = math.inf
     sent: float = 0.0
 
     @classmethod
-    def seen(cls, measured: Iterable[Measurement]) -> Sendable:
+    def seen(cls, measured: Iterable[Measurement]) -> ClientCeiling:
         """By what an earlier part of the run has measured."""
         found = cls()
         for m in measured:
@@ -66,17 +66,17 @@ class Sendable:
 
 
 @dataclass
-class FromAbove(Generic[Result]):
+class MeasureOrLower(Generic[Result]):
     """Measures at a level, or at the first below it that gives a result.
 
     Attributes:
         levels: Allowed ones; lowered to what the load generator can send once that is known.
-        drowned: Loads that gave no result though they were sent.
+        no_result_at: Loads that gave no result though they were sent.
     """
 
     measure: Callable[[float], Result]
     levels: LevelRange
-    drowned: list[NoResult] = field(default_factory=list)
+    no_result_at: list[NoResult] = field(default_factory=list)
     steps: int = 0
 
     def result(self, level: float) -> Result:
@@ -102,7 +102,7 @@ class FromAbove(Generic[Result]):
             limited = not self.levels.whole  # more clients need not get more
             self.levels = replace(self.levels, highest=lower, limited=limited)
         else:
-            self.drowned.append(NoResult(level))
+            self.no_result_at.append(NoResult(level))
         return lower
 
 
@@ -222,14 +222,14 @@ def evaluate(
         known: What a race that it did not lose has measured.
         too_much: A load that it does not answer, where that is known without a measurement.
     """
-    points, above = list(known), FromAbove(measure, plan.levels)
+    points, above = list(known), MeasureOrLower(measure, plan.levels)
     first = plan.levels.nearest(start)
     while not points:
         try:
             points.append(measure(first))
         except (ClientLimitError, LoadFailedError) as error:
             first = above.lower(error, first)
-    seen: list[Probe] = [*filter(None, [too_much]), *points, *above.drowned]
+    seen: list[Probe] = [*filter(None, [too_much]), *points, *above.no_result_at]
     search = CapacitySearch(start, above.levels, at_most=at_most - len(points), known=seen)
     limit: str | None = None
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from tuner.bench.evaluate import Sendable
+from tuner.bench.evaluate import ClientCeiling
 from tuner.load.generators import LoadGenerator
 from tuner.load.probes.answers import ConfigAnswers
 from tuner.load.probes.overload import Overload
@@ -21,7 +21,7 @@ from tuner.triton.deploy import Deployment
 class Bench(Protocol):
     """Serves one candidate at a time and puts load on it; see `tuner.bench.bench.TritonBench`."""
 
-    sendable: Sendable
+    sendable: ClientCeiling
 
     def enter(self, stage: Stage) -> None: ...
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tuner.bench.bench import TritonBench
 from tuner.bench.cache import CacheRules, cache_of
-from tuner.bench.evaluate import Sendable
+from tuner.bench.evaluate import ClientCeiling
 from tuner.bench.events import Events
 from tuner.bench.job import Job
 from tuner.bench.protocol import Bench
@@ -119,7 +119,7 @@ def open_session(
             kept = [p.measurement for t in store.trials() for p in t.points]
             kept += [row.point.measurement for row in store.confirmation()]
             rejected = [r.measurement for r in store.rejected() if r.measurement is not None]
-            bench.sendable = Sendable.seen([*kept, *rejected])
+            bench.sendable = ClientCeiling.seen([*kept, *rejected])
         yield Session(
             job=served.job,
             bench=bench,

@@ -156,7 +156,7 @@ def _more(trial: Trial, baseline: Trial | None, gain: float, near_miss: float) -
     return trial.score is not None and trial.score.value > bar.value * gain
 
 
-def missed_when_idle(session: Session, candidate: Candidate, level: float = 0.0) -> str:
+def slo_missed_at_low_load(session: Session, candidate: Candidate, level: float = 0.0) -> str:
     """The SLO that a config misses for a lone request, or at a tenth of ``level``; else empty.
 
     A batcher that waits for more requests keeps a lone one for all its queue delay. Nothing is
@@ -186,7 +186,9 @@ def missed_when_idle(session: Session, candidate: Candidate, level: float = 0.0)
     return f"at {digits(tenth, 3)}/s, a tenth of its load, it misses {missed[0]}"
 
 
-def held_to_low_loads(session: Session, trials: Sequence[Trial]) -> tuple[list[Trial], list[str]]:
+def without_low_load_failures(
+    session: Session, trials: Sequence[Trial]
+) -> tuple[list[Trial], list[str]]:
     """The trials, infeasible where the config misses an SLO at low loads, and what was seen.
 
     The best others are asked only where the current config misses one: most share its cause.
@@ -197,7 +199,7 @@ def held_to_low_loads(session: Session, trials: Sequence[Trial]) -> tuple[list[T
     for trial in [*current, *others[: 2 * session.spec.confirm.finalists]] if current else []:
         name = "the current config" if trial in current else f"trial {trial.number}"
         try:
-            missed = missed_when_idle(session, trial.candidate, trial.sustained_level or 0.0)
+            missed = slo_missed_at_low_load(session, trial.candidate, trial.sustained_level or 0.0)
         except TrialError as error:
             session.events.note(f"{name} was not asked at low loads: {error.message}")
             missed = ""

@@ -24,10 +24,10 @@ from tuner.proof.entrants import (
     far_behind,
     feasible,
     finalists_of,
-    held_to_low_loads,
     may_sustain,
-    missed_when_idle,
     nearest_of,
+    slo_missed_at_low_load,
+    without_low_load_failures,
 )
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import Contender, RoundsResult, add_round, run_rounds
@@ -84,7 +84,7 @@ class _Proof:
         self._measured = MeasuredOnce(session.bench, session.record, stored, note)
         plan = session.plan
         self._rules = ProofRules(spec.objective, spec.slos, plan, spec.confirm, session.first_seed)
-        self._trials, self._idle = held_to_low_loads(session, trials)
+        self._trials, self._idle = without_low_load_failures(session, trials)
         self._begun = time.monotonic()
         self._until = self._begun + rounds_at_most_s(spec, spent_s(trials))
         self._enough = 1.0 + float(spec.confirm.min_gain)
@@ -222,7 +222,7 @@ class _Proof:
             TrialError: It misses an SLO with so few requests, or answers something else.
         """
         session = self._session
-        if idle := missed_when_idle(session, candidate, level):
+        if idle := slo_missed_at_low_load(session, candidate, level):
             raise TrialError(idle)
         session.events.phase("comparing answers")
         tolerance = session.spec.confirm.tolerance
@@ -264,12 +264,16 @@ class _Proof:
                 raise TrialError(unknown or told)
             self._tell(candidate, unknown)
         elif found.failures:
-            if as_good := self._as_good(race, winner, found.held, found.held.level / level):
-                raise TrialError(f"{told}; and what lasts is no gain: {as_good}")
+            if keeps_up := self._current_keeps_up(
+                race, winner, found.held, found.held.level / level
+            ):
+                raise TrialError(f"{told}; and what lasts is no gain: {keeps_up}")
             self._tell(candidate, f"{told}; what lasts is {found.held.sentence}")
         return found
 
-    def _as_good(self, race: RoundsResult, winner: Contender, held: Soaked, lowered: float) -> str:
+    def _current_keeps_up(
+        self, race: RoundsResult, winner: Contender, held: Soaked, lowered: float
+    ) -> str:
         """Why a lowered claim is no gain: the current config holds as much. Empty where it is one.
 
         ``lowered``: the share of the first soak's load that held.

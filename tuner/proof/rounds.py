@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, geometric_mean
 
-from tuner.bench.evaluate import FromAbove, Sendable
+from tuner.bench.evaluate import ClientCeiling, MeasureOrLower
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.load.watch.machine import taken_percent
 from tuner.proof.compare import SYSTEMATIC, Side, compare
@@ -52,17 +52,17 @@ class Round:
     """One round of one config: its measurements, in the order they were made.
 
     Attributes:
-        drowned: Loads that gave no result, above one that passed: too much for it.
+        no_result_at: Loads that gave no result, above one that passed: too much for it.
         limit: All that the load generator could send, where it sustained that; else infinite.
     """
 
     points: tuple[Point, ...]
-    drowned: tuple[float, ...] = ()
+    no_result_at: tuple[float, ...] = ()
     limit: float = math.inf
 
     @property
     def probes(self) -> list[Probe]:
-        return [*self.points, *map(NoResult, self.drowned)]
+        return [*self.points, *map(NoResult, self.no_result_at)]
 
     @property
     def sustained(self) -> Point:
@@ -170,13 +170,13 @@ def measure_round(
 
 
 def _around(
-    measure: Callable[[float], Point], expected: float, levels: LevelRange, sendable: Sendable
+    measure: Callable[[float], Point], expected: float, levels: LevelRange, sendable: ClientCeiling
 ) -> Round:
     """One load below the expected capacity and one above; further ones until one passes."""
     levels = levels.below(sendable.most)
-    above, points, drowned = FromAbove(measure, levels), list[Point](), list[float]()
+    above, points, no_result_at = MeasureOrLower(measure, levels), list[Point](), list[float]()
     level: float | None = levels.nearest(expected * (1.0 - SPREAD))
-    while level is not None and len(points) + len(drowned) < MOST_LOADS:
+    while level is not None and len(points) + len(no_result_at) < MOST_LOADS:
         try:
             points.append(measure(level))
         except (ClientLimitError, LoadFailedError) as error:
@@ -188,10 +188,10 @@ def _around(
                 continue
             if not any(p.passed for p in points):
                 raise
-            drowned.append(level)
-        probes: list[Probe] = [*points, *map(NoResult, drowned)]
+            no_result_at.append(level)
+        probes: list[Probe] = [*points, *map(NoResult, no_result_at)]
         level = next_load(probes, above.levels, STEPS) or _where_it_bends(probes, above.levels)
-    return Round(tuple(points), tuple(drowned), above.levels.limit(points))
+    return Round(tuple(points), tuple(no_result_at), above.levels.limit(points))
 
 
 def _where_it_bends(probes: Sequence[Probe], levels: LevelRange) -> float | None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from builders.measurements import synthetic_measurement
 
-from tuner.bench.evaluate import FromAbove, Sendable
+from tuner.bench.evaluate import ClientCeiling, MeasureOrLower
 from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.score.capacity import LevelRange, NoResult
 
@@ -30,27 +30,29 @@ def drowning(above: float, asked: list[float]) -> Callable[[float], float]:
 
 def test_a_load_that_gives_no_result_is_halved_four_times_at_the_most() -> None:
     asked: list[float] = []
-    above = FromAbove(drowning(100.0, asked), LEVELS)
+    above = MeasureOrLower(drowning(100.0, asked), LEVELS)
     assert above.result(1600.0) == 100.0
     assert asked == [1600.0, 800.0, 400.0, 200.0, 100.0]
-    assert above.drowned == [NoResult(n) for n in (1600.0, 800.0, 400.0, 200.0)]
+    assert above.no_result_at == [NoResult(n) for n in (1600.0, 800.0, 400.0, 200.0)]
     assert above.levels == LEVELS
     asked.clear()
     with pytest.raises(LoadFailedError, match="no results at 101/s"):
-        FromAbove(drowning(100.0, asked), LEVELS).result(1616.0)
+        MeasureOrLower(drowning(100.0, asked), LEVELS).result(1616.0)
     assert len(asked) == 5
 
 
 def test_the_lowest_load_is_not_asked_for_again() -> None:
     asked: list[float] = []
     with pytest.raises(LoadFailedError, match="no results at 60/s"):
-        FromAbove(drowning(1.0, asked), LevelRange(60.0, 1e5)).result(100.0)
+        MeasureOrLower(drowning(1.0, asked), LevelRange(60.0, 1e5)).result(100.0)
     assert asked == [100.0, 60.0]
 
 
 def test_the_first_load_is_one_that_may_be_asked_for() -> None:
     asked: list[float] = []
-    assert FromAbove(drowning(64.0, asked), LevelRange(1, 64, whole=True)).result(200.4) == 64.0
+    assert (
+        MeasureOrLower(drowning(64.0, asked), LevelRange(1, 64, whole=True)).result(200.4) == 64.0
+    )
     assert asked == [64.0]
 
 
@@ -62,23 +64,25 @@ def test_beyond_what_the_client_can_send_nothing_is_asked_for_any_more() -> None
             raise limit
         return level
 
-    above = FromAbove(measure, LEVELS)
+    above = MeasureOrLower(measure, LEVELS)
     assert above.result(5000.0) == 900.0  # nine tenths of what it sent
     assert (above.levels.lowest, above.levels.highest) == (0.1, 900.0)
     assert above.levels.limited
-    assert above.drowned == []  # it says nothing about the config
+    assert above.no_result_at == []  # it says nothing about the config
 
 
 def test_a_load_is_lowered_by_what_is_known_of_the_client() -> None:
     for sent_per_s, lower in ((500.0, 450.0), (None, 500.0)):
         error = ClientLimitError("behind", sent_per_s=sent_per_s)
-        assert FromAbove(drowning(1.0, []), LEVELS).lower(error, 1000.0) == lower
+        assert MeasureOrLower(drowning(1.0, []), LEVELS).lower(error, 1000.0) == lower
 
 
 def test_a_resumed_run_knows_what_could_be_sent() -> None:
     kept = [synthetic_measurement(900.0)]
     behind = replace(synthetic_measurement(2000.0), sent_per_s=1200.0)
-    assert Sendable.seen(kept).most == math.inf
-    assert Sendable.seen([*kept, behind]).most == 0.9 * 1200.0
+    assert ClientCeiling.seen(kept).most == math.inf
+    assert ClientCeiling.seen([*kept, behind]).most == 0.9 * 1200.0
     slow_config = replace(synthetic_measurement(800.0), sent_per_s=500.0)
-    assert Sendable.seen([*kept, slow_config]).most == math.inf  # others were sent more than that
+    assert (
+        ClientCeiling.seen([*kept, slow_config]).most == math.inf
+    )  # others were sent more than that

@@ -22,10 +22,10 @@ from tuner.proof.entrants import (
     entrant_of,
     far_behind,
     finalists_of,
-    held_to_low_loads,
     may_sustain,
-    missed_when_idle,
     nearest_of,
+    slo_missed_at_low_load,
+    without_low_load_failures,
 )
 from tuner.proof.verdict import RunDecision
 from tuner.record.status import Status, remedies
@@ -296,7 +296,7 @@ class TestLowLoads:
     def test_a_config_in_time_for_a_lone_request_and_at_a_tenth_misses_nothing(self) -> None:
         bench = ProvingBench(spec_of(), {QUICK: 500.0})
         session = a_session(bench, bench.spec, QUICK)
-        assert missed_when_idle(session, QUICK, 500.0) == ""
+        assert slo_missed_at_low_load(session, QUICK, 500.0) == ""
         assert [a.level for a in bench.idle] == [50.0]
         assert bench.looks
 
@@ -306,20 +306,22 @@ class TestLowLoads:
                 return super().reading(2000.0 if len(self.idle) == 1 else level, seed)
 
         bench = Once(spec_of(), {QUICK: 500.0})
-        assert missed_when_idle(a_session(bench, bench.spec, QUICK), QUICK, 500.0) == ""
+        assert slo_missed_at_low_load(a_session(bench, bench.spec, QUICK), QUICK, 500.0) == ""
         assert len({a.seed for a in bench.idle}) == len(bench.idle) == 2
 
     def test_clients_have_no_low_loads(self) -> None:
         spec = spec_of(workload={"arrivals": {"kind": "closed"}})
         bench = ProvingBench(spec, {SLOW: 10.0})
-        assert missed_when_idle(a_session(bench, spec, SLOW), SLOW, 10.0) == ""
+        assert slo_missed_at_low_load(a_session(bench, spec, SLOW), SLOW, 10.0) == ""
         assert bench.deployed == []
 
     def test_others_are_asked_only_where_the_current_config_misses_an_slo(self) -> None:
         for current, asked in ((QUICK, [QUICK]), (SLOW, [SLOW, FASTER_SLOW, QUICK])):
             bench = Waiting(spec_of(), {SLOW: 500.0, QUICK: 500.0, FASTER_SLOW: 1000.0})
             trials = trials_of(bench, current, FASTER_SLOW, *{SLOW, QUICK} - {current})
-            found, reasons = held_to_low_loads(a_session(bench, bench.spec, current), trials)
+            found, reasons = without_low_load_failures(
+                a_session(bench, bench.spec, current), trials
+            )
             assert [c for c, _ in bench.deployed] == asked
             missed = [t.candidate for t in found if t.score is not None and not t.score.feasible]
             assert set(missed) == set(asked) & {SLOW, FASTER_SLOW}
@@ -330,5 +332,5 @@ class TestLowLoads:
         trials, watching = trials_of(bench, QUICK), Watching()
         bench.capacity = {}
         session = a_session(bench, bench.spec, QUICK, events=watching)
-        assert held_to_low_loads(session, trials) == (trials, [])
+        assert without_low_load_failures(session, trials) == (trials, [])
         assert watching.notes == ["the current config was not asked at low loads: out of memory"]
