@@ -63,7 +63,7 @@ def test_every_rule_of_the_code_is_listed_and_every_listed_one_is_in_the_code() 
 
 def test_the_page_of_rules_is_the_list() -> None:
     page = (ROOT / "docs" / "lint.md").read_text()
-    rows = dict(re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", page, re.MULTILINE))
+    rows = dict(re.findall(r"^- `([a-z-]+)`: (.*)$", page, re.MULTILINE))
     assert rows == {rule: text.about for rule, text in RULES.items()}
 
 
