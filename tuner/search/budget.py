@@ -91,8 +91,7 @@ class SearchLimits:
 def out_of_reach(history: Sequence[Trial], slos: Sequence[Slo], plan: LoadPlan) -> bool:
     """Every config measured is far off at its lowest load, where the load is searched.
 
-    Other configs may answer a lone request faster, but not so much faster: scheduling adds to the
-    time a model takes and takes nothing off it.
+    Scheduling adds to the time a model takes and takes nothing off it, so others are no faster.
     """
     bound = tightest_latency(slos)
     if bound is None or plan.listed is not None or not plan.arrivals.open_loop:

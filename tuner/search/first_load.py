@@ -53,8 +53,8 @@ def first_level(
 ) -> First:
     """Finds the first load of a capacity search when nothing is known of the deployed config.
 
-    ``bound``: the tightest upper bound on a latency. Where one request alone takes longer, only
-    one load is worth measuring: one under which requests are mostly alone.
+    ``bound``: the tightest upper bound on a latency. Where one request alone takes longer, only a
+    load under which requests are mostly alone is worth measuring.
     """
     alone_s = bench.one_at_a_time(seed)
     latency_s = alone_s[""]

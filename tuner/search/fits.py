@@ -1,8 +1,4 @@
-"""What refusals and memory readings forbid: candidates that ask for as much, or more.
-
-Only a config that the server refused, or had no memory for, says something about larger ones. A
-load generator that could not keep up, or a load without a result, does not.
-"""
+"""What refusals and memory readings forbid: candidates that ask for as much, or more."""
 
 from __future__ import annotations
 
@@ -125,10 +121,7 @@ def _place_key(candidate: Candidate) -> list[tuple[Knob, Any]]:
 
 
 def cannot_fit(candidate: Candidate, history: Sequence[Trial], slos: Sequence[Slo]) -> str | None:
-    """Why there is no memory for it, by what the trials' models took; None where there may be.
-
-    Neighbours' memory is that of the latest trial.
-    """
+    """Why there is no memory for it, by what the trials' models took; None where there may be."""
     wanted, alike = ResourceDemand.of(candidate), _alike(candidate, history, _memory_key)
     if _served(wanted, alike):
         return None
@@ -150,11 +143,7 @@ def cannot_fit(candidate: Candidate, history: Sequence[Trial], slos: Sequence[Sl
 
 
 def _estimate(wanted: ResourceDemand, known: Sequence[tuple[ResourceDemand, Memory]]) -> float:
-    """Memory grows with each model's instances and with what each may be given at once.
-
-    What one reading leaves open is put down to the instances; what instances share shows once there
-    are readings of different numbers of them.
-    """
+    """Memory grows with each model's instances and with what each may be given at once."""
     labels = sorted(wanted.instances)
     rows = np.array([_row(demand, labels) for demand, _ in known])
     taken = np.array([memory.taken_bytes for _, memory in known], float)

@@ -12,11 +12,9 @@ from tuner.spec.slo import Goal
 
 
 def ranked(trials: Sequence[Trial], goal: Goal, current: Candidate) -> list[Trial]:
-    """Fully measured trials, best first.
+    """Fully measured trials, best first: feasible ones by objective, others by their misses.
 
-    Feasible ones by objective, then infeasible ones by how far they miss the SLOs; among equals
-    the one that changes less of the current config, then the earlier one. A pruned trial lost to
-    one that is ranked; its score is only a bound.
+    Among equals the one that changes less of the current config comes first, then the earlier one.
     """
 
     def order(trial: Trial) -> tuple[tuple[bool, float, float], int, int]:
@@ -43,11 +41,7 @@ def reached_level(trial: Trial, near_miss: float) -> float | None:
 
 
 def near_misses(trials: Sequence[Trial], near_miss: float) -> list[Trial]:
-    """Trials that lost their race by no more than noise each time they were measured, best first.
-
-    The best nearly sustained the highest load; among several at one load, it is the one with the
-    least utilisation.
-    """
+    """Trials that lost their race by no more than noise whenever they were measured, best first."""
 
     def order(trial: Trial) -> tuple[float, float, int]:
         lowest = min(trial.points, key=lambda p: p.level)

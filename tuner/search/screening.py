@@ -1,7 +1,6 @@
 """Screening: what configs answer when they are saturated, before any is measured to its capacity.
 
-A look takes seconds, a capacity a minute or more where requests are slow. No config sustains more
-than it answers when it is saturated: looks rank those that a search begins with, and a config that
+No config sustains more than that: looks rank those that a search begins with, and a config that
 answers less than the load to beat has lost without a measurement. Where measurements are as short
 as looks, nobody is looked at.
 """
@@ -54,11 +53,7 @@ class Screening:
         self.seen: dict[str, Saturated] = {}
 
     def ranked(self, leads: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Those that answer most first; of those alike the ones that came first.
-
-        Each is deployed and looked at, unless the first one's capacity takes no longer. One that
-        gives no result comes last: its trial says why.
-        """
+        """Those that answer most first, unless a capacity takes no longer than a look."""
         asked = [c for c in leads if self._asks(c)]
         begin_s = self._session.book.wall_s
         for number, candidate in enumerate(asked if len(asked) > 1 else ()):

@@ -157,11 +157,7 @@ def _run_trial(
     clock: Clock,
     screening: Screening,
 ) -> Trial | None:
-    """One trial; if it goes wrong, that is its result and does not end the run.
-
-    Its lap of the book began when it was chosen, so that choosing counts against the budget. None
-    if the time was used up before it gave a result.
-    """
+    """One trial, whatever goes wrong in it; None if it had no result when the time was over."""
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     number = len(history)
     bare = Trial(

@@ -1,7 +1,7 @@
 """What a strategy is; `tuner.search.strategies.registry` has those there are.
 
-A strategy is a function of the finished trials: given the same seed, trial number and history it
-proposes the same candidate. That is what makes a resumed run go on as if it had never stopped.
+It is a function of the finished trials: the same seed, trial number and history give the same
+candidate. That is what makes a resumed run go on as if it had never stopped.
 """
 
 from __future__ import annotations
@@ -49,18 +49,11 @@ class Strategy(Protocol):
 
     @property
     def at_once(self) -> int:
-        """How many to propose from the same history where that saves starts of the server.
-
-        1 where each trial is worth more than a start.
-        """
+        """How many to propose from one history where that saves starts of the server."""
 
     @property
     def designs(self) -> Sequence[Candidate]:
-        """What to measure first, the likeliest to be good before all, so that others only have to
-        lose the race against it; the current config is not among them.
-
-        Empty where the current config is the first trial.
-        """
+        """What to measure first, the likeliest to be good first of all, if there are any."""
 
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]

@@ -1,11 +1,10 @@
 """What the service time by batch size says about candidates that were not measured yet.
 
-Every measured load, hence already the first one of a search, leaves a table of batch size to
-service time in Triton's own statistics. If the largest batch that fits a model's SLO has n
-inferences and takes S(n) seconds, each instance answers at most n / S(n), and where each request of
-the mix brings v inferences to the model, it bounds the load by n / S(n) / v (the utilisation law).
-A model of the trials starts from that. What several instances gain, and what they take from each
-other, it has to learn.
+Every measured load leaves a table of batch size to service time in Triton's own statistics. If the
+largest batch that fits a model's SLO has n inferences and takes S(n) seconds, each instance answers
+at most n / S(n), and where each request of the mix brings v inferences to the model, it bounds the
+load by n / S(n) / v (the utilisation law). What several instances gain, a model of the trials has
+to learn.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The first trials of a search with a model: corners of the space that tell most about it.
 
-What a batch costs shows where large batches form (one instance, no delay, overloaded), and what
-runs alone on the device shows where several and where many instances work at once. Large batches
-that overlap may take so long that many instances do better with smaller ones, which shows only
-where both change together. The batcher's own settings need no trial of their own.
+What a batch costs shows where large batches form, and what runs alone on the device where several
+and where many instances work at once. The batcher's own settings need no trial of their own.
 """
 
 from __future__ import annotations
@@ -36,10 +34,8 @@ _last: _Pick = itemgetter(-1)
 def designs(space: Space) -> tuple[Candidate, ...]:
     """Distinct candidates of the space, at most five, the current config not among them.
 
-    The first is the likeliest to be good. Few instances come before many: Triton adds them at
-    once, but waits for each that it takes away (1.2 s with the Python backend of tritonserver
-    2.51). Where instances cannot tell, the middle of everything is one. The last, with the
-    largest cache, only where the cache is searched.
+    The first is the likeliest to be good. Few instances come before many: Triton adds them at once,
+    but waits for each that it takes away (1.2 s with the Python backend of tritonserver 2.51).
     """
     many = _corner(space, {INSTANCES: _last, MAX_BATCH_SIZE: _last})
     corners = [

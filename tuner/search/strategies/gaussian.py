@@ -1,14 +1,12 @@
-"""A Gaussian process over candidates, with length scales and noise learned from what was measured.
+"""A Gaussian process over candidates; its length scales and noise are learned.
 
 Matern 5/2 with a length scale for each parameter (Rasmussen and Williams, Gaussian Processes for
-Machine Learning, 2006, equations 4.17 and 5.2). What is known of a candidate is a value, or only
-an upper or a lower bound on it: a lost race shows no more than that. Such a bound
-is a probit likelihood around it, as in Tobit regression, with the same noise as a value; Laplace's
-approximation (their algorithms 3.1 and 3.2) makes both one posterior. So a bound that the model
-expects to hold anyway changes nothing, and one that surprises it counts as a measurement does.
+Machine Learning, 2006, equations 4.17 and 5.2). What is known of a candidate is a value, or only a
+bound on it: a probit likelihood, as in Tobit regression, with the same noise; Laplace's
+approximation (their algorithms 3.1 and 3.2) makes both one posterior.
 
-The numbers of the kernel are those of the largest evidence times a prior, searched from the best
-of fixed starts: equal observations, equal model.
+The numbers of the kernel are those of the largest evidence times a prior, searched from the best of
+fixed starts: equal observations, equal model.
 """
 
 from __future__ import annotations

@@ -265,8 +265,8 @@ def predicted(aim: Aim, worth: float, deviation: float) -> Predicted:
 def surprises(aim: Aim, history: Sequence[Trial]) -> list[float]:
     """How wrong predictions were, as far as known.
 
-    A lost race shows by how much, at least, a prediction was too high. About a prediction below
-    that load it shows nothing, not even that it was right.
+    A lost race shows by how much, at least, a prediction was too high; of one below that load,
+    nothing.
     """
     found = []
     for trial in history:
@@ -295,8 +295,7 @@ def own_error(surprises: Sequence[float]) -> float:
 def told(aim: Aim, trial: Trial) -> tuple[float, Bound] | None:
     """What a trial shows about its candidate's worth; None where that is nothing.
 
-    How far a lost race missed the SLO shows roughly at which load it would have met it. Beyond
-    saturation latency grows with the window and says no more, but what was answered does.
+    How far a lost race missed the SLO shows roughly at which load it would have met it.
     """
     measured = aim.measured(trial)
     if measured is not None:

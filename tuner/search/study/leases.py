@@ -1,11 +1,8 @@
 """The claims of workers that died are freed.
 
 A worker keeps writing a new number into its open claims, their **beat**. Everybody who has the
-study open watches the claims of all workers: one whose beat has not changed for a while is marked
-FAILED, and its candidate is free again. Of several watchers only the first one's mark is taken.
-Time is measured by the watcher's own clock, so clocks of different machines are never compared.
-
-Optuna's heartbeat is not used. Its thread ends at the first lost connection, and it compares time
+study open marks a claim FAILED whose beat has not changed for a while, by the watcher's own clock.
+Optuna's heartbeat is not used: its thread ends at the first lost connection, and it compares time
 stamps in a way (`timedelta.seconds`, 3.6.1) that takes a beat written during a look for a day old.
 """
 
@@ -68,10 +65,7 @@ class Leases:
         self._storage.remove_session()
 
     def look(self, now_s: float) -> None:
-        """Writes the beats, and frees the claims whose beat has stood still for too long.
-
-        Looks that are missing prove nothing: the storage may have been out of reach for everybody.
-        """
+        """Writes the beats, and frees the claims whose beat has stood still for too long."""
         self._beat += 1
         for claim in list(self._own.values()):
             with suppress(RuntimeError):  # it has ended
