@@ -18,6 +18,7 @@ from tuner.lint.rules import LintFinding, Severity, error_at
 from tuner.modelconfig.backends import Mistake, backend_of, is_completed, is_ensemble
 from tuner.modelconfig.base import turns_on_batching, unragged_inputs
 from tuner.modelconfig.files import ModelFiles
+from tuner.modelconfig.keys import unread_keys
 from tuner.modelconfig.rules import (
     Check,
     Rule,
@@ -325,6 +326,10 @@ def _tensorflow(config: ModelConfig) -> Iterator[Mistake]:
         yield "backend", "recent Triton releases have no TensorFlow backend", "export it to ONNX"
 
 
+def _unread_keys(config: ModelConfig) -> Iterator[Mistake]:
+    return unread_keys(config, backend_of(config))
+
+
 def _continuous(config: ModelConfig) -> Iterator[Mistake]:
     if config.backend in _CONTINUOUS and config.HasField("dynamic_batching"):
         text = f"{config.backend} batches by itself, token by token: dynamic_batching gains nothing"
@@ -343,4 +348,5 @@ _REMARKS: tuple[tuple[Severity, str, Check], ...] = (
     (Severity.NOTE, "hidden-batcher", _hidden_batcher),
     (Severity.WARNING, "tensorflow", _tensorflow),
     (Severity.NOTE, "continuous-batching", _continuous),
+    (Severity.WARNING, "unread-parameter", _unread_keys),
 )

@@ -17,6 +17,7 @@ _CORE = "Triton core, model_config_utils.cc"
 _TRIED = "tried on tritonserver 2.51 (24.10)"
 _PROTO = "model_config.proto"
 _BACKENDS = "the backends' own documentation"
+_SOURCES = "the backends' sources"
 _PYTHON = "Triton's Python backend, README"
 _SILENCE = re.compile(r"\btune: ignore ([a-z-]+(?:[ ,]+[a-z-]+)*)")
 
@@ -88,6 +89,7 @@ RULES: dict[str, RuleText] = {
     "hidden-batcher": RuleText("A backend that turns on dynamic batching by itself.", _BACKENDS),
     "tensorflow": RuleText("The TensorFlow backend, gone since 2025.", "release notes"),
     "continuous-batching": RuleText("dynamic_batching of an engine that batches.", _BACKENDS),
+    "unread-parameter": RuleText("A parameter that the backend does not read.", _SOURCES),
     "python-syntax": RuleText("model.py does not compile.", "Python"),
     "auto-complete": RuleText("auto_complete_config contradicts config.pbtxt.", _PYTHON),
     "python-model": RuleText("model.py has no TritonPythonModel with execute.", _PYTHON),

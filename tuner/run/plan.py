@@ -25,7 +25,8 @@ from tuner.load.traffic.inputs import DEFAULT_UNIQUE
 from tuner.load.traffic.repeats import ENTRY_OVERHEAD_BYTES, lru_hit_rate, popularity
 from tuner.machine.host import has_gpu, read_gpus
 from tuner.measurement.measurement import LoadPoint
-from tuner.modelconfig.path_steps import parse_steps
+from tuner.modelconfig.keys import unread_keys
+from tuner.modelconfig.path import with_fields
 from tuner.modelconfig.schema import enum_name
 from tuner.search.estimate import (
     Estimate,
@@ -46,7 +47,6 @@ from tuner.space.candidate import list_sizes
 from tuner.space.words import bytes_text, changes_text
 from tuner.spec.labels import of_label
 from tuner.spec.load import effective_yaml
-from tuner.spec.mistakes import in_brackets
 from tuner.spec.model import Spec, StrategyName
 from tuner.spec.paths import INSTANCE_GROUP
 from tuner.spec.server import MODES, ServerMode
@@ -59,13 +59,8 @@ from tuner.writeback.target import foreseen
 #: The rate for which perf_analyzer's command line is shown, where rates are searched.
 SHOWN_PER_S = 1000.0
 _ON_GPU = "KIND_GPU"
-#: All that onnxruntime_backend's onnxruntime.cc and core read of them, 24.10 to 26.06.
-_PARAMETERS = (
-    *("intra_op_thread_count", "inter_op_thread_count", "execution_mode", "enable_mem_arena"),
-    *("enable_mem_pattern", "gpu_mem_limit", "arena_extend_strategy", "cudnn_conv_algo_search"),
-    *("do_copy_in_default_stream", "memory.enable_memory_arena_shrinkage"),
-    *("session.use_device_allocator_for_initializers", "TRITON_BATCH_STRATEGY_PATH"),
-)
+#: Messages with keys that a backend may not read.
+_KEYED = ("parameters", "optimization")
 _ENDPOINTS = Endpoints("127.0.0.1:HTTP", "127.0.0.1:GRPC", "127.0.0.1:METRICS")
 
 
@@ -192,14 +187,19 @@ def _without_gpu(job: Job) -> Iterator[tuple[bool, str]]:
 
 
 def _parameter_notes(job: Job) -> Iterator[str]:
-    """Entries of ONNX Runtime's parameters that make no difference."""
-    for label in job.searched:
-        model = job.served.models[label]
-        onnx = model.files.backend(model.base.file) == "onnxruntime"
-        for last, path in ((parse_steps(p)[-1], p) for p in job.spec.models[label].space if onnx):
-            if last.is_parameter and last.key not in _PARAMETERS:
-                near = in_brackets(str(last.key), _PARAMETERS)
-                yield f"{path}: onnxruntime reads no such parameter, its values do nothing{near}"
+    """Searched parameters that the model's backend does not read."""
+    for parameter in job.space.parameters:
+        model = job.served.models.get(parameter.knob.owner)
+        value = next((value for value in parameter if value is not None), None)
+        if model is None or value is None or not parameter.path.startswith(_KEYED):
+            continue
+        base, backend = model.base.file, model.files.backend(model.base.file)
+        known = [*unread_keys(base, backend)]
+        for found in unread_keys(with_fields(base, {parameter.path: value}), backend):
+            if found not in known:
+                _, text, hint = found
+                near = f" ({hint})" if hint else ""
+                yield f"{parameter.path}: {text}, so its values do nothing{near}"
 
 
 def previews(job: Job, count: int) -> list[Preview]:

@@ -204,6 +204,61 @@ def test_backends(repository, backend, files, rule):
     assert rule not in rules(repository)
 
 
+PARAMETER = 'parameters { key: "%s" value { string_value: "1" } }\n'
+ACCELERATOR = "optimization { execution_accelerators { %s } }\n"
+
+
+@pytest.mark.parametrize(
+    ("backend", "written", "text", "hint"),
+    [
+        ("onnxruntime", PARAMETER % "intra_op_num_threads", "'intra_op_num_threads'",
+         "did you mean intra_op_thread_count?"),
+        ("onnxruntime", PARAMETER % "INTER_OP_THREAD_COUNT", "'INTER_OP_THREAD_COUNT'",
+         "did you mean inter_op_thread_count?"),
+        ("pytorch", PARAMETER % "inter_op_thread_count", "'inter_op_thread_count'",
+         "did you mean INTER_OP_THREAD_COUNT?"),
+        ("openvino", PARAMETER % "NUM_STREAM", "'NUM_STREAM'", "did you mean NUM_STREAMS?"),
+        ("tensorrt", PARAMETER % "anything", "'anything'", ""),
+        ("fil", PARAMETER % "threads_per_tree", "'threads_per_tree' since release 25.09",
+         "chunk_size took its place"),
+        ("onnxruntime", ACCELERATOR % 'gpu_execution_accelerator { name: "tensorrt" parameters '
+         '{ key: "precision" value: "FP16" } }', "'precision'", "did you mean precision_mode?"),
+    ],
+)  # fmt: skip
+def test_a_parameter_that_its_backend_does_not_read_is_told_with_the_nearest(
+    repository, backend, written, text, hint
+):
+    add(repository, "m", f'# of us\nbackend: "{backend}"\n{written}', [])
+    (found,) = [f for f in lint_repository(repository) if f.rule == "unread-parameter"]
+    assert (found.severity, found.line) == (Severity.WARNING, 3)
+    assert found.message.endswith(f" reads no parameter {text}")
+    assert found.hint == hint
+
+
+def test_an_accelerator_that_onnx_runtime_does_not_know_is_told(repository):
+    written = ACCELERATOR % 'cpu_execution_accelerator { name: "OpenVINO" }'
+    add(repository, "m", f'backend: "onnxruntime"\n{written}', [])
+    found = only(repository)
+    assert found.message == "onnxruntime knows no cpu_execution_accelerator 'OpenVINO'"
+    assert found.hint == "did you mean openvino?"
+
+
+@pytest.mark.parametrize(
+    ("backend", "written"),
+    [
+        ("onnxruntime", PARAMETER % "memory.enable_memory_arena_shrinkage"),
+        ("onnxruntime", PARAMETER % "TRITON_BATCH_STRATEGY_PATH"),
+        ("onnxruntime", ACCELERATOR % 'cpu_execution_accelerator { name: "openvino" }'),
+        ("onnxruntime", ACCELERATOR % 'gpu_execution_accelerator { name: "cuda" parameters '
+         '{ key: "use_ep_level_unified_stream" value: "1" } }'),
+        ("of-my-own", PARAMETER % "anything"),
+    ],
+)  # fmt: skip
+def test_a_parameter_that_its_backend_reads_or_may_read_is_no_finding(repository, backend, written):
+    add(repository, "m", f'backend: "{backend}"\n{written}', [])
+    assert "unread-parameter" not in rules(repository)
+
+
 def test_the_name_is_the_directory_s(repository):
     add(repository, "other", "# head\n" + PYTHON)
     finding = only(repository, "other")

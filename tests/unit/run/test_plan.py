@@ -211,11 +211,11 @@ def test_a_batch_size_that_is_left_to_the_server_is_told(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("path", "near"),
     [
-        ("parameters.intra_op_threads", " (did you mean intra_op_thread_count?)"),
+        ("parameters.INTRA_OP_THREADS", " (did you mean intra_op_thread_count?)"),
         ("parameters.intra_op_thread_count", None),
     ],
 )
-def test_a_parameter_that_onnx_runtime_does_not_read_is_told(
+def test_a_searched_parameter_that_the_backend_does_not_read_is_told(
     tmp_path: Path, path: str, near: str | None
 ) -> None:
     model = tmp_path / "models" / "m"
@@ -226,7 +226,8 @@ def test_a_parameter_that_onnx_runtime_does_not_read_is_told(
     (tmp_path / "spec.yaml").write_text(text + FOREIGN)
     notes = draw_plan(tmp_path / "spec.yaml", {"PATH": ""}, 0).notes
     told = [note for note in notes if note.startswith("parameters")]
-    words = f"{path}: onnxruntime reads no such parameter, its values do nothing{near}"
+    read = f"onnxruntime reads no parameter '{path.partition('.')[2]}'"
+    words = f"{path}: {read}, so its values do nothing{near}"
     assert told == ([] if near is None else [words])
 
 
