@@ -55,6 +55,22 @@ def scaled() -> onnx.ModelProto:
     return _model(nodes, inputs, [_info("y", ["length"])], [scale])
 
 
+def constant() -> onnx.ModelProto:
+    """x [batch, 8] -> y [batch, 8]: x and a sum of constants, some 100 ms of work unless folded."""
+    random = np.random.RandomState(2)
+    weights = [_weight(random, f"w{i}", 512, 512) for i in range(9)]
+    nodes = [helper.make_node("MatMul", ["w0", "w1"], ["p1"])]
+    for i in range(2, 9):
+        nodes.append(helper.make_node("Tanh", [f"p{i - 1}"], [f"t{i}"]))
+        nodes.append(helper.make_node("MatMul", [f"t{i}", f"w{i}"], [f"p{i}"]))
+    nodes += [
+        helper.make_node("Tanh", ["p8"], ["last"]),
+        helper.make_node("ReduceMean", ["last"], ["mean"], axes=[0, 1], keepdims=0),
+        helper.make_node("Add", ["x", "mean"], ["y"]),
+    ]
+    return _model(nodes, [_info("x", ["batch", 8])], [_info("y", ["batch", 8])], weights)
+
+
 def place(
     repository: Path, name: str, model: onnx.ModelProto | bytes | None, config: str | None = None
 ) -> Path:

@@ -114,12 +114,12 @@ def _listed_values(path: str, given: Choice | Subsets) -> tuple[FieldValue, ...]
     return (*unset, *(s for n in sizes for s in combinations(sorted(given.subsets), n)))
 
 
-def _value(path: str, given: bool | float | str) -> FieldValue:
-    """The field's value for a word or number of the spec."""
+def _value(path: str, given: bool | float | str | tuple[int, ...] | tuple[str, ...]) -> FieldValue:
+    """The field's value for a word, a number or a list of the spec."""
     if given == "unset" and isinstance(given, str):
         return None
     if path == CACHE_SIZE:
-        if isinstance(given, float) or given is True:
+        if isinstance(given, float | tuple) or given is True:
             raise SpecError(f"{given} is not a size; write off, or bytes such as 64MiB")
         return None if given is False else parse_bytes(given)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -204,6 +204,8 @@ def _flow(value: Any) -> str:
         return "{" + ", ".join(f"{_flow(k)}: {_flow(v)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_flow, value)) + "]"
+    if isinstance(value, bool):
+        return "on" if value else "off"
     return dump_scalar([value])[1:-1]
 
 
@@ -277,10 +279,9 @@ def _space(
     config, expert = part.config, EXPERTS.get(part.config.backend, UNKNOWN)
     yield from (f"# {remark}" for remark in expert.remarks)
     on_gpu = any(_on_gpu(group, machine) for group in config.instance_group or [None])
+    most = math.inf if on_gpu else max(machine.cores, 2)
     for path, values in (expert.on_gpu if on_gpu else expert.on_cpu).items():
-        most = math.inf if on_gpu else max(machine.cores, 2)
-        fit = [value for value in values if not str(value).isdecimal() or int(value) <= most]
-        yield f"{path}: {{choice: {_flow(fit)}}}"
+        yield _choice(path, values, most)
     yield from _instances(config, machine)
     if why := why_unbatched(config, completes=part.completes):
         yield f"# {why}."
@@ -289,6 +290,15 @@ def _space(
         yield from _batching(part, expert, slo, known, alone=alone)
     else:
         yield from _completed_batching(expert.sizes if alone else (), slo)
+    if rare := (expert.rare_on_gpu if on_gpu else expert.rare_on_cpu) if alone else {}:
+        yield "# Few models gain from these:"
+        for path, given in rare.items():
+            yield f"#   {_choice(path, given.values, most)}     # {given.why}"
+
+
+def _choice(path: str, values: Sequence[Any], most: float) -> str:
+    fit = [value for value in values if not str(value).isdecimal() or int(value) <= most]
+    return f"{path}: {{choice: {_flow(fit)}}}"
 
 
 def why_unbatched(config: Any, *, completes: bool) -> str:

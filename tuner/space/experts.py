@@ -10,6 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+_Values = tuple[str | bool | int | tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Rare:
+    """A field that few models gain from, with what it does: drafted commented out."""
+
+    values: _Values
+    why: str
+
 
 @dataclass(frozen=True)
 class Expert:
@@ -17,9 +27,10 @@ class Expert:
 
     Attributes:
         remarks: A line each.
-        on_cpu: Parameters that matter most on a CPU, by path, with their values; a number of
-            threads is left out where there are not as many cores.
+        on_cpu: Fields that matter most on a CPU, by path, with their values; a number of threads
+            is left out where there are not as many cores.
         on_gpu: The same on a GPU.
+        rare_on_cpu, rare_on_gpu: Those that seldom matter.
         preferred: Preferred batch sizes may pay off.
         batches: It may be given a batcher, and taken it away: not one that is always better with.
         larger: It takes larger batches than today's ``max_batch_size``.
@@ -27,8 +38,10 @@ class Expert:
     """
 
     remarks: tuple[str, ...] = ()
-    on_cpu: Mapping[str, tuple[str | bool, ...]] = field(default_factory=dict)
-    on_gpu: Mapping[str, tuple[str | bool, ...]] = field(default_factory=dict)
+    on_cpu: Mapping[str, _Values] = field(default_factory=dict)
+    on_gpu: Mapping[str, _Values] = field(default_factory=dict)
+    rare_on_cpu: Mapping[str, Rare] = field(default_factory=dict)
+    rare_on_gpu: Mapping[str, Rare] = field(default_factory=dict)
     preferred: bool = False
     batches: bool = True
     larger: bool = True
@@ -36,6 +49,12 @@ class Expert:
 
 
 _THREADS = ("1", "2", "4")
+_ACCELERATORS = "optimization.execution_accelerators"
+_UNOPTIMIZED = {
+    "parameters.DISABLE_OPTIMIZED_EXECUTION": Rare(
+        ("unset", "true"), "warm at once; for some TorchScript models as fast"
+    )
+}
 EXPERTS = MappingProxyType(
     {
         "onnxruntime": Expert(
@@ -45,6 +64,23 @@ EXPERTS = MappingProxyType(
                 "Without preferred_batch_size the batcher takes all waiting requests.",
             ),
             on_cpu={"parameters.intra_op_thread_count": _THREADS},
+            rare_on_cpu={
+                "parameters.execution_mode": Rare(
+                    ("0", "1"), "1: parallel branches of the graph run at once"
+                ),
+                "parameters.inter_op_thread_count": Rare(
+                    _THREADS, "for these branches: nothing without execution_mode 1"
+                ),
+                "optimization.graph.level": Rare((0, 1), "1: fewer fusions than all, the default"),
+                f"{_ACCELERATORS}.cpu_execution_accelerator[name=openvino]": Rare(
+                    (False, True), "for Intel's CPUs, where the server has it"
+                ),
+            },
+            rare_on_gpu={
+                f"{_ACCELERATORS}.gpu_execution_accelerator[name=tensorrt]": Rare(
+                    (False, True), "where the server has it; builds an engine at each load"
+                ),
+            },
             sizes=(4, 8, 16, 32),
         ),
         "tensorrt": Expert(
@@ -57,6 +93,17 @@ EXPERTS = MappingProxyType(
                 "optimization.cuda.graphs": (False, True),
                 "optimization.cuda.output_copy_stream": (False, True),
             },
+            rare_on_gpu={
+                "instance_group.profile": Rare(
+                    (("0",), ("0", "1")), "the engine's profiles, where it has several"
+                ),
+                "optimization.eager_batching": Rare(
+                    (False, True), "makes a batch, perhaps a smaller one, while another runs"
+                ),
+                "parameters.execution_context_allocation_strategy": Rare(
+                    ("STATIC", "ON_PROFILE_CHANGE"), "less memory where it has several profiles"
+                ),
+            },
             preferred=True,
             batches=False,
             larger=False,
@@ -68,6 +115,8 @@ EXPERTS = MappingProxyType(
                 "Thread counts hold for the whole server, until it ends: they cannot be searched.",
             ),
             on_gpu={"parameters.ENABLE_WEIGHT_SHARING": ("unset", "true")},
+            rare_on_cpu=_UNOPTIMIZED,
+            rare_on_gpu=_UNOPTIMIZED,
         ),
         "openvino": Expert(
             (
@@ -78,15 +127,22 @@ EXPERTS = MappingProxyType(
                 "parameters.NUM_STREAMS": ("unset", *_THREADS),
                 "parameters.INFERENCE_NUM_THREADS": ("unset", *_THREADS),
             },
+            rare_on_cpu={
+                "parameters.PERFORMANCE_HINT": Rare(
+                    ("unset", "LATENCY", "THROUGHPUT"), "in place of the other two"
+                )
+            },
         ),
         "fil": Expert(
             (
                 "Rows are cheap, so batches are large (thousands of rows) and delays short.",
-                "Neither parameter changes answers, and the best values cannot be guessed.",
+                "No parameter here changes answers, and the best values cannot be guessed.",
+                "Before release 25.09 they were threads_per_tree and storage_type.",
             ),
+            on_cpu={"parameters.cpu_nthread": _THREADS},
             on_gpu={
-                "parameters.threads_per_tree": ("1", "2", "4", "8", "16", "32"),
-                "parameters.storage_type": ("AUTO", "DENSE", "SPARSE"),
+                "parameters.chunk_size": ("1", "2", "4", "8", "16", "32"),
+                "parameters.layout": ("depth_first", "breadth_first", "layered"),
             },
         ),
         "python": Expert(

@@ -82,18 +82,24 @@ WriteTo = Annotated[str, AfterValidator(_config_of_a_model)]
 Program = Annotated[str, AfterValidator(_program)]
 
 
-def scalar(value: Any) -> Any:
-    """A value of a `Choice`; refuses lists, mappings and nothing."""
+def listed_value(value: Any) -> Any:
+    """A value of a `Choice`; refuses mappings, nothing and lists of mixed types."""
     if value is None:
         raise ValueError("a value is missing here; to leave the field out write unset")
     if isinstance(value, (list, tuple)):
-        raise ValueError("a list cannot be a value here; for sets of sizes use subsets: [4, 8]")  # noqa: TRY004
+        if value and (all(map(_is_int, value)) or all(isinstance(v, str) for v in value)):
+            return tuple(value)
+        text = "a list as a value holds whole numbers, or texts: [4, 8], ['0', '1']"
+        raise ValueError(f"{text}; for none write unset")
     if not isinstance(value, (bool, int, float, str)):
-        raise ValueError("a number, text, off, on or unset is expected")  # noqa: TRY004
+        raise ValueError("a number, text, off, on, unset or a list is expected")  # noqa: TRY004
     return value
 
 
-Scalar = Annotated[bool | int | float | str, BeforeValidator(scalar)]
+ListedValue = Annotated[
+    bool | int | float | str | tuple[WholeNumber, ...] | tuple[str, ...],
+    BeforeValidator(listed_value),
+]
 
 
 def pair(value: Any) -> Any:
@@ -208,9 +214,10 @@ class Choice(Strict):
     False or sizes as text (``64MiB``): read them with `parse_bytes`.
     """
 
-    choice: tuple[Scalar, ...] = Field(
+    choice: tuple[ListedValue, ...] = Field(
         min_length=1,
-        description="the values: numbers, text, off and on, unset; sizes for response_cache.size",
+        description="the values: numbers, text, off and on, unset; lists of numbers or of text "
+        "for fields that are lists; sizes for response_cache.size",
     )
 
     @field_validator("choice")

@@ -169,7 +169,7 @@ def check_cache_sizes(spec: Spec) -> Iterator[Finding]:
         at = (*where, "choice", index)
         if size is False:
             continue
-        if size is True or isinstance(size, float):
+        if size is True or isinstance(size, float | tuple):
             yield Finding(at, "off or a size such as 64MiB is expected")
         elif size in ("off", "unset"):
             yield Finding(at, f"write off instead of '{size}'")

@@ -157,7 +157,7 @@ def _value(annotation: Any) -> str:
         return ", ".join(f"`{arg}`" for arg in inner)
     # what else is in an Annotated type is no type
     typed = [_value(arg) for arg in inner if isinstance(arg, type) or get_args(arg)]
-    words = "value" if set(typed) == _ANY else " or ".join(dict.fromkeys(typed))
+    words = "value" if set(typed) >= _ANY else " or ".join(dict.fromkeys(typed))
     origin = getattr(annotation, "__origin__", None)
     if origin is tuple:
         return f"list of {words}s"

@@ -4,8 +4,8 @@ It is not NVIDIA's backend. Triton takes a directory `onnxruntime` with a `model
 in Python and gives it every model of that backend. The answers and the threads, which spin while
 they wait, are those of the real ONNX Runtime. What is completed, checked and refused, and in which
 words, is what NVIDIA's backend was seen to do on Triton 2.51, on a CPU. Loading differs: an
-instance is a process, which takes a second to start. Not here: GPUs, strings, sequences, ragged
-batches, scalars in batches.
+instance is a process, which takes a second to start. The accelerator `openvino` is taken and
+changes nothing. Not here: GPUs, strings, sequences, ragged batches, scalars in batches.
 """
 
 from __future__ import annotations
@@ -160,6 +160,10 @@ def open_session(path: Path, config: dict[str, Any]) -> onnxruntime.InferenceSes
     # No number, 0 and less: as many as ONNX Runtime likes, one for each core.
     options.intra_op_num_threads = max(_number(given, "intra_op_thread_count"), 0)
     options.inter_op_num_threads = max(_number(given, "inter_op_thread_count"), 0)
+    accelerators = config.get("optimization", {}).get("execution_accelerators", {})
+    for accelerator in accelerators.get("cpu_execution_accelerator", []):
+        if accelerator["name"] != "openvino":
+            refuse(f"unknown Execution Accelerator '{accelerator['name']}' is requested")
     options.enable_cpu_mem_arena = given.get("enable_mem_arena", "1") in ("1", "true")
     options.enable_mem_pattern = given.get("enable_mem_pattern", "1") in ("1", "true")
     if not path.exists():

@@ -22,8 +22,10 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from tuner.errors import DeployRefusedError
 from tuner.modelconfig.message import parse, to_load_json
+from tuner.modelconfig.path import get, with_fields
 from tuner.server.binaries import Installation
 from tuner.server.control import Control
+from tuner.space.experts import EXPERTS
 from tuner.triton.local import LocalLauncher
 
 pytestmark = pytest.mark.integration
@@ -33,6 +35,9 @@ DEADLINE_S = 90.0
 GROUP = "instance_group [ { count: 1 } ]\n"
 SIZE = "max_batch_size: 4\n"
 THREADS = 'parameters { key: "intra_op_thread_count" value { string_value: "%s" } }\n'
+ACCELERATOR = (
+    'optimization { execution_accelerators { cpu_execution_accelerator [ { name: "%s" } ] } }\n'
+)
 X = 'input [ { name: "x" data_type: TYPE_FP32 dims: [ 8 ] } ]\n'
 Y = 'output [ { name: "y" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'
 OPTIONAL = """\
@@ -198,6 +203,26 @@ def test_the_number_of_threads_is_that_of_the_parameter(onnx: Onnx) -> None:
     assert threads("4") - threads("1") == 3
 
 
+KNOBS = EXPERTS["onnxruntime"].on_cpu | {
+    path: rare.values for path, rare in EXPERTS["onnxruntime"].rare_on_cpu.items()
+}
+
+
+@pytest.mark.parametrize("path", KNOBS)
+def test_each_knob_that_a_draft_names_is_taken_and_reads_back_as_asked(
+    onnx: Onnx, path: str
+) -> None:
+    file = parse('backend: "onnxruntime"\n' + SIZE + X + Y + GROUP)
+    x = np.ones((1, 8), np.float32)
+    for value in reversed(KNOBS[path]):  # back to the default
+        wanted = with_fields(file, {path: value if value is not False else None})
+        onnx.control.load("full", to_load_json(wanted), DEADLINE_S)
+        assert get(onnx.control.running_config("full"), path) == get(wanted, path)
+        np.testing.assert_allclose(
+            onnx.infer("full", x=x)["y"], *onnx.expected("full", x=x), rtol=1e-5
+        )
+
+
 @pytest.mark.parametrize(
     ("name", "config", "words"),
     [
@@ -212,6 +237,7 @@ def test_the_number_of_threads_is_that_of_the_parameter(onnx: Onnx) -> None:
         ("bare", SIZE + X.replace("FP32", "INT64"), "expects datatype TYPE_INT64 for input 'x'"),
         ("bare", THREADS % "none", "failed to convert 'none' to integral number"),
         ("bare", (THREADS % 2).replace("intra_op_thread_count", "execution_mode"), "are 0 or 1"),
+        ("bare", ACCELERATOR % "OpenVINO", "unknown Execution Accelerator 'OpenVINO' is requested"),
     ],
 )
 def test_what_does_not_fit_the_model_is_refused_in_the_backends_words(

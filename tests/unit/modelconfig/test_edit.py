@@ -316,3 +316,20 @@ def test_only_a_newline_ends_a_line():
     before = "# one\x85two\u2028three\x0cfour\r\nb: 2\n"
     lines = unified_diff(before, before.replace("2", "3"), "c").split("\n")
     assert lines[3:] == [" # one\x85two\u2028three\x0cfour\r", "-b: 2", "+b: 3", ""]
+
+
+def test_an_accelerator_is_added_and_taken_out_again():
+    accelerator = "optimization.execution_accelerators.cpu_execution_accelerator[name=openvino]"
+    before = 'backend: "onnxruntime"\noptimization {\n  graph { level: 1 }  # fewer fusions\n}\n'
+    added = edit(before, {accelerator: True})
+    (openvino,) = parse(added).optimization.execution_accelerators.cpu_execution_accelerator
+    assert openvino.name == "openvino"
+    left = parse(edit(added, {accelerator: None})).optimization
+    assert list(left.execution_accelerators.cpu_execution_accelerator) == []
+    assert comments(added) == comments(before)
+
+
+def test_optimization_profiles_are_written_as_the_text_that_they_are():
+    before = 'platform: "tensorrt_plan"\ninstance_group [ { profile: [ "0" ] } ]  # one\n'
+    after = edit(before, {"instance_group.profile": ("0", "1")})
+    assert after == before.replace('[ "0" ]', '[ "0", "1" ]')

@@ -22,7 +22,10 @@ from builders.spaces import (
 from tuner.bench.job import Request, prepare
 from tuner.errors import NothingToSearchError, SpecError
 from tuner.modelconfig.message import parse
+from tuner.search.optuna_trial import params
+from tuner.search.strategies.features import Features
 from tuner.space.build import build_space, refuse_empty, refuse_unmeasurable
+from tuner.space.candidate import Candidate
 
 
 def test_every_mistake_is_reported_with_its_place() -> None:
@@ -121,6 +124,46 @@ def test_words_become_values_of_the_field() -> None:
     assert values[PREFERRED] == (None, (8,))
     assert values["response_cache.enable"] == (False, True)
     assert values["instance_group[kind=KIND_CPU].count"] == (None, 2)
+
+
+ENGINE = (
+    'name: "m" platform: "tensorrt_plan" max_batch_size: 8 '
+    "instance_group { kind: KIND_GPU profile: %s }"
+)
+
+
+def test_a_list_of_text_is_one_value_of_a_field_that_is_a_list() -> None:
+    profiles = {"instance_group.profile": {"choice": [["0"], ["0", "1"], "unset"]}}
+    space = space_of(profiles, ENGINE % '"0"')
+    (tried,) = space.parameters
+    assert [*tried] == [("0",), ("0", "1"), None]
+    assert dict(fields_of(space.current)) == {"instance_group.profile": ("0",)}
+    written = [space.configs(c)["m"].instance_group[0].profile for c in space.enumerate()]
+    assert [[*profile] for profile in written] == [["0"], ["0", "1"], []]
+    assert all(params(space, c) for c in space.enumerate())
+    assert Candidate.from_json(space.current.to_json()) == space.current
+
+
+def test_lists_of_text_are_apart_for_the_search_whatever_they_hold() -> None:
+    profiles = {"instance_group.profile": {"choice": [["0"], ["1"], ["0", "1"]]}}
+    space = space_of(profiles, ENGINE % '"0"')
+    (apart,) = Features(space).squares([*space.enumerate()], [*space.enumerate()])
+    assert (apart > 0).sum() == 6
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "why"),
+    [
+        ("instance_group.profile", [[0], [0, 1]], "is a list of texts; 0 does not fit"),
+        (BATCH, [[8, 16]], "is a whole number"),
+        (PREFERRED, [["4", "8"]], "is a list of whole numbers; '4' does not fit"),
+    ],
+)
+def test_a_list_that_the_field_cannot_hold_is_refused(
+    path: str, values: list[Any], why: str
+) -> None:
+    with pytest.raises(SpecError, match=why):
+        space_of({path: {"choice": values}}, ENGINE % '"0"')
 
 
 def test_what_others_depend_on_comes_first() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from builders.spaces import BATCHING, CACHE, DELAY, INSTANCES, PREFERRED
 
 from tuner.errors import SpecError
 from tuner.modelconfig.base import Base
+from tuner.modelconfig.keys import unread_keys
 from tuner.modelconfig.message import parse
+from tuner.modelconfig.path import with_fields
 from tuner.space.build import build_space
 from tuner.space.draft import DraftedModel, Machine, draft_spec
 from tuner.space.experts import EXPERTS
@@ -246,6 +249,37 @@ def test_the_shipped_spec_of_a_backend_says_and_searches_what_its_draft_does(bac
     drafted = yaml.safe_load(draft_spec({"m": DraftedModel(config)}, machine, "models"))
     assert drafted["space"].keys() == yaml.safe_load(text)["space"].keys()
     assert all(f"# {remark}\n" in text for remark in EXPERTS[backend].remarks)
+
+
+#: What a draft offers, commented out, for few models.
+OFFERED = re.compile(r"^  #   ((?:parameters|optimization|instance_group)\..*)$", re.MULTILINE)
+PLACES = {"cpu": Machine(cores=4), "gpu": Machine(cores=4, gpus=1)}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("backend", EXPERTS)
+def test_what_a_draft_offers_in_comments_can_be_searched_and_is_read_by_the_backend(
+    tmp_path: Path, backend: str, place: str
+) -> None:
+    message = parse(f'backend: "{backend}" max_batch_size: 32' + IO)
+    text = draft_spec({"m": DraftedModel(message)}, PLACES[place], "models")
+    (tmp_path / "spec.yaml").write_text(OFFERED.sub(r"  \1", text))
+    spec = load_spec(tmp_path / "spec.yaml").spec
+    space = build_space(spec, served_one(message, "m"))
+    drafted = yaml.safe_load(text)["space"]
+    assert len(space.paths) == len(drafted) + len(OFFERED.findall(text))
+    keyed = [p for p in space.parameters if p.path.startswith(("parameters", "optimization"))]
+    for parameter, value in ((p, v) for p in keyed for v in p):
+        assert [*unread_keys(with_fields(message, {parameter.path: value}), backend)] == []
+
+
+def test_a_shipped_spec_offers_what_drafts_do() -> None:
+    for backend in EXPERTS:
+        shipped = (ROOT / "search_spaces" / f"{backend}.yaml").read_text()
+        part = DraftedModel(parse(f'backend: "{backend}" max_batch_size: 32' + IO))
+        drafts = [draft_spec({"m": part}, machine, "models") for machine in PLACES.values()]
+        offered = {line for draft in drafts for line in OFFERED.findall(draft)}
+        assert offered <= set(OFFERED.findall(shipped))
 
 
 def test_an_onnx_model_on_a_cpu_is_drafted_with_its_threads_first(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.space.candidate import CACHE, Candidate, FieldValue
-from tuner.space.parameters import Parameter, RangeParameter
+from tuner.space.parameters import Parameter, RangeParameter, sizes_in
 from tuner.space.space import Space
 from tuner.spec.paths import is_scheduling
 
@@ -101,8 +101,8 @@ def _numbers(value: FieldValue) -> tuple[float, ...] | None:
     if value is None or isinstance(value, bool):
         return (0.0,) if value else ()
     if isinstance(value, tuple):
-        found = [_numbers(v) for v in value]
-        return None if None in found else tuple(n for numbers in found for n in numbers or ())
+        sizes = sizes_in(value)
+        return tuple(n for size in sizes for n in _numbers(size) or ()) if sizes else None
     try:
         number = float(value)
     except ValueError:
