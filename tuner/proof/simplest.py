@@ -16,7 +16,7 @@ from tuner.load import seeds
 from tuner.proof.entrants import ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import Contender, Round
-from tuner.record.confirmation import PutBack, Role
+from tuner.record.confirmation import ChangeUndone, Role
 from tuner.score.point import Point
 from tuner.space.candidate import CACHE, Candidate
 from tuner.space.parameters import Knob
@@ -39,7 +39,7 @@ class Simplest:
 
     candidate: Candidate
     winner: Candidate
-    undone: tuple[PutBack, ...] = ()
+    undone: tuple[ChangeUndone, ...] = ()
 
 
 @dataclass
@@ -48,7 +48,7 @@ class _Undoing:
     winner: Contender
     rules: ProofRules
     level: float
-    tried: list[PutBack]
+    tried: list[ChangeUndone]
 
     def is_as_good(self, name: str, candidate: Candidate) -> bool:
         """Whether a simpler config sustains the load, and loses no more than it may."""
@@ -68,7 +68,7 @@ class _Undoing:
         with_change = 1.0 / own if minimised else own
         without = None if value is None else 1.0 / value if minimised else value
         lost = None if without is None else without - with_change
-        self.tried.append(PutBack(name, with_change, without, lost, not good, MOST_LOSS))
+        self.tried.append(ChangeUndone(name, with_change, without, lost, not good, MOST_LOSS))
         return good
 
     def _measure(self, candidate: Candidate) -> Point:

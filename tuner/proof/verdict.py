@@ -10,7 +10,7 @@ from statistics import geometric_mean
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.rounds import Contender, RoundsResult
-from tuner.record.confirmation import PutBack
+from tuner.record.confirmation import ChangeUndone
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Gain, Means, Overloads, Rounds, ToKnow
 from tuner.record.status import Status
@@ -44,7 +44,7 @@ class RunDecision:
     best: ProvedConfig | None = None
     gain: Gain | None = None
     to_know: ToKnow | None = None
-    simplification: tuple[PutBack, ...] = ()
+    simplification: tuple[ChangeUndone, ...] = ()
     overload: Overloads | None = None
 
 

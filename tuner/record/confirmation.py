@@ -42,7 +42,7 @@ class Repeat(Facts):
 
 
 @dataclass(frozen=True)
-class PutBack(Facts):
+class ChangeUndone(Facts):
     """One change tried without.
 
     Attributes:

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import Rejected
-from tuner.record.confirmation import PutBack, RunNoise
+from tuner.record.confirmation import ChangeUndone, RunNoise
 from tuner.record.proved import ProvedConfig
 from tuner.record.reading import UnreadableFileError
 from tuner.record.status import Status
@@ -192,7 +192,7 @@ class Result(ResultPart):
     time: TimeFacts
     written: WrittenFacts | None = Field(description="null when nothing was written")
     server_args: tuple[str, ...] = Field((), description="what the winner needs")
-    simplification: tuple[PutBack, ...] | None = None
+    simplification: tuple[ChangeUndone, ...] | None = None
     noise: RunNoise | None = Field(None, description="null when nothing was measured twice")
     overload: Overloads | None = Field(None, description="null when the run did not get that far")
     diff: str | None = Field(None, description="unified diff of config.pbtxt, of all that change")

@@ -21,7 +21,7 @@ from tuner.proof.rounds import Contender, measure_round
 from tuner.proof.simplest import MOST_LOSS, Simplest, simplest
 from tuner.proof.soak import first_level
 from tuner.proof.verdict import RunDecision
-from tuner.record.confirmation import PutBack, Repeat, Role
+from tuner.record.confirmation import ChangeUndone, Repeat, Role
 from tuner.record.status import Status
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
@@ -67,7 +67,7 @@ def tried_on(
     return simplest(measured, winner, current, at, rules, space, **more), bench, rows
 
 
-def told(left: Simplest) -> dict[str, PutBack]:
+def told(left: Simplest) -> dict[str, ChangeUndone]:
     return {p.field: p for p in left.undone}
 
 

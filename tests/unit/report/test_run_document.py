@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from builders.pages import STATUSES, Made, told
 
-from tuner.record.confirmation import PutBack
+from tuner.record.confirmation import ChangeUndone
 from tuner.record.result_schema import Gain, ToKnow
 from tuner.report import html, markdown, run_document
 from tuner.report.blocks import Bullets, Document, Fold, Sentence, Steps, Table, Tone
@@ -269,7 +269,7 @@ def test_a_new_section_is_a_function_and_its_place_in_the_list(
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_winner_made_simpler_is_told(made: Made, kept: bool) -> None:
-    row = PutBack("max_batch_size", 900.0, 899.0, -1.0, kept=kept)
+    row = ChangeUndone("max_batch_size", 900.0, 899.0, -1.0, kept=kept)
     proof = folds_of(document(told(made("improved"), simplification=(row,))))["proof"]
     simpler = [b for b in proof.blocks if isinstance(b, Sentence) and "simpler config" in b.text]
     assert bool(simpler) is not kept

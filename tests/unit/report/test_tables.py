@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from builders.pages import Made, told
 
-from tuner.record.confirmation import PutBack, RunNoise
+from tuner.record.confirmation import ChangeUndone, RunNoise
 from tuner.report.quantities import found_text, latency_text, margin_text
 from tuner.report.tables import comparison, noise_sentences, simplification
 from tuner.score.judge import SloResult, Verdict
@@ -22,7 +22,7 @@ def test_noise_of_this_run_is_told(made: Made) -> None:
 
 
 def test_a_field_without_which_no_load_was_stood_says_so(made: Made) -> None:
-    row = PutBack("dynamic_batching", 900.0, 0.0, -900.0, kept=True)
+    row = ChangeUndone("dynamic_batching", 900.0, 0.0, -900.0, kept=True)
     table = simplification(told(made(), simplification=(row,)))
     assert table is not None
     assert table.rows == (("dynamic_batching", "900/s", "misses an SLO", "-900/s", "-", "kept"),)
