@@ -25,8 +25,8 @@ from tuner.score.capacity import (
     LevelRange,
     NoResult,
     Probe,
+    capacity_by_power,
     capacity_level,
-    chord,
     steepness,
 )
 from tuner.score.judge import value_of
@@ -200,10 +200,10 @@ def _where_it_bends(probes: Sequence[Probe], levels: LevelRange) -> float | None
     floor, ceiling = bracket.floor, bracket.ceiling
     if floor is None or ceiling is None:
         return None
-    flat, steep = (min(chord(floor, ceiling, power), bracket.top) for power in SHAPES)
+    flat, steep = (min(capacity_by_power(floor, ceiling, power), bracket.top) for power in SHAPES)
     if abs(steep / flat - 1.0) <= SYSTEMATIC:
         return None
-    level = levels.nearest(min(chord(floor, ceiling), bracket.top))
+    level = levels.nearest(min(capacity_by_power(floor, ceiling), bracket.top))
     return None if any(p.level == level for p in probes) else level
 
 

@@ -162,7 +162,7 @@ def crossing(floor: Probe, ceiling: Probe) -> float:
     return floor.level * math.exp(share * math.log(ceiling.level / floor.level))
 
 
-def chord(floor: Probe, ceiling: Probe, power: float = CHORD) -> float:
+def capacity_by_power(floor: Probe, ceiling: Probe, power: float = CHORD) -> float:
     """The load of utilisation 1 on a line of it to this ``power`` over the load, see `CHORD`."""
     low, high = floor.slo_utilisation, ceiling.slo_utilisation
     if low is None or high is None or not 0.0 < low <= 1.0 < high:
@@ -216,6 +216,6 @@ def capacity_level(probes: Sequence[Probe], slope: float | None = None) -> float
         ceiling = bracket.ceiling
         if saturated(ceiling) and (ceiling.slo_utilisation or 0.0) <= 1.0:
             return max(ceiling.served_per_s or 0.0, bracket.floor.served_per_s or 0.0)
-        return min(chord(bracket.floor, ceiling), bracket.top)
+        return min(capacity_by_power(bracket.floor, ceiling), bracket.top)
     answered = (p.served_per_s if saturated(p) and p.served_per_s else p.level for p in probes)
     return bracket.capacity() or min(answered)

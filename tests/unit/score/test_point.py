@@ -9,7 +9,7 @@ from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, sy
 
 from tuner.errors import LoadFailedError
 from tuner.measurement.measurement import Arrivals
-from tuner.score.capacity import chord
+from tuner.score.capacity import capacity_by_power
 from tuner.score.point import Point, judge_point, score_points
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
@@ -113,7 +113,7 @@ def test_its_capacity_is_between_the_load_it_stood_and_the_next_one() -> None:
     trial = a_trial(50.0, 98.0, 90.0, 104.0, 300.0)
     sustained, missed = trial.points[1], trial.points[3]
     found = trial.capacity_level
-    assert found == chord(sustained, missed)
+    assert found == capacity_by_power(sustained, missed)
     assert found == pytest.approx(100.0, rel=0.01)
 
 
