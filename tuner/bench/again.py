@@ -50,7 +50,7 @@ EXPLAINS = 3.0
 LONG_S = 60.0
 
 
-class Again(NamedTuple):
+class RepeatReason(NamedTuple):
     """A row of the table."""
 
     situation: str
@@ -58,21 +58,23 @@ class Again(NamedTuple):
     costs: str
 
 
-BEHIND = Again("the load generator fell behind", 1, "as much again")
-DISTURBED = Again(
+BEHIND = RepeatReason("the load generator fell behind", 1, "as much again")
+DISTURBED = RepeatReason(
     "an SLO was missed beside a disturbance", 1, f"{PAUSE_S:.0f} s, and as much again"
 )
-WARMING_UP = Again("only a few gaps without any answer missed an SLO", 2, "as much again")
-TOO_FEW = Again("too few answers for a verdict", 1, "a longer window, up to `max_window`")
-UNDECIDED = Again("ended early without need", 1, "a fresh server, and the whole window")
-TOO_HIGH = Again("a first load was too high for a result", 4, "a lower load")
-SERVER_DIED = Again("the server died", 1, "a fresh server, and trial or round from its start")
-NEAR_MISS = Again("the load to beat was nearly sustained", 1, "the incumbent's own load")
+WARMING_UP = RepeatReason("only a few gaps without any answer missed an SLO", 2, "as much again")
+TOO_FEW = RepeatReason("too few answers for a verdict", 1, "a longer window, up to `max_window`")
+UNDECIDED = RepeatReason("ended early without need", 1, "a fresh server, and the whole window")
+TOO_HIGH = RepeatReason("a first load was too high for a result", 4, "a lower load")
+SERVER_DIED = RepeatReason(
+    "the server died", 1, "a fresh server, and trial or round from its start"
+)
+NEAR_MISS = RepeatReason("the load to beat was nearly sustained", 1, "the incumbent's own load")
 #: The first two share one repetition, all measurements of a deployment those of the third.
 TABLE = (BEHIND, DISTURBED, WARMING_UP, TOO_FEW, UNDECIDED, TOO_HIGH, SERVER_DIED, NEAR_MISS)
 
 
-def why_again(point: Point) -> Again | None:
+def why_again(point: Point) -> RepeatReason | None:
     """Why a measurement is made once more; None where it counts as it is.
 
     Nothing that disturbs makes a server faster, so a rate that was sustained counts, and so does a
