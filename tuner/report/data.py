@@ -89,7 +89,7 @@ class ReportData:
         return self.objective.goal is Goal.MAXIMIZE_GOODPUT
 
     @property
-    def subject(self) -> ProvedConfig | None:
+    def shown_config(self) -> ProvedConfig | None:
         """The config the verdict is about: the one served from now on, or the nearest."""
         return self.current if self.status is Status.KEPT else (self.best or self.current)
 

@@ -28,8 +28,8 @@ _PROBLEMS = {
 def render(data: ReportData) -> str:
     """A test suite; an SLO not known to be met is a failure, a run that broke is an error."""
     facts = {"run_id": data.run_id, "status": data.status.value}
-    if data.subject is not None:
-        facts["rejected_count"] = str(data.subject.judged.measurement.rejected_count)
+    if data.shown_config is not None:
+        facts["rejected_count"] = str(data.shown_config.judged.measurement.rejected_count)
     cases = [slo_case(data.model, row.found) for row in data.slo]
     cases.append(_confirmation(data))
     return document(data.model, facts, cases, data.result.time.wall_s, data.manifest.created_at)

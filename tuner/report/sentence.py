@@ -116,10 +116,10 @@ def _verdict(data: ReportData) -> str:
         return f"no gain worth a change was found among {tried} measured{but}."
     if data.status is Status.INFEASIBLE:
         missed = [row.found for row in data.slo if row.found.verdict is not Verdict.PASS]
-        if data.subject is None or not missed:
+        if data.shown_config is None or not missed:
             return f"none of {tried} measured meets every SLO."
         misses = (f"{r.expression}, found {metric_text(r.metric, r.value)}" for r in missed[:2])
-        nearest = change_text(data, data.subject.candidate)
+        nearest = change_text(data, data.shown_config.candidate)
         start = f"none of {tried} measured meets every SLO; the nearest, {nearest}, misses"
         return f"{start} {'; '.join(misses)}."
     if data.status is Status.NOT_KNOWN:
@@ -145,7 +145,7 @@ def overload_sentences(data: ReportData) -> list[str]:
 
 def soak_sentences(data: ReportData) -> list[str]:
     """What each soak of the config that the verdict is about showed."""
-    soak = None if data.subject is None else data.subject.soak
+    soak = None if data.shown_config is None else data.shown_config.soak
     if soak is None:
         return []
     return [f"Soak: {sentence.removesuffix('.')}." for sentence in soak.sentences]

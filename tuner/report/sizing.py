@@ -64,7 +64,7 @@ def size(data: ReportData, rate: float, headroom: float, price: float | None) ->
     Raises:
         SpecError: The run credits no config with a load.
     """
-    soak = None if data.subject is None else data.subject.soak
+    soak = None if data.shown_config is None else data.shown_config.soak
     if soak is None or soak.held is None or soak.credited_per_s is None:
         why = "; ".join(soak.sentences) if soak and soak.sentences else "no load was soaked"
         raise SpecError(

@@ -25,9 +25,13 @@ _LEFT_OUT = re.compile(r"Left out for lack of time: (.*?)\.?$")
 
 def trust(data: ReportData) -> Table | None:
     """What was checked of the config that the answer is about; the caption says YES, or how far."""
-    if data.subject is None or data.status not in (Status.IMPROVED, Status.KEPT, Status.NOT_KNOWN):
+    if data.shown_config is None or data.status not in (
+        Status.IMPROVED,
+        Status.KEPT,
+        Status.NOT_KNOWN,
+    ):
         return None
-    checks = [*_checks(data, data.subject)]
+    checks = [*_checks(data, data.shown_config)]
     tones = [tone for tone, *_ in checks]
     word = "YES" if {*tones} == {Tone.GOOD} else "WITH CARE"
     if data.status is Status.NOT_KNOWN:

@@ -23,7 +23,7 @@ def test_an_improved_run(made: Made) -> None:
     assert data.best is not None
     assert data.best.judged.passed
     assert len(data.best.rounds) == 3
-    assert data.subject is data.best
+    assert data.shown_config is data.best
     assert sum(data.result.time.by_phase().values()) == pytest.approx(data.result.time.wall_s)
 
 
@@ -55,7 +55,7 @@ def test_a_run_of_before_the_record_is_unreadable_and_says_so(tmp_path: Path) ->
 
 def test_a_kept_run_is_about_the_current_config(made: Made) -> None:
     data = made("kept")
-    assert data.subject is data.current
+    assert data.shown_config is data.current
     assert data.slo
 
 

@@ -28,8 +28,8 @@ def on(config: ProvedConfig | None, host: HostUse) -> ProvedConfig:
 
 def said_of_it(data: ReportData, text: str) -> str:
     """A reason of the run, told of the config that the answer is about."""
-    assert data.subject is not None
-    return f"{changes_text(data.subject.candidate, data.manifest.current)}: {text}"
+    assert data.shown_config is not None
+    return f"{changes_text(data.shown_config.candidate, data.manifest.current)}: {text}"
 
 
 def with_host(data: ReportData, host: HostUse) -> ReportData:
