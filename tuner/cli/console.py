@@ -62,9 +62,9 @@ class PlainEvents:
 
     def _watch(self) -> None:
         while not self._over.wait(1.0):
-            self.tick()
+            self.say_if_quiet()
 
-    def tick(self) -> None:
+    def say_if_quiet(self) -> None:
         if self._clock() - self._told_s >= QUIET_S:
             self.note(f"still at it: {self._doing}")
 

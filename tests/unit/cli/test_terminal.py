@@ -252,7 +252,7 @@ def test_what_takes_long_is_told_again_each_half_a_minute(
     events = PlainEvents(clock=lambda: now_s[0])
     events.phase("soaking the winner")
     for now_s[0] in (15.0, 31.0, 45.0, 50.0, 62.0, 70.0):
-        events.tick()
+        events.say_if_quiet()
     lines = capsys.readouterr().err.splitlines()
     assert lines[1:] == [f"[{at}] still at it: soaking the winner" for at in ("00:31", "01:02")]
 
