@@ -43,7 +43,7 @@ class Repeat(Facts):
 
 @dataclass(frozen=True)
 class ChangeUndone(Facts):
-    """One change tried without.
+    """A change of the winner that was undone as a test.
 
     Attributes:
         field: ModelConfig path, or the server argument; of a cache the size tried instead.
