@@ -1,8 +1,4 @@
-"""What is measured again: in which situation, how often at most, and what that costs.
-
-A measurement that cannot be believed is made once more, and the better one of the two counts. What
-does not count is passed on, with the reason.
-"""
+"""What is measured again: in which situation, how often at most, and what that costs."""
 
 from __future__ import annotations
 
@@ -20,10 +16,7 @@ from tuner.spec.slo import Slo
 
 
 def missed_by_gaps(slos: Sequence[Slo], point: Point) -> bool:
-    """An SLO was missed, and nothing but a few gaps shows that: warm-up, if they do not come back.
-
-    In a gap nothing is answered at all: a model may compile for a batch size that is new to it.
-    """
+    """An SLO was missed, and nothing but a few gaps without any answer shows that."""
     from tuner.load.latency import latency_figures
 
     def outside_gaps(measurement: Measurement) -> Measurement:
@@ -77,8 +70,7 @@ TABLE = (BEHIND, DISTURBED, WARMING_UP, TOO_FEW, UNDECIDED, TOO_HIGH, SERVER_DIE
 def why_again(point: Point) -> RepeatReason | None:
     """Why a measurement is made once more; None where it counts as it is.
 
-    Nothing that disturbs makes a server faster, so a rate that was sustained counts, and so does a
-    miss by more than the disturbance explains.
+    Nothing that disturbs makes a server faster, so a rate that was sustained counts.
     """
     found = point.measurement
     if not client_kept_up(found):

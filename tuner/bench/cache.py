@@ -1,8 +1,7 @@
 """What a measurement finds in the response cache: what its traffic leaves there, or nothing.
 
-Triton's cache outlives a reload of the model, so a config that uses it gets a server of its own,
-with an empty cache. A warm cache is filled once for each server and stays warm through the
-measurements there. An empty cache needs a new server for every measurement.
+Triton's cache outlives a reload of the model, so a config that uses it gets a server of its own. A
+warm cache is filled once for each server; an empty one needs a new server for every measurement.
 """
 
 from __future__ import annotations
@@ -49,8 +48,6 @@ def cache_of(
     served: Served, own_args: Sequence[str], candidate: Candidate, *, remote: bool
 ) -> ResponseCache | None:
     """The cache of a candidate, whether the search owns its size or the user's config has it.
-
-    It is the server's, one for all models; each model's config says whether it uses it.
 
     Args:
         served: The models; what their configs say counts beside the candidate's fields.

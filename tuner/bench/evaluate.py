@@ -118,13 +118,11 @@ class Race:
 
     Attributes:
         to_beat: Level the incumbent sustains times one plus the smallest gain worth having.
-        rate_to_beat: The same in inferences per second, for closed loops. The number of clients
-            does not give their throughput (Little's law), so a candidate that fails at this level
-            has lost only if it also answers less than this rate.
-        informative: Measures a candidate that fails there once more, at a load it should pass; it
-            may give no verdict. None: nothing is to be learnt from it.
-        second: A second chance for one that fails there by no more than noise. If it sustains that
-            load, it has not lost.
+        rate_to_beat: The same in inferences per second, for closed loops: a candidate that fails at
+            this level has lost only if it also answers less than this rate.
+        informative: Measures a candidate that fails there once more, at a load it should pass.
+            None: nothing is to be learnt from it.
+        second: A second chance for one that fails there by no more than noise.
     """
 
     to_beat: float
@@ -186,11 +184,7 @@ class Raced:
 
 
 def race(measure: Callable[[float], Point], plan: LoadPlan, rules: Race) -> Raced:
-    """Measures a deployed candidate at the load to beat: one that fails there cannot win.
-
-    One that nearly sustained the load is tried at the incumbent's own. An informative one that is
-    far from it is measured once more.
-    """
+    """Measures a deployed candidate at the load to beat: one that fails there cannot win."""
     first = measure(plan.levels.nearest(rules.to_beat))
     if not rules.lost(first):
         return Raced((first,), lost=False)

@@ -1,7 +1,7 @@
 """Other `tune`s: none may work on the same models, and those that disturb are reported.
 
-Who measures has a file in the machine's temporary directory, so the permissions of a repository
-make no difference. It is locked for as long as its process lives, however that ends.
+Who measures has a locked file in the machine's temporary directory, for as long as its process
+lives.
 """
 
 from __future__ import annotations

@@ -29,8 +29,7 @@ class Rates:
     def expected(self, load: LoadPoint) -> float | None:
         """A lower bound, as far as is known; None where nothing is.
 
-        More clients are assumed to get at least as much as fewer did. Fewer clients are assumed to
-        get their share of what more clients got, or what one client got alone.
+        More clients are assumed to get at least as much as fewer did, and fewer their share.
         """
         if load.arrivals.open_loop:
             return load.level

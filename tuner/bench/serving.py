@@ -165,10 +165,7 @@ def _is_completed_in_nothing(model: ServedModel) -> bool:
 
 
 def _find_overridden(model: ServedModel, space: Space, deployer: Deployer) -> frozenset[str]:
-    """Settings of the space that the server overrides: tried, with one load each.
-
-    Only of a model that may complete its config.
-    """
+    """Settings of the space that the server overrides: tried, with one load each."""
     found = set()
     if model.base.completes:
         smaller, unbatched = _with_smaller_batches(model, space), _without_batcher(model, space)
