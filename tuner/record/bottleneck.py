@@ -12,10 +12,7 @@ from tuner.score.point import Point
 
 @dataclass(frozen=True)
 class ModelTime:
-    """What one model takes of the average request, in microseconds; ``model`` is its name.
-
-    Without its wait for other models of the run, which have times of their own.
-    """
+    """What one model itself takes of the average request, in microseconds, without its waits."""
 
     model: str
     queue_us: float
@@ -65,8 +62,7 @@ def bottleneck_of(point: Point, manifest: Manifest) -> Bottleneck | None:
 def times_of(point: Point, manifest: Manifest, stream: str) -> tuple[ModelTime, ...]:
     """The time of a stream's average request by model, of those that have a part in its answer.
 
-    Triton counts what a model waits for others as its own computing, in an ensemble too: it is
-    taken out. A model that a request asks several times has all of them, where nobody else asks it.
+    Triton counts what a model waits for others as its own computing: it is taken out.
     """
     top, counted = manifest.streams[stream], point.measurement.models
     members = [label for label in _members(manifest, top) if label in counted]

@@ -1,9 +1,6 @@
 """What checks leave on disk: `check.json`, the last accepted result, and what followed it.
 
 Readers of `check.json` must ignore keys they do not know: they may be added within version 1.
-`results/baselines/<model>-<fingerprint>.json` is one result of `tune check --update-baseline`; the
-fingerprint covers all that must be equal for two capacities to be comparable. Next to it,
-`<model>-<fingerprint>.history.jsonl` gets one line for each check.
 """
 
 from __future__ import annotations
