@@ -58,7 +58,7 @@ def command(
 ) -> int:
     """Measure the config in the repository, and compare it with the last accepted result.
 
-    Measures in rounds on fresh servers, as a run confirms its winner. Searches and writes nothing.
+    Measures in rounds on fresh servers, as a run proves its winner. Searches and writes nothing.
 
     Exit code 0: every SLO is met, and a loss above check.fail is ruled out (one above check.warn
     is reported). 10: an SLO is missed. 11: there is no clear answer, or no accepted result to

@@ -83,7 +83,7 @@ def command(
     """Search, prove and write the best config for SPEC.
 
     Measures the current config and the configs that the search proposes, each on a real
-    tritonserver under perf_analyzer's load. The best ones are measured again beside the current
+    tritonserver under load. The best ones are measured again beside the current
     config. A winner that proves better is written into the repository, and the old file is kept as
     a backup. The run also stores its proposal as best/proposal.patch and best/pull_request.md.
 
