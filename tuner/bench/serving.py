@@ -17,6 +17,7 @@ from tuner.errors import (
     ServerGoneError,
     TooManyFailedTrialsError,
 )
+from tuner.extras import Extra
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.schema import ModelConfig
@@ -140,7 +141,7 @@ def no_gpu_memory(spec: Spec, *, seen: bool) -> EnvironmentNotReadyError | None:
     return EnvironmentNotReadyError(
         "no GPU's memory can be read, so no config can be judged by gpu_memory",
         "take gpu_memory out of the spec; or, where there is a GPU that Triton does not "
-        "measure (MIG, --allow-gpu-metrics=false), pip install -e '.[gpu]'",
+        f"measure (MIG, --allow-gpu-metrics=false), {Extra.GPU.command}",
     )
 
 

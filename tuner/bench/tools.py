@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tuner import __version__
 from tuner.bench.job import Job, drawn_tensors
+from tuner.extras import Extra, lacking
 from tuner.load.generators import OWN_CLIENT, Demand, GeneratorChoice, choose, may_reject
 from tuner.load.traffic.encoding import content_bytes
 from tuner.machine.host import NOT_SPLIT, Cores, Host, read_host
@@ -23,6 +24,7 @@ from tuner.server.binaries import Installation, Origin, numpy_of_models
 from tuner.server.server import ServerLauncher
 from tuner.space.words import bytes_text
 from tuner.spec.labels import of_label
+from tuner.spec.model import StrategyName
 from tuner.spec.paths import DYNAMIC_BATCHING
 from tuner.spec.shapes import mixed_in
 from tuner.spec.units import Percent
@@ -73,6 +75,11 @@ def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs
     Raises:
         EnvironmentNotReadyError: One is missing or does not run here, or would serve nonsense.
     """
+    wanted = [Extra.RUN]
+    if job.spec.search.strategy is StrategyName.MODEL_ANALYZER:
+        wanted.append(Extra.MODEL_ANALYZER)
+    for told in filter(None, map(lacking, wanted)):
+        raise told
     server = job.spec.server.model_copy(update={"args": job.space.server_args})
     spec = job.spec.model_copy(update={"server": server})
     models = job.served.models.values()

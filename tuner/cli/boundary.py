@@ -12,6 +12,7 @@ import click
 
 from tuner.cli.terminal import annotation, say_annotations, say_lines
 from tuner.errors import ENDINGS, SpecError, TunerError
+from tuner.extras import explain_import
 
 
 def guarded(command: click.Command, arguments: Sequence[str]) -> int:
@@ -66,6 +67,8 @@ def show_failure(error: Exception, *, debug: bool = False) -> int:
         if debug:
             say_lines(traceback.format_exc(), err=True)
         return error.exit_code
+    if lacking := explain_import(error):
+        return show_failure(lacking, debug=debug)
     say_lines(traceback.format_exc(), err=True)  # a defect of ours; say so
     say_lines(
         f"\ntune: this is a defect in tune ({type(error).__name__}); the lines above and the "

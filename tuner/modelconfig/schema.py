@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+from functools import cache
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -12,10 +15,22 @@ ModelConfig: TypeAlias = Any
 
 
 def new_config() -> ModelConfig:
-    """An empty `ModelConfig`. The first call imports tritonclient (about 0.3 s)."""
-    from tritonclient.grpc import model_config_pb2
+    """An empty `ModelConfig`."""
+    return _model_config_pb2().ModelConfig()
 
-    return model_config_pb2.ModelConfig()
+
+@cache
+def _model_config_pb2() -> Any:
+    """``tritonclient.grpc.model_config_pb2`` alone: its package also imports gRPC and NumPy."""
+    package = importlib.util.find_spec("tritonclient")
+    assert package is not None
+    places = [f"{place}/grpc" for place in package.submodule_search_locations or ()]
+    spec = PathFinder.find_spec("model_config_pb2", places)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def enum_name(message: Any, field: str) -> str:

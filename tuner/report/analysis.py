@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -152,11 +153,17 @@ def _levels(values: Sequence[FieldValue]) -> list[Hashable]:
 
 
 def _effect(groups: Sequence[Sequence[float]]) -> float | None:
-    """Kruskal-Wallis effect size; None where the groups, or all scores, are alike."""
-    from scipy.stats import kruskal
+    """Kruskal-Wallis effect size; None where the groups, or all scores, are alike.
 
-    n, k = sum(map(len, groups)), len(groups)
-    if k < 2 or n <= k or len({score for group in groups for score in group}) < 2:
+    H is what the groups explain of the ranks' variance; equal scores share a rank (Kruskal and
+    Wallis, Use of Ranks in One-Criterion Variance Analysis, 1952).
+    """
+    ordered = sorted(score for group in groups for score in group)
+    n, k = len(ordered), len(groups)
+    if k < 2 or n <= k or ordered[0] == ordered[-1]:
         return None
-    h = float(kruskal(*groups).statistic)
+    ranks = {s: (bisect_left(ordered, s) + bisect_right(ordered, s) - 1) / 2 for s in ordered}
+    mean = (n - 1) / 2
+    between = sum(sum(ranks[s] - mean for s in group) ** 2 / len(group) for group in groups)
+    h = (n - 1) * between / sum((ranks[s] - mean) ** 2 for s in ordered)
     return min(max((h - k + 1) / (n - k), 0.0), 1.0)

@@ -88,21 +88,31 @@ def read_run(path: Path) -> RunFrames:
 
 def trials_frame(trials: Iterable[Trial]) -> pd.DataFrame:
     """A row for each trial, with plain values; the fields come before the server's columns."""
-    frame = _frame(map(_row, trials))
-    fields = sorted(name for name in map(str, frame) if name.startswith("field."))
-    columns = [name for name in frame if name not in fields]
+    return _frame(_trial_rows(trials))
+
+
+def _trial_rows(trials: Iterable[Trial]) -> list[dict[str, Cell]]:
+    rows = [_row(trial) for trial in trials]
+    columns = _columns(rows)
+    fields = sorted(name for name in columns if name.startswith("field."))
+    columns = [name for name in columns if name not in fields]
     at = columns.index("server_args") if columns else 0
-    return frame[[*columns[:at], *fields, *columns[at:]]]
+    ordered = [*columns[:at], *fields, *columns[at:]]
+    return [{name: row.get(name) for name in ordered} for row in rows]
 
 
 def trials_csv(data: ReportData) -> str:
     """One header line and one line per trial; a missing value is an empty cell."""
     text = io.StringIO()
-    frame = trials_frame(data.trials)
+    rows = _trial_rows(data.trials)
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(_cell, frame.columns))
-    writer.writerows(map(_cell, row) for row in frame.itertuples(index=False))
+    writer.writerow(map(_cell, _columns(rows)))
+    writer.writerows(map(_cell, row.values()) for row in rows)
     return text.getvalue()
+
+
+def _columns(rows: Iterable[Mapping[str, Cell]]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
 
 
 def _cell(value: Any) -> Any:
@@ -117,7 +127,7 @@ def _frame(rows: Iterable[Mapping[str, Cell]]) -> pd.DataFrame:
     import pandas as pd
 
     kept = list(rows)
-    names = list(dict.fromkeys(name for row in kept for name in row))
+    names = _columns(kept)
     cells = [[row.get(name) for name in names] for row in kept]
     return pd.DataFrame(cells, columns=names, dtype=object)  # whole numbers stay whole
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tuner import extras
 from tuner.bench.job import Job, Request, draw_up, prepare, refuse_unsearchable
 from tuner.bench.serving import no_gpu_memory
 from tuner.bench.session import window_of
 from tuner.bench.tools import client_notes, client_of, find_programs, request_notes
+from tuner.extras import Extra
 from tuner.facts import Facts
 from tuner.lint.repository import errors_of
 from tuner.load.generators import PERF_ANALYZER
@@ -109,15 +111,17 @@ def draw_plan(
     seen = seen_before(request.output, job)
     refuse_too_short(job, seen)
     size = job.space.size()
-    chosen = _chosen_by(job.spec)
+    chosen, notes = _chosen_by(job.spec), []
     if chosen:
-        commands = _commands(job, *_named_by(job.spec))
         notes = [f"the spec names {' and '.join(chosen)}: not tried, so not known to work"]
         notes += mount_notes(job.spec)
+    if (unready := extras.lacking(Extra.RUN)) is not None:
+        notes.append(f"tune run is not installed here: {unready.hint}")
+    if chosen or unready:
+        commands = _commands(job, *_named_by(job.spec))
     else:
         with find_programs(job, environment) as programs:
             commands = _commands(job, programs.launcher, programs.perf_analyzer.binary)
-        notes = []
     served = [model.name for model in job.served.models.values()]
     wrong = [
         finding

@@ -22,25 +22,19 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tuner.extras import Deferred
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.parameters import ChoiceParameter, Knob, Parameter, RangeParameter, text
 from tuner.space.space import Space
 from tuner.spec.slo import Goal
 
-
-class _Deferred:
-    def __getattr__(self, name: str) -> Any:
-        return getattr(import_module("optuna"), name)
-
-
 if TYPE_CHECKING:
     import optuna as optuna  # noqa: PLC0414
 else:
-    optuna = _Deferred()
+    optuna = Deferred("optuna")
 
 
 @contextmanager

@@ -58,12 +58,12 @@ class Control:
     """
 
     def __init__(self, endpoints: Endpoints, timeout_s: float = 10.0) -> None:
+        tls = credentials(endpoints.tls_of("grpc"))
         import tritonclient.grpc as client
 
         # gRPC would send even 127.0.0.1 through a proxy named in the environment.
         local = endpoints.grpc.startswith(LOOPBACK)
         channel_args = [("grpc.enable_http_proxy", 0)] if local else None
-        tls = credentials(endpoints.tls_of("grpc"))
         self._client: Any = client.InferenceServerClient(
             endpoints.grpc, creds=tls, channel_args=channel_args
         )

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from tuner import extras
 from tuner.errors import EnvironmentNotReadyError, TunerError
+from tuner.extras import Extra
 from tuner.machine import host
 from tuner.machine.process import free_ports
 from tuner.modelconfig.served import ServedModel
@@ -68,8 +70,11 @@ def run_checks(
         results: Directory runs are stored in; its parent counts when it is not there yet.
     """
     wanted = server or ServerSpec()
+    packages = _checked("packages", "packages that measure and search", _packages)
+    there = packages.ok or wanted.mode is ServerMode.LOCAL
     return [
-        *_BY_MODE[wanted.mode](wanted, environment, models),
+        packages,
+        *(_BY_MODE[wanted.mode](wanted, environment, models) if there else ()),
         _checked(
             "perf_analyzer",
             "perf_analyzer starts",
@@ -90,6 +95,12 @@ def _checked(id_: str, label: str, look: Callable[[], str]) -> MachineCheck:
         return MachineCheck(id_, label, ok=True, found=look())
     except TunerError as error:
         return MachineCheck(id_, label, ok=False, found=error.message, mend=error.hint)
+
+
+def _packages() -> str:
+    if (lacking := extras.lacking(Extra.RUN)) is not None:
+        raise lacking
+    return "installed"
 
 
 def _tritonserver(

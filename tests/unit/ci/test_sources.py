@@ -12,6 +12,8 @@ from pathlib import Path
 
 import grimp
 
+from tuner.extras import MODULES, Extra
+
 
 def test_no_file_imports_itself_by_way_of_others() -> None:
     """Those that are imported inside functions count as well; the error names the circle."""
@@ -53,12 +55,18 @@ def test_no_two_public_classes_have_one_name() -> None:
 PART_OF = {"pydantic-core": "pydantic", "nvidia-ml-py": "nvidia-ml-py"}
 
 
-def declared() -> dict[str, str]:
-    """Distribution to its whole requirement."""
+def declared(extra: str = "") -> set[str]:
+    """Distributions that are always there, or that an extra brings, with the extras it names."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *extras["gpu"], *extras["local"]]
-    return {_name(line): line for line in lines}
+    found = set()
+    for line in extras[extra] if extra else project["dependencies"]:
+        if _name(line) == project["name"]:
+            more = line.partition("[")[2].partition("]")[0].split(",")
+            found |= set[str]().union(*map(declared, more))
+        else:
+            found.add(_name(line))
+    return found
 
 
 def _name(text: str) -> str:
@@ -79,19 +87,30 @@ def imported() -> dict[str, Path]:
     return found
 
 
-def test_every_import_is_declared() -> None:
-    wanted, distributions = declared(), packages_distributions()
+def test_every_import_is_declared_and_what_an_extra_brings_is_known_to_be_so() -> None:
+    brought = {package: extra for extra, packages in MODULES.items() for package in packages}
+    distributions = packages_distributions()
     for package, file in imported().items():
         if package in {*sys.stdlib_module_names, "tuner", "pynvml", "google"}:
             continue
         names = {_name(name) for name in distributions[package]}
         names |= {PART_OF[name] for name in names & PART_OF.keys()}
-        assert names & wanted.keys(), f"{file} imports {package}, of {names}"
+        extra = brought[package].value if package in brought else ""
+        assert names & declared(extra), f"{file} imports {package}, of {names}, not of {extra!r}"
 
 
-def test_every_dependency_that_is_always_there_has_an_upper_bound() -> None:
+def test_the_extras_of_the_program_are_those_of_the_project_and_local_has_all_of_them() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert [line for line in project["dependencies"] if "<" not in line] == []
+    assert {extra.value for extra in Extra} <= project["optional-dependencies"].keys()
+    assert declared("run") | declared("model-analyzer") <= declared("local")
+    everything = {"triton-model-analyzer", "optuna", "tritonclient", "pandas", "pyyaml", "click"}
+    assert everything <= declared() | declared("local")
+
+
+def test_every_dependency_has_an_upper_bound_but_the_program_that_measures() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = [*project["dependencies"], *project["optional-dependencies"]["run"]]
+    assert [line for line in lines if "<" not in line] == ["perf-analyzer"]
 
 
 TUNER = Path(__file__).parents[3] / "tuner"

@@ -235,7 +235,7 @@ def test_a_server_with_public_holes_is_warned_of_and_fine_all_the_same(
     for program in ("tritonserver", "perf_analyzer"):
         monkeypatch.setattr(binaries, program, found)
     monkeypatch.setattr("tuner.triton.doctor.free_ports", lambda _: nullcontext((1, 2, 3)))
-    check, *_ = run_checks({})
+    _, check, *_ = run_checks({})
     assert (check.id, check.ok) == ("tritonserver", True)
     assert check.mend.startswith("older than release 25.07") is warned
 

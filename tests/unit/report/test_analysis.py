@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
 from builders.candidates import candidate_of
 from builders.pages import Made
 from builders.runs import BATCH, COUNT, DELAY
+from scipy.stats import kruskal
 
 from tuner.report.analysis import (
     Latency,
+    _effect,
     importance,
     incumbent,
     level_order,
@@ -105,3 +108,13 @@ def test_values_have_labels_in_their_natural_order() -> None:
     values = ["cache 1 MiB", (4, 16), (4, 8), 16, 4, True, False, None]
     labels = [level_text(v) for v in sorted(values, key=level_order)]
     assert labels == ["unset", "off", "on", "4", "16", "[4, 8]", "[4, 16]", "cache 1 MiB"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_effect_is_that_of_scipys_kruskal(seed: int) -> None:
+    rng = random.Random(seed)
+    groups = [[float(rng.randrange(9) + 3 * k) for _ in range(3 + k)] for k in range(2 + seed)]
+    n, k = sum(map(len, groups)), len(groups)
+    expected = (float(kruskal(*groups).statistic) - k + 1) / (n - k)
+    assert expected > 0.0
+    assert _effect(groups) == pytest.approx(expected)

@@ -14,17 +14,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
-
-import grpc  # type: ignore[import-untyped]
+from typing import TYPE_CHECKING, Any
 
 from tuner.errors import LoadFailedError, ServerGoneError
+from tuner.extras import Deferred
 from tuner.hiding import without_passwords
 from tuner.load.client.job import Outcome
 from tuner.machine.process import LOOPBACK
 from tuner.server.server import Endpoints, credentials, ssl_context
 from tuner.spec.server import Tls
 from tuner.spec.workload import Protocol
+
+if TYPE_CHECKING:
+    import grpc  # type: ignore[import-untyped]
+else:
+    grpc = Deferred("grpc")
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 

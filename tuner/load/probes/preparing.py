@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-import grpc  # type: ignore[import-untyped]
-
 from tuner.errors import LoadFailedError, ModelFailsError, SpecError
 from tuner.load.client.calls import asking, reply_to
 from tuner.load.perf_analyzer.outputs import bare_words
@@ -121,6 +119,8 @@ def _built(asked: Sequence[tuple[Stream, int]]) -> list[tuple[bytes, str]] | Non
 
 
 def _all_done(calls: list[Any], until: float) -> bool:
+    import grpc  # type: ignore[import-untyped]
+
     try:
         for call in calls:
             call.exception(timeout=max(until - time.monotonic(), 0.0))

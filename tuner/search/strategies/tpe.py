@@ -8,6 +8,7 @@ drawn again rather than reported again, which would count one measurement twice.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from typing import Any
 
 from tuner.score.trial import Trial
 from tuner.search.optuna_trial import (
@@ -62,13 +63,11 @@ class TpeStrategy:
         return Proposal(fallback.candidate, duplicates + fallback.duplicates)
 
     def _study(self, history: Sequence[Trial], seed: int) -> optuna.Study:
+        more: dict[str, Any] = {}
+        if not hasattr(optuna.trial.FrozenTrial, "constraints"):  # Optuna 5 finds them by itself
+            more["constraints_func"] = lambda trial: trial.system_attrs[CONSTRAINTS]
         sampler = optuna.samplers.TPESampler(
-            n_startup_trials=0,
-            seed=seed,
-            multivariate=True,
-            group=True,
-            constraints_func=lambda trial: trial.system_attrs[CONSTRAINTS],
-            warn_independent_sampling=False,
+            n_startup_trials=0, seed=seed, multivariate=True, group=True, **more
         )
         maximise = self._goal is Goal.MAXIMIZE_GOODPUT
         study = optuna.create_study(

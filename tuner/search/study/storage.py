@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError
+from tuner.extras import Extra
 from tuner.record.storage_url import hidden_reason, parsed_url, shown_url
 from tuner.search.optuna_trial import optuna
 
@@ -39,7 +40,7 @@ def open_storage(url: str) -> optuna.storages.RDBStorage:
         raise EnvironmentNotReadyError(
             f"cannot open the study's storage {shown_url(url)}: {reason}",
             "check the URL, e.g. sqlite:///study.db or postgresql+psycopg://user@host/database "
-            "(with pip install -e '.[postgres]')",
+            f"(with {Extra.POSTGRES.command})",
         ) from None  # the cause may quote the password
 
 
