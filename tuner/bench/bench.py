@@ -331,10 +331,12 @@ class TritonBench:
         window = overload_window(slo)
         measurement = self._put(LoadPoint(Arrivals.STEP, capacity), window, seed)
         try:
-            return overload_of(measurement, window, slo)
+            found = overload_of(measurement, window, slo)
         except LoadFailedError as error:
             self._rejects.reject(error.message, measurement)
             raise
+        patience_s = self._rules.first_answer_s
+        return replace(found, lone=self._ask(lambda load: load.ask_alone(slo.stream, patience_s)))
 
     def answers(self) -> Mapping[str, ConfigAnswers]:
         """What the deployed candidate answers to some of each stream's inputs.

@@ -8,6 +8,7 @@ from typing import Protocol
 from tuner.bench.evaluate import ClientCeiling
 from tuner.load.generators import LoadGenerator
 from tuner.load.probes.answers import ConfigAnswers
+from tuner.load.probes.lone import LoneRequests
 from tuner.load.probes.overload import Overload
 from tuner.load.probes.preparing import Filling
 from tuner.measurement.measurement import Measurement, Stage
@@ -56,6 +57,8 @@ class LoadClient(LoadGenerator, Protocol):
     def seconds_for(self, count: int, patience_s: float) -> float | None: ...
 
     def seconds_alone(self, patience_s: float) -> Mapping[str, float] | None: ...
+
+    def ask_alone(self, stream: str, patience_s: float) -> LoneRequests | None: ...
 
     def answers(self) -> Mapping[str, ConfigAnswers]: ...
 

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from tuner.load import seeds
-from tuner.load.generators import GENERATORS, GeneratorKind, LoadGenerator
+from tuner.load.generators import GENERATORS, GeneratorKind, LoadGenerator, may_reject
 from tuner.load.latency import latency_figures
 from tuner.load.probes.answers import ConfigAnswers, ask
+from tuner.load.probes.lone import LoneRequests, ask_alone
 from tuner.load.probes.preparing import Filling, await_first_answers, fill, seconds_for, together
 from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream, in_turn
 from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
@@ -26,6 +27,8 @@ from tuner.load.traffic.encoding import RequestForm, TensorShape, inputs_of, res
 from tuner.load.traffic.inputs import InputFiles
 from tuner.load.validity import warnings_about
 from tuner.measurement.measurement import (
+    FailureReason,
+    Failures,
     HostUse,
     LoadPoint,
     Measurement,
@@ -135,6 +138,14 @@ class StreamsLoad:
             found[stream.name] = took_s
         mean_s = sum(s.share * found[s.name] for s in self.setup.streams if not s.background)
         return {**found, "": mean_s}
+
+    def ask_alone(self, stream: str, patience_s: float) -> LoneRequests | None:
+        """Requests of a stream, one at a time; None where no queue policy refuses any."""
+        configs = map(self.setup.site.control.running_config, self.setup.models)
+        if not any(map(may_reject, configs)):
+            return None
+        own = next(s for s in self.setup.streams if stream in ("", s.name))
+        return ask_alone(own, patience_s)
 
     def fill(self, seed: int, size: int | None) -> Filling:
         """Fills an empty cache of this size in bytes; see `probes.preparing.fill`.
@@ -251,6 +262,7 @@ def combine(starts: Sequence[Measurement], bounds: Sequence[LatencyBound] = ()) 
         },
         streams=_each([m.streams for m in starts], bounds),
         shapes={n: replace(m, warnings=()) for n, m in _each([m.shapes for m in starts]).items()},
+        failures=_failures([m.failures for m in starts]),
         host=_host([m.host for m in starts]),
         backlog=starts[-1].backlog,
         restarts=tuple(Restart(m.throughput_infer_per_s, m.p99_latency_us) for m in starts),
@@ -279,6 +291,22 @@ def _each(
         name: combine([m for m in own if m], [b for b in bounds if b.stream == name])
         for name, own in found.items()
         if None not in own
+    }
+
+
+def _failures(
+    parts: Sequence[Mapping[FailureReason, Failures]],
+) -> dict[FailureReason, Failures]:
+    """Counts added up; of how late failures came the worst start's."""
+    found = {r: [part[r] for part in parts if r in part] for r in FailureReason}
+    return {
+        reason: Failures(
+            sum(own.count for own in starts),
+            max(own.p50_told_us for own in starts),
+            max(own.p99_told_us for own in starts),
+        )
+        for reason, starts in found.items()
+        if starts
     }
 
 

@@ -145,6 +145,44 @@ class Course:
     relaxation_s: float
 
 
+class FailureReason(Enum):
+    """Why a request got no answer, by the server's words; a queue policy gives the first two."""
+
+    TIMED_OUT = "timed_out"
+    QUEUE_FULL = "queue_full"
+    OTHER = "other"
+
+    @property
+    def words(self) -> str:
+        """For a sentence about requests."""
+        return _FAILED[self]
+
+
+_FAILED = {
+    FailureReason.TIMED_OUT: "timed out in the queue",
+    FailureReason.QUEUE_FULL: "refused by a full queue",
+    FailureReason.OTHER: "failed for other reasons",
+}
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Requests that failed for one reason, and how late their clients were told.
+
+    The percentiles count from when a request was due, in a closed loop from when it was sent.
+    """
+
+    count: int
+    p50_told_us: float
+    p99_told_us: float
+
+    @property
+    def text(self) -> str:
+        """`120, told after 51 ms (p99 310 ms)`."""
+        p50, p99 = (digits(us / 1e3) for us in (self.p50_told_us, self.p99_told_us))
+        return f"{self.count:,}, told after {p50} ms (p99 {p99} ms)"
+
+
 def _empty(value: object) -> bool:
     return not value
 
@@ -162,6 +200,7 @@ class Measurement(Facts):
         completed_count: Requests answered without error inside the window.
         failed_count: Requests answered with an error inside the window, the rejected included.
         rejected_count: Requests a queue policy refused (``max_queue_size``, queue timeout).
+        failures: The failed requests by reason, as far as there are any.
         throughput_infer_per_s: Inferences answered inside the window, per second of it.
         p50_latency_us: Nearest rank, like all percentiles. Open loop: over the requests *due*
             inside the window, counted from the moment they were due.
@@ -242,6 +281,9 @@ class Measurement(Facts):
     )
     background: Annotated[bool, Field(exclude_if=_empty)] = False
     left_out_s: Annotated[float, Field(exclude_if=_empty)] = 0.0
+    failures: Annotated[Mapping[FailureReason, Failures], Field(exclude_if=_empty)] = field(
+        default_factory=dict
+    )
     models: Annotated[Mapping[str, ServerStatistics], Field(exclude_if=_empty)] = field(
         default_factory=dict
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from tuner.measurement.measurement import ServerStatistics
+from tuner.measurement.measurement import FailureReason, Measurement, ServerStatistics
 from tuner.record.manifest import Manifest
 from tuner.record.proved import ProvedConfig
 from tuner.record.status import Status
@@ -159,7 +159,7 @@ def _numbers(point: Point, labels: Collection[str]) -> dict[str, str]:
         **{metric.words: metric_text(metric.name, point.reading(metric)) for metric in timed},
         "requests in the window": f"{m.completed_count:,}",
         "failed requests": f"{m.failed_count:,}",
-        "of which refused": _unless_zero(m.rejected_count),
+        **{f"of which {reason.words}": _failures(m, reason) for reason in FailureReason},
         "requests never answered": _unless_zero(m.unanswered_count),
         **_by_model(m.models, labels),
         **_by_stream(point),
@@ -194,6 +194,11 @@ def _by_stream(point: Point) -> dict[str, str]:
             f"{name}: failed requests": _unless_zero(own.failed_count),
         }
     return rows
+
+
+def _failures(measurement: Measurement, reason: FailureReason) -> str:
+    found = measurement.failures.get(reason)
+    return NOTHING if found is None else found.text
 
 
 def _unless_zero(count: int) -> str:

@@ -52,6 +52,7 @@ def _checks(data: ReportData, config: ProvedConfig) -> Iterator[Check]:
         same = answers[0].startswith("Answers to")
         changed = answers[0].startswith("It changes")
         yield Tone.GOOD if same else Tone.BAD if changed else Tone.UNSURE, "answers", answers[0]
+    yield from _lone_requests(data, config)
     yield _machine(data, config)
     for left_out in filter(None, map(_LEFT_OUT.search, data.result.reasons)):
         yield Tone.PLAIN, "left out for lack of time", left_out[1]
@@ -89,6 +90,15 @@ def _soaks(soak: Soak) -> Iterator[Check]:
     yield from ((Tone.UNSURE, "soak", text) for text in soak.limited)
     if soak.reason:
         yield Tone.UNSURE, "soak", soak.reason
+
+
+def _lone_requests(data: ReportData, config: ProvedConfig) -> Iterator[Check]:
+    """Whether its queue policy refuses no more once an overload is over."""
+    found = data.result.overload
+    probe = found and (found.current if config is data.current else found.winner)
+    if probe and probe.lone:
+        tone = Tone.GOOD if probe.lone.served == probe.lone.asked else Tone.BAD
+        yield tone, "after an overload", probe.lone.text
 
 
 def _machine(data: ReportData, config: ProvedConfig) -> Check:

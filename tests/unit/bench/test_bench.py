@@ -17,6 +17,7 @@ from tuner.bench.timebook import TimeBook
 from tuner.errors import ClientLimitError, InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.load.latency import latency_figures
 from tuner.load.probes.answers import ConfigAnswers
+from tuner.load.probes.lone import LoneRequests
 from tuner.load.probes.preparing import Filling
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
@@ -75,6 +76,9 @@ class EmulatedLoad:
     def seconds_alone(self, patience_s: float) -> Mapping[str, float] | None:
         took_s = self.seconds_for(1, patience_s)
         return None if took_s is None else {"": took_s}
+
+    def ask_alone(self, stream: str, patience_s: float) -> LoneRequests | None:
+        return None
 
     def answers(self) -> Mapping[str, ConfigAnswers]:
         return {"": ConfigAnswers(none_because="emulated")}

@@ -10,6 +10,8 @@ from builders.measurements import synthetic_measurement
 from tuner.load.streams_load import StreamsLoad, combine
 from tuner.measurement.measurement import (
     Arrivals,
+    FailureReason,
+    Failures,
     HostUse,
     LoadPoint,
     Measurement,
@@ -61,6 +63,15 @@ def test_percentiles_are_over_all_requests() -> None:
         np.mean([fast.avg_latency_us, slow.avg_latency_us])
     )
     assert found.restarts == (Restart(32, 10_000.0), Restart(32, 50_000.0))
+
+
+def test_failures_are_added_up_and_come_as_late_as_those_of_the_worst_start() -> None:
+    full = FailureReason.QUEUE_FULL
+    late, early = Failures(3, 50e3, 60e3), Failures(4, 1e3, 90e3)
+    starts = [
+        replace(synthetic_measurement(32), failures=f) for f in ({full: late}, {full: early}, {})
+    ]
+    assert combine(starts).failures == {full: Failures(7, 50e3, 90e3)}
 
 
 def test_equal_starts_are_no_modes() -> None:

@@ -15,6 +15,8 @@ from tuner.load.setup import LoadTarget
 from tuner.load.validity import client_behind, client_kept_up, client_limit, warnings_about
 from tuner.measurement.measurement import (
     Arrivals,
+    FailureReason,
+    Failures,
     HostUse,
     LoadPoint,
     Measurement,
@@ -63,7 +65,11 @@ def test_a_measurement_survives_json() -> None:
         host=HostUse(cpu_percent=10.0, cache_entries=3),
         unanswered_count=2,
         failed_count=3,
-        rejected_count=3,
+        rejected_count=2,
+        failures={
+            FailureReason.TIMED_OUT: Failures(2, 51e3, 0.3e6),
+            FailureReason.OTHER: Failures(1, 9e3, 9e3),
+        },
         batch_size=4,
         warnings=("One.",),
         command=("perf_analyzer", "-m", "m"),

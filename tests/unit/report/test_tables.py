@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 from builders.pages import Made, told
 
+from tuner.measurement.measurement import FailureReason, Failures
 from tuner.record.confirmation import ChangeUndone, RunNoise
+from tuner.record.proved import ProvedConfig
 from tuner.report.quantities import found_text, latency_text, margin_text
 from tuner.report.tables import comparison, noise_sentences, simplification
 from tuner.score.judge import SloResult, Verdict
@@ -45,6 +47,20 @@ def test_without_a_current_config_to_show_no_row_is_longer_than_the_table(made: 
     both = comparison(data)
     assert both is not None
     assert {len(row) for row in both.rows} == {3}
+
+
+def test_failed_requests_are_told_by_reason_with_how_late_that_came(made: Made) -> None:
+    data = made("improved")
+    assert data.best is not None
+    failures = {FailureReason.TIMED_OUT: Failures(1200, 51e3, 310e3)}
+    failing = [
+        replace(p, measurement=replace(p.measurement, failures=failures)) for p in data.best.rounds
+    ]
+    table = comparison(replace(data, best=ProvedConfig.of(data.best.candidate, failing)))
+    assert table is not None
+    told = ("of which timed out in the queue", "-", "1,200, told after 51 ms (p99 310 ms)")
+    assert told in table.rows
+    assert not any("full queue" in name for name, *_ in table.rows)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from builders.pages import Made, checks_of, text_of, told
 from builders.soaked_runs import soaked_run
 
+from tuner.load.probes.lone import LoneRequests
 from tuner.measurement.measurement import HostUse
 from tuner.record.proved import ProvedConfig
 from tuner.report.data import ReportData, load
@@ -88,6 +89,25 @@ def test_only_the_answers_of_the_config_that_is_written_are_held_against_it(made
     table = trust(told(data, reasons=(simpler, said_of_it(data, SAME))))
     assert table is not None
     assert [row for row in table.rows if row[1] == "answers"] == [("yes", "answers", SAME)]
+
+
+@pytest.mark.parametrize(("served", "word"), [(30, "yes"), (28, "no")])
+def test_a_config_that_refuses_lone_requests_after_an_overload_is_not_to_be_trusted(
+    made: Made, served: int, word: str
+) -> None:
+    data = made("improved")
+    probes = data.result.overload
+    assert probes is not None
+    assert probes.winner is not None
+    assert "after an overload" not in checks_of(data)  # no policy of it refuses requests
+    winner = replace(probes.winner, lone=LoneRequests(30, served, 12e3))
+    known, said = checks_of(told(data, overload=replace(probes, winner=winner)))[
+        "after an overload"
+    ]
+    assert (known, said) == (
+        word,
+        f"{served} of 30 lone requests were served, each within 12 ms",
+    )
 
 
 def test_a_round_that_was_missed_is_counted_with_the_latency_found(made: Made) -> None:

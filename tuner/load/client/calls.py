@@ -34,7 +34,7 @@ INFER = "/inference.GRPCInferenceService/ModelInfer"
 
 # Triton's words (scheduler_utils.cc) for what a queue policy refuses. The status is UNAVAILABLE,
 # which is that of a lost connection too.
-_REFUSALS = ("maximum queue size", "timeout expired")
+_REFUSALS = {"timeout expired": Outcome.TIMED_OUT, "maximum queue size": Outcome.QUEUE_FULL}
 
 #: Called once for a request, with the server's words where it was not answered.
 Done = Callable[[Outcome, str], None]
@@ -99,7 +99,7 @@ def reply_to(call: Any, during: str, late: str = "") -> Reply:
         return Reply(call.result())
     except grpc.RpcError as error:
         code, words = call.code(), without_passwords(str(call.details()))
-        if code is grpc.StatusCode.UNAVAILABLE and is_refusal(words):
+        if code is grpc.StatusCode.UNAVAILABLE and refusal_in(words):
             return Reply(words=words, refused=True)
         if late and code is grpc.StatusCode.DEADLINE_EXCEEDED:
             raise LoadFailedError(late) from error
@@ -108,9 +108,9 @@ def reply_to(call: Any, during: str, late: str = "") -> Reply:
         return Reply(words=words)
 
 
-def is_refusal(words: str) -> bool:
-    """Whether an error of the server says that a queue policy refused the request."""
-    return any(refusal in words for refusal in _REFUSALS)
+def refusal_in(words: str) -> Outcome | None:
+    """How a queue policy refused the request, by an error of the server; None where none did."""
+    return next((outcome for refusal, outcome in _REFUSALS.items() if refusal in words), None)
 
 
 class GrpcCalls:
@@ -151,7 +151,7 @@ class GrpcCalls:
         if code is not grpc.StatusCode.UNAVAILABLE:
             done(Outcome.FAILED, words)
         else:
-            done(Outcome.REJECTED if is_refusal(words) else Outcome.LOST, words)
+            done(refusal_in(words) or Outcome.LOST, words)
 
     async def close(self) -> None:
         await self._channel.close()  # Triton drops what it has not begun
@@ -297,7 +297,7 @@ def _outcome(status: int, body: bytes) -> tuple[Outcome, str]:
         words = str(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError):
         words = f"HTTP status {status}"
-    return (Outcome.REJECTED if is_refusal(words) else Outcome.FAILED), words
+    return refusal_in(words) or Outcome.FAILED, words
 
 
 def _at_once(coroutine: Coroutine[Any, Any, Any]) -> Any:

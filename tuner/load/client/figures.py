@@ -27,11 +27,16 @@ from tuner.load.latency import (
 from tuner.load.setup import Order, Schedule, Stream
 from tuner.load.traffic.arrivals import Times
 from tuner.load.validity import client_limit
-from tuner.measurement.measurement import LoadPoint, Measurement
+from tuner.measurement.measurement import FailureReason, Failures, LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window
 
 #: Stalls of the machine, on the wall clock.
 Spells = Sequence[tuple[int, int]]
+_REASONS = {
+    Outcome.TIMED_OUT: FailureReason.TIMED_OUT,
+    Outcome.QUEUE_FULL: FailureReason.QUEUE_FULL,
+    Outcome.FAILED: FailureReason.OTHER,
+}
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ class Run:
         observed = observe(shared, window, spells_ns, self.begun_ns)
         size = self.streams[0].target.batch_size
         bounds = window.of("").bounds
-        whole = measurement(observed, shared.answers, self.load, self.seed, bounds, size)
+        whole = measurement(observed, shared, self.load, self.seed, bounds, size)
         if streams:
             return observed, _with_streams(whole, streams)
         return observed, replace(whole, shapes=self._shapes(0, window, spells_ns))
@@ -102,7 +107,7 @@ class Run:
         """The figures of requests of one stream, held to its SLOs."""
         return measurement(
             observe(part, window, spells_ns, self.begun_ns),
-            part.answers,
+            part,
             stream.load(self.load),
             seeds.of_stream(self.seed, stream.name, self.streams),
             window.of(stream.name).bounds,
@@ -197,7 +202,7 @@ def observe(
         return observe_closed(_answered(answers, or_waiting=False)[0], window, begin_ns)
     requests, told = _answered(answers, or_waiting=begin_ns is not None)
     waited_for_s = np.append(due_s[told], due_s[answers.outcomes <= Outcome.UNANSWERED])
-    refused_s = due_s[answers.outcomes >= Outcome.REJECTED]
+    refused_s = due_s[answers.outcomes > Outcome.ANSWERED]
     observed = observe_open(requests, waited_for_s, window, refused_s, spells_ns, begin_ns)
     # what each request was due for is known here, and so is what was sent and never answered
     sent = answers.outcomes > Outcome.UNSENT
@@ -218,25 +223,40 @@ def observe(
 
 def measurement(
     observed: Observed,
-    answers: Answers,
+    part: StreamSlice,
     load: LoadPoint,
     seed: int,
     bounds: Sequence[LatencyBound],
     batch_size: int,
 ) -> Measurement:
     """The figures; what the client cannot know is left to the caller."""
-    told = _within(answers.answered_ns, observed)
-    rejected = int((told & (answers.outcomes == Outcome.REJECTED)).sum())
-    failed = int((told & (answers.outcomes == Outcome.FAILED)).sum())
-    return measurement_of(
+    failures = failures_in(part, observed)
+    counts = {reason: found.count for reason, found in failures.items()}
+    failed = sum(counts.values())
+    found = measurement_of(
         observed,
         load,
         seed,
         batch_size,
         bounds=bounds,
-        failed_count=rejected + failed,
-        rejected_count=rejected,
+        failed_count=failed,
+        rejected_count=failed - counts.get(FailureReason.OTHER, 0),
     )
+    return replace(found, failures=failures)
+
+
+def failures_in(part: StreamSlice, observed: Observed) -> dict[FailureReason, Failures]:
+    """The requests that failed within the window, by reason."""
+    answers, due_s = part.answers, part.due_s
+    begun_ns = answers.sent_ns
+    if due_s is not None:
+        begun_ns = observed.begin_ns + np.rint(due_s * 1e9).astype(np.int64)
+    told, told_us = _within(answers.answered_ns, observed), (answers.answered_ns - begun_ns) / 1e3
+    found = {}
+    for outcome, reason in _REASONS.items():
+        if (own := np.sort(told_us[told & (answers.outcomes == outcome)])).size:
+            found[reason] = Failures(own.size, percentile(own, 0.5), percentile(own, 0.99))
+    return found
 
 
 def _within(moments_ns: npt.NDArray[np.int64], observed: Observed) -> npt.NDArray[np.bool_]:

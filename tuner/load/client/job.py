@@ -29,9 +29,10 @@ class Outcome(IntEnum):
     UNSENT = 0  # the client was too late
     UNANSWERED = 1
     ANSWERED = 2
-    REJECTED = 3  # by a queue policy
-    FAILED = 4  # any other error from the server
-    LOST = 5  # with its connection
+    TIMED_OUT = 3  # by a queue policy, which gave it so long
+    QUEUE_FULL = 4  # by a queue policy, which lets no more wait
+    FAILED = 5  # any other error from the server
+    LOST = 6  # with its connection
 
 
 @dataclass(frozen=True)

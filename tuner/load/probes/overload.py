@@ -9,13 +9,17 @@ slices.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+from pydantic import Field
 
 from tuner.errors import LoadFailedError
+from tuner.load.probes.lone import LoneRequests
 from tuner.load.traffic.arrivals import OVERLOAD
 from tuner.load.validity import client_kept_up
-from tuner.measurement.measurement import Measurement, Slice
+from tuner.measurement.measurement import FailureReason, Failures, Measurement, Slice
 from tuner.measurement.window import EarlyEnd, LatencyBound, Window
 from tuner.spec.slo import Slo
 from tuner.spec.units import digits
@@ -38,6 +42,10 @@ _STEADY = 0.9
 _ALLOWED = 0.01
 
 
+def _empty(value: object) -> bool:
+    return not value
+
+
 @dataclass(frozen=True)
 class Overload:
     """What one config did at 120 % of its capacity, all streams together.
@@ -56,6 +64,9 @@ class Overload:
             was never beyond it, None when it did not recover while it was watched. It is the p99
             whatever percentile the SLO is on: slices are too small to tell percentiles apart.
         slices: p99 and rates over time; ``start_s`` counts from the start of the overload.
+        failures: Requests that failed during the overload, by reason.
+        lone: What became of requests sent one at a time afterwards; None where no queue policy
+            refuses any.
     """
 
     capacity_per_s: float
@@ -70,6 +81,10 @@ class Overload:
     rejected_share: float
     recovered_after_s: float | None
     slices: tuple[Slice, ...]
+    failures: Annotated[Mapping[FailureReason, Failures], Field(exclude_if=_empty)] = field(
+        default_factory=dict
+    )
+    lone: Annotated[LoneRequests | None, Field(exclude_if=_empty)] = None
 
     @property
     def missed(self) -> bool:
@@ -85,7 +100,18 @@ class Overload:
         late = (
             f"p99 {digits(self.p99_latency_us / 1e3)} ms, {_percent(self.late_share)} late{refused}"
         )
-        return f"{start} {digits(self.served_per_s, 4)}/s ({late}); {self._recovery}."
+        served = f"{start} {digits(self.served_per_s, 4)}/s ({late}); {self._recovery}."
+        return " ".join([served, *self._refused()])
+
+    def _refused(self) -> Iterator[str]:
+        """What a queue policy did: to those that were answered, to the others, and later on."""
+        if self.rejected_share:
+            kept = "were within" if self.p99_latency_us <= self.bound_us else "missed"
+            yield f"Those answered {kept} {self.slo}."
+        for reason, found in self.failures.items():
+            yield f"{reason.words.capitalize()}: {found.text}."
+        if self.lone is not None:
+            yield f"Afterwards {self.lone.text}."
 
     @property
     def _recovery(self) -> str:
@@ -144,6 +170,7 @@ def overload_of(measurement: Measurement, window: Window, slo: Slo) -> Overload:
         rejected_share=own.rejected_count / due,
         recovered_after_s=recovered_after(slices, window.duration_s, slo.bound),
         slices=slices,
+        failures=own.failures,
     )
 
 

@@ -54,8 +54,8 @@ def test_an_answer_in_pieces_is_one_answer_and_frees_the_connection() -> None:
 @pytest.mark.parametrize(
     ("status", "words", "outcome"),
     [
-        (503, "[request id: <id_unknown>] Exceeds maximum queue size", Outcome.REJECTED),
-        (503, "[request id: <id_unknown>] Request timeout expired", Outcome.REJECTED),
+        (503, "[request id: <id_unknown>] Exceeds maximum queue size", Outcome.QUEUE_FULL),
+        (503, "[request id: <id_unknown>] Request timeout expired", Outcome.TIMED_OUT),
         (500, "negative input", Outcome.FAILED),
     ],
 )
@@ -100,8 +100,8 @@ class Ended:
     ("code", "words", "expected"),
     [
         (grpc.StatusCode.OK, "", [(Outcome.ANSWERED, "")]),
-        (grpc.StatusCode.UNAVAILABLE, "Exceeds maximum queue size", [Outcome.REJECTED]),
-        (grpc.StatusCode.UNAVAILABLE, "Request timeout expired", [Outcome.REJECTED]),
+        (grpc.StatusCode.UNAVAILABLE, "Exceeds maximum queue size", [Outcome.QUEUE_FULL]),
+        (grpc.StatusCode.UNAVAILABLE, "Request timeout expired", [Outcome.TIMED_OUT]),
         (grpc.StatusCode.UNAVAILABLE, "Socket closed", [Outcome.LOST]),
         (grpc.StatusCode.INTERNAL, "negative input", [Outcome.FAILED]),
         (grpc.StatusCode.CANCELLED, "", []),

@@ -61,7 +61,8 @@ def outcomes(of: dict[Outcome, npt.NDArray[np.bool_]]) -> npt.NDArray[np.int8]:
 
 
 def measured(found: Answers) -> Measurement:
-    return measurement(observe(StreamSlice(found, DUE), WINDOW), found, LOAD, 1, WINDOW.bounds, 1)
+    part = StreamSlice(found, DUE)
+    return measurement(observe(part, WINDOW), part, LOAD, 1, WINDOW.bounds, 1)
 
 
 EVERY_FIFTH = np.arange(DUE.size) % 5 == 0
@@ -79,7 +80,7 @@ class TestFigures:
         assert observed.mean_in_flight == pytest.approx(expected.mean_in_flight)
 
     def test_rejected_requests_are_errors_and_have_no_latency(self) -> None:
-        found = measured(answers(outcomes({Outcome.REJECTED: EVERY_FIFTH})))
+        found = measured(answers(outcomes({Outcome.QUEUE_FULL: EVERY_FIFTH})))
         assert found.rejected_count == found.failed_count == pytest.approx(40, abs=1)
         assert found.error_rate == pytest.approx(0.2, abs=0.01)
         assert found.throughput_infer_per_s == pytest.approx(80.0, abs=1.5)
@@ -90,13 +91,31 @@ class TestFigures:
 
     def test_failed_requests_are_told_from_rejected_ones(self) -> None:
         few = np.arange(DUE.size) % 20 == 1
-        found = measured(answers(outcomes({Outcome.REJECTED: EVERY_FIFTH, Outcome.FAILED: few})))
+        found = measured(answers(outcomes({Outcome.QUEUE_FULL: EVERY_FIFTH, Outcome.FAILED: few})))
         assert found.failed_count - found.rejected_count == pytest.approx(10, abs=1)
+
+    def test_failed_requests_are_told_by_reason_and_how_late_that_came(self) -> None:
+        every_20th = np.arange(DUE.size) % 20
+        full, broken = every_20th == 1, every_20th == 2
+        kinds = {Outcome.TIMED_OUT: EVERY_FIFTH, Outcome.QUEUE_FULL: full, Outcome.FAILED: broken}
+        given = answers(outcomes(kinds))
+        late_ns = np.where(EVERY_FIFTH, 40_000_000, 0)
+        found = measured(replace(given, answered_ns=given.answered_ns + late_ns)).failures
+        counts = {reason.name: own.count for reason, own in found.items()}
+        assert counts == {
+            "TIMED_OUT": pytest.approx(40, abs=4),
+            "QUEUE_FULL": pytest.approx(10, abs=1),
+            "OTHER": pytest.approx(10, abs=1),
+        }
+        told_us = {reason.name: own.p50_told_us for reason, own in found.items()}
+        assert told_us == pytest.approx(
+            {"TIMED_OUT": 50_000, "QUEUE_FULL": 10_000, "OTHER": 10_000}, rel=0.01
+        )
 
     def test_every_request_of_the_window_is_accounted_for(self) -> None:
         found = measured(
             answers(
-                outcomes({Outcome.REJECTED: EVERY_FIFTH, Outcome.UNANSWERED: DUE > 2.0}),
+                outcomes({Outcome.QUEUE_FULL: EVERY_FIFTH, Outcome.UNANSWERED: DUE > 2.0}),
                 latency_s=0.0,
             )
         )
@@ -143,7 +162,7 @@ class TestFigures:
 Reply = tuple[Outcome, str]
 Play = Callable[[Coroutine[Any, Any, Answers]], Answers]
 FINE: Reply = (Outcome.ANSWERED, "")
-FULL: Reply = (Outcome.REJECTED, "[request id: <id_unknown>] Exceeds maximum queue size")
+FULL: Reply = (Outcome.QUEUE_FULL, "[request id: <id_unknown>] Exceeds maximum queue size")
 BROKEN: Reply = (Outcome.FAILED, "negative input")
 CUT: Reply = (Outcome.LOST, "Socket closed")
 
@@ -204,7 +223,7 @@ class TestOpenLoop:
         found, seen = sent(play, [FINE, FULL, BROKEN, FINE])
         assert found.outcomes.tolist() == [
             Outcome.ANSWERED,
-            Outcome.REJECTED,
+            Outcome.QUEUE_FULL,
             Outcome.FAILED,
             Outcome.ANSWERED,
         ]
@@ -314,7 +333,7 @@ class TestClosedLoop:
             return await Loop(send, [b"a"], 0.1, clients=1).run()
 
         found = play(run())
-        assert found.outcomes[:3].tolist() == [Outcome.REJECTED, Outcome.FAILED, Outcome.ANSWERED]
+        assert found.outcomes[:3].tolist() == [Outcome.QUEUE_FULL, Outcome.FAILED, Outcome.ANSWERED]
 
     def test_the_clients_are_shared_by_the_processes(self) -> None:
         assert processes_for(LoadPoint(Arrivals.CLOSED, 8)) == 1
@@ -340,7 +359,7 @@ def test_jobs_and_answers_survive_their_files(tmp_path: Path) -> None:
     forms = zip(again.questions, (form, FORM), strict=True)
     assert replace(again, questions=tuple(replace(q, form=own) for q, own in forms)) == job
     assert again.questions[0].form.shapes == {"x": [8]}
-    found = answers(outcomes({Outcome.REJECTED: EVERY_FIFTH}), failure="no", lost="gone")
+    found = answers(outcomes({Outcome.QUEUE_FULL: EVERY_FIFTH}), failure="no", lost="gone")
     found.write(tmp_path / "answers.npz")
     back = Answers.read(tmp_path / "answers.npz")
     assert (back.sent_ns == found.sent_ns).all()

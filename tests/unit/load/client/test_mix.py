@@ -157,7 +157,7 @@ def test_refusals_count_for_the_stream_that_was_refused(monkeypatch: pytest.Monk
     class Refusing(Server):
         def send(self, request: bytes, done: Done) -> None:
             refused = request.startswith(b"slow") and len(self.seen) % 2
-            self.outcomes[b"slow"] = Outcome.REJECTED if refused else Outcome.ANSWERED
+            self.outcomes[b"slow"] = Outcome.QUEUE_FULL if refused else Outcome.ANSWERED
             super().send(request, done)
 
     mix = measured(monkeypatch, Refusing())
@@ -268,7 +268,7 @@ def test_shapes_of_one_of_several_streams_are_that_streams(monkeypatch: pytest.M
 
 
 def test_refusals_count_for_their_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = texts(monkeypatch, TextServer(_64=Outcome.REJECTED))
+    whole = texts(monkeypatch, TextServer(_64=Outcome.QUEUE_FULL))
     assert set(whole.shapes) == {"[256]"}  # of the others none was answered
     assert whole.shapes["[256]"].failed_count == 0
     assert whole.rejected_count == pytest.approx(1400, abs=20)

@@ -11,6 +11,7 @@ from builders.measurements import P99_40MS, synthetic_measurement
 
 from tuner.errors import LoadFailedError
 from tuner.load.latency import AnsweredRequests, observe_open, percentile
+from tuner.load.probes.lone import LoneRequests
 from tuner.load.probes.overload import (
     SLICE_S,
     Overload,
@@ -19,7 +20,14 @@ from tuner.load.probes.overload import (
     recovered_after,
 )
 from tuner.load.traffic.arrivals import arrivals_of
-from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Slice
+from tuner.measurement.measurement import (
+    Arrivals,
+    FailureReason,
+    Failures,
+    LoadPoint,
+    Measurement,
+    Slice,
+)
 from tuner.measurement.window import LatencyBound, Window
 from tuner.score.judge import judge
 from tuner.spec.slo import Slo
@@ -119,11 +127,21 @@ class TestAQueue:
 class TestRefused:
     def test_requests_are_late_and_no_part_of_the_percentile(self) -> None:
         kept_up = queue(0.0002)
-        measurement = replace(kept_up, failed_count=600, rejected_count=600)
+        timed_out = {FailureReason.TIMED_OUT: Failures(600, 21e3, 300e3)}
+        measurement = replace(kept_up, failed_count=600, rejected_count=600, failures=timed_out)
         found = overload_of(measurement, WINDOW, P99_40MS)
         assert found.late_share == found.rejected_share == pytest.approx(600 / 3000)
         assert found.p99_latency_us == kept_up.p99_latency_us
         assert ", 20% refused" in found.sentence
+        assert found.sentence.endswith(
+            "Those answered were within p99_latency <= 40ms. "
+            "Timed out in the queue: 600, told after 21 ms (p99 300 ms)."
+        )
+        late = replace(found, p99_latency_us=41e3, lone=LoneRequests(30, 28, 12e3))
+        assert "Those answered missed p99_latency <= 40ms." in late.sentence
+        assert late.sentence.endswith(
+            " Afterwards 28 of 30 lone requests were served, each within 12 ms."
+        )
 
     def test_slices_are_not_in_time(self) -> None:
         refusing, calm = after([20] * 3, refused=16.0), after([20] * 13)[3:]

@@ -1,0 +1,53 @@
+"""Whether requests that come alone are served, once an overload is over.
+
+A queue policy that has refused requests may go on refusing: Triton's batcher then looks at its
+queue only twice a second, by which time what waits there alone may have timed out.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from tuner.errors import LoadFailedError
+from tuner.load.client.calls import asking, reply_to
+from tuner.load.setup import Stream
+from tuner.spec.units import digits
+
+ASKED = 30
+
+
+@dataclass(frozen=True)
+class LoneRequests:
+    """Requests sent one after the other; ``slowest_us`` is of those served."""
+
+    asked: int
+    served: int
+    slowest_us: float | None = None
+
+    @property
+    def text(self) -> str:
+        said = f"{self.served} of {self.asked} lone requests were served"
+        if self.slowest_us is None:
+            return said
+        return f"{said}, each within {digits(self.slowest_us / 1e3)} ms"
+
+
+def ask_alone(stream: Stream, patience_s: float) -> LoneRequests:
+    """Sends one request at a time; the first that gets no answer in time is the last.
+
+    Raises:
+        ServerGoneError: The server died.
+    """
+    took_s: list[float] = []
+    with asking(stream.target.endpoints, patience_s) as method:
+        for question in stream.questions(ASKED):
+            begin = time.monotonic()
+            call = method.future(question, timeout=patience_s)
+            try:
+                reply = reply_to(call, "the server is gone after an overload", "no answer in time")
+            except LoadFailedError:
+                break
+            if reply.answer is not None:
+                took_s.append(time.monotonic() - begin)
+    return LoneRequests(ASKED, len(took_s), 1e6 * max(took_s) if took_s else None)
