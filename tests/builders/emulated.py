@@ -198,7 +198,9 @@ def a_session(
     bench: Any, spec: Spec, current: Candidate, plan: LoadPlan | None = None, **more: Any
 ) -> Session:
     """Of a model without files, all of whose configs Triton loads."""
-    space: Any = SimpleNamespace(current=current, violations=lambda _: (), alike=operator.eq)
+    space: Any = SimpleNamespace(
+        current=current, violations=lambda _: (), alike=operator.eq, leaves=lambda _: True
+    )
     space.size = lambda: SimpleNamespace(count=6)
     nothing: Any = None
     plan = plan or load_plan(spec.workload, spec.objective)

@@ -14,11 +14,12 @@ from pathlib import Path
 from tuner import __version__
 from tuner.bench.job import Job, drawn_tensors
 from tuner.extras import Extra, lacking
-from tuner.load.generators import OWN_CLIENT, Demand, GeneratorChoice, choose, may_reject
+from tuner.load.generators import OWN_CLIENT, Demand, GeneratorChoice, choose
 from tuner.load.traffic.encoding import content_bytes
 from tuner.machine.host import NOT_SPLIT, Cores, Host, read_host
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import unragged_inputs
+from tuner.modelconfig.queues import HANGS, may_reject
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin, numpy_of_models
 from tuner.server.server import ServerLauncher
@@ -153,6 +154,16 @@ def client_notes(job: Job) -> list[str]:
     plain = [url for url in server.urls if "s://" not in url and not _HERE.fullmatch(url)]
     read = f"{' '.join(plain)} has no TLS: whoever is on the way can read the headers"
     return [note for note in (who, cores, read * bool(plain and server.headers_from_env)) if note]
+
+
+def queue_notes(job: Job) -> Iterator[str]:
+    """Steps of ensembles that may refuse requests, and what becomes of those then."""
+    models, knobs = job.served.models, [p.knob for p in job.space.parameters]
+    steps = [part for m in models.values() if is_ensemble(m.base.file) for part in m.parts]
+    for label in dict.fromkeys(steps):
+        searched = any(k.owner == label and "queue_policy" in k.path for k in knobs)
+        if searched or may_reject(models[label].base.completed):
+            yield f"requests that a queue policy of the step {label} refuses {HANGS}"
 
 
 def request_notes(job: Job, above_bytes: int = -1) -> Iterator[str]:

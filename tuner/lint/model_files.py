@@ -19,15 +19,8 @@ from tuner.modelconfig.backends import Mistake, backend_of, is_completed, is_ens
 from tuner.modelconfig.base import turns_on_batching, unragged_inputs
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.keys import unread_keys
-from tuner.modelconfig.rules import (
-    Check,
-    Rule,
-    Violation,
-    found_by,
-    queue_policies,
-    timeouts_within_delay,
-    violations,
-)
+from tuner.modelconfig.queues import queue_policies, timeouts_within_delay
+from tuner.modelconfig.rules import Check, Rule, Violation, found_by, violations
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import locate
 from tuner.regular import is_there

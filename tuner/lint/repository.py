@@ -17,6 +17,7 @@ from tuner.lint.rules import RULES, LintFinding, Severity, error_at, refuse_unkn
 from tuner.modelconfig import ensembles
 from tuner.modelconfig.files import ModelFiles, model_directory, model_names, read_model, versions
 from tuner.modelconfig.message import ParseMistake, try_parse
+from tuner.modelconfig.queues import HANGS, may_reject
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import Field, Items, Message, build, elements, locate
 from tuner.spec.mistakes import did_you_mean
@@ -165,8 +166,22 @@ def _between_findings(
         yield error_at(files, where, "ensemble-step", message, hint)
     for where, message, hint in ensembles.circle_mistakes(files.model, config, models):
         yield error_at(files, where, "ensemble-cycle", message, hint)
+    yield from _queue_findings(files, config, models)
     if config.response_cache.enable:
         yield from _cache_findings(files, models)
+
+
+def _queue_findings(
+    files: ModelFiles, config: ModelConfig, models: Mapping[str, ModelConfig]
+) -> Iterator[LintFinding]:
+    """Steps that may refuse requests."""
+    for index, step in enumerate(config.ensemble_scheduling.step):
+        if step.model_name in models and may_reject(models[step.model_name]):
+            line, column = locate(files.text, f"ensemble_scheduling.step[{index}].model_name")
+            text = f"requests that a queue policy of {step.model_name} refuses {HANGS}"
+            hint = "update the server, or refuse requests in front of the ensemble"
+            place = (files.path, line, column)
+            yield LintFinding(*place, Severity.WARNING, "queue-policy-in-step", text, hint)
 
 
 def _cache_findings(files: ModelFiles, models: Mapping[str, ModelConfig]) -> Iterator[LintFinding]:

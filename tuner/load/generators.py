@@ -147,14 +147,3 @@ def choose(demands: Sequence[Demand]) -> GeneratorChoice:
 def title_of(name: str | None) -> str:
     """What users read for a name in a file; an unknown name is returned as it is."""
     return {kind.name: kind.title for kind in GENERATORS}.get(name or "", str(name))
-
-
-def may_reject(config: Any) -> bool:
-    """Whether a queue policy of a ``ModelConfig`` can refuse requests."""
-    batching = config.dynamic_batching
-    policies = (batching.default_queue_policy, *batching.priority_queue_policy.values())
-    return any(
-        policy.max_queue_size > 0
-        or (policy.default_timeout_microseconds > 0 and policy.timeout_action == policy.REJECT)
-        for policy in policies
-    )

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tuner.load import seeds
-from tuner.load.generators import GENERATORS, GeneratorKind, LoadGenerator, may_reject
+from tuner.load.generators import GENERATORS, GeneratorKind, LoadGenerator
 from tuner.load.latency import latency_figures
 from tuner.load.probes.answers import ConfigAnswers, ask
 from tuner.load.probes.lone import LoneRequests, ask_alone
@@ -36,6 +36,7 @@ from tuner.measurement.measurement import (
     ServerStatistics,
 )
 from tuner.measurement.window import LatencyBound, Window
+from tuner.modelconfig.queues import may_reject
 from tuner.spec.model import Spec
 from tuner.spec.units import digits
 from tuner.spec.workload import (

@@ -21,6 +21,7 @@ from typing import Any
 
 from tuner.modelconfig import backends, ensembles, samples
 from tuner.modelconfig.backends import Mistake, backend_of, is_completed, is_tensorrt, may_set_batch
+from tuner.modelconfig.queues import is_delay, queue_policies
 from tuner.modelconfig.schema import ModelConfig, enum_name
 
 #: Paths, messages and hints.
@@ -222,34 +223,6 @@ def _response_cache(config: ModelConfig) -> Iterator[Mistake]:
         blocker = "sequence batching" if sequences else "a decoupled model"
         text = f"the response cache does not work with {blocker}"
         yield "response_cache.enable", text, "turn it off"
-
-
-def timeouts_within_delay(config: ModelConfig) -> Iterator[tuple[str, str]]:
-    """Queue policies by which a lone request is rejected, and how.
-
-    It waits for the whole delay, and has timed out by then. Triton loads such a config.
-    """
-    delay = config.dynamic_batching.max_queue_delay_microseconds
-    for path, policy in queue_policies(config):
-        timeout = policy.default_timeout_microseconds
-        if 0 < timeout <= delay and not is_delay(policy):
-            text = f"requests are rejected after {timeout} us and held back for up to {delay} us"
-            yield path, text
-
-
-def queue_policies(config: ModelConfig) -> Iterator[tuple[str, Any]]:
-    """Path and `ModelQueuePolicy` of each queue policy of the dynamic batcher."""
-    batching = config.dynamic_batching
-    if batching.HasField("default_queue_policy"):
-        yield "dynamic_batching.default_queue_policy", batching.default_queue_policy
-    for level in sorted(batching.priority_queue_policy):
-        policy = batching.priority_queue_policy[level]
-        yield f"dynamic_batching.priority_queue_policy[{level}]", policy
-
-
-def is_delay(policy: Any) -> bool:
-    """Requests that time out are kept, behind all others, rather than rejected."""
-    return bool(policy.TimeoutAction.Name(policy.timeout_action) == "DELAY")
 
 
 def _reshapes(config: ModelConfig) -> Iterator[Mistake]:

@@ -102,7 +102,9 @@ def simplest(
         best = _with_least_cache(undoing, best, current, sizes)
     for name, without in _changes(best, current):
         simpler = without(best)
-        if simpler in (best, current) or space.violations(simpler) or leave_out():
+        if simpler in (best, current) or space.violations(simpler) or not space.leaves(simpler):
+            continue
+        if leave_out():
             continue
         if undoing.is_as_good(name, simpler):
             best = simpler

@@ -15,7 +15,7 @@ from tuner import extras
 from tuner.bench.job import Job, Request, draw_up, prepare, refuse_unsearchable
 from tuner.bench.serving import no_gpu_memory
 from tuner.bench.session import window_of
-from tuner.bench.tools import client_notes, client_of, find_programs, request_notes
+from tuner.bench.tools import client_notes, client_of, find_programs, queue_notes, request_notes
 from tuner.extras import Extra
 from tuner.facts import Facts
 from tuner.lint.repository import errors_of
@@ -141,6 +141,7 @@ def draw_plan(
             *notes,
             *request_notes(job),
             *client_notes(job),
+            *queue_notes(job),
             *window_notes(job.spec, job.plan, None if seen is None else seen.rate_per_s),
             *trace_notes(job.spec, job.plan),
             *_completion_notes(job),

@@ -12,7 +12,7 @@ from tuner.bench.machine_lock import among_neighbours, only_one_on
 from tuner.bench.serving import Serving, serving
 from tuner.bench.session import Session, open_session
 from tuner.bench.timebook import TimeBook
-from tuner.bench.tools import LARGE_BYTES, client_notes, find_programs, request_notes
+from tuner.bench.tools import LARGE_BYTES, client_notes, find_programs, queue_notes, request_notes
 from tuner.errors import InterruptedRunError
 from tuner.machine.host import read_host
 from tuner.machine.stop import Stop, explain_error
@@ -148,6 +148,7 @@ def _beforehand(served: Serving, request: Request) -> Iterator[str]:
     if request.resume is None:
         seen = seen_before(request.output, job) or Seen(load_s=served.load_s)
         yield foresee_run(request.output, job, seen).sentence
+    yield from queue_notes(job)
     yield from request_notes(job, LARGE_BYTES)
     yield from trace_notes(job.spec, job.plan)
     yield from foreseen(job.searched_files) if request.write else ()

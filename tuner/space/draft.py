@@ -13,8 +13,15 @@ from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import turns_on_batching, unragged_inputs
 from tuner.modelconfig.schema import enum_name
 from tuner.space.build import refuse_unmeasurable
+from tuner.space.draft_queue import queue_lines
 from tuner.space.experts import EXPERTS, UNKNOWN, Expert
-from tuner.spec.paths import CONFIG_NAME, DELAY, INSTANCE_GROUP, INSTANCES, MAX_BATCH_SIZE
+from tuner.spec.paths import (
+    CONFIG_NAME,
+    DELAY,
+    INSTANCE_GROUP,
+    INSTANCES,
+    MAX_BATCH_SIZE,
+)
 from tuner.spec.slo import Slo
 from tuner.spec.yaml_tree import dump_scalar
 
@@ -374,6 +381,8 @@ def _batching(
     yield f"{DELAY}: {{int: [50, {delay}], log: true, or: 0}}"
     if alone and expert.preferred:
         yield f"dynamic_batching.preferred_batch_size: {{subsets: {sizes}, at_most: 1, or: unset}}"
+    if alone and expert.batches:
+        yield from queue_lines(slo)
 
 
 def _tail(machine: Machine) -> list[str]:

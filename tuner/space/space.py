@@ -20,7 +20,8 @@ from operator import attrgetter
 from typing import Any
 
 from tuner.modelconfig.path import get
-from tuner.modelconfig.rules import Rule, Violation, queue_policies, timeouts_within_delay
+from tuner.modelconfig.queues import queue_policies, timeouts_within_delay
+from tuner.modelconfig.rules import Rule, Violation
 from tuner.modelconfig.served import Served
 from tuner.space.candidate import CACHE, Candidate, FieldValue
 from tuner.space.conditions import Condition, conditions_of
@@ -117,6 +118,11 @@ class Space:
                 if narrowed is None or values[parameter.knob] not in narrowed:
                     return False
         return self.candidate(values) == candidate
+
+    def leaves(self, candidate: Candidate) -> bool:
+        """Whether it keeps what the spec leaves no choice about, as a queue policy."""
+        values = self.values(candidate)
+        return all(p.count > 1 or values[p.knob] in p for p in self.parameters if p.knob in values)
 
     def canonical(self, candidate: Candidate) -> Candidate:
         """Its equal in the space; the candidate itself when there is none.

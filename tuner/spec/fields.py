@@ -217,7 +217,8 @@ class Choice(Strict):
     choice: tuple[ListedValue, ...] = Field(
         min_length=1,
         description="the values: numbers, text, off and on, unset; lists of numbers or of text "
-        "for fields that are lists; sizes for response_cache.size",
+        "for fields that are lists; sizes for response_cache.size; a single one is in all "
+        "but the current config, and stays in the winner",
     )
 
     @field_validator("choice")

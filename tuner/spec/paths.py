@@ -13,6 +13,8 @@ MAX_BATCH_SIZE = "max_batch_size"
 DYNAMIC_BATCHING = "dynamic_batching"
 PREFERRED = f"{DYNAMIC_BATCHING}.preferred_batch_size"
 DELAY = f"{DYNAMIC_BATCHING}.max_queue_delay_microseconds"
+QUEUE_POLICY = f"{DYNAMIC_BATCHING}.default_queue_policy"
+QUEUE_TIMEOUT = f"{QUEUE_POLICY}.default_timeout_microseconds"
 PRIORITY_LEVELS = f"{DYNAMIC_BATCHING}.priority_levels"
 INSTANCE_GROUP = "instance_group"
 INSTANCES = f"{INSTANCE_GROUP}.count"
@@ -47,7 +49,7 @@ _SCHEDULING = (
     MAX_BATCH_SIZE,
     PREFERRED,
     DELAY,
-    "dynamic_batching.default_queue_policy",
+    QUEUE_POLICY,
     "dynamic_batching.priority_queue_policy",
     PRIORITY_LEVELS,
     "dynamic_batching.default_priority_level",

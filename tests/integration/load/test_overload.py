@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from google.protobuf.json_format import MessageToJson
 
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
 from tuner.load.probes.overload import Overload, overload_of, overload_window
-from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.measurement import Arrivals, FailureReason, LoadPoint, Measurement
 from tuner.server.binaries import Installation, tritonserver
 from tuner.server.control import Control
+from tuner.space.draft_queue import queue_timeout_us
 from tuner.spec.slo import Slo
 from tuner.triton.local import LocalLauncher
 
@@ -27,7 +29,6 @@ SLO = Slo.parse("p99_latency <= 150ms")
 #: One request at a time takes 11.25 ms and what the machine adds: 80 to 88 a second at the most.
 DEVICE_MS = "10"
 CAPACITY = 80.0
-QUEUED_US = 100_000
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +57,10 @@ def probed(bench: Bench, timeout_us: int = 0) -> tuple[Measurement, Overload]:
     bench.control.load(MODEL, MessageToJson(config), 60.0)
     window = overload_window(SLO)
     load = LoadPoint(Arrivals.STEP, CAPACITY)
-    kind = OWN_CLIENT if timeout_us else PERF_ANALYZER
-    measurement = bench.generator(MODEL, kind).measure(load, window, seed=1)
-    return measurement, overload_of(measurement, window, SLO)
+    generator = bench.generator(MODEL, OWN_CLIENT if timeout_us else PERF_ANALYZER)
+    measurement = generator.measure(load, window, seed=1)
+    found = overload_of(measurement, window, SLO)
+    return measurement, replace(found, lone=generator.ask_alone("", 10.0))
 
 
 def test_a_queue_without_end_recovers_once_the_backlog_is_worked_off(bench: Bench) -> None:
@@ -69,17 +71,27 @@ def test_a_queue_without_end_recovers_once_the_backlog_is_worked_off(bench: Benc
     assert found.p99_latency_us > SLO.bound
     assert found.late_share > 0.1
     assert found.rejected_share == 0.0
+    assert (found.failures, found.lone) == ({}, None)
     assert found.recovered_after_s is not None
     assert 0.0 < found.recovered_after_s <= 3.5
     calm = [s.due_per_s for s in found.slices if s.start_s < 0 or s.start_s >= found.overload_s]
     assert sum(calm) / len(calm) == pytest.approx(0.8 * CAPACITY, rel=0.1)
 
 
-def test_a_queue_that_refuses_what_waits_too_long_keeps_its_latency(bench: Bench) -> None:
-    measurement, found = probed(bench, QUEUED_US)
+def test_the_drafted_queue_policy_keeps_the_slo_of_the_answered_and_ends_with_the_overload(
+    bench: Bench,
+) -> None:
+    timeout_us = queue_timeout_us(SLO)
+    measurement, found = probed(bench, timeout_us)
     assert "tuner.load.client.process" in measurement.command
     assert found.p99_latency_us < SLO.bound
     assert found.rejected_share == pytest.approx(found.late_share, abs=0.01)
     assert 0.01 < found.rejected_share < 0.4
     assert all((s.p99_latency_us or 0.0) < SLO.bound for s in found.slices)
     assert sum(s.refused_per_s for s in found.slices if 0 <= s.start_s < found.overload_s) > 0
+    assert {*found.failures} == {FailureReason.TIMED_OUT}
+    timed_out = found.failures[FailureReason.TIMED_OUT]
+    assert timed_out.count == measurement.rejected_count
+    assert timeout_us < timed_out.p50_told_us <= timed_out.p99_told_us < 1e6
+    assert found.lone is not None
+    assert (found.lone.asked, found.lone.served) == (30, 30)

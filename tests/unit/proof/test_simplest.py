@@ -12,6 +12,7 @@ from builders.candidates import candidate_of, fields_of
 from builders.emulated import FreshBench, a_session
 from builders.measurements import synthetic_measurement
 from builders.proving import COUNT, ProvingBench, result, searched, spec_of
+from builders.spaces import space_of
 
 from tuner.measurement.measurement import Arrivals, Measurement
 from tuner.proof import proof
@@ -52,9 +53,11 @@ def tried_on(
     level: float | None = None,
     alike: Callable[[Candidate, Candidate], bool] = lambda one, other: one == other,
     refused: Callable[[Candidate], bool] = lambda _: False,
+    leaves: Callable[[Candidate], bool] = lambda _: True,
     **more: Any,
 ) -> tuple[Simplest, FreshBench, list[Repeat]]:
-    """What is left of ``found``, which had one round; ``refused``: what Triton would not load."""
+    """What is left of ``found``, which had one round; ``refused``: what Triton would not load;
+    ``leaves``: what the spec lets a candidate leave out."""
     bench = capacity if isinstance(capacity, FreshBench) else FreshBench(capacity, weather=0.0)
     rules, rows = rules or rules_of(), list[Repeat]()
     measured = MeasuredOnce(bench, rows.append)
@@ -62,7 +65,8 @@ def tried_on(
     measure_round(measured, winner, rules, 0, Role.CANDIDATE)
     rows.clear()
     bench.asked.clear()
-    space: Any = SimpleNamespace(alike=alike, violations=lambda c: [c] if refused(c) else [])
+    violations = lambda c: [c] if refused(c) else []  # noqa: E731
+    space: Any = SimpleNamespace(alike=alike, violations=violations, leaves=leaves)
     at = first_level(winner, rules)
     return simplest(measured, winner, current, at, rules, space, **more), bench, rows
 
@@ -164,6 +168,18 @@ def test_a_config_that_cannot_be_served_is_no_simplification() -> None:
     assert left.candidate == FOUND
     assert len(left.undone) == 4
     assert all(p.kept and p.without_change is None and p.difference is None for p in left.undone)
+
+
+def test_what_the_spec_leaves_no_choice_about_stays_without_being_measured() -> None:
+    """A queue policy that changes nothing below the capacity, and is wanted all the same."""
+    timeout = "dynamic_batching.default_queue_policy.default_timeout_microseconds"
+    current = candidate_of({COUNT: 1, timeout: None})
+    found = candidate_of({COUNT: 2, timeout: 50_000})
+    asked = {COUNT: {"int": [1, 4]}, timeout: {"choice": [50_000]}}
+    space = space_of(asked, 'name: "m" max_batch_size: 8 dynamic_batching {}')
+    left, bench, _ = tried_on(lambda _: 1000.0, found, current, leaves=space.leaves)
+    assert left.candidate == candidate_of({COUNT: 1, timeout: 50_000})
+    assert [a.candidate for a in bench.asked] == [left.candidate]
 
 
 def test_a_config_that_triton_would_not_load_is_not_tried() -> None:

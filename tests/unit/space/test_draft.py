@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tuner.space.experts import EXPERTS
 from tuner.space.space import Space
 from tuner.spec.load import load_spec
 from tuner.spec.model import Spec
-from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
+from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE, QUEUE_TIMEOUT
 
 ROOT = Path(__file__).parents[3]
 IO = """
@@ -83,6 +84,24 @@ def test_open_dimensions_get_a_shape_to_be_changed(tmp_path: Path) -> None:
     assert the_one(spec.streams).inputs.model_dump()["shapes"] == {"x": (128, 8)}
 
 
+def test_a_queue_policy_is_drafted_from_the_slo_and_is_in_every_batch_once_it_is_wanted(
+    tmp_path: Path,
+) -> None:
+    text, _, space = drafted(tmp_path, BATCHING + IO, slo="p99_latency <= 90ms")
+    assert all("queue_policy" not in p.path for p in space.parameters)
+    (line,) = [line for line in text.splitlines() if QUEUE_TIMEOUT in line]
+    assert line == f"  # {QUEUE_TIMEOUT}: {{choice: [45000]}}"
+    assert "those that waited for 45 ms, half of the SLO" in text
+
+    (tmp_path / "spec.yaml").write_text(text.replace(line, line.replace("# ", "")))
+    spec = load_spec(tmp_path / "spec.yaml").spec
+    wanted = build_space(spec, served_one(parse(BATCHING + IO), spec.name))
+    rng = random.Random(1)
+    candidates = [candidate for _ in range(50) if (candidate := wanted.sample(rng))]
+    batched = [fields for c in candidates if (fields := fields_of(c))[DYNAMIC_BATCHING]]
+    assert {fields[QUEUE_TIMEOUT] for fields in batched} == {45_000}
+
+
 def test_the_cache_is_only_advised_until_repeats_are_stated(tmp_path: Path) -> None:
     text, _, space = drafted(tmp_path, CASES["cpu"])
     assert f"# {CACHE}" in text
@@ -143,6 +162,7 @@ def test_an_ensemble_is_drafted_with_a_space_for_each_of_its_steps() -> None:
     assert bert["max_batch_size"] == {"choice": [8, 16]}  # what the ensemble takes at the least
     assert bert[DELAY]["int"] == [50, 2500]  # the steps share what the SLO leaves
     assert list(drafted["models"]) == ["tokens", "bert"]
+    assert "queue_policy" not in text  # what a step refuses may never be answered
 
 
 def test_a_model_that_calls_others_is_drafted_with_them() -> None:

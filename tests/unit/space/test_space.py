@@ -18,6 +18,8 @@ from builders.spaces import (
     USUAL,
     space_of,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tuner.space.space
 from tuner.space import conditions
@@ -25,6 +27,7 @@ from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.conditions import Condition
 from tuner.space.parameters import ChoiceParameter, Knob, Parameter, RangeParameter
 from tuner.space.space import Size
+from tuner.spec.paths import QUEUE_TIMEOUT
 
 SMALL: dict[str, dict[str, Any]] = {
     "usual": {**USUAL, DELAY: {"int": [100, 101], "or": 0}},
@@ -347,29 +350,29 @@ def test_a_coarse_range_stays_on_its_steps_and_a_short_one_is_not_made_coarser()
     assert short.coarse(8).values == (None, 1, 2, 3, 4)
 
 
-TIMEOUT = "dynamic_batching.default_queue_policy.default_timeout_microseconds"
+US = st.integers(1, 30_000)
 
 
-@pytest.mark.parametrize(
-    ("space", "config"),
-    [
-        ({DELAY: {"int": [50, 20_000], "or": 0}, TIMEOUT: {"int": [1, 30_000], "or": 0}}, ""),
-        ({DELAY: {"int": [50, 20_000], "or": 0}}, "default_queue_policy { %s: 5000 }"),
-        ({TIMEOUT: {"int": [1, 30_000], "or": 0}}, "max_queue_delay_microseconds: 9000"),
-    ],
-)
-def test_no_candidate_rejects_requests_that_come_alone(space: dict[str, Any], config: str) -> None:
-    own = config.replace("%s", TIMEOUT.rpartition(".")[2])
+@settings(max_examples=200, deadline=None)
+@given(delays=st.tuples(US, US), timeouts=st.tuples(US, US), known=US, kind=st.integers(0, 2))
+def test_no_candidate_rejects_requests_that_come_alone(
+    delays: tuple[int, int], timeouts: tuple[int, int], known: int, kind: int
+) -> None:
+    """50 candidates of each of 200 spaces: of both fields, or of one beside the other in a file."""
+    delay, timeout = ({"int": [min(ends), max(ends) + 1], "or": 0} for ends in (delays, timeouts))
+    space, own = [
+        ({DELAY: delay, QUEUE_TIMEOUT: timeout}, ""),
+        ({DELAY: delay}, f"default_queue_policy {{ default_timeout_microseconds: {known} }}"),
+        ({QUEUE_TIMEOUT: timeout}, f"max_queue_delay_microseconds: {known}"),
+    ][kind]
     made = space_of(space, f"{BATCHING} dynamic_batching {{ {own} }}")
-    rng, timed = random.Random(1), 0
-    for _ in range(3_400):
+    rng = random.Random(known)
+    for _ in range(50):
         candidate = made.sample(rng)
         assert candidate is not None
         batching = made.configs(candidate)["m"].dynamic_batching
-        timeout = batching.default_queue_policy.default_timeout_microseconds
-        assert not 0 < timeout <= batching.max_queue_delay_microseconds
-        timed += timeout > 0
-    assert timed > 300
+        waits = batching.default_queue_policy.default_timeout_microseconds
+        assert not 0 < waits <= batching.max_queue_delay_microseconds
 
 
 def test_a_queue_timeout_that_the_file_has_is_kept_where_nothing_changes_it() -> None:

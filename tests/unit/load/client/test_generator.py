@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from builders.virtual_time import run_in_virtual_time
-from tritonclient.grpc import model_config_pb2
 
 from tuner.errors import ClientLimitError, LoadFailedError
 from tuner.load.client import process as client_process
@@ -22,7 +21,6 @@ from tuner.load.client.figures import StreamSlice, check_sent, measurement, obse
 from tuner.load.client.generator import processes_for, split_over
 from tuner.load.client.job import GONE, Answers, ClientJob, Outcome, Questions, merge
 from tuner.load.client.process import Loop, Send
-from tuner.load.generators import may_reject
 from tuner.load.latency import AnsweredRequests, observe_open
 from tuner.load.traffic.arrivals import poisson
 from tuner.load.traffic.encoding import RequestForm
@@ -366,28 +364,3 @@ def test_jobs_and_answers_survive_their_files(tmp_path: Path) -> None:
     assert (back.outcomes == found.outcomes).all()
     assert (back.end_ns, back.busy) == (found.end_ns, found.busy)
     assert (back.failure, back.lost) == ("no", "gone")
-
-
-@pytest.mark.parametrize(
-    ("policy", "expected"),
-    [
-        ({}, False),
-        ({"max_queue_size": 8}, True),
-        ({"default_timeout_microseconds": 1000}, True),  # REJECT is the default action
-        ({"default_timeout_microseconds": 1000, "timeout_action": 1}, False),
-        ({"default_timeout_microseconds": 1000, "timeout_action": 1, "max_queue_size": 8}, True),
-        ({"allow_timeout_override": True}, False),  # requests bring no timeouts
-    ],
-    ids=str,
-)
-def test_configs_that_may_refuse_requests(policy: dict[str, Any], expected: bool) -> None:
-    queue = model_config_pb2.ModelQueuePolicy(**policy)
-    default, levels = model_config_pb2.ModelConfig(), model_config_pb2.ModelConfig()
-    default.dynamic_batching.default_queue_policy.CopyFrom(queue)
-    levels.dynamic_batching.priority_queue_policy[2].CopyFrom(queue)
-    assert may_reject(default) is expected
-    assert may_reject(levels) is expected
-
-
-def test_a_config_without_a_batcher_refuses_nothing() -> None:
-    assert not may_reject(model_config_pb2.ModelConfig())

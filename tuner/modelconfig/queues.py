@@ -1,0 +1,48 @@
+"""What the queue policies of a config do to requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tuner.modelconfig.schema import ModelConfig
+
+#: What happens to requests that a step of an ensemble refuses.
+HANGS = "may never be answered: servers before 26.03 lose them (core#466)"
+
+
+def timeouts_within_delay(config: ModelConfig) -> Iterator[tuple[str, str]]:
+    """Queue policies by which a lone request is rejected, and how.
+
+    It waits for the whole delay, and has timed out by then. Triton loads such a config.
+    """
+    delay = config.dynamic_batching.max_queue_delay_microseconds
+    for path, policy in queue_policies(config):
+        timeout = policy.default_timeout_microseconds
+        if 0 < timeout <= delay and not is_delay(policy):
+            text = f"requests are rejected after {timeout} us and held back for up to {delay} us"
+            yield path, text
+
+
+def queue_policies(config: ModelConfig) -> Iterator[tuple[str, Any]]:
+    """Path and `ModelQueuePolicy` of each queue policy of the dynamic batcher."""
+    batching = config.dynamic_batching
+    if batching.HasField("default_queue_policy"):
+        yield "dynamic_batching.default_queue_policy", batching.default_queue_policy
+    for level in sorted(batching.priority_queue_policy):
+        policy = batching.priority_queue_policy[level]
+        yield f"dynamic_batching.priority_queue_policy[{level}]", policy
+
+
+def is_delay(policy: Any) -> bool:
+    """Requests that time out are kept, behind all others, rather than rejected."""
+    return bool(policy.TimeoutAction.Name(policy.timeout_action) == "DELAY")
+
+
+def may_reject(config: Any) -> bool:
+    """Whether a queue policy of a ``ModelConfig`` can refuse requests."""
+    return any(
+        policy.max_queue_size > 0
+        or (policy.default_timeout_microseconds > 0 and not is_delay(policy))
+        for _, policy in queue_policies(config)
+    )

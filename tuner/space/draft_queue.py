@@ -1,0 +1,23 @@
+"""The queue timeout that `tune init` drafts, commented out, from the SLO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tuner.spec.paths import QUEUE_TIMEOUT
+from tuner.spec.slo import Slo
+
+
+def queue_timeout_us(slo: Slo) -> int:
+    """Half of what an SLO on the latency allows; the rest is for the work itself."""
+    return max(1, round(slo.bound / 2))
+
+
+def queue_lines(slo: Slo) -> Iterator[str]:
+    """The line of the space, and what it does."""
+    timeout_us = queue_timeout_us(slo)
+    yield "# Requests that come faster than they are served wait without end, until all are late."
+    yield f"# This line refuses those that waited for {timeout_us / 1e3:g} ms, half of the SLO, so"
+    yield "# that the others stay in time; the report tells what it did under an overload."
+    yield f"# {QUEUE_TIMEOUT}: {{choice: [{timeout_us}]}}"
+    yield "# Beside a delay it wears out servers before core#509 (server#8870): search one of both."
