@@ -122,7 +122,9 @@ def test_of_four_workers_one_is_killed_and_one_is_cut_off_and_no_trial_is_lost_o
     processes = [place.start("run", "spec.yaml")]
     try:
         place.wait_for_trials(1)
-        processes += [p.start("worker", MODEL, f"--gpus={n}") for n, p in enumerate(places, 1)]
+        processes += [
+            p.start("worker", "spec.yaml", f"--gpus={n}") for n, p in enumerate(places, 1)
+        ]
         run, killed, *_ = processes
         wait_until(lambda: all(study.claimed(RUNNING, gpus) for gpus in "1234"), 60)
         study.wait_for_another("1")

@@ -139,13 +139,13 @@ def refuse_unsearchable(job: Job) -> None:
     refuse_empty(job.space)
 
 
-def refuse_no_repository(repository: Path, place: str) -> None:
+def refuse_no_repository(loaded: LoadedSpec) -> None:
     """Adds the place in the spec where it is named."""
     try:
-        model_names(repository)
+        model_names(loaded.spec.repository)
     except EnvironmentNotReadyError as error:
-        told = ": ".join(filter(None, (place, error.message)))
-        raise EnvironmentNotReadyError(told, error.hint) from error
+        place = loaded.mistake(("repository",), "").place
+        raise EnvironmentNotReadyError(f"{place}: {error.message}", error.hint) from error
 
 
 def models_of(spec: Spec) -> Served:
@@ -162,7 +162,7 @@ def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> 
         SpecError: The spec is wrong for these models, or they are.
         EnvironmentNotReadyError: There is no such repository or model.
     """
-    refuse_no_repository(spec.repository, loaded.repository_position)
+    refuse_no_repository(loaded)
     served = models_of(spec)
     for label, model in spec.models.items():
         _refuse_mixed_encodings(served.models[label].files, model)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
 from tuner.cli import options
 from tuner.cli.console import PlainEvents
@@ -21,9 +23,11 @@ from tuner.cli.storage import (
     warn_of_password,
 )
 from tuner.cli.terminal import say
+from tuner.plain import plain
 from tuner.score.trial import Trial, TrialState
 
 if TYPE_CHECKING:
+    from tuner.record.manifest import Choices
     from tuner.spec.fields import Gpus
 
 #: Words for the last line.
@@ -34,14 +38,20 @@ _ENDS = {
 }
 
 
-class _RunOrStudy(RunDirectory):
-    """Completes like a run, and takes any name."""
+class _SpecOrRun(RunDirectory):
+    """Completes like both, and takes any path."""
 
     def convert(
         self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
     ) -> Path:
         del param, ctx
         return Path(value)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        specs = options.complete_spec(ctx, param, incomplete)
+        return [*specs, *super().shell_complete(ctx, param, incomplete)]
 
 
 def gpu_list(ctx: click.Context, param: click.Parameter, value: str | None) -> Gpus | None:
@@ -55,17 +65,12 @@ def gpu_list(ctx: click.Context, param: click.Parameter, value: str | None) -> G
 
 
 @click.command("worker")
-@click.argument("run", type=_RunOrStudy(), metavar="RUN-OR-STUDY")
+@click.argument("spec_or_run", type=_SpecOrRun(), metavar="SPEC|RUN")
 @click.option(
     "--storage",
     metavar="URL",
     help="Optuna storage that `tune run` was given; by default, the file of RUN. If the URL has a "
     f"password, put it into ${VARIABLE}, or into a file that ${FILE_VARIABLE} names.",
-)
-@click.option(
-    "--repository",
-    type=options.EXISTING_DIRECTORY,
-    help="This machine's copy of the model repository, if it is not at the run's path.",
 )
 @click.option(
     "--gpus",
@@ -78,46 +83,49 @@ def gpu_list(ctx: click.Context, param: click.Parameter, value: str | None) -> G
     type=options.DIRECTORY,
     help="Directory for the server's log; by default the log is not kept.",
 )
-@click.option(
-    "--trust",
-    is_flag=True,
-    help="Start what the run's spec names (programs, arguments, environment, image, mounts), and "
-    "search fields that may say what code a model runs. "
-    "Anyone who can write to the storage could have put them there.",
-)
+@options.overrides_option
 @options.results_option
 @options.verbose_option
 @options.quiet_option
 def command(
-    run: Path,
+    spec_or_run: Path,
     storage: str | None,
-    repository: Path | None,
     gpus: Gpus | None,
     logs: Path | None,
-    trust: bool,
+    overrides: tuple[str, ...],
     output: Path,
     verbose: int,
     quiet: int,
 ) -> int:
     """Measure for a run from another GPU or machine.
 
-    RUN-OR-STUDY is the directory or id of a run, or the name of its study, which is its model's
-    name. The worker starts a server of its own, measures the configs that the run's search
-    proposes, and hands the trials to the run. Only the run confirms, writes and reports. The worker
-    ends when the run's search ends; Ctrl-C frees the candidate it was measuring.
+    SPEC is the worker's own copy of the run's spec, for the newest run in the storage that searches
+    its models. It must say the same as the run's; only repository, programs, CPUs, GPUs, and the
+    places of mounts and files may be this machine's own. RUN names a run of this machine by its
+    directory or id, and with it the spec that the run was started with.
+
+    The worker starts a server of its own, measures the configs that the run's search proposes, and
+    hands the trials to the run. Only the run confirms, writes and reports. The worker ends when the
+    run's search ends; Ctrl-C frees the candidate it was measuring.
     """
     from tuner.workers.worker import JoinRequest, join
 
-    name, own = _found(run, output)
-    url = storage or own or storage_of(None, os.environ)
+    run = _run_named(spec_or_run, output)
+    url = storage or _own_study(run) or storage_of(None, os.environ)
     if url is None:
         raise click.UsageError(
-            f"there is no run {name!r} here; for a study elsewhere, name the storage that "
-            f"`tune run` was given: --storage URL or ${VARIABLE}"
+            f"name the storage that `tune run` was given: --storage URL or ${VARIABLE}; or name "
+            "a run of this machine in place of its spec"
         )
+    spec = spec_or_run
+    if run is not None:
+        from tuner.run.open_run import spec_of
+
+        spec = spec_of(run, _join_command)
     events = PlainEvents(verbose - quiet)
     warn_of_password(storage, events.note)
-    request = JoinRequest(name, url, repository, gpus, logs, children_environment(), trust)
+    name = None if run is None else run.name
+    request = JoinRequest(spec, url, name, gpus, logs, overrides, children_environment())
     with events:
         joined = join(request, events)
     say(summary(joined.run, joined.trials))
@@ -132,12 +140,24 @@ def summary(run: str, trials: Sequence[Trial]) -> str:
     return f"{len(trials)} trial{'' if len(trials) == 1 else 's'} for {run}{some}"
 
 
-def _found(run: Path, output: Path) -> tuple[str, str | None]:
-    """The name of a run or study, and the URL of the run's own study where it has one."""
-    from tuner.record.store import MANIFEST, STUDY
+def _run_named(name: Path, output: Path) -> Path | None:
+    """The directory of the run that is meant; None where it is a spec."""
+    from tuner.record.store import MANIFEST
 
-    for directory in (run, output / run):
-        if (directory / MANIFEST).is_file():
-            study = directory.absolute() / STUDY
-            return directory.absolute().name, f"sqlite:///{study}" if study.is_file() else None
-    return str(run), None
+    found = (d.absolute() for d in (name, output / name) if (d / MANIFEST).is_file())
+    return next(found, None)
+
+
+def _own_study(run: Path | None) -> str | None:
+    """The URL of the study that a run keeps itself."""
+    from tuner.record.store import STUDY
+
+    return f"sqlite:///{run / STUDY}" if run is not None and (run / STUDY).is_file() else None
+
+
+def _join_command(run: Path, specs: Sequence[str], choices: Choices) -> str:
+    """The command that joins a run, with what only its user may name."""
+    kept = None if choices.lacks_a_password else choices.storage
+    url = kept or _own_study(run.absolute()) or "URL"
+    given = [f"--storage={url}", *(f"--set={override}" for override in choices.overrides)]
+    return plain(shlex.join(["tune", "worker", *specs, *given]))

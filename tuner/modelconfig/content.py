@@ -1,4 +1,4 @@
-"""What the files of models hold, in a form that two machines can compare."""
+"""What files hold, of models and of a spec, in a form that two machines can compare."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _MOST_FILES = 10_000
 _NAMED = 5
 
 
-def content_of(served: Served, note: Callable[[str], None] = lambda _: None) -> dict[str, str]:
-    """A hash for each file of the models, by ``MODEL/VERSION/NAME``.
+def content_of(
+    served: Served, others: Mapping[str, Path], note: Callable[[str], None] = lambda _: None
+) -> dict[str, str]:
+    """A hash for each file of the models, by ``MODEL/VERSION/NAME``, and for the ``others``.
 
     A link to a directory counts by where it leads, and is not followed: that may be all there is.
     Configs, which are compared by themselves, hidden files and Python's caches are left out. Deeper
@@ -35,6 +37,7 @@ def content_of(served: Served, note: Callable[[str], None] = lambda _: None) -> 
             if path.suffix != ".pbtxt" or parts[:-1] not in ((), ("configs",)):
                 name = _shown("/".join((label, *parts[:2])))
                 found.setdefault(name, []).append(f"{_shown(str(parts))} {_digest(path)}")
+    found |= {name: [_digest(path)] for name, path in others.items()}
     return {
         name: hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
         for name, lines in found.items()

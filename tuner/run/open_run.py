@@ -30,9 +30,11 @@ from tuner.record.store import LOCK, MANIFEST, RESULT, STUDY, TRIALS, RunStore
 from tuner.score.trial import Trial, TrialTime
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES
+from tuner.search.study.files import forget
 from tuner.search.study.offer import Offer
 from tuner.search.study.record import StudyRecord
 from tuner.spec.load import load_spec
+from tuner.spec.meaning import files_of, meaning
 from tuner.spec.model import Spec
 from tuner.triton.launchers import cores_of, server_launcher
 from tuner.writeback.journal import is_written_by
@@ -42,6 +44,8 @@ from tuner.writeback.rollback import rollback
 _COMPANIONS = ("", "-journal", "-wal", "-shm")
 #: Between a run's beginning and its lock lies no more.
 _LOCKED_WITHIN_S = 10.0
+#: A command that goes on with a run, or joins it, in which its user names the specs.
+Again = Callable[[Path, Sequence[str], Choices], str]
 #: What Optuna reads as JSON.
 _VALUES = (
     "SELECT value_json FROM study_user_attributes"
@@ -123,11 +127,13 @@ def open_run(
 
     with record:
         strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
-        searcher = Searcher(job.space, strategy, history, record, keep, note)
-        directory = job.loaded.path.parent.absolute()
-        shared = request.storage is not None and job.spec.server.managed
-        files = content_of(job.served, note) if shared else {}  # else workers have the same files
-        offer = Offer(manifest, directory, job.spec.budget.trials, files)
+
+        def files() -> dict[str, str]:
+            return content_of(job.served, files_of(job.spec), note)
+
+        searcher = Searcher(job.space, strategy, history, record, keep, note, files)
+        offer = Offer(manifest, meaning(job.spec), job.spec.budget.trials)
+        forget(record)
         record.open_to_workers(offer.to_json())
         with closed_to_workers(record, note):
             yield OpenRun(store, manifest, searcher)
@@ -215,8 +221,10 @@ def _moved_aside(path: Path) -> Path:
     return aside
 
 
-def spec_of(run: Path) -> Path:
+def spec_of(run: Path, command: Again = resume_command) -> Path:
     """The spec that a run was started with, at the path it had then.
+
+    ``command``: what to say in its place where the spec is to be named.
 
     Raises:
         SpecError: It is not a run, its spec has moved, or somebody else may have chosen that.
@@ -227,10 +235,10 @@ def spec_of(run: Path) -> Path:
         raise SpecError(
             f"the spec of {manifest.run_id} is no longer at {plain(str(path))}",
             "name it where it lies now (its text is kept in the run's manifest.json as spec_text): "
-            + resume_command(run, ["SPEC"], manifest.choices),
+            + command(run, ["SPEC"], manifest.choices),
         )
     if where := untrusted(path, run / MANIFEST, manifest.created_at):
-        refuse_unnamed(f"the spec {path} is {where}", run, [path], manifest.choices)
+        refuse_unnamed(f"the spec {path} is {where}", run, [path], manifest.choices, command)
     return path
 
 
@@ -272,10 +280,16 @@ def put_back(run: Path, environment: Mapping[str, str], *, dry_run: bool) -> str
     return f"{', '.join(files)} at {job.spec.server.grpc}"
 
 
-def refuse_unnamed(why: str, run: Path, specs: Sequence[Path], choices: Choices) -> NoReturn:
+def refuse_unnamed(
+    why: str,
+    run: Path,
+    specs: Sequence[Path],
+    choices: Choices,
+    command: Again = resume_command,
+) -> NoReturn:
     """SpecError with the whole command, in which the user gives what no run is asked for."""
     told = f"{plain(why)}: somebody else may have chosen that, and with it what is started"
-    whole = resume_command(run, list(map(str, specs)), choices)
+    whole = command(run, list(map(str, specs)), choices)
     raise SpecError(told, f"look at it with `tune plan`; if you mean it, give all of it: {whole}")
 
 

@@ -74,7 +74,7 @@ def run(
 def settled_spec(request: Request, note: Callable[[str], None]) -> LoadedSpec:
     """The spec of a request, once half a write in its repository has been undone."""
     loaded = load_spec(request.spec, request.overrides)
-    refuse_no_repository(loaded.spec.repository, loaded.repository_position)
+    refuse_no_repository(loaded)
     for undone in settle_writes(loaded.spec.repository, write=request.write):
         note(undone)
     return loaded

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tuner.record.reading import UnreadableFileError
 from tuner.score.trial import Trial
 from tuner.search.fits import Refusals
 from tuner.search.strategy import Enough, Proposal, Strategy
+from tuner.search.study.files import answer
 from tuner.search.study.record import Claim, StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
@@ -31,6 +32,7 @@ class Searcher:
         keep: Stores each trial with its number in the run, a worker's when it is taken over.
         note: Receives a sentence about each trial that is dropped, since it does not fit the
             run's search.
+        files: What the run's files hold, for a worker to compare its own with.
     """
 
     def __init__(
@@ -41,12 +43,14 @@ class Searcher:
         record: StudyRecord | None = None,
         keep: Callable[[Trial], None] = lambda _: None,
         note: Callable[[str], None] = lambda _: None,
+        files: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._space = space
         self._strategy = strategy
         self._record = record
         self._keep = keep
         self._note = note
+        self._files = files
         self._claimed: set[str] = set()
         self._dropped: set[str] = set()
         self._size = strategy.at_once if space.restarts else 1
@@ -126,6 +130,7 @@ class Searcher:
     def _take_over(self) -> None:
         """Trials that workers have finished get the next numbers of the run."""
         if self._record is not None:
+            answer(self._record, self._files)
             claims = self._record.claims()
             self._claimed = {c.candidate_key for c in claims}
             self._learn([c for c in claims if c.by_worker])

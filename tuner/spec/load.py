@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from tuner.spec.checks import cross_checks
 from tuner.spec.explain import findings
 from tuner.spec.fields import SpaceSpec
 from tuner.spec.forms import long_form
-from tuner.spec.mistakes import Finding, Location, SpecMistakesError
+from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError
 from tuner.spec.model import Spec
 from tuner.spec.paths import REPOSITORY, SERVER
 from tuner.spec.server import given_check
@@ -49,9 +49,9 @@ class LoadedSpec:
         space_positions: By label of a model, or `SERVER`: each path of its space and the
             ``file:line:column`` where it is, for mistakes that only a model's own config brings
             to light.
-        repository_position: Likewise that of ``repository``.
         shape_positions: That of an input in random requests, by stream, number of the request's
             shape, and input.
+        mistake: Tells something of a place in the long form where that was written.
     """
 
     spec: Spec
@@ -59,7 +59,7 @@ class LoadedSpec:
     text: str
     sha256: str
     space_positions: Mapping[str, Mapping[str, str]]
-    repository_position: str = ""
+    mistake: Callable[[Location, str], Mistake]
     shape_positions: Mapping[tuple[str, int, str], str] = field(default_factory=dict)
 
 
@@ -92,20 +92,21 @@ def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
     if spec is None or mistakes:
         raise SpecMistakesError(mistakes)
 
-    def place(location: Location, *, key: bool = True) -> str:
-        file, position = _where(path, tree, given, Finding(location, "", key=key))
-        return f"{file}:{position.line}:{position.column}"
+    def mistake(location: Location, message: str, *, key: bool = True) -> Mistake:
+        where = form.written(location)
+        file, position = _where(path, tree, given, Finding(where, message, key=key))
+        return mistake_at(file, position, message, where)
 
     spaces: dict[str, tuple[Location, SpaceSpec]] = {
         SERVER: (("server", "space"), spec.server.space)
     }
     spaces |= {label: (("models", label, "space"), m.space) for label, m in spec.models.items()}
     positions = {
-        owner: {name: place(form.written((*at, name))) for name in space}
+        owner: {name: mistake((*at, name), "").place for name in space}
         for owner, (at, space) in spaces.items()
     }
     shapes = {
-        (stream, number, name): place(form.written(at), key=False)
+        (stream, number, name): mistake(at, "", key=False).place
         for stream, asked in spec.streams.items()
         if isinstance(asked.inputs, RandomInputs)
         for number, name, at in shape_places(asked.inputs.shapes, stream)
@@ -116,9 +117,7 @@ def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
         text = effective_yaml(spec)
         content = (f"{text}# environment {check}\n" if check else text).encode()
     sha256 = hashlib.sha256(content).hexdigest()
-    return LoadedSpec(
-        spec, path, text, sha256, positions, place(form.written(("repository",))), shapes
-    )
+    return LoadedSpec(spec, path, text, sha256, positions, mistake, shapes)
 
 
 def _refuse_no_spec(path: Path) -> None:

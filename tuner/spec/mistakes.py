@@ -34,9 +34,13 @@ class Mistake:
     where: str
     message: str
 
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
-        return plain(f"{self.file}:{self.line}:{self.column}: {text}")
+        return plain(f"{self.place}: {text}")
 
 
 class SpecMistakesError(SpecError):

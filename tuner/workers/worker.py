@@ -1,10 +1,11 @@
 """`tune worker`: measures for a run that another `tune` keeps.
 
-    find_offer ─> job ─> refuse strange programs ─> refuse another machine ─> find_programs
-               ─> serving ─> open_session ─> search
+    load_spec ─> find_offer ─> refuse another spec, configs, machine ─> find_programs ─> serving
+              ─> refuse other files ─> open_session ─> search
 
-It takes its spec from the study, proposes by the run's strategy, measures as the run does, and
-puts whole trials into the study. The run takes them over; see `tuner.search.searcher`.
+It brings its own spec, which must mean what the run's does. It proposes by the run's strategy,
+measures as the run does, and puts whole trials into the study. The run takes them over; see
+`tuner.search.searcher`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,10 @@ from __future__ import annotations
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from tuner.bench.events import Events
 from tuner.bench.job import Job, job_from, refuse_unsearchable
@@ -32,27 +30,24 @@ from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecErro
 from tuner.machine.host import Host, read_host
 from tuner.machine.process import private_directory
 from tuner.machine.stop import Stop, explain_error
-from tuner.modelconfig.content import content_of, differences
+from tuner.modelconfig import content
 from tuner.modelconfig.edit import unified_diff
 from tuner.record.manifest import Identity, Manifest, machine_of, programs_of
 from tuner.score.trial import Trial, Worker
 from tuner.search.searcher import JoinedSearcher
 from tuner.search.searching import search
 from tuner.search.strategies.registry import STRATEGIES
+from tuner.search.study.files import ask
 from tuner.search.study.offer import Offer, find_offer
 from tuner.search.study.record import StudyRecord
-from tuner.spec.checks import cross_checks
-from tuner.spec.explain import findings
 from tuner.spec.fields import Gpus
-from tuner.spec.forms import Form, long_form
-from tuner.spec.load import LoadedSpec
-from tuner.spec.mistakes import Finding, dotted
+from tuner.spec.load import LoadedSpec, load_spec
+from tuner.spec.meaning import differences, files_of, meaning
+from tuner.spec.mistakes import MOST_SHOWN
 from tuner.spec.model import Spec
 from tuner.spec.units import Percent
-from tuner.spec.yaml_tree import BadYamlError, read_yaml
-from tuner.workers.trust import refuse_strange_programs, with_own_values
 
-_COPY = "copy the run's model repository as it is and name the copy with --repository DIR"
+_COPY = "copy the run's models, and the files that its spec names, as they are, wherever they lie"
 #: How often a worker that waits, or is about to measure, looks whether the search is over.
 POLL_S = 1.0
 
@@ -62,23 +57,22 @@ class JoinRequest:
     """What the user asked for on the command line.
 
     Attributes:
-        name: A run's id, or the name of a study: its newest run that searches.
+        spec: The worker's own; it measures for the newest run of these models that searches.
         storage: SQLAlchemy URL of the Optuna storage.
-        repository: This machine's copy of the model repository; None where the run's own path
-            holds here too.
+        run: Id of the run to measure for instead.
         gpus: GPUs this worker's server may see; None leaves it to the spec.
         logs: Directory for the server's log; None keeps none.
+        overrides: Values of the spec set instead, each as ``PATH=VALUE``.
         environment: Variables for child processes and for finding programs.
-        trust: Start what the run's spec names: program, arguments, environment, image, mounts.
     """
 
-    name: str
+    spec: Path
     storage: str
-    repository: Path | None = None
+    run: str | None = None
     gpus: Gpus | None = None
     logs: Path | None = None
+    overrides: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    trust: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +91,8 @@ def join(request: JoinRequest, events: Events) -> Joined:
     """Measures until the run's search is over.
 
     Raises:
-        SpecError: There is no such run to join, or the model's config is another one here.
+        SpecError: There is no such run to join, or the spec, or a model's config or file, is
+            another one here.
         EnvironmentNotReadyError: The storage, the repository or a program is missing, or this
             machine is not like the run's.
         InterruptedRunError: The user stopped it; the candidate it measured is free again.
@@ -117,13 +112,14 @@ def join(request: JoinRequest, events: Events) -> Joined:
 
 
 def _join(request: JoinRequest, events: Events, stop: Stop) -> Joined:
-    offer = find_offer(request.storage, request.name)
+    loaded = load_spec(request.spec, request.overrides)
+    refuse_a_shared_server(loaded.spec)
+    offer = find_offer(request.storage, request.run or loaded.spec.name)
     run = offer.manifest.run_id
-    spec = offered_spec(offer, request)
-    job = job_of(offer, spec, request.environment)
-    refuse_strange_programs(
-        spec, trusted=request.trust, own_repository=request.repository is not None
-    )
+    refuse_another_spec(loaded, offer)
+    job = job_from(loaded, spec_for(offer, loaded.spec, request.gpus), request.environment)
+    refuse_unsearchable(job)
+    refuse_other_configs(job, offer.manifest)
     refuse_another_host(offer.manifest, read_host(request.environment))
     with (
         among_neighbours("worker", run, job, events.note) as neighbours,
@@ -151,6 +147,7 @@ def _join(request: JoinRequest, events: Events, stop: Stop) -> Joined:
                     stop.checkpoint()
 
                 checkpoint = _Checkpoint(record, stopped)
+                refuse_other_files(job, run, ask(record, checkpoint.wait))
                 strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
                 searcher = JoinedSearcher(
                     job.space, strategy, record, offer.trials, checkpoint.wait, events.note
@@ -183,29 +180,38 @@ def without_limits(spec: Spec) -> Spec:
     )
 
 
-def job_of(offer: Offer, spec: Spec, environment: Mapping[str, str]) -> Job:
-    """The run's job with this machine's repository and GPUs, as `offered_spec` has it.
+def spec_for(offer: Offer, own: Spec, gpus: Gpus | None) -> Spec:
+    """The worker's own spec with what the run alone decides, and with the GPUs asked for."""
+    budget = own.budget.model_copy(update={"trials": offer.trials})
+    search = own.search.model_copy(update={"seed": offer.manifest.seed})
+    server = own.server.model_copy(update={} if gpus is None else {"gpus": gpus})
+    return own.model_copy(update={"budget": budget, "search": search, "server": server})
 
-    Raises:
-        SpecError: The configs or the models' files here are not those that the run measures, or
-            the run uses a server that somebody else runs.
-        EnvironmentNotReadyError: There is no such repository here.
-    """
-    manifest = offer.manifest
+
+def refuse_a_shared_server(spec: Spec) -> None:
     if not spec.server.managed:
         raise SpecError(
-            "the run measures a server that somebody else runs (server.mode: remote)",
+            "the server is one that somebody else runs (server.mode: remote)",
             "a worker needs a server of its own: tune with mode local or docker",
         )
-    if not spec.repository.is_dir():
-        raise EnvironmentNotReadyError(
-            f"the run's model repository {spec.repository} is not on this machine",
-            "name its copy here with --repository DIR",
+
+
+def refuse_another_spec(loaded: LoadedSpec, offer: Offer) -> None:
+    """SpecError with each field in which the worker's spec means something else than the run's."""
+    found = differences(offer.meaning, meaning(loaded.spec))
+    told = [loaded.mistake(f.location, f.message) for f in found]
+    if told:
+        told.sort(key=lambda m: (m.line, m.column))
+        raise SpecError(
+            f"{loaded.path} does not say what {offer.manifest.run_id} measures:\n"
+            + "\n".join(f"  {mistake}" for mistake in told[:MOST_SHOWN]),
+            "give the worker the run's spec, and the same --set; only repository, programs, CPUs, "
+            "GPUs, and the places of mounts and files may be this machine's own",
         )
-    path = offer.directory / Path(manifest.spec_path).name
-    loaded = LoadedSpec(spec, path, manifest.spec_text, manifest.spec_sha256, {})
-    job = job_from(loaded, spec, environment)
-    refuse_unsearchable(job)
+
+
+def refuse_other_configs(job: Job, manifest: Manifest) -> None:
+    """SpecError with the diff of a config that is not the run's."""
     for label, model in job.served.models.items():
         kept = manifest.models.get(label)
         if kept is None or model.files.sha256 != kept.sha256:
@@ -215,55 +221,19 @@ def job_of(offer: Offer, spec: Spec, environment: Mapping[str, str]) -> Job:
                 f"{model.files.path} is not the config that {manifest.run_id} measures:\n{diff}",
                 _COPY,
             )
-    if offer.files and (differing := differences(offer.files, content_of(job.served))):
+
+
+def refuse_other_files(job: Job, run: str, there: Mapping[str, str] | None) -> None:
+    """SpecError with the files that are not the run's; None where its search is over anyway."""
+    if there is None:
+        return
+    here = content.content_of(job.served, files_of(job.spec))
+    if differing := content.differences(there, here):
         raise SpecError(
-            f"the model's files are not those that {manifest.run_id} measures:\n"
+            f"the files here are not those that {run} measures:\n"
             + "\n".join(f"  {difference}" for difference in differing),
             _COPY,
         )
-    return job
-
-
-def offered_spec(offer: Offer, request: JoinRequest) -> Spec:
-    """The run's spec, checked again: only where its files are, and hidden values, may differ.
-
-    Raises:
-        SpecError: What the study holds is not a spec.
-    """
-    try:
-        form = long_form(read_yaml(offer.manifest.spec_text).data)
-        spec = Spec.model_validate(
-            form.data, context={"directory": offer.directory, "is_long": True}
-        )
-        spec = _here(spec, offer, request)
-        wrong = _told(form, cross_checks(spec))
-    except BadYamlError as error:
-        wrong = [f"  {error.message}"]
-    except ValidationError as error:
-        wrong = _told(form, findings(error))
-    if wrong:
-        raise SpecError(
-            f"the study holds no valid spec for {offer.manifest.run_id}:\n" + "\n".join(wrong),
-            "was it written by another version of tune, or by somebody else?",
-        )
-    return spec
-
-
-def _told(form: Form, found: Iterable[Finding]) -> list[str]:
-    return [f"  {dotted(f.location)}: {f.message}" for f in form.found(found)]
-
-
-def _here(spec: Spec, offer: Offer, request: JoinRequest) -> Spec:
-    """Replaces repository, GPUs and secrets by this machine's own."""
-    budget = spec.budget.model_copy(update={"trials": offer.trials})
-    search = spec.search.model_copy(update={"seed": offer.manifest.seed})
-    server = with_own_values(spec.server)
-    if request.gpus is not None:
-        server = server.model_copy(update={"gpus": request.gpus})
-    changes: dict[str, Any] = {"budget": budget, "search": search, "server": server}
-    if request.repository is not None:
-        changes["repository"] = request.repository.absolute()
-    return spec.model_copy(update=changes)
 
 
 def refuse_another_host(manifest: Manifest, host: Host) -> None:

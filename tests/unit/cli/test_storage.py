@@ -17,6 +17,7 @@ from tuner.record.storage_url import has_password, hidden_reason, shown_url
 
 MARK = "hunter2"
 URL = f"postgresql://tuner:{MARK}@db/optuna"
+SPEC = str(Path(__file__).parents[2] / "cases" / "good" / "minimal.yaml")
 
 
 def test_the_command_line_comes_before_the_variable_and_that_before_the_file(
@@ -152,7 +153,7 @@ def test_a_storage_with_a_port_that_is_no_number_is_told_as_no_url(
     monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     monkeypatch.setenv("TUNE_STORAGE", f"postgresql://tuner:{MARK}@db:port/optuna")
-    assert tune("worker", "m") == 4
+    assert tune("worker", SPEC) == 4
     err = tune.err
     assert "it is no URL" in err
     assert MARK not in err
@@ -165,7 +166,7 @@ def test_a_storage_that_cannot_be_opened_is_told_without_its_password(
 ) -> None:
     monkeypatch.setattr("optuna.storages.RDBStorage", _unreachable)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    assert tune(*debug, "worker", "m", "--storage", url) == 4
+    assert tune(*debug, "worker", SPEC, "--storage", url) == 4
     out, err = tune.out, tune.err
     assert "cannot open the study's storage" in err
     assert MARK not in out + err
@@ -177,7 +178,7 @@ def test_no_such_run_in_a_storage_is_told_without_its_password(
     empty = SimpleNamespace(get_all_studies=list)
     monkeypatch.setattr("tuner.search.study.offer.open_storage", lambda _: empty)
     monkeypatch.setattr("tuner.search.study.offer.close_storage", lambda _: None)
-    assert tune("worker", "m", "--storage", URL) == 2
+    assert tune("worker", SPEC, "--storage", URL) == 2
     err = tune.err
     assert "postgresql://tuner:***@db/optuna holds no run" in err
     assert MARK not in err

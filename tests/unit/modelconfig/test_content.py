@@ -21,7 +21,7 @@ def held(repository: Path, files: dict[str, str]) -> dict[str, str]:
         path = repository / "m" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return content_of(read_served(repository, ["m"]))
+    return content_of(read_served(repository, ["m"]), {})
 
 
 def test_what_differs_is_named(tmp_path: Path) -> None:
@@ -87,7 +87,8 @@ def test_of_a_model_with_very_many_files_some_are_compared_and_that_is_told(
     monkeypatch.setattr(content, "_MOST_FILES", 3)
     held(tmp_path / "r", FILES)
     told: list[str] = []
-    assert len(content_of(read_served(tmp_path / "r", ["m"]), told.append)) == 2  # and config.pbtxt
+    found = content_of(read_served(tmp_path / "r", ["m"]), {}, told.append)
+    assert len(found) == 2  # and config.pbtxt
     assert told == ["m has more than 3 files: workers compare so many"]
 
 

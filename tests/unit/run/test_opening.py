@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from builders.candidates import candidate_of, the_one
@@ -19,12 +20,15 @@ from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.record.confirmation import Repeat, Role
 from tuner.record.store import STUDY, RunStore
+from tuner.run import open_run as open_runs
 from tuner.run.ending import write_back
 from tuner.run.open_run import open_run, open_store
 from tuner.score.point import judge_point
 from tuner.score.trial import Trial, TrialState, TrialTime, Worker
+from tuner.search.study.files import ask
 from tuner.search.study.offer import find_offer
 from tuner.search.study.record import StudyRecord
+from tuner.spec.meaning import meaning
 from tuner.writeback.rollback import rollback
 
 
@@ -127,21 +131,37 @@ def test_workers_may_join_as_long_as_a_run_is_open(job: Job, run: RunStore) -> N
     url = f"sqlite:///{run.directory / STUDY}"
     with opened(job, resumed(run)):
         offer = find_offer(url, run.run_id)
-        assert offer.directory == job.loaded.path.parent
+        assert offer.meaning == meaning(job.spec)
         assert offer.trials == job.spec.budget.trials
     with pytest.raises(SpecError, match="has ended"):
         find_offer(url, run.run_id)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_files_are_read_for_workers_only_where_they_come_through_a_storage(
-    shared: bool, job: Job, tmp_path: Path
+def test_a_run_reads_its_models_files_only_when_a_worker_asks_and_then_again_when_resumed(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage = f"sqlite:///{tmp_path / 'a.db'}" if shared else None
-    request = Request(job.loaded.path, output=tmp_path / "results", storage=storage)
-    with opened(job, request) as run:
-        offer = find_offer(storage or f"sqlite:///{run.store.directory / STUDY}", run.store.run_id)
-    assert bool(offer.files) is shared
+    found = {"m/1/model.onnx": "0" * 16}
+    read: list[object] = []
+
+    def content_of(*_: object) -> dict[str, str]:
+        read.append(None)
+        return found
+
+    monkeypatch.setattr(open_runs, "content_of", content_of)
+    request = Request(
+        job.loaded.path, output=tmp_path / "results", storage=f"sqlite:///{tmp_path / 'a.db'}"
+    )
+    for times in (1, 2):
+        with opened(job, request) as run:
+            record, look = run.searcher._record, run.searcher.next
+            assert record is not None
+            look()
+            assert len(read) == times - 1
+            assert ask(record, cast("Callable[[], None]", look)) == found
+            assert ask(record, pytest.fail) == found
+            assert len(read) == times
+        assert ask(record, pytest.fail) is None
+        request = replace(request, resume=run.store.directory)
 
 
 def test_a_run_that_is_being_written_is_left_as_it_is(job: Job, run: RunStore) -> None:

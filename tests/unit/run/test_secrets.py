@@ -77,7 +77,7 @@ def test_no_file_no_line_and_no_study_holds_a_password(
     for form in ("text", "json", "markdown", "pr", "patch"):
         assert tune(workplace, "report", run, "--format", form) == 0
     assert tune(workplace, "apply", run, "--dry-run") in (0, 13)
-    assert tune(workplace, "worker", "nothing", *storage) == 2
+    assert tune(workplace, "worker", "my spec.yaml", *storage) == 2
     out, err = capsys.readouterr()
     assert MARK not in out + err
     assert list(told(workplace)) == []

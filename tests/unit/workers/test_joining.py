@@ -14,13 +14,13 @@ import pytest
 from builders.candidates import candidate_of
 from builders.emulated import EmulatedBench
 from builders.jobs import Facts, opened
-from builders.joining import SlowBench, a_random_search, owned, request_of, url_of
-from builders.model_files import REPOSITORY
+from builders.joining import SlowBench, a_random_search, answered, owned, request_of, url_of
+from builders.model_files import write_model
 from builders.searches import a_search, searched, served
 from builders.waits import wait_until
 
 from tuner.bench.events import Silent
-from tuner.bench.job import Job, prepare
+from tuner.bench.job import Job, job_from, prepare
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.run.open_run import OpenRun
 from tuner.score.point import Point
@@ -28,19 +28,22 @@ from tuner.score.trial import Trial, TrialState, TrialTime, Worker
 from tuner.search.searcher import JoinedSearcher
 from tuner.search.searching import search
 from tuner.search.strategies.registry import STRATEGIES
+from tuner.search.study.files import ask
 from tuner.search.study.offer import find_offer
 from tuner.search.study.record import StudyRecord
 from tuner.space.candidate import Candidate
-from tuner.spec.server import resolve
+from tuner.spec.load import load_spec
 from tuner.workers import worker as joining
 from tuner.workers.worker import (
     JoinRequest,
     _Checkpoint,
-    job_of,
     measure,
-    offered_spec,
     refuse_another_host,
     refuse_another_machine,
+    refuse_another_spec,
+    refuse_other_configs,
+    refuse_other_files,
+    spec_for,
 )
 
 
@@ -82,10 +85,6 @@ def a_worker(
             return searcher.mine
 
         yield work
-
-
-def joined_job(offer: Any, request: JoinRequest) -> Job:
-    return job_of(offer, offered_spec(offer, request), request.environment)
 
 
 def test_a_run_and_two_workers_measure_nothing_twice_and_the_run_keeps_it_all(
@@ -162,12 +161,10 @@ def test_a_run_is_found_by_its_id_and_by_its_study_while_it_searches(
         for called in (name, "emulated-accelerator"):
             offer = find_offer(url, called)
             assert offer.manifest.run_id == name
-            theirs = joined_job(offer, JoinRequest(called, url, gpus=(1,)))
-            assert theirs.spec.budget.trials == 5
-            assert theirs.spec.server.gpus == (1,)
-            ours = job.spec.model_copy(update={"server": theirs.spec.server})
-            assert theirs.spec == ours
-            assert theirs.space.current == job.space.current
+            refuse_another_spec(job.loaded, offer)
+            theirs = spec_for(offer, job.loaded.spec, (1,))
+            assert theirs.server.gpus == (1,)
+            assert theirs.model_copy(update={"server": job.spec.server}) == job.spec
         with pytest.raises(SpecError, match="called 'nothing'"):
             find_offer(url, "nothing")
     with pytest.raises(SpecError, match="has ended") as ended:
@@ -200,7 +197,7 @@ class TestWhatIsRefused:
             refuse_another_machine(there, Facts())  # type: ignore[arg-type]
 
     def test_another_machine_before_any_program_is_started(
-        self, offer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, offer: Any, job: Job, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def never(*_: Any) -> Any:
             raise AssertionError("started")
@@ -208,87 +205,53 @@ class TestWhatIsRefused:
         monkeypatch.setattr(joining, "find_offer", lambda *_: offer)
         monkeypatch.setattr(joining, "find_programs", never)
         with pytest.raises(EnvironmentNotReadyError, match="since it differs"):
-            joining.join(JoinRequest("m", "sqlite://"), Silent())
+            joining.join(JoinRequest(job.loaded.path, "sqlite://"), Silent())
         host = Facts()
         refuse_another_host(offer.manifest, host)  # type: ignore[arg-type]
 
-    @pytest.mark.parametrize(
-        ("more", "named"),
-        [
-            ("server: {binary: /tmp/evil}", "server.binary: /tmp/evil"),
-            ("server: {args: [--backend-directory=/x]}", "server.args: --backend-directory=/x"),
-            ("server: {environment: {LD_PRELOAD: /x.so}}", "environment: LD_PRELOAD: $LD_PRELOAD"),
-            ("server: {mode: docker, image: evil}", "server.image: evil"),
-            ("server: {mode: docker, image: i, mounts: {/: /host}}", "server.mounts: /: /host"),
-            ("workload: {perf_analyzer: /tmp/evil}", "workload.perf_analyzer: /tmp/evil"),
-        ],
-    )
-    def test_programs_that_are_not_the_workers_own(
-        self, offer: Any, more: str, named: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def reached(*_: Any) -> Any:
-            raise EnvironmentNotReadyError("the machine was looked at")
+    def test_another_spec_with_what_differs_and_where(self, offer: Any, tmp_path: Path) -> None:
+        text = (tmp_path / "spec.yaml").read_text()
+        own = tmp_path / "own.yaml"
+        own.write_text(text.replace("40ms", "50ms") + "workload: {window: 5s}\n")
+        with pytest.raises(SpecError) as refused:
+            refuse_another_spec(load_spec(own), offer)
+        told = "[p99_latency <= 50ms] here, [p99_latency <= 40ms] in the run's spec"
+        assert refused.value.message.splitlines() == [
+            f"{own} does not say what a-run measures:",
+            f"  {own}:3:1: slo: {told}",
+            f"  {own}:9:12: workload.window: 5s here, 3s in the run's spec",
+        ]
+        assert "the same --set" in (refused.value.hint or "")
 
-        text = f"{offer.manifest.spec_text}{more}\n"
-        strange = replace(offer, manifest=replace(offer.manifest, spec_text=text))
-        monkeypatch.setattr(joining, "find_offer", lambda *_: strange)
-        monkeypatch.setattr(joining, "read_host", reached)
-        with pytest.raises(SpecError) as caught:
-            joining.join(JoinRequest("m", "sqlite://"), Silent())
-        assert named in caught.value.message
-        assert "--trust" in caught.value.hint
-        with pytest.raises(EnvironmentNotReadyError, match="looked at"):
-            joining.join(JoinRequest("m", "sqlite://", trust=True), Silent())
-
-    @pytest.mark.parametrize("text", ["[", "model: m\n", "- 1\n", "server: {args: [--http-port]}"])
-    def test_a_spec_that_is_none(self, offer: Any, text: str) -> None:
-        whole = offer.manifest.spec_text + text if text.startswith("server") else text
-        broken = replace(offer, manifest=replace(offer.manifest, spec_text=whole))
-        with pytest.raises(SpecError, match="the study holds no valid spec"):
-            offered_spec(broken, JoinRequest("m", ""))
-
-    def test_a_hidden_value_is_the_workers_own(self, offer: Any) -> None:
-        text = (
-            f"{offer.manifest.spec_text}server: {{environment: {{KEY: '***', A: {{from: B}}}}}}\n"
-        )
-        hidden = replace(offer, manifest=replace(offer.manifest, spec_text=text))
-        variables = offered_spec(hidden, JoinRequest("m", "")).server.environment
-        assert resolve(variables, {"KEY": "mine", "B": "b"}) == {"KEY": "mine", "A": "b"}
-        with pytest.raises(EnvironmentNotReadyError, match="not set: B, KEY"):
-            resolve(variables, {})
-
-    def test_another_config_and_a_repository_that_is_not_here(
-        self, offer: Any, tmp_path: Path
-    ) -> None:
-        directory = tmp_path / "models" / "emulated-accelerator"
-        directory.mkdir(parents=True)
-        (directory / "config.pbtxt").write_text("max_batch_size: 4\n")
+    def test_another_config(self, offer: Any, job: Job, tmp_path: Path) -> None:
+        refuse_other_configs(job, offer.manifest)
+        write_model(tmp_path / "models" / job.spec.name, "max_batch_size: 4\n")
+        loaded = load_spec(job.loaded.path, [f"repository={tmp_path / 'models'}"])
+        refuse_another_spec(loaded, offer)
         with pytest.raises(SpecError, match=r"(?s)is not the config that.*\n\+max_batch_size: 4"):
-            joined_job(offer, JoinRequest("m", "", directory.parent))
-        text = offer.manifest.spec_text.replace(str(REPOSITORY), "/nowhere")
-        moved = replace(offer, manifest=replace(offer.manifest, spec_text=text))
-        with pytest.raises(EnvironmentNotReadyError) as caught:
-            joined_job(moved, JoinRequest("m", ""))
-        assert "--repository" in caught.value.hint
+            refuse_other_configs(job_from(loaded, loaded.spec, {}), offer.manifest)
 
-    def test_another_file_of_the_model(self, offer: Any) -> None:
-        joined_job(offer, JoinRequest("m", ""))
-        other = replace(offer, files={**offer.files, "emulated-accelerator/1/model.py": "0" * 16})
-        with pytest.raises(SpecError, match=r"not those that .*:\n  .*/1/model.py differs"):
-            joined_job(other, JoinRequest("m", ""))
+    def test_another_file_of_a_model_or_of_its_load(self, job: Job, tmp_path: Path) -> None:
+        with opened(job, request_of(job, tmp_path)) as run:
+            answered(run)
+            assert run.searcher._record is not None
+            there = ask(run.searcher._record, lambda: None)
+        assert there
+        refuse_other_files(job, "r", there)
+        other = {**there, "emulated-accelerator/1/model.py": "0" * 16, "workload": "0"}
+        with pytest.raises(SpecError) as refused:
+            refuse_other_files(job, "r", other)
+        assert refused.value.message.splitlines() == [
+            "the files here are not those that r measures:",
+            "  emulated-accelerator/1/model.py differs",
+            "  workload is missing here",
+        ]
 
-    def test_a_path_of_the_spec_begins_where_the_runs_spec_lies(
-        self, offer: Any, tmp_path: Path
-    ) -> None:
-        text = offer.manifest.spec_text.replace(str(REPOSITORY), "repository")
-        there = replace(offer, manifest=replace(offer.manifest, spec_text=text))
-        assert offered_spec(there, JoinRequest("m", "")).repository == tmp_path / "repository"
-
-    def test_somebody_elses_server(self, offer: Any) -> None:
-        server = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}\n"
-        manifest = replace(offer.manifest, spec_text=offer.manifest.spec_text + server)
+    def test_somebody_elses_server(self, job: Job) -> None:
+        server = "server={mode: remote, http: 'h:1', grpc: 'h:2'}"
+        request = JoinRequest(job.loaded.path, "sqlite://", overrides=(server,))
         with pytest.raises(SpecError, match="remote"):
-            joined_job(replace(offer, manifest=manifest), JoinRequest("m", ""))
+            joining.join(request, Silent())
 
 
 def test_a_workers_trial_costs_the_run_none_of_its_time() -> None:

@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 from builders.emulated import EmulatedBench
 from builders.jobs import Facts, opened
-from builders.joining import SlowBench, a_random_search, owned, request_of, url_of
+from builders.joining import SlowBench, a_random_search, answered, owned, request_of, url_of
 
 from tuner.bench import session
 from tuner.bench.events import Silent
@@ -91,11 +91,12 @@ def begun(job: Job, tmp_path: Path) -> Iterator[OpenRun]:
         budget = job.spec.budget.model_copy(update={"trials": 1})
         brief = replace(job, spec=job.spec.model_copy(update={"budget": budget}))
         search(owned(brief, SlowBench([])), run.searcher)
+        answered(run)
         yield run
 
 
-def asking(run: OpenRun, **more: Any) -> JoinRequest:
-    return JoinRequest(run.store.run_id, url_of(run), **more)
+def asking(job: Job, run: OpenRun, **more: Any) -> JoinRequest:
+    return JoinRequest(job.loaded.path, url_of(run), **more)
 
 
 def test_a_worker_measures_until_the_search_is_over_and_hands_all_in(
@@ -113,7 +114,7 @@ def test_a_worker_measures_until_the_search_is_over_and_hands_all_in(
                 run.searcher.over()
 
         watched = Watching(after)
-        request = asking(run, gpus=(1, 2), logs=logs, environment={"A": "b"})
+        request = asking(job, run, gpus=(1, 2), logs=logs, environment={"A": "b"})
         done = joining.join(request, watched)
     assert done.run == run.store.run_id
     assert list(done.trials) == mine
@@ -150,7 +151,7 @@ def test_a_search_that_ends_in_mid_trial_ends_the_worker_without_an_error(
 
         monkeypatch.setattr(session, "set_up_bench", set_up_bench)
         watched = Watching()
-        assert joining.join(asking(run), watched).trials == ()
+        assert joining.join(asking(job, run), watched).trials == ()
     assert watched.told[-1] == "the search ended before this trial did"
 
 
@@ -172,7 +173,7 @@ def test_a_stopped_worker_says_that_its_candidate_is_free_and_how_to_join_again(
     machine.bench = Stopped([])
     with begun(job, tmp_path) as run:
         with pytest.raises(InterruptedRunError) as stopped:
-            joining.join(asking(run), Watching())
+            joining.join(asking(job, run), Watching())
         assert stopped.value.hint == (
             "what it was measuring is free again; the same command joins again"
         )
@@ -193,5 +194,5 @@ def test_an_error_of_its_own_is_told_as_it_is(
 
     machine.bench = Broken([])
     with begun(job, tmp_path) as run, pytest.raises(TunerError, match="no room left") as told:
-        joining.join(asking(run), Watching())
+        joining.join(asking(job, run), Watching())
     assert not isinstance(told.value, InterruptedRunError)

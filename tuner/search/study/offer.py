@@ -13,7 +13,7 @@ from tuner.record.manifest import Manifest
 from tuner.record.reading import read_received
 from tuner.record.storage_url import parsed_url, shown_url
 from tuner.search.optuna_trial import quiet_optuna
-from tuner.search.study.record import searching_key
+from tuner.search.study.record import SEARCHING, fact_key
 from tuner.search.study.storage import close_storage, open_storage
 
 
@@ -22,18 +22,15 @@ class Offer(Facts):
     """What a run tells those who would measure for it.
 
     Attributes:
-        directory: Where relative paths of its spec begin, on the run's machine.
+        meaning: What its spec says, see `tuner.spec.meaning`.
         trials: Its budget, with options of the command line applied.
-        files: What its models' files hold, see `tuner.modelconfig.content`; none are compared
-            where the run has no storage beside its own.
     """
 
     unknown = "ignore"
 
     manifest: Manifest
-    directory: Path
+    meaning: Mapping[str, Any]
     trials: int
-    files: Mapping[str, str]
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -89,7 +86,7 @@ def _runs_of(study: str, attributes: Mapping[str, Any]) -> Iterator[_Found]:
         manifest = value.get("manifest") if isinstance(value, dict) else None
         run = manifest.get("run_id") if isinstance(manifest, dict) else None
         if isinstance(run, str):
-            yield _Found(study, run, bool(attributes.get(searching_key(run))), value)
+            yield _Found(study, run, bool(attributes.get(fact_key(SEARCHING, run))), value)
 
 
 def _refuse_a_file_that_is_not_there(url: str) -> None:

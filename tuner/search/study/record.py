@@ -40,6 +40,8 @@ from tuner.space.space import Space
 from tuner.spec.slo import Goal, Objective
 
 _SPACE = "space"
+#: Fact about a run: whether it takes trials.
+SEARCHING = "searching"
 #: Attribute of a study's trial: the finished trial as JSON.
 _RESULT = "result"
 _P = ParamSpec("_P")
@@ -244,23 +246,29 @@ class StudyRecord:
             if t.state is not states.FAIL
         ]
 
-    @_transaction
     def open_to_workers(self, offer: Mapping[str, Any]) -> None:
         """The run searches; ``offer`` is what somebody needs to measure for it."""
-        self._study.set_user_attr(offer_key(self._run), dict(offer))
-        self._study.set_user_attr(searching_key(self._run), True)
+        self.set_fact("run", dict(offer))
+        self.set_fact(SEARCHING, True)
 
-    @_transaction
     def close_to_workers(self) -> None:
         """The search is over, so claims no longer matter."""
         self._leases.end()
-        self._study.set_user_attr(searching_key(self._run), False)
+        self.set_fact(SEARCHING, False)
 
     @property
-    @_transaction
     def searching(self) -> bool:
         """The run still takes trials."""
-        return bool(self._storage.get_study_user_attrs(self._id).get(searching_key(self._run)))
+        return bool(self.fact(SEARCHING))
+
+    @_transaction
+    def fact(self, name: str) -> Any:
+        """What the run, or a worker, has noted for all who measure for this run."""
+        return self._storage.get_study_user_attrs(self._id).get(fact_key(name, self._run))
+
+    @_transaction
+    def set_fact(self, name: str, value: object) -> None:
+        self._study.set_user_attr(fact_key(name, self._run), value)
 
     def _trials(self) -> list[optuna.trial.FrozenTrial]:
         """The trials of this run, in the order of their claims."""
@@ -352,14 +360,9 @@ class StudyRecord:
         return study
 
 
-def offer_key(run: str) -> str:
-    """The study's attribute that says what is needed to measure for a run."""
-    return f"run {run}"
-
-
-def searching_key(run: str) -> str:
-    """The study's attribute that says whether a run takes trials."""
-    return f"searching {run}"
+def fact_key(name: str, run: str) -> str:
+    """The study's attribute that holds a fact about one of its runs."""
+    return f"{name} {run}"
 
 
 def _refusal(trial: Trial, candidate_key: str, space: Space) -> str:
