@@ -13,7 +13,10 @@ from builders.waits import TOO_TIGHT, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.long]
 
-LARGER = "  instance_group.count: {int: [1, 8]}\n  dynamic_batching.max_queue_delay_microseconds: {choice: [0, 100, 200]}\n"
+LARGER = """\
+  instance_group.count: {int: [1, 8]}
+  dynamic_batching.max_queue_delay_microseconds: {choice: [0, 100, 200]}
+"""
 
 
 def elsewhere(workplace: Workplace, name: str) -> Workplace:

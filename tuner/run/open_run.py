@@ -45,7 +45,7 @@ _COMPANIONS = ("", "-journal", "-wal", "-shm")
 #: Between a run's beginning and its lock lies no more.
 _LOCKED_WITHIN_S = 10.0
 #: A command that goes on with a run, or joins it, in which its user names the specs.
-Again = Callable[[Path, Sequence[str], Choices], str]
+Command = Callable[[Path, Sequence[str], Choices], str]
 #: What Optuna reads as JSON.
 _VALUES = (
     "SELECT value_json FROM study_user_attributes"
@@ -221,7 +221,7 @@ def _moved_aside(path: Path) -> Path:
     return aside
 
 
-def spec_of(run: Path, command: Again = resume_command) -> Path:
+def spec_of(run: Path, command: Command = resume_command) -> Path:
     """The spec that a run was started with, at the path it had then.
 
     ``command``: what to say in its place where the spec is to be named.
@@ -285,7 +285,7 @@ def refuse_unnamed(
     run: Path,
     specs: Sequence[Path],
     choices: Choices,
-    command: Again = resume_command,
+    command: Command = resume_command,
 ) -> NoReturn:
     """SpecError with the whole command, in which the user gives what no run is asked for."""
     told = f"{plain(why)}: somebody else may have chosen that, and with it what is started"

@@ -53,7 +53,7 @@ NOT_RUN = {
 #: These take minutes: the plan of the same spec stands in for them.
 MEASURE = ("run", "check")
 #: What readers put in, and what is put in here.
-PLACEHOLDERS = {"SPEC": "my-model.yaml", "MODEL": "tiny-bert", "/data/models": "model_repository"}
+PLACEHOLDERS = {"SPEC": "my-model.yaml", "MODEL": "tiny-bert"}
 WITH_COMMANDS = [page for page in PAGES if next(commands_of(page), None)]
 MODEL, RUN = "emulated-accelerator", re.compile(r"results/(\w[\w+-]*)")
 
