@@ -47,9 +47,9 @@ def files_of(spec: Spec) -> dict[str, Path]:
 def differences(
     there: Mapping[str, Any], here: Mapping[str, Any], at: Location = ()
 ) -> Iterator[Finding]:
-    """Where one's own spec means something else than a run's, by places in the long form.
+    """Yields where one's own spec means something else than a run's, by places in the long form.
 
-    What is of another kind has only that in common.
+    Of what is of another kind, only the kind is compared.
     """
     same_kind = there.get("kind") == here.get("kind")
     for key in {**there, **here} if same_kind else ["kind"]:
