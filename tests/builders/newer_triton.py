@@ -85,6 +85,8 @@ class NewerTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignor
         self.unknown = [arg for arg in args if arg.partition("=")[0] not in KNOWN]
         (file,) = repository.glob("*/config.pbtxt")
         self.model, self.file = file.parent.name, file.read_text()
+        #: Of the file, what older clients cannot write.
+        self.newer = b""
         self.running: Any = None
         self.requests = 0
         self.key = given.get(FLAGS[0], "").rpartition("=")[2]
@@ -157,8 +159,8 @@ class NewerTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignor
             json_format.Parse(given, config)
         else:
             text_format.Parse(self.file, config)
+            config.MergeFromString(self.newer)
         config.name = self.model
-        config.MergeFromString(MODEL_METRICS)
         self.running, self.requests = config, 0
         return service_pb2.RepositoryModelLoadResponse()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from builders.candidates import candidate_of, the_one
-from builders.newer_triton import GPU_BYTES, HOST, VERSION, Engine, NewerTriton
+from builders.newer_triton import GPU_BYTES, HOST, MODEL_METRICS, VERSION, Engine, NewerTriton
 from builders.runs import Toy, manifest_of
 from builders.triton_repository import MODEL, make_repository
 from contract.server_contract import ServerCase, ServerContract, answer, eventually
@@ -20,7 +20,8 @@ from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.errors import EnvironmentNotReadyError
 from tuner.load.watch.sampler import pending_requests
-from tuner.modelconfig.message import to_load_json
+from tuner.modelconfig.message import newer_client, to_load_json
+from tuner.modelconfig.schema import new_config
 from tuner.modelconfig.served import read_served
 from tuner.record.manifest import Choices
 from tuner.record.store import RunStore
@@ -113,6 +114,27 @@ def test_a_remote_server_is_tuned_and_left_as_it_was(theirs: NewerTriton, tmp_pa
             assert deployer.deploy(smaller).kind is DeploymentKind.RESTART
         assert control.state(MODEL) is ModelState.READY
         assert theirs.running.SerializeToString(deterministic=True) == before
+
+
+@pytest.mark.skipif(
+    "model_metrics" in new_config().DESCRIPTOR.fields_by_name, reason="this tritonclient knows it"
+)
+def test_a_remote_server_that_could_not_be_put_back_is_left_alone(
+    theirs: NewerTriton, tmp_path: Path
+) -> None:
+    endpoints = endpoints_of(theirs)
+    theirs.newer = MODEL_METRICS
+    with Control(endpoints) as control:
+        control.load(MODEL, None, 30)
+    before = theirs.running.SerializeToString(deterministic=True)
+    with (
+        pytest.raises(EnvironmentNotReadyError, match=f"{MODEL} runs at .* model_metrics") as told,
+        RemoteLauncher(endpoints, (MODEL,)).launch((), tmp_path / "server.log"),
+    ):
+        pass
+    assert told.value.hint == newer_client()
+    assert theirs.running.SerializeToString(deterministic=True) == before
+    assert not (tmp_path / FOUND).exists()
 
 
 def test_a_remote_server_with_other_metrics_is_not_ready(

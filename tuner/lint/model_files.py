@@ -199,6 +199,7 @@ _CONTINUOUS = ("vllm", "tensorrtllm")
 #: Nobody holds requests back so long to fill a batch.
 _LONG_DELAY_US = 100_000
 _WEARS_OUT = "wears the batcher out in minutes, on servers before core#509 (server#8870)"
+_NO_STUB_HAS = ";|&$`<>()[]{}\\\"'*?~#!"
 _CLASS_SCORES = ("logit", "prob", "score", "label", "class")
 
 
@@ -207,6 +208,7 @@ def config_findings(
 ) -> Iterator[LintFinding]:
     """Findings with their place in the file; ``has_state``: the model's code knows sequences."""
     named = deepcopy(config)
+    named.name = files.model
     if not is_ensemble(config):
         named.backend = files.backend(config)
     for severity, rule, (path, message, hint) in _remarks(named, files.completes(config)):
@@ -319,6 +321,18 @@ def _tensorflow(config: ModelConfig) -> Iterator[Mistake]:
         yield "backend", "recent Triton releases have no TensorFlow backend", "export it to ONNX"
 
 
+def _stub_names(config: ModelConfig) -> Iterator[Mistake]:
+    """A Python process is named after its instance (IsValidIdentifier in the backend, source)."""
+    groups = ((f"instance_group[{i}].name", g.name) for i, g in enumerate(config.instance_group))
+    for path, name in (("name", config.name), *groups):
+        bad = sorted({*name} & {*_NO_STUB_HAS}) if backend_of(config) == "python" else ()
+        if bad:
+            text = (
+                f"Triton since release 25.09 loads no Python model with {' '.join(bad)} in its name"
+            )
+            yield path, text, "take letters, digits, - and _"
+
+
 def _unread_keys(config: ModelConfig) -> Iterator[Mistake]:
     return unread_keys(config, backend_of(config))
 
@@ -342,4 +356,5 @@ _REMARKS: tuple[tuple[Severity, str, Check], ...] = (
     (Severity.WARNING, "tensorflow", _tensorflow),
     (Severity.NOTE, "continuous-batching", _continuous),
     (Severity.WARNING, "unread-parameter", _unread_keys),
+    (Severity.WARNING, "python-name", _stub_names),
 )

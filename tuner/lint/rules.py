@@ -91,6 +91,7 @@ RULES: dict[str, RuleText] = {
     "tensorflow": RuleText("The TensorFlow backend, gone since 2025.", "release notes"),
     "continuous-batching": RuleText("dynamic_batching of an engine that batches.", _BACKENDS),
     "unread-parameter": RuleText("A parameter that the backend does not read.", _SOURCES),
+    "python-name": RuleText("A Python model's name that newer servers refuse.", _SOURCES),
     "python-syntax": RuleText("model.py does not compile.", "Python"),
     "auto-complete": RuleText("auto_complete_config contradicts config.pbtxt.", _PYTHON),
     "python-model": RuleText("model.py has no TritonPythonModel with execute.", _PYTHON),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tuner.errors import SpecError
 from tuner.modelconfig.encoding import as_python_reads, foreign
+from tuner.modelconfig.path_steps import is_map
 from tuner.modelconfig.schema import ModelConfig, message_types, new_config
 from tuner.modelconfig.values import is_list, type_name
 from tuner.spec.mistakes import did_you_mean
@@ -28,8 +30,8 @@ _HINTS = {
     "codec can't decode": "a config is sent to Triton as JSON, which holds UTF-8 only: write the "
     "character itself",
 }
-#: Fields that releases after the schema of tritonclient 2.51 have, and in what.
-_NEWER = {"model_metrics": "ModelConfig", "max_inflight_requests": "ModelEnsembling"}
+#: Fields that releases after the schema of tritonclient 2.51 have: in what, and their numbers.
+_NEWER = {"model_metrics": ("ModelConfig", 26), "max_inflight_requests": ("ModelEnsembling", 2)}
 #: Data types by the names that they have in requests.
 _RENAMED = {"TYPE_BYTES": "text is TYPE_STRING in a config; BYTES is its name in requests"}
 #: What an unparsable text most likely is: a template, or a merge conflict.
@@ -102,6 +104,32 @@ def to_text(message: ModelConfig) -> str:
     return str(text_format.MessageToString(message))
 
 
+def unknown_fields(message: Any) -> list[str]:
+    """What a server says that the installed tritonclient does not know, and JSON would lose."""
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    where, names = message.DESCRIPTOR.name, {place: name for name, place in _NEWER.items()}
+    unknown = UnknownFieldSet(message)
+    numbers = [unknown[index].field_number for index in range(len(unknown))]
+    found = [names.get((where, number), f"{where}'s field {number}") for number in numbers]
+    for field, value in message.ListFields():
+        if field.message_type is not None and not is_map(field):
+            for inner in value if is_list(field) else [value]:
+                found += unknown_fields(inner)
+    return [*dict.fromkeys(found)]
+
+
+def newer_client() -> str:
+    """How to get a newer tritonclient without breaking an installation with the extra local."""
+    if find_spec("pytriton") is None:
+        return "update tritonclient: pip install -U 'tritonclient[all]'"
+    return (
+        "leave this installation as it is, since its extra local needs its tritonclient; make "
+        "another virtual environment with pip install -e . and a server that knows the field "
+        "(docker, remote, server.binary)"
+    )
+
+
 def _mistake(error: Any, source: str, root: Descriptor) -> ParseMistake:
     text = _SOURCE_LINE.sub("", _POSITION.sub("", str(error))).rstrip(".")
     line, column = error.GetLine() or 1, error.GetColumn() or 1
@@ -113,7 +141,7 @@ def _mistake(error: Any, source: str, root: Descriptor) -> ParseMistake:
         name = unknown["name"]
         where = unknown["type"].removeprefix("inference.")
         text = f"there is no field {name!r} in {where}"
-        newer = name if _NEWER.get(name) == where else ""
+        newer = name if _NEWER.get(name, ("", 0))[0] == where else ""
         types = (d for _, d in message_types(root) if d.full_name == unknown["type"])
         inside = next(types, root)
         hint = _hint_for_unknown(name, inside, root)
@@ -130,7 +158,7 @@ def _hint_for_unknown(name: str, descriptor: Descriptor | None, root: Descriptor
     if descriptor is not None and descriptor.GetOptions().map_entry:
         return "an entry of a map is written { key: ... value { ... } }, one block for each key"
     if name in _NEWER:
-        return f"{name} is of newer Triton releases than the installed tritonclient: update it"
+        return f"{name} is newer than the installed tritonclient: {newer_client()}"
     close = did_you_mean(name, descriptor.fields_by_name if descriptor else ())
     if close:
         return close

@@ -70,7 +70,8 @@ MEANINGS = {
         "update the GPU's driver and restart the machine, or use an older release of the server",
     ),
     "no GPU": Known(
-        "no GPUs are available|invalid or unsupported gpu id|could not select device driver",
+        "no GPUs are available|invalid or unsupported gpu id|could not select device driver"
+        "|server does not support GPUs",
         "use a machine with a GPU (for Docker, its Container Toolkit), or KIND_CPU for KIND_GPU",
     ),
     "broken file": Known(
@@ -83,10 +84,24 @@ MEANINGS = {
         "put the model's file into MODEL/1/, or name it in the config (default_model_filename)",
     ),
     "wrong shape, type or batch size": Known(
-        r"the model expects \d+ dimensions|unexpected (datatype|shape)|expects \d+ inputs"
+        r"the model expects \d+ dimensions|(unexpected|expects) (datatype|shape)|expects \d+ inputs"
+        "|does not support batching"
         "|configuration (specified max-batch|maximum batch size)|batch-size must be <="
         "|unexpected inference (in|out)put|set binding dimension|shape of dimension \\d+ to be",
         "correct the tensor or max_batch_size in config.pbtxt (above 0: no batch in dims)",
+    ),
+    "wrong parameter": Known(
+        "to integral number$|expected values for|expected the parameter|unsupported .* value '"
+        "|unknown (execution accelerator|parameter) '",
+        "correct that value in config.pbtxt; tune lint knows which parameters a backend reads",
+    ),
+    "forbidden name": Known(
+        "invalid stub name",
+        "rename the model's directory: a Python model's name may not have a shell's characters",
+    ),
+    "dead Python process": Known(
+        "stub process '[^']*' is not healthy",
+        "run the model's code by itself: its process died, in a library or for lack of memory",
     ),
     "port taken": Known(
         "already in use", "end the process that has the port, or take another port"
@@ -120,6 +135,8 @@ _CRASH_LINE = re.compile(
     r"|\s+what\(\): +(?P<what>.+)|(?P<signal>Signal \(\d+\) received))"
 )
 _STUB_LINE = re.compile(r"Failed to initialize Python stub[^:]*: (?P<message>.+)$")
+#: Of any Python that dies, which says more behind it; stubs of some builds do when they end.
+_PYTHON_LINE = re.compile(r"^(?P<message>Fatal Python error: .+)$")
 _USAGE_LINE = re.compile(r"(?P<message>unrecognized option .+|Bad option: .+)$")
 _POLL_FAILED = re.compile(r"Poll failed for model directory '(?P<model>[^']+)': (?P<message>.+)")
 _LOAD_FAILED = re.compile(r"^load failed for model '[^']*': (version \S+ is at \w+ state: )?")
@@ -155,7 +172,7 @@ def failure(text: str) -> str:
     # A server may also abort while it ends for another reason, which a signal does not tell.
     told = ""
     if not any(match["type"] or match["what"] for match in crash):
-        patterns = (_FATAL_LINE, _USAGE_LINE, _ERROR_LINE, _STUB_LINE)
+        patterns = (_FATAL_LINE, _USAGE_LINE, _ERROR_LINE, _STUB_LINE, _PYTHON_LINE)
         found = (p.search(line) for p in patterns for line in reversed(lines))
         told = next((_first_line(match["message"]) for match in found if match), "")
     reasons = [told, *(match[match.lastgroup or 0] for match in crash)]

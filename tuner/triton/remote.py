@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from tuner.errors import EnvironmentNotReadyError, ServerGoneError, TunerError
 from tuner.hiding import keep_secret
-from tuner.modelconfig.message import to_load_json
+from tuner.modelconfig.message import newer_client, to_load_json, unknown_fields
 from tuner.modelconfig.schema import ModelConfig, new_config
 from tuner.regular import read_regular
 from tuner.server import health
@@ -159,8 +159,15 @@ class RemoteLauncher:
     def _running(self) -> dict[str, str | None]:
         with Control(self.endpoints) as control:
             loaded = {m: control.state(m) is ModelState.READY for m in self.models}
-            ask = control.running_config
-            return {m: to_load_json(ask(m)) if there else None for m, there in loaded.items()}
+            running = {m: control.running_config(m) for m, there in loaded.items() if there}
+        for model, config in running.items():
+            if unknown := unknown_fields(config):
+                raise EnvironmentNotReadyError(
+                    f"{model} runs at {self.endpoints.grpc} with {', '.join(unknown)}, which the "
+                    "installed tritonclient does not know: it could not be put back",
+                    newer_client(),
+                )
+        return {m: to_load_json(running[m]) if there else None for m, there in loaded.items()}
 
     def _kept(self, path: Path) -> dict[str, str | None]:
         from google.protobuf import json_format

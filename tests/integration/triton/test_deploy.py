@@ -16,6 +16,7 @@ from contract.server_contract import answer, eventually
 
 from tuner.errors import DeployRefusedError, ServerGoneError
 from tuner.modelconfig.served import read_served
+from tuner.server.log import meaning
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.triton.deploy import Deployer, DeploymentKind
 from tuner.triton.local import LocalLauncher, LocalServer
@@ -102,8 +103,9 @@ def test_a_refused_config_fails_with_tritons_reason_and_the_server_goes_on(
         assert serves(deployer)
 
         on_gpu = candidate_of({"instance_group.kind": "KIND_GPU"}, model=MODEL)
-        with pytest.raises(DeployRefusedError, match=r"KIND_GPU but no GPUs are available$"):
+        with pytest.raises(DeployRefusedError, match="KIND_GPU") as refused:
             deployer.deploy(on_gpu)
+        assert meaning(refused.value.message) == "no GPU"
 
         with pytest.raises(DeployRefusedError, match=r"^ValueError: no such weights$"):
             deployer.deploy(candidate(behaviour="raise"))

@@ -259,6 +259,29 @@ def test_a_parameter_that_its_backend_reads_or_may_read_is_no_finding(repository
     assert "unread-parameter" not in rules(repository)
 
 
+#: Tried on a server of 2.73; what follows was accepted there.
+@pytest.mark.parametrize("name", ["a#b", "a$b", "a&b", "a'b", "a(b)", "a;b", "a[b]", "a|b"])
+def test_a_name_that_newer_servers_refuse_for_a_python_model_is_told(repository, name):
+    add(repository, name, 'backend: "python"\n')
+    found = only(repository, name)
+    assert (found.rule, found.severity) == ("python-name", Severity.WARNING)
+    assert found.message.endswith(" in its name")
+    add(repository, name, 'backend: "dali"\n', ["1/model.dali"])
+    assert "python-name" not in rules(repository)
+
+
+@pytest.mark.parametrize("name", ["a b", "a+b", "a,b", "a.b", "a:b", "a=b", "aéb"])
+def test_a_name_that_no_server_refuses_is_no_finding(repository, name):
+    add(repository, name, 'backend: "python"\n')
+    assert rules(repository) == set()
+
+
+def test_the_name_of_an_instance_group_counts_as_the_model_s(repository):
+    add(repository, "m", PYTHON + 'instance_group { name: "on gpu #0" }\n')
+    found = only(repository)
+    assert (found.rule, found.line) == ("python-name", 4)
+
+
 def test_the_name_is_the_directory_s(repository):
     add(repository, "other", "# head\n" + PYTHON)
     finding = only(repository, "other")

@@ -9,7 +9,14 @@ from google.protobuf import json_format
 
 from tuner.errors import SpecError
 from tuner.modelconfig.edit import edit
-from tuner.modelconfig.message import ParseMistake, parse, to_load_json, try_parse
+from tuner.modelconfig.message import (
+    ParseMistake,
+    newer_client,
+    parse,
+    to_load_json,
+    try_parse,
+    unknown_fields,
+)
 from tuner.modelconfig.schema import new_config, same_config
 from tuner.modelconfig.tree import Items, Message, build, elements, locate, tokenize
 
@@ -79,7 +86,11 @@ def test_load_json_has_proto_names_enum_names_and_empty_messages():
         ('name: "a"\n{% if x %}\n', (2, 1), "a template"),
         ("max_batch_size: <MAX_BATCH>\n", (1, 17), "a template"),
         pytest.param(
-            *("model_metrics { }", (1, 1), "newer Triton releases than the installed tritonclient"),
+            *(
+                "model_metrics { }",
+                (1, 1),
+                "model_metrics is newer than the installed tritonclient: ",
+            ),
             marks=pytest.mark.skipif(KNOWS_METRICS, reason="this tritonclient knows it"),
         ),
         ("input { data_type: TYPE_BYTES }", (1, 20), "TYPE_STRING"),
@@ -218,3 +229,29 @@ def test_tokens_and_the_space_between_make_up_the_file(path):
 )
 def test_locate(path, place):
     assert locate(TEXT, path) == place
+
+
+@pytest.mark.parametrize(
+    ("extra", "advice"),
+    [
+        (None, "update tritonclient: pip install -U 'tritonclient[all]'"),
+        (object(), "leave this installation as it is, since its extra local needs its"),
+    ],
+)
+def test_the_cure_for_an_old_client_does_not_break_the_extra_that_needs_it(
+    monkeypatch, extra, advice
+):
+    monkeypatch.setattr("tuner.modelconfig.message.find_spec", lambda _: extra)
+    assert newer_client().startswith(advice)
+
+
+@pytest.mark.skipif(KNOWS_METRICS, reason="this tritonclient knows it")
+def test_fields_of_a_newer_server_are_named_or_numbered():
+    config = parse('instance_group { count: 1 } parameters { key: "a" value { } }')
+    config.MergeFromString(b"\xd2\x01\x00\xda\x01\x00")
+    config.ensemble_scheduling.MergeFromString(b"\x10\x04")
+    assert unknown_fields(config) == [
+        "model_metrics",
+        "ModelConfig's field 27",
+        "max_inflight_requests",
+    ]

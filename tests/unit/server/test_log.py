@@ -57,6 +57,11 @@ I1121 01:02:07.046193 9283 model_lifecycle.cc:472] "loading: m:1"
 E1121 01:02:08.046193 9283 logging.cc:40] "1: [b.cpp::allocate::20] Cuda Runtime (out of memory)"
 E1121 01:02:09.046193 9283 model_lifecycle.cc:642] "failed to load 'm' version 1: Internal: no"
 """
+#: What each Python process says as it ends, in some builds.
+ENDED = """\
+Fatal Python error: PyThreadState_Get: the function must be called with the GIL held
+Python runtime state: finalizing (tstate=0x0)
+"""
 NO_FILES = "error: creating server: Internal - failed to stat file /none\n"
 #: The log's lines of refused configs.
 POLL_FAILED = """\
@@ -78,6 +83,7 @@ E1121 1 2 repository.cc:1460] "Poll failed for model directory 'm': Bad config: 
             STARTED + PORT_TAKEN + STARTED,
             "failed to start HTTP service: Socket '1' already in use",
         ),
+        (PORT_TAKEN + ENDED, "failed to start HTTP service: Socket '1' already in use"),
         (STUB, "ModuleNotFoundError: No module named 'numpy'"),
         (STARTED + "Segmentation fault\n", "Segmentation fault"),
         (CRASH, "std::system_error: Resource temporarily unavailable: Signal (6) received"),
