@@ -43,11 +43,11 @@ from tuner.load.validity import (
     warnings_about,
 )
 from tuner.load.watch.early_end import (
-    Hopeless,
+    SloLost,
     TooManyLate,
     check_answered,
     check_decided,
-    never,
+    no_early_end,
     truncate,
 )
 from tuner.machine.process import child, tail
@@ -72,8 +72,8 @@ class OpenClient(Setup):
             self.watched(window) as watched,
         ):
             job, warnings = self._job(plan, load, window, seed, Path(private))
-            hopeless = never if plan.due_s is None else self._hopeless(plan, window, job)
-            answers, command, stopped_ns = self._execute(job, load, window, hopeless)
+            slo_lost = no_early_end if plan.due_s is None else self._until_lost(plan, window, job)
+            answers, command, stopped_ns = self._execute(job, load, window, slo_lost)
         spells_ns = watched.spells(window, stopped_ns)
         unanswered = (answers.outcomes == Outcome.UNANSWERED).any()
         at_rest = not unanswered or self.at_rest()
@@ -142,7 +142,7 @@ class OpenClient(Setup):
         which = by_stream(self.streams, plan.order)
         return {} if plan.due_s is None else {n: plan.due_s[own] for n, own in which.items()}
 
-    def _hopeless(self, plan: Schedule, window: Window, job: ClientJob) -> Callable[[], bool]:
+    def _until_lost(self, plan: Schedule, window: Window, job: ClientJob) -> Callable[[], bool]:
         """Whether a stream has certainly missed an SLO; those of one model are counted together."""
         if window.ends_early is EarlyEnd.LATE:
             which = by_stream(self.streams, plan.order)
@@ -151,12 +151,12 @@ class OpenClient(Setup):
         for number, stream in enumerate(self.streams):
             due[stream.target.model][stream.name] = plan.of(number)
         watches = [
-            Hopeless(own, window, partial(self._settled_count, model)) for model, own in due.items()
+            SloLost(own, window, partial(self._settled_count, model)) for model, own in due.items()
         ]
         return lambda: any(watch() for watch in watches)
 
     def _execute(
-        self, job: ClientJob, load: LoadPoint, window: Window, hopeless: Callable[[], bool]
+        self, job: ClientJob, load: LoadPoint, window: Window, slo_lost: Callable[[], bool]
     ) -> tuple[Answers, tuple[str, ...], int | None]:
         """What became of the requests, a command line, and when it was stopped early."""
         program = self.site.program
@@ -181,7 +181,7 @@ class OpenClient(Setup):
                     )
                 )
             _begin(jobs, processes)
-            reason, stopped_ns = _wait(processes, window.deadline_s, hopeless)
+            reason, stopped_ns = _wait(processes, window.deadline_s, slo_lost)
         if not all(part.answers.exists() for part in jobs):
             said = next((words for log in logs if (words := tail(log, 1))), "")
             codes = f"exit code {next((p.returncode for p in processes if p.returncode), 0)}"
@@ -260,7 +260,7 @@ def _begin(jobs: Sequence[ClientJob], processes: Sequence[subprocess.Popen[bytes
 
 
 def _wait(
-    processes: Sequence[subprocess.Popen[bytes]], deadline_s: float, hopeless: Callable[[], bool]
+    processes: Sequence[subprocess.Popen[bytes]], deadline_s: float, slo_lost: Callable[[], bool]
 ) -> tuple[str, int | None]:
     """Why the processes did not end by themselves in time, and when they were stopped early.
 
@@ -273,7 +273,7 @@ def _wait(
             return "", stopped_ns
         if time.monotonic() > deadline:
             return TOO_LATE, stopped_ns
-        if stopped_ns is None and hopeless():
+        if stopped_ns is None and slo_lost():
             stopped_ns = time.time_ns()
             for process in processes:
                 process.send_signal(signal.SIGINT)

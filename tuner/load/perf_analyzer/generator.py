@@ -27,10 +27,10 @@ from tuner.load.validity import (
     warnings_about,
 )
 from tuner.load.watch.early_end import (
-    Hopeless,
+    SloLost,
     check_answered,
     check_decided,
-    never,
+    no_early_end,
     truncate,
 )
 from tuner.load.watch.sampler import Sampler
@@ -182,7 +182,7 @@ class _Run:
     def _wait(self, process: subprocess.Popen[bytes], deadline: float) -> tuple[str, int | None]:
         """Why there will be no results, empty once there are; and when it was stopped early."""
         give_up, reason, stopped_ns = deadline, TOO_LATE, None
-        hopeless = self._hopeless()
+        slo_lost = self._until_lost()
         while not outputs.is_complete(self.files.export):  # which is written last
             code = process.poll()
             if code is not None:
@@ -192,7 +192,7 @@ class _Run:
                 return reason, stopped_ns
             if reason is TOO_LATE and outputs.tells_of_error(self._said):
                 give_up, reason = min(deadline, time.monotonic() + _GRACE_AFTER_ERROR_S), _GAVE_UP
-            if stopped_ns is None and hopeless():
+            if stopped_ns is None and slo_lost():
                 stopped_ns = time.time_ns()
                 process.send_signal(signal.SIGINT)
             time.sleep(_POLL_S)
@@ -247,15 +247,15 @@ class _Run:
         check_decided({"": observed.latencies_us}, {"": due_s}, window, self.window)
         return observed, window
 
-    def _hopeless(self) -> Callable[[], bool]:
+    def _until_lost(self) -> Callable[[], bool]:
         if self.due_s is None:
-            return never
+            return no_early_end
 
         def answered() -> int:
             counted = self._statistics()
             return counted.success_count + counted.fail_count
 
-        return Hopeless({"": self.due_s}, self.window, answered)
+        return SloLost({"": self.due_s}, self.window, answered)
 
     def _statistics(self) -> StatisticsSnapshot:
         return self.tool.site.control.statistics(self._model)

@@ -46,7 +46,7 @@ _MARGIN = 1.2
 _LEAST_S, _LEAST_ANSWERED = 0.4, 20
 
 
-class Hopeless:
+class SloLost:
     """Asked again and again while a load runs; True once the window is certainly lost.
 
     ``due`` are the moments at which each stream's requests are due, from the start of the load. The
@@ -158,7 +158,7 @@ def is_lost(latencies_us: Mapping[str, Times], due: Mapping[str, Times], planned
     return False
 
 
-def never() -> bool:
+def no_early_end() -> bool:
     """The answer of a load that is not to end early."""
     return False
 

@@ -9,7 +9,7 @@ import pytest
 from tuner.errors import LoadFailedError, ServerGoneError, UndecidedError
 from tuner.load.validity import ended_early
 from tuner.load.watch.early_end import (
-    Hopeless,
+    SloLost,
     check_answered,
     check_decided,
     truncate,
@@ -39,9 +39,9 @@ class EmulatedServer:
 def ends_at(capacity: float, window: Window = WINDOW) -> float | None:
     """Seconds from the start of the load until it is given up; None when it never is."""
     server = EmulatedServer(capacity)
-    hopeless = Hopeless({"": DUE}, window, server.answered, clock=lambda: server.now)
+    slo_lost = SloLost({"": DUE}, window, server.answered, clock=lambda: server.now)
     while server.now < START_UP_S + window.total_s:
-        if hopeless():
+        if slo_lost():
             return server.now - START_UP_S
         server.now += 0.01
     return None
@@ -92,7 +92,7 @@ def test_a_server_that_does_not_tell_is_no_reason_to_stop() -> None:
     def gone() -> int:
         raise ServerGoneError("it crashed")
 
-    assert not Hopeless({"": DUE}, WINDOW, gone)()
+    assert not SloLost({"": DUE}, WINDOW, gone)()
 
 
 def test_a_window_is_cut_so_that_what_has_no_answer_by_the_stop_is_late() -> None:
