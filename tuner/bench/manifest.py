@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tuner.bench.job import Job, Request
-from tuner.bench.tools import Programs, client_of
+from tuner.bench.tools import Programs, choose_generator
 from tuner.load import seeds
 from tuner.modelconfig.message import to_text
 from tuner.record.manifest import Choices, KeptConfig, Manifest
@@ -67,7 +67,7 @@ def with_completed(manifest: Manifest, job: Job) -> Manifest:
         space_size=job.space.size().count,
         current=job.space.current,
         models=models,
-        client=client_of(job).kind.name,
+        client=choose_generator(job).kind.name,
     )
 
 

@@ -15,7 +15,7 @@ from tuner.bench.protocol import Bench
 from tuner.bench.rules import BenchRules
 from tuner.bench.serving import Serving
 from tuner.bench.timebook import TimeBook
-from tuner.bench.tools import client_of
+from tuner.bench.tools import choose_generator
 from tuner.load import seeds
 from tuner.load.setup import PATIENCE_S, Site
 from tuner.load.streams_load import asked_of, streams_load
@@ -187,7 +187,7 @@ def set_up_bench(
                     patience_s=PATIENCE_S if programs.launcher.restartable else REMOTE_PATIENCE_S,
                     server_words=lambda: last_words(deployer.server),
                 ),
-                client_of(job).kind,
+                choose_generator(job).kind,
             ),
             rules,
             book,

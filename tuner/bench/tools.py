@@ -112,7 +112,7 @@ def _load_program(job: Job, environment: Mapping[str, str]) -> Iterator[Installa
         yield found
 
 
-def client_of(job: Job) -> GeneratorChoice:
+def choose_generator(job: Job) -> GeneratorChoice:
     """Which load generator measures: the same in a run, its workers and a check of its config."""
     if not job.has_perf_analyzer:
         return GeneratorChoice(OWN_CLIENT, "there is no perf_analyzer here")
@@ -148,7 +148,7 @@ def client_notes(job: Job) -> list[str]:
     Raises:
         EnvironmentNotReadyError: The spec names CPUs that tune may not use here.
     """
-    choice, cores = client_of(job), str(cores_of(job.spec))
+    choice, cores = choose_generator(job), str(cores_of(job.spec))
     who = f"measured with {choice.kind.title}: {choice.why}" if choice.why else ""
     server = job.spec.server
     plain = [url for url in server.urls if "s://" not in url and not _HERE.fullmatch(url)]

@@ -21,7 +21,7 @@ from tuner.bench.manifest import manifest_of, with_completed
 from tuner.bench.serving import ModelNotServedError, serving
 from tuner.bench.session import open_session
 from tuner.bench.timebook import TimeBook
-from tuner.bench.tools import Programs, client_notes, client_of, find_programs
+from tuner.bench.tools import Programs, choose_generator, client_notes, find_programs
 from tuner.check.nights import MOST, shows_no_change, slo_status
 from tuner.check.outcome import CheckVerdict, verdict_of
 from tuner.check.rounds import CheckRounds
@@ -170,7 +170,7 @@ class _Open:
                 store.write_manifest(with_completed(self.manifest, served.job).to_json())
                 for told in client_notes(served.job):
                     events.note(told)
-                client, baseline = client_of(served.job).kind, self.baseline
+                client, baseline = choose_generator(served.job).kind, self.baseline
                 if baseline is not None and not comparable(baseline.client, client.name):
                     reason = (
                         "The accepted result's latencies were not measured by "

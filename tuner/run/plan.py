@@ -15,7 +15,13 @@ from tuner import extras
 from tuner.bench.job import Job, Request, draw_up, prepare, refuse_unsearchable
 from tuner.bench.serving import no_gpu_memory
 from tuner.bench.session import window_of
-from tuner.bench.tools import client_notes, client_of, find_programs, queue_notes, request_notes
+from tuner.bench.tools import (
+    choose_generator,
+    client_notes,
+    find_programs,
+    queue_notes,
+    request_notes,
+)
 from tuner.extras import Extra
 from tuner.facts import Facts
 from tuner.lint.repository import errors_of
@@ -272,7 +278,7 @@ def _commands(
     commands = {}
     if launcher is not None and (shown := launcher.shown()):
         commands["tritonserver"] = list(shown)
-    if client_of(job).kind is not PERF_ANALYZER:
+    if choose_generator(job).kind is not PERF_ANALYZER:
         return commands
     load = LoadPoint(
         job.plan.arrivals, (job.plan.listed or (job.plan.levels.nearest(SHOWN_PER_S),))[0]

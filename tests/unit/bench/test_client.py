@@ -9,7 +9,7 @@ import pytest
 
 from tuner.bench import job as job_steps
 from tuner.bench.job import Job, Request, prepare
-from tuner.bench.tools import client_notes, client_of
+from tuner.bench.tools import choose_generator, client_notes
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
 
 CONFIG = """name: "m"
@@ -39,7 +39,7 @@ def job(tmp_path: Path, dims: str, space: str = "", batching: str = "") -> Job:
 
 def test_small_tensors_are_measured_with_perf_analyzer(tmp_path: Path) -> None:
     small = job(tmp_path, "8")
-    assert client_of(small).kind is PERF_ANALYZER
+    assert choose_generator(small).kind is PERF_ANALYZER
     assert client_notes(small) == []
 
 
@@ -61,7 +61,7 @@ def test_without_perf_analyzer_tunes_own_client_measures_and_the_run_says_so(
 ) -> None:
     monkeypatch.setattr(job_steps, "has_perf_analyzer", lambda *_: False)
     found = job(tmp_path, "8")
-    assert client_of(found).kind is OWN_CLIENT
+    assert choose_generator(found).kind is OWN_CLIENT
     assert client_notes(found) == [
         "measured with tune's own client: there is no perf_analyzer here"
     ]
@@ -69,7 +69,7 @@ def test_without_perf_analyzer_tunes_own_client_measures_and_the_run_says_so(
 
 def test_images_are_measured_with_tunes_own_client_and_the_run_says_so(tmp_path: Path) -> None:
     images = job(tmp_path, "3, 224, 224")
-    assert client_of(images).kind is OWN_CLIENT
+    assert choose_generator(images).kind is OWN_CLIENT
     (note,) = client_notes(images)
     assert note == (
         "measured with tune's own client: requests are too large for perf_analyzer's record of "
@@ -88,4 +88,4 @@ def test_a_space_that_may_refuse_requests_is_measured_with_one_client(
     tmp_path: Path, space: str, batching: str
 ) -> None:
     """Its configs that refuse none as well, or two kinds of latency would be compared."""
-    assert client_of(job(tmp_path, "8", space, batching)).kind is OWN_CLIENT
+    assert choose_generator(job(tmp_path, "8", space, batching)).kind is OWN_CLIENT

@@ -9,7 +9,7 @@ from builders.ensemble_cases import ENSEMBLE, MODEL
 from builders.serving import write_models
 
 from tuner.bench.job import Request, prepare
-from tuner.bench.tools import client_of
+from tuner.bench.tools import choose_generator
 from tuner.errors import SpecError
 from tuner.load.generators import OWN_CLIENT
 
@@ -171,7 +171,7 @@ def test_priorities_that_a_model_has_or_that_are_searched_are_measured_with_tune
     write_models(models, e=ENSEMBLE, one=MODEL + LEVELS.format(n=2), two=TWO)
     spec.write_text(PRIORITIES % ("", asked, asked))
     job = prepare(Request(spec=spec))
-    assert client_of(job).kind is OWN_CLIENT
+    assert choose_generator(job).kind is OWN_CLIENT
     (models / "one" / "config.pbtxt").write_text(MODEL + "dynamic_batching { }")
     searched = "space: {dynamic_batching.default_priority_level: {choice: [2]}, "
     searched += "dynamic_batching.priority_levels: {choice: [2]}}"
