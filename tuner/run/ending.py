@@ -18,7 +18,7 @@ from tuner.machine.stop import explain_error
 from tuner.modelconfig.encoding import encode
 from tuner.proof.verdict import RunDecision
 from tuner.record.manifest import Manifest, resume_command
-from tuner.record.noise import finished_rows, noise_of
+from tuner.record.noise import count_of_whole_rounds, noise_of
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Result
 from tuner.record.status import Status
@@ -136,7 +136,7 @@ class Ending:
     def _how_to_go_on(self) -> str:
         """What is kept, and the command that goes on."""
         store = self.store
-        number, rows = len(store.trials()), finished_rows(store.confirmation())
+        number, rows = len(store.trials()), count_of_whole_rounds(store.confirmation())
         trials = f"{number:,} {'trial' if number == 1 else 'trials'}"
         rounds = f" and {rows} measurements of its proof" if rows else ""
         kept = f"nothing was written; {trials}{rounds} kept"

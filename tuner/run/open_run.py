@@ -24,7 +24,7 @@ from tuner.measurement.measurement import Stage
 from tuner.modelconfig.content import content_of
 from tuner.plain import plain
 from tuner.record.manifest import Choices, Manifest, resume_command
-from tuner.record.noise import finished_rows
+from tuner.record.noise import count_of_whole_rounds
 from tuner.record.result_schema import Result
 from tuner.record.store import LOCK, MANIFEST, RESULT, STUDY, TRIALS, RunStore
 from tuner.score.trial import Trial, TrialTime
@@ -109,7 +109,7 @@ def open_run(
     if not store.trials():
         store.write_manifest(manifest.to_json())
     if request.resume is not None:
-        store.cut_confirmation(finished_rows(store.confirmation()))
+        store.cut_confirmation(count_of_whole_rounds(store.confirmation()))
         (store.directory / RESULT).unlink(missing_ok=True)
     history = store.trials()
     for trial in history:  # a config may choose code, and the spec says which there are
