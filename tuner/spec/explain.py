@@ -118,7 +118,7 @@ def _unknown_key(location: Location, owners: _Models) -> str:
     guess = in_brackets(key, known)
     if guess:
         return f"unknown key {shorten(key)}{guess}"
-    homes = [home for home in _homes() if home[-1] == key]
+    homes = [home for home in _places_of_keys() if home[-1] == key]
     if homes:
         home = min(homes, key=lambda h: h[:1] != location[:1])
         return f"'{key}' belongs under {dotted(home[:-1]) or 'the top'}, not here"
@@ -176,7 +176,7 @@ def _tag(model: type[BaseModel]) -> str:
 
 
 @cache
-def _homes() -> tuple[Location, ...]:
+def _places_of_keys() -> tuple[Location, ...]:
     """Every key of a spec, from the top, with everything that may be under it; short ones first."""
 
     def walk(model: type[BaseModel], above: Location) -> Iterator[Location]:
