@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner.writeback.journal import Action, Entry, Other, locked_journal
+from tuner.writeback.backups import keep_backup
+from tuner.writeback.journal import Action, Entry, FileChange, locked_journal
 from tuner.writeback.plan import FilePlan, WritePlan, sha256_of
 from tuner.writeback.target import Written, WrittenFile
 
@@ -94,18 +95,24 @@ FALLIBLE = [
 
 def cut_short(plan: WritePlan, *done: str, action: Action = Action.APPLY) -> None:
     """What a kill between the renames leaves, of which those ``done`` were made."""
-    both = {f.model: (f.sha256_before, f.sha256_after) for f in plan.files}
-    texts = {f.model: (f.text_before, f.text_after) for f in plan.files}
-    if action is Action.ROLLBACK:
-        both = {name: (after, before) for name, (before, after) in both.items()}
-        texts = {name: (after, before) for name, (before, after) in texts.items()}
+    turn = 1 if action is Action.APPLY else -1
+    texts = {f.path: (f.text_before, f.text_after)[::turn] for f in plan.files}
+    hashes = {f.path: (f.sha256_before, f.sha256_after)[::turn] for f in plan.files}
     for file in plan.files:
-        others = tuple(Other(name, *both[name]) for name in both if name != file.model)
         file.path.parent.mkdir(exist_ok=True)
-        with locked_journal(file.path) as journal:
-            for text in filter(None, texts[file.model]):
-                journal.keep(text.encode())
-            journal.append(Entry(action, "now", plan.run_id, *both[file.model], others))
+        for text in filter(None, texts[file.path]):
+            keep_backup(file.path, text.encode())
+    note(plan.repository, action, plan.run_id, hashes)
+    for file in plan.files:
         if file.model in done:
-            wanted = texts[file.model][1]
+            wanted = texts[file.path][1]
             file.path.unlink() if wanted is None else file.path.write_text(wanted)
+
+
+def note(
+    repository: Path, action: Action, run_id: str, hashes: Mapping[Path, Sequence[str | None]]
+) -> None:
+    """The entry of a write that never went further."""
+    changes = (FileChange(str(p.relative_to(repository)), *both) for p, both in hashes.items())
+    with locked_journal(repository) as journal:
+        journal.append(Entry(action, "now", run_id, tuple(changes)))

@@ -23,7 +23,7 @@ _HANGS_S = 60
 _PLACES = (".", "models", "models/m", "models/m/1", "models/toy", "models/toy/1")
 _PLACES += ("results", "results/run", "results/run/best")
 _NAMES = (
-    *("config.pbtxt", ".config.pbtxt.tune.journal", ".config.pbtxt.tune.tmp", "labels.txt"),
+    *("config.pbtxt", ".tune.journal", ".config.pbtxt.tune.tmp", "labels.txt"),
     *("1", "2", "01", "9" * 20, "model.py", ".#model.py", "x.py", "__pycache__", "model.onnx"),
     *("m", "toy", "other", "models", "results", "run", "best", "charts", "logs", "inputs.json"),
     *("spec.yaml", "manifest.json", "result.json", "trials.jsonl", "check.json"),

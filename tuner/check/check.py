@@ -46,7 +46,7 @@ from tuner.record.status import CheckStatus
 from tuner.record.store import RunStore, new_run_id
 from tuner.score.ratio import CONFIDENCE
 from tuner.spec.load import load_spec
-from tuner.writeback.rollback import half_written
+from tuner.writeback.repository import half_written
 from tuner.writing import write_json
 
 #: Checks shown as a trend, this one included.
@@ -73,7 +73,7 @@ def check(
     stop = Stop(events.note)
     with stop.listening():
         loaded = load_spec(request.spec, request.overrides)
-        for half in half_written(loaded.spec.repository).values():
+        if (half := half_written(loaded.spec.repository)) is not None:
             raise half
         job = prepare(request, loaded)
         run_id = new_run_id(f"{job.spec.name}-check")

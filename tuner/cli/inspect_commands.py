@@ -30,10 +30,10 @@ def models_command(repository: Path, output_format: str) -> None:
     3 when nothing can be tuned.
     """
     from tuner.run.models import HEADER, list_models
-    from tuner.writeback.rollback import half_written
+    from tuner.writeback.repository import half_written
 
     rows = list_models(repository, children_environment())
-    for half in half_written(repository).values():
+    if (half := half_written(repository)) is not None:
         say(f"note:  {half.message}", err=True)
     if output_format == "json":
         say_json([asdict(row) for row in rows])
@@ -79,13 +79,13 @@ def lint_command(
     """
     from tuner.lint.repository import lint_repository
     from tuner.lint.rules import LintFinding, Severity
-    from tuner.writeback.rollback import half_written
+    from tuner.writeback.repository import half_written
 
     findings = lint_repository(repository, model, ignore=ignore, weights=not no_weights)
-    for models, half in half_written(repository).items():
-        if model in (None, *models) and "config-file" not in ignore:
-            rule = (Severity.ERROR, "config-file")
-            findings.append(LintFinding(repository, 1, None, *rule, half.message, half.hint))
+    half = half_written(repository, model)
+    if half is not None and "config-file" not in ignore:
+        rule = (Severity.ERROR, "config-file")
+        findings.append(LintFinding(repository, 1, None, *rule, half.message, half.hint))
     if output_format == "json":
         rows = [{**asdict(f), "file": str(f.file), "severity": f.severity.value} for f in findings]
         say_json(rows)
@@ -129,7 +129,7 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     from tuner.machine.host import has_gpu
     from tuner.spec.load import load_spec
     from tuner.triton.doctor import MachineCheck, run_checks
-    from tuner.writeback.rollback import half_written
+    from tuner.writeback.repository import half_written
     from tuner.writeback.target import foreseen
 
     wanted = None if spec is None else load_spec(spec).spec
@@ -142,7 +142,7 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
         results=output,
     )
     if wanted is not None:
-        for half in half_written(wanted.repository).values():
+        if (half := half_written(wanted.repository)) is not None:
             checks.append(MachineCheck("write", "whole configs", False, half.message, half.hint))
         with suppress(TunerError):  # `tune plan` says what is wrong with the models
             served = models_of(wanted).models

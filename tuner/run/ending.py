@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +28,6 @@ from tuner.run.outcome import result_of
 from tuner.search.study.uninterrupted import uninterrupted
 from tuner.space.candidate import Candidate
 from tuner.writeback.plan import WritePlan, apply, file_plans
-from tuner.writeback.rollback import half_written, settle_all
 from tuner.writeback.target import Written
 
 
@@ -169,22 +168,6 @@ class Ending:
         )
         store.write_result(result.to_json())
         return result
-
-
-def settle_writes(repository: Path, *, write: bool) -> Iterator[str]:
-    """Notes on interrupted writes in the repository, each undone; refused without ``write``.
-
-    Called before any config is read: a run over a half-written winner would measure a config that
-    nobody chose.
-
-    Raises:
-        StalePlanError: A file was changed since.
-        EnvironmentNotReadyError: There is no such repository, or a file may not be written.
-    """
-    for half in () if write else half_written(repository).values():
-        raise half
-    for written in settle_all(repository) if write else ():
-        yield from written.all_notes
 
 
 def best_configs(job: Job, change: Change) -> dict[str, bytes]:

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from tuner.errors import SpecError
 from tuner.machine.host import Host
 from tuner.measurement.measurement import Stage
 from tuner.modelconfig.content import content_of
+from tuner.modelconfig.files import read_config
 from tuner.plain import plain
 from tuner.record.manifest import Choices, Manifest, resume_command
 from tuner.record.noise import count_of_whole_rounds
@@ -37,8 +38,8 @@ from tuner.spec.load import load_spec
 from tuner.spec.meaning import files_of, meaning
 from tuner.spec.model import Spec
 from tuner.triton.launchers import cores_of, server_launcher
-from tuner.writeback.journal import is_written_by
-from tuner.writeback.rollback import rollback
+from tuner.writeback.files import sha256_or_none
+from tuner.writeback.repository import half_written, repair
 
 #: SQLite's own files beside a database: their content would be applied to the new one.
 _COMPANIONS = ("", "-journal", "-wal", "-shm")
@@ -356,29 +357,51 @@ def refuse_another_start(run: Path, job: Job, host: Host) -> None:
     before.refuse_if_different(now)
 
 
-def end_of_a_write(request: Request, spec: Spec, note: Callable[[str], None]) -> Result | None:
-    """The result of a run to resume whose winner is in the repository: nothing is left to measure.
+def undo_half_writes(request: Request, repository: Path) -> Iterator[str]:
+    """Notes on a write that a kill cut short, which is undone; refused if the run is not to write.
 
-    A kill may have come between the write and its record. Such a write is taken back, and the run
-    goes on with the config that it measured.
+    Called before any config is read: a run over a half-written winner would measure a config that
+    nobody chose. Cut short is also what the run to resume wrote without a record of it: it goes on
+    with the config that it measured.
 
     Raises:
-        SpecError: The run is being written.
+        StalePlanError: A file was changed since.
+        EnvironmentNotReadyError: There is half a write, and the run is not to write, or cannot.
+        SpecError: The run to resume is being written.
     """
-    if request.resume is None or not request.write:
+    if not request.write:
+        if (half := half_written(repository)) is not None:
+            raise half
+        return
+    with ExitStack() as held:
+        unrecorded = ""
+        if request.resume is not None and not _is_longer(request):
+            store = RunStore.open(request.resume)
+            held.enter_context(store.locked())
+            stored = store.whole_result()
+            unrecorded = store.run_id if stored is None or stored["written"] is None else ""
+        repaired = repair(repository, unrecorded=unrecorded)
+    yield from () if repaired is None else repaired.all_notes
+
+
+def end_of_a_write(request: Request, spec: Spec) -> Result | None:
+    """The result of a run to resume whose winner is in the repository: all is measured."""
+    if request.resume is None or not request.write or _is_longer(request):
         return None
     store = RunStore.open(request.resume)
-    manifest, stored = store.manifest(), store.whole_result()
-    models = [model.name for model in manifest.models.values()]
-    repository = spec.repository
-    own = [m for m in models if is_written_by(store.run_id, repository / m / spec.write_to)]
-    longer = manifest.choices.trials, manifest.choices.time_budget_s
-    if not own or longer != (request.trials, request.time_budget_s):
+    stored = store.whole_result()
+    if stored is None or stored["written"] is None:
         return None
-    if stored is not None and stored["written"] is not None:
-        note("the winner was written before; only the reports are made again")
-        return Result.from_json(stored)
-    with store.locked():
-        rollback(repository, own[0], run_id=store.run_id)
-    note("the run was killed when it had just written its winner, which is taken back for now")
-    return None
+    result = Result.from_json(stored)
+    paths = (
+        spec.repository / model.name / spec.write_to for model in store.manifest().models.values()
+    )
+    written = {file.sha256_after for file in result.written.files} if result.written else set()
+    return result if any(sha256_or_none(read_config(path)) in written for path in paths) else None
+
+
+def _is_longer(request: Request) -> bool:
+    """Whether a run to resume is to go on beyond what it was begun with."""
+    assert request.resume is not None
+    before = RunStore.open(request.resume).manifest().choices
+    return (before.trials, before.time_budget_s) != (request.trials, request.time_budget_s)

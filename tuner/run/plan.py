@@ -61,7 +61,7 @@ from tuner.spec.server import MODES, ServerMode
 from tuner.spec.workload import FileInputs, RandomInputs, UniformRepeat, ZipfRepeat
 from tuner.triton.docker import DockerLauncher
 from tuner.triton.local import LocalLauncher
-from tuner.writeback.rollback import half_written
+from tuner.writeback.repository import half_written
 from tuner.writeback.target import foreseen
 
 #: The rate for which perf_analyzer's command line is shown, where rates are searched.
@@ -158,7 +158,7 @@ def draw_plan(
             *(told for ends, told in lacking if not ends),
         ),
         problems=[
-            *(half.message for half in half_written(job.spec.repository).values()),
+            *([half.message] if (half := half_written(job.spec.repository)) else ()),
             *dict.fromkeys(f"{finding.place}: {finding.message}" for finding in wrong),
             *(told for ends, told in lacking if ends),
         ],

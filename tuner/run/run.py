@@ -20,13 +20,14 @@ from tuner.measurement.measurement import Stage
 from tuner.proof.overload import probe_overload
 from tuner.proof.proof import prove
 from tuner.record.store import RunStore, new_run_id
-from tuner.run.ending import Ending, Finished, settle_writes
+from tuner.run.ending import Ending, Finished
 from tuner.run.open_run import (
     end_of_a_write,
     open_run,
     open_store,
     refuse_another_start,
     restore_choices,
+    undo_half_writes,
 )
 from tuner.score.trial import Trial
 from tuner.search.estimate import (
@@ -75,7 +76,7 @@ def settled_spec(request: Request, note: Callable[[str], None]) -> LoadedSpec:
     """The spec of a request, once half a write in its repository has been undone."""
     loaded = load_spec(request.spec, request.overrides)
     refuse_no_repository(loaded)
-    for undone in settle_writes(loaded.spec.repository, write=request.write):
+    for undone in undo_half_writes(request, loaded.spec.repository):
         note(undone)
     return loaded
 
@@ -97,11 +98,11 @@ def _run(
         enter = contexts.enter_context
         enter(stop.listening())
         loaded = settled_spec(request, events.note)
-        if request.resume is not None:
-            ended = end_of_a_write(request, loaded.spec, events.note)
-            if ended is not None:
-                report(request.resume)
-                return Finished(request.resume, ended)
+        ended = end_of_a_write(request, loaded.spec)
+        if request.resume is not None and ended is not None:
+            events.note("the winner was written before; only the reports are made again")
+            report(request.resume)
+            return Finished(request.resume, ended)
         job = checked_job(request, loaded)
         run_id = request.run_id or new_run_id(job.spec.name)
         if request.resume is not None:

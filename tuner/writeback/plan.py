@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from tuner.spec.labels import of_label
 from tuner.spec.model import Spec
 from tuner.writeback.files import sha256_of_bytes, sha256_or_none
 from tuner.writeback.journal import Action
-from tuner.writeback.rollback import settle
+from tuner.writeback.repository import OpenRepository, open_repository, repair
 from tuner.writeback.target import (
     Target,
     Written,
@@ -32,7 +32,7 @@ from tuner.writeback.target import (
     target_of,
     unchanged,
 )
-from tuner.writeback.transaction import Replacement, commit, opened
+from tuner.writeback.transaction import Replacement, commit
 
 
 def sha256_of(text: str, encoding: str = UTF_8) -> str:
@@ -253,25 +253,36 @@ def apply(plan: WritePlan, *, through_links: bool = False, dry_run: bool = False
     parts = _parts_of(plan, through_links=through_links)
     if dry_run:
         return Written(tuple(_would_be(plan, *part) for part in parts), plan.run_id)
-    settled = [settle(target, through_links=through_links) for _, target in parts]
+    repaired = repair(plan.repository, through_links=through_links)
+    notes = () if repaired is None else repaired.all_notes
     # Before anything is created; again below, where nobody else can write.
     for file, target in parts:
         _looked_at(plan, file, target)
-    to_write = {target.real: (file, target) for file, target in parts if file.changes}
-    with opened(target for _, target in to_write.values()) as locked:
-        for file, target in parts:
-            _looked_at(plan, file, target)
-        replacements = [
-            Replacement(found, file.content_after, like=found.target.real)
-            for found, (file, _) in zip(locked, to_write.values(), strict=True)
-            if found.content != file.content_after
-        ]
-        done = {f.real: f for f in commit(replacements, Action.APPLY, plan.run_id)}
+    done: dict[Path, WrittenFile] = {}
+    if any(file.changes for file, _ in parts):
+        with open_repository(plan.repository, through_links=through_links) as opened:
+            done = _write(plan, parts, opened)
+            notes = (*notes, *opened.journal.notes)
     about = [part for part in parts if part[0].changes] or parts
     files = [done.get(t.real) or unchanged(t, file.sha256_after) for file, t in about]
     files.sort(key=lambda file: not file.changed)
-    notes = (note for written in settled if written is not None for note in written.all_notes)
-    return Written(tuple(files), plan.run_id, tuple(notes))
+    return Written(tuple(files), plan.run_id, notes)
+
+
+def _write(
+    plan: WritePlan, parts: Sequence[tuple[FilePlan, Target]], opened: OpenRepository
+) -> dict[Path, WrittenFile]:
+    """What was written, by the file behind its links."""
+    for file, target in parts:
+        _looked_at(plan, file, target)
+    to_write = {target.real: (file, target) for file, target in parts if file.changes}
+    found = ((file, opened.find(target)) for file, target in to_write.values())
+    replacements = [
+        Replacement(there, file.content_after, like=there.target.real)
+        for file, there in found
+        if there.content != file.content_after
+    ]
+    return {f.real: f for f in commit(opened, replacements, Action.APPLY, plan.run_id)}
 
 
 def _parts_of(plan: WritePlan, *, through_links: bool) -> list[tuple[FilePlan, Target]]:

@@ -1,160 +1,24 @@
-"""Takes a write back: on request, or because a kill left it half done."""
+"""Takes a write back, on request."""
 
 from __future__ import annotations
 
 import contextlib
-import shlex
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError, TunerError
-from tuner.modelconfig.files import directory_of, model_directory, model_names, read_config
+from tuner.modelconfig.files import directory_of, model_directory, read_config
 from tuner.modelconfig.served import read_served
 from tuner.spec.paths import CONFIG_NAME
-from tuner.writeback.files import explained, sha256_or_none
-from tuner.writeback.journal import Action, Entry, configs_of, journal_of, left_unended, newest
-from tuner.writeback.target import (
-    Target,
-    Written,
-    WrittenFile,
-    is_config_of,
-    replaced,
-    target_of,
-    unchanged,
-)
-from tuner.writeback.transaction import (
-    Part,
-    Replacement,
-    commit,
-    keep,
-    like_of,
-    missing,
-    opened,
-    others_of,
-    parts_of,
-    restore,
-)
-
-
-def settle_all(repository: Path) -> Iterator[Written]:
-    """`settle` for every model of a repository.
-
-    Raises:
-        StalePlanError: Of a half-written set, one file was changed since.
-        EnvironmentNotReadyError: A half-written set cannot be put right.
-    """
-    for name in model_names(repository):
-        for path in configs_of(repository / name):
-            with contextlib.suppress(OSError, RuntimeError):  # a link that leads nowhere
-                if left_unended(path.resolve()) and (written := settle(target_of(path, name))):
-                    yield written
-
-
-def half_written(repository: Path) -> dict[tuple[str, ...], EnvironmentNotReadyError]:
-    """What to say of each write that a kill cut short, by its models; changes nothing."""
-    told = {}
-    for path in (p for name in sorted(repository.glob("*")) for p in configs_of(name)):
-        with contextlib.suppress(OSError, RuntimeError, TunerError):  # told by who needs to read it
-            entry = left_unended(path.resolve())
-            is_new = {} if entry is None else _are_new(path, entry)
-            models, new = sorted(is_new), sorted(model for model in is_new if is_new[model])
-            if entry is not None and 0 < len(new) < len(models):
-                undo = ["tune", "rollback", new[0], "--repository", str(repository)]
-                told[tuple(models)] = EnvironmentNotReadyError(
-                    f"the write of run {entry.run_id} on {entry.at} was cut short: of "
-                    f"{', '.join(models)} in {repository}, only {', '.join(new)} with the winner",
-                    f"put back what was there before: {shlex.join(undo)}",
-                )
-    return told
-
-
-def _are_new(path: Path, entry: Entry) -> dict[str, bool]:
-    """Which models of a write have its winner's config; empty where another write followed."""
-    target = target_of(path, directory_of(path).name, through_links=True)
-    targets = [target, *others_of(target, entry, through_links=True)]
-    noted = {t: left_unended(t.real) for t in targets}
-    if not all(e and e.is_of_the_write_of(entry) for e in noted.values()):
-        return {}
-    new = 1 if entry.action is Action.APPLY else 0
-    are = {t: sha256_or_none(t.read()) == e.hashes[new] for t, e in noted.items() if e}
-    return {directory_of(t.path).name: is_new for t, is_new in are.items()}
-
-
-def settle(
-    target: Target, *, force: bool = False, through_links: bool = False, dry_run: bool = False
-) -> Written | None:
-    """Undoes a write of several files that a kill cut short, and finishes such a rollback.
-
-    Either way the files are then as before the winner was written. It is harmless to repeat this,
-    or to kill it.
-
-    Args:
-        force: Also where one of them was changed since.
-        dry_run: Change nothing, and tell what would be done.
-
-    Returns:
-        What was done; ``None`` where there was nothing to do.
-
-    Raises:
-        StalePlanError: One of the files was changed since, and ``force`` is not set.
-        EnvironmentNotReadyError: A journal or backup is damaged, or a file cannot be written.
-    """
-    entry = left_unended(target.real)
-    if entry is None or missing(target, entry):
-        return None
-    targets = [target, *others_of(target, entry, through_links=through_links)]
-    with opened(targets) as files:
-        entries = [found for file in files if (found := file.journal.unended())]
-        if len(entries) < len(files) or not all(e.is_of_the_write_of(entry) for e in entries):
-            return None  # never begun, or ended, or followed by another
-        undo = entry.action is Action.APPLY
-        parts = parts_of(files, entries[0])
-        written, is_old = _settle(parts, entry, force=force, dry_run=dry_run)
-        if is_old is not None and not dry_run:
-            end = Action.UNDONE if undo is is_old else Action.DONE
-            for file, own in zip(files, entries, strict=True):
-                file.journal.note_end(own, end)
-        return written
-
-
-def _settle(
-    parts: Sequence[Part], entry: Entry, *, force: bool, dry_run: bool
-) -> tuple[Written | None, bool | None]:
-    """What was done, and whether all files are the old ones now; ``None`` where that is open."""
-    if all(part.is_new for part in parts):
-        return None, False
-    if all(part.is_old for part in parts):
-        return None, True
-    if not any(part.is_new for part in parts):
-        return None, None  # none of them was replaced, some were changed since
-    changed = [part.file.target.path for part in parts if not (part.is_old or part.is_new)]
-    if changed and not force:
-        raise StalePlanError(
-            f"the write of run {entry.run_id} on {entry.at} was cut short, and {changed[0]} was "
-            "changed since; nothing was restored",
-            "look at the file; `tune rollback --force` puts back all files of that write and "
-            "keeps a copy",
-        )
-    note = f"the write of run {entry.run_id}, which was cut short, is undone"
-    return Written(_put_back(parts, dry_run=dry_run), entry.run_id, (note,)), True
-
-
-def _put_back(parts: Sequence[Part], *, dry_run: bool) -> tuple[WrittenFile, ...]:
-    """Without an entry of its own: that of the write remains until all are back."""
-    old = [part.old_content() for part in parts]
-    backups = [None if part.is_old or dry_run else keep(part.file) for part in parts]
-    files = []
-    for part, content, backup in zip(parts, old, backups, strict=True):
-        target = part.file.target
-        if part.is_old:
-            files.append(unchanged(target, part.old))
-            continue
-        if not dry_run:
-            with explained(target.path):
-                restore(part.file, content)
-        files.append(replaced(target, part.file.content, content, backup))
-    return tuple(files)
+from tuner.writeback.backups import like_of
+from tuner.writeback.files import sha256_or_none
+from tuner.writeback.journal import Action, Entry, FileChange, Noted, journal_of
+from tuner.writeback.repository import OpenRepository, Part, missing, open_repository
+from tuner.writeback.target import Written, is_config_of, target_of, unchanged
+from tuner.writeback.transaction import Replacement, commit
 
 
 def rollback(
@@ -187,71 +51,102 @@ def rollback(
             cannot be written.
         SpecError: There is no such model, or nothing was ever written to it.
     """
-    directory = model_directory(repository, model)
-    path = _last_written(directory, run_id=run_id) or directory / CONFIG_NAME
-    target = target_of(path, model, through_links=through_links)
-    with explained(path):
-        written = journal_of(target.real).is_file()
-    if not written:
-        target = _last_written_step(repository, model, through_links=through_links)
-    if run_id is not None:
-        _refuse_another(target, run_id)
-    how = {"force": force, "through_links": through_links, "dry_run": dry_run}
-    return settle(target, **how) or _take_back(target, **how)
+    own = model_directory(repository, model) / CONFIG_NAME
+    if not journal_of(repository).exists():
+        target_of(own, model, through_links=through_links)
+        raise _never_written(own)
+    with open_repository(
+        repository, through_links=through_links, force=force, dry_run=dry_run
+    ) as opened:
+        history = partial(_history, opened, own, {model})
+        if next(history(), None) is None:
+            history = partial(_history, opened, own, _steps(repository, model))
+        newest, done = next(history(), None), opened.repaired
+        if newest is None:
+            raise _never_written(own)
+        if done is not None and newest[0] == next(opened.journal.newest_first()):
+            return done
+        entry, change = _last_made(repository, history(), run_id)
+        if run_id not in (None, entry.run_id):
+            raise StalePlanError(
+                f"the last write to {repository / change.path} is that of {entry.run_id}; "
+                "nothing was restored",
+                f"take that back first: tune rollback {entry.run_id}",
+            )
+        back = _take_back(opened, entry, change, force=force, dry_run=dry_run)
+        notes = (*opened.journal.notes, *(done.all_notes if done is not None else ()))
+        return replace(back, notes=notes)
 
 
-def _refuse_another(target: Target, run_id: str) -> None:
-    entry = newest(target.real)
-    if entry is not None and entry.run_id != run_id:
-        raise StalePlanError(
-            f"the last write to {target.path} is that of {entry.run_id}; nothing was restored",
-            f"take that back first: tune rollback {entry.run_id}",
+def _history(
+    opened: OpenRepository, own: Path, models: Collection[str]
+) -> Iterator[tuple[Noted, FileChange]]:
+    """What was done to configs of these models, newest first; to ``own`` by any of its links."""
+    real = os.path.realpath(own)
+    for noted in opened.journal.newest_first():
+        for change in noted.entry.files:
+            path = opened.directory / change.path
+            if change.model in models or os.path.realpath(path) == real:
+                yield noted, change
+
+
+def _steps(repository: Path, model: str) -> set[str]:
+    """The models of an ensemble that are there."""
+    with contextlib.suppress(TunerError):
+        return {step.name for step in read_served(repository, [model]).models.values()}
+    return set()
+
+
+def _last_made(
+    repository: Path, history: Iterable[tuple[Noted, FileChange]], run_id: str | None
+) -> tuple[Entry, FileChange]:
+    """The last write or rollback of a config; that of a run, where it is the last of one config.
+
+    Passes over writes that were noted but, after a crash or a failure, never made or undone;
+    when there is nothing else, the newest of them.
+
+    Raises:
+        EnvironmentNotReadyError: An entry that is needed is damaged.
+    """
+    made: dict[str, tuple[Entry, FileChange]] = {}
+    never_made = []
+    for noted, change in history:
+        entry, end, path = noted.entry, noted.end, change.path
+        if end is None and entry.action is Action.APPLY:
+            found = sha256_or_none(read_config(repository / path))
+            end = Action.UNDONE if found == change.sha256_before else None
+        if end is Action.UNDONE:
+            never_made.append((entry, change))
+        elif path not in made:
+            made[path] = entry, change
+            if run_id in (None, entry.run_id):
+                break
+    own = (last for last in made.values() if last[0].run_id == run_id)
+    return next(own, None) or next(iter([*made.values(), *never_made]))
+
+
+def _take_back(
+    opened: OpenRepository, entry: Entry, own: FileChange, *, force: bool, dry_run: bool
+) -> Written:
+    gone = missing(opened.directory, entry) - {own.model}
+    there = (change for change in entry.files if change.model not in gone)
+    parts = opened.parts(entry, sorted(there, key=lambda change: change is not own))
+    is_back = entry.action is Action.ROLLBACK and parts[0].is_old
+    if gone and not force and not is_back:
+        raise EnvironmentNotReadyError(
+            f"{parts[0].file.target.path} was written together with the config of "
+            f"{', '.join(sorted(gone))}, which is not there any more; nothing was restored",
+            "`tune rollback --force` restores those that are there",
         )
+    if is_back or (parts[0].is_old and not any(part.is_new for part in parts)):
+        back = (unchanged(part.file.target, part.old) for part in parts if part.is_old)
+        return Written(tuple(back), entry.run_id)
+    return _take_all_back(opened, parts, entry, force=force, dry_run=dry_run)
 
 
-def _last_written_step(repository: Path, model: str, *, through_links: bool) -> Target:
-    path = None
-    with contextlib.suppress(TunerError):  # a step that is not there
-        served = read_served(repository, [model]).models.values()
-        path = _last_written(*(step.files.directory for step in served))
-    if path is None:
-        raise _never_written(repository / model / CONFIG_NAME)
-    return target_of(path, directory_of(path).name, through_links=through_links)
-
-
-def _last_written(*models: Path, run_id: str | None = None) -> Path | None:
-    """The config of these models that tune wrote last, for this run if there is one."""
-    noted = {}
-    for path in (path for model in models for path in configs_of(model)):
-        with contextlib.suppress(OSError, RuntimeError):  # a link that leads nowhere
-            if (entry := newest(path.resolve())) is not None:
-                noted[entry.run_id == run_id, entry.at] = path
-    return noted[max(noted)] if noted else None
-
-
-def _take_back(target: Target, *, force: bool, through_links: bool, dry_run: bool) -> Written:
-    with opened([target]) as (file,):
-        entry = file.journal.last(file.sha256)
-        if entry is None:
-            raise _never_written(target.path)
-        is_back = entry.action is Action.ROLLBACK and file.sha256 == entry.sha256_after
-        if gone := missing(target, entry):
-            if not force and not is_back:
-                raise EnvironmentNotReadyError(
-                    f"{target.path} was written together with the config of "
-                    f"{', '.join(sorted(gone))}, which is not there any more; nothing was restored",
-                    "`tune rollback --force` restores those that are there",
-                )
-            entry = replace(entry, others=tuple(o for o in entry.others if o.model not in gone))
-        with opened(others_of(target, entry, through_links=through_links)) as others:
-            parts = parts_of([file, *others], entry)
-            if is_back or (parts[0].is_old and not any(part.is_new for part in parts)):
-                back = (unchanged(part.file.target, part.old) for part in parts if part.is_old)
-                return Written(tuple(back), entry.run_id)
-            return _take_all_back(parts, entry, force=force, dry_run=dry_run)
-
-
-def _take_all_back(parts: Sequence[Part], entry: Entry, *, force: bool, dry_run: bool) -> Written:
+def _take_all_back(
+    opened: OpenRepository, parts: Sequence[Part], entry: Entry, *, force: bool, dry_run: bool
+) -> Written:
     for part in parts:
         if not (part.is_old or part.is_new or force):
             raise StalePlanError(
@@ -259,12 +154,12 @@ def _take_all_back(parts: Sequence[Part], entry: Entry, *, force: bool, dry_run:
                 "nothing was restored",
                 "look at the file; `tune rollback --force` replaces it and keeps a copy",
             )
-    back = [
-        Replacement(part.file, content := part.old_content(), like_of(part.file, content))
-        for part in parts
-        if not part.is_old
-    ]
-    rolled = commit(back, Action.ROLLBACK, entry.run_id, dry_run=dry_run)
+    back = []
+    for part in parts:
+        if not part.is_old:
+            content = part.old_content()
+            back.append(Replacement(part.file, content, like_of(part.file.target.real, content)))
+    rolled = commit(opened, back, Action.ROLLBACK, entry.run_id, dry_run=dry_run)
     done = {file.real: file for file in rolled}
     targets = [(part.file.target, part.old) for part in parts]
     files = tuple(done.get(target.real) or unchanged(target, old) for target, old in targets)

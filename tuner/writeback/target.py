@@ -29,8 +29,7 @@ class Target:
     """The config of a model in a repository on this machine.
 
     Attributes:
-        real: The file behind its links: it is what is replaced, and the journal, the lock and
-            the backups are next to it.
+        real: The file behind its links: it is what is replaced, and the backups are next to it.
     """
 
     path: Path

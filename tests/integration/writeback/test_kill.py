@@ -17,7 +17,8 @@ from builders.plans import cut_short, make_file
 
 from tuner.errors import SpecError
 from tuner.writeback.plan import WritePlan, apply
-from tuner.writeback.rollback import rollback, settle_all
+from tuner.writeback.repository import repair
+from tuner.writeback.rollback import rollback
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -130,8 +131,25 @@ def test_killed_at_any_point_all_files_are_old_or_new_after_the_next_command(
     assert sum(halves) >= 15 if several else not any(halves)
 
 
+def test_killed_while_a_write_without_a_record_is_taken_back_it_is_whole_after_the_next_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    halves = []
+    for point in count():
+        plan = make_plan(tmp_path / str(point), list(TEXTS), "config.pbtxt")
+        apply(plan)
+        if not killed_at(point, partial(repair, plan.repository, unrecorded="r1")):
+            break
+        halves.append(contents(plan) not in (before(plan), after(plan)))
+        settle(plan, "")
+        repair(plan.repository, unrecorded="r1")
+        assert contents(plan) == before(plan)
+    assert sum(halves) >= 5
+
+
 def put_right(plan: WritePlan, name: str) -> None:
-    list(settle_all(plan.repository))
+    repair(plan.repository)
 
 
 def write(plan: WritePlan, name: str) -> None:
@@ -144,7 +162,7 @@ def take_back(plan: WritePlan, name: str) -> None:
 
 def settle(plan: WritePlan, name: str) -> None:
     """What a run begins with."""
-    list(settle_all(plan.repository))
+    repair(plan.repository)
     assert contents(plan) in (before(plan), after(plan))
 
 

@@ -37,7 +37,7 @@ def test_what_differs_is_named(tmp_path: Path) -> None:
 
 
 def test_a_linked_file_and_what_no_server_reads_make_no_difference(tmp_path: Path) -> None:
-    unread = {".config.pbtxt.tune.journal", "configs/other.pbtxt", "1/__pycache__/model.pyc"}
+    unread = {".config.pbtxt.tune.0123.bak", "configs/other.pbtxt", "1/__pycache__/model.pyc"}
     here = held(tmp_path / "here", {**FILES, **dict.fromkeys(unread, "")})
     assert here == held(tmp_path / "there", FILES)
     weights = tmp_path / "here" / "m" / "1" / "model.onnx"

@@ -21,6 +21,7 @@ from builders.plans import cut_short, make_file
 from builders.workplace import MODEL, Workplace, best_of, interrupt
 from sqlalchemy.exc import OperationalError
 
+from tuner.bench.job import Request
 from tuner.bench.machine_lock import LockHolder, registered
 from tuner.bench.session import Session
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, SpecError, StalePlanError
@@ -129,12 +130,12 @@ def test_a_run_is_about_the_spec_as_it_was_when_it_began(
 ) -> None:
     """It is read once, and not again after half-written files were put back."""
 
-    def settle(repository: Path, *, write: bool) -> list[str]:
+    def undo(request: Request, repository: Path) -> list[str]:
         workplace.spec.write_text("no spec any more")
         return []
 
     before = workplace.spec.read_text()
-    monkeypatch.setattr(pipeline, "settle_writes", settle)
+    monkeypatch.setattr(pipeline, "undo_half_writes", undo)
     assert workplace.tune("run", str(workplace.spec), "--trials", "2", "--no-write") == 0
     assert workplace.store.manifest().spec_text == before
 

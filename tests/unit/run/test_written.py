@@ -10,7 +10,8 @@ from builders.plans import cut_short, make_file
 
 from tuner.bench.job import Job, Request, draw_up, prepare
 from tuner.record.store import RunStore
-from tuner.run.ending import best_configs, settle_writes, write_back
+from tuner.run.ending import best_configs, write_back
+from tuner.run.open_run import undo_half_writes
 from tuner.space.candidate import Candidate
 from tuner.writeback.plan import WritePlan
 from tuner.writeback.rollback import rollback
@@ -109,8 +110,8 @@ def test_a_run_begins_with_whole_configs_where_a_kill_left_half(tmp_path: Path, 
     files = (make_file(repository, n, CONFIG.format(name=n), f"# new {n}\n") for n in ("a", "b"))
     cut_short(WritePlan(tuple(files), "r1"), "a")
     assert (repository / "a" / "config.pbtxt").read_text() != old
-    assert list(settle_writes(repository, write=True)) == [
+    assert list(undo_half_writes(Request(job.loaded.path), repository)) == [
         "the write of run r1, which was cut short, is undone"
     ]
     assert prepare(Request(spec=job.loaded.path)).served.models["a"].files.text == old
-    assert list(settle_writes(repository, write=True)) == []
+    assert list(undo_half_writes(Request(job.loaded.path), repository)) == []

@@ -21,7 +21,7 @@ from tuner.writeback.plan import WritePlan, apply, sha256_of
 from tuner.writeback.rollback import rollback
 
 TEMPORARY = ".config.pbtxt.tune.tmp"
-JOURNAL = ".config.pbtxt.tune.journal"
+JOURNAL = ".tune.journal"
 
 
 class Disk:
@@ -74,12 +74,12 @@ def test_all_that_is_needed_is_on_disk_before_the_first_config_is_renamed(
     disk = Disk(monkeypatch)
     apply(plan)
     assert disk.events == [
-        *files * [("sync directory",)],  # the journal's name
+        ("sync directory",),  # the journal's name
         *files * kept(BEFORE),
         *files * [("sync", TEMPORARY, AFTER)],
-        *files * [("sync journal", "apply")],
+        ("sync journal", "apply"),
         *files * RENAMED,
-        *files * [("sync journal", "done")],
+        ("sync journal", "done"),
     ]
 
 

@@ -11,7 +11,8 @@ from tuner.errors import SpecError, StalePlanError
 from tuner.record.manifest import KeptConfig, Manifest
 from tuner.space.candidate import Candidate
 from tuner.writeback.plan import WritePlan, apply, file_plans, plan_from_run, sha256_of
-from tuner.writeback.rollback import half_written, is_back, rollback, settle_all
+from tuner.writeback.repository import half_written, repair
+from tuner.writeback.rollback import is_back, rollback
 
 OLD, NEW = "max_batch_size: 1\n", "max_batch_size: 8"
 
@@ -183,9 +184,12 @@ def test_the_config_last_written_is_taken_back(tmp_path: Path) -> None:
 def test_of_several_a_write_cut_short_is_undone(tmp_path: Path, before: str | None) -> None:
     files = tuple(make_file(tmp_path, m, before, config=NAMED) for m in ("m", "n"))
     cut_short(WritePlan(files, "r1"), "n")
-    (told,) = half_written(tmp_path).values()
+    told = half_written(tmp_path)
+    assert told is not None
     assert "only n with the winner" in told.message
-    assert [w.run_id for w in settle_all(tmp_path)] == ["r1"]
+    repaired = repair(tmp_path)
+    assert repaired is not None
+    assert repaired.run_id == "r1"
     assert [content(tmp_path, model=m) for m in ("m", "n")] == [before, before]
     apply(WritePlan(files, "r2"))
     assert rollback(tmp_path, "m").changed

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders.plans import AFTER, BEFORE, make_plan, only
+from builders.plans import AFTER, BEFORE, make_plan, note, only
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.writeback.journal import KEPT, Action, Entry, journal_of, locked_journal
+from tuner.writeback.backups import KEPT
+from tuner.writeback.journal import Action, journal_of
 from tuner.writeback.plan import WritePlan, apply, sha256_of
 from tuner.writeback.rollback import is_back, rollback
 
@@ -94,8 +95,8 @@ def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:
 
 def test_a_rollback_noted_but_never_made_is_finished(tmp_path: Path) -> None:
     plan = applied(tmp_path)
-    with locked_journal(plan.path) as journal:
-        journal.append(Entry(Action.ROLLBACK, "", "r1", sha256_of(AFTER), sha256_of(BEFORE)))
+    hashes = {plan.path: (sha256_of(AFTER), sha256_of(BEFORE))}
+    note(tmp_path, Action.ROLLBACK, "r1", hashes)
     assert rollback(tmp_path, "m").changed
     assert plan.path.read_bytes() == BEFORE.encode()
 
@@ -106,8 +107,7 @@ THIRD = "max_batch_size: 32\n"
 def noted_only(plan: WritePlan, after: str, run_id: str = "r2") -> None:
     """A write that a power cut ended between its entry in the journal and the rename."""
     found = sha256_of(plan.path.read_bytes().decode())
-    with locked_journal(plan.path) as journal:
-        journal.append(Entry(Action.APPLY, "", run_id, found, sha256_of(after)))
+    note(plan.repository, Action.APPLY, run_id, {plan.path: (found, sha256_of(after))})
 
 
 def test_a_write_that_a_crash_cut_short_does_not_hide_the_one_before_it(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_write_cut_short_after_a_rollback_leaves_it_rolled_back(tmp_path: Path
 def test_a_journal_of_an_older_tune_without_marks_of_what_was_done(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
     apply(plan)
-    journal = journal_of(plan.path)
+    journal = journal_of(tmp_path)
     journal.write_text(journal.read_text().splitlines()[0] + "\n")
     assert rollback(tmp_path, "m").changed
     assert plan.path.read_bytes() == BEFORE.encode()
@@ -205,8 +205,6 @@ def test_a_backup_that_a_rollback_needs_survives_writes_that_were_cut_short(
     plan = make_plan(tmp_path, before=config_text(KEPT + 1), after=THIRD)
     for number in range(2 * KEPT):
         noted_only(plan, f"never {number}\n")
-    with locked_journal(config) as journal:
-        journal.prune()
     assert rollback(tmp_path, "m").changed
     assert config.read_text() == config_text(KEPT)
 
@@ -217,23 +215,26 @@ def test_nothing_is_removed_by_a_damaged_journal_or_of_other_names(tmp_path: Pat
     for other in others:
         other.write_text("mine")
     config = written_often(tmp_path, KEPT)
-    journal_of(config).write_text("no journal\n")
+    journal_of(tmp_path).write_text("no journal\n")
     apply(make_plan(tmp_path, before=config_text(KEPT), after=THIRD))
     assert len(backups(config)) == KEPT + 1 + 1
     assert [other.read_text() for other in others] == ["mine", "mine"]
 
 
-ENTRY = {"action": "apply", "at": "", "run_id": "r", "sha256_before": None, "sha256_after": None}
+FILE = {"path": "m/config.pbtxt", "sha256_before": None, "sha256_after": None}
+ENTRY = {"action": "apply", "at": "", "run_id": "r", "files": [FILE]}
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        json.dumps({**ENTRY, "sha256_before": 5}),
-        json.dumps({**ENTRY, "sha256_after": "../../../../etc/passwd"}),
+        json.dumps({**ENTRY, "files": [{**FILE, "sha256_before": 5}]}),
+        json.dumps({**ENTRY, "files": [{**FILE, "sha256_after": "../../../../etc/passwd"}]}),
         json.dumps({**ENTRY, "run_id": ["r"]}),
         json.dumps({**ENTRY, "action": "remove"}),
         json.dumps({**ENTRY, "action": {}}),
+        json.dumps({**ENTRY, "action": "done"}),
+        json.dumps({**ENTRY, "files": []}),
         json.dumps({"action": "apply"}),
         "[" * 100_000 + "]" * 100_000,
         "[]",
@@ -247,7 +248,7 @@ ENTRY = {"action": "apply", "at": "", "run_id": "r", "sha256_before": None, "sha
 def test_a_damaged_journal_is_named_with_its_line(tmp_path: Path, line: str) -> None:
     plan = make_plan(tmp_path)
     apply(plan)
-    journal = journal_of(plan.path)
+    journal = journal_of(tmp_path)
     journal.write_bytes(journal.read_bytes() + line.encode("utf-8", "surrogateescape") + b"\n")
     with pytest.raises(EnvironmentNotReadyError, match=r"journal:3: the journal is damaged"):
         rollback(tmp_path, "m")
@@ -257,7 +258,7 @@ def test_a_damaged_journal_is_named_with_its_line(tmp_path: Path, line: str) -> 
 def test_a_line_cut_short_is_replaced_by_the_next(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
     apply(plan)
-    journal = journal_of(plan.path)
+    journal = journal_of(tmp_path)
     whole = journal.read_bytes()
     journal.write_bytes(whole + b'{"action": "app')
     assert rollback(tmp_path, "m").changed
@@ -271,7 +272,7 @@ def test_a_journal_that_is_no_file_is_not_written_to(tmp_path: Path, kind: str) 
     victim = tmp_path / "victim"
     if kind == "link":
         victim.write_text("precious\n")
-    journal = journal_of(plan.path)
+    journal = journal_of(tmp_path)
     if kind == "pipe":
         os.mkfifo(journal)
     elif kind == "directory":

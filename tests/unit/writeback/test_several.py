@@ -12,12 +12,14 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from builders.plans import FALLIBLE, Fuse, cut_short, make_file
+from builders.plans import FALLIBLE, Fuse, cut_short, make_file, note
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError
-from tuner.writeback.journal import Action, Entry, Other, journal_of, locked_journal
+from tuner.writeback.journal import Action, journal_of, locked_journal
 from tuner.writeback.plan import WritePlan, apply, sha256_of
-from tuner.writeback.rollback import rollback, settle_all
+from tuner.writeback.repository import repair
+from tuner.writeback.rollback import rollback
+from tuner.writeback.target import Written
 
 OLD = {"tokenizer": "# old t\n", "bert": "# old b\n", "head": None}
 NEW = {"tokenizer": "# new t\n", "bert": "# new b\n", "head": "# new h\n"}
@@ -70,8 +72,10 @@ def test_applying_twice_changes_nothing_the_second_time(tmp_path: Path) -> None:
 
     def found() -> list[object]:
         files = [file.path.stat() for file in plan.files]
-        journals = [journal_of(file.path).read_bytes() for file in plan.files]
-        return [*journals, *((file.st_ino, file.st_mtime_ns) for file in files)]
+        return [
+            journal_of(tmp_path).read_bytes(),
+            *((file.st_ino, file.st_mtime_ns) for file in files),
+        ]
 
     before = found()
     assert not apply(plan).changed
@@ -85,7 +89,9 @@ def test_one_file_changed_by_hand_since_the_run_refuses_all(tmp_path: Path) -> N
     with pytest.raises(StalePlanError, match=r"head/config\.pbtxt changed since run r1"):
         apply(plan)
     assert contents(tmp_path) == before
-    assert not list(tmp_path.glob("*/.*")), "something was made before all was checked"
+    assert not [*tmp_path.glob(".*"), *tmp_path.glob("*/.*")], (
+        "something was made before all was checked"
+    )
 
 
 def test_a_config_that_the_winner_leaves_alone_is_checked_and_not_touched(tmp_path: Path) -> None:
@@ -139,8 +145,10 @@ def test_runs_over_some_of_the_same_models_are_taken_back_newest_first(tmp_path:
 
 def test_a_lock_that_another_tune_holds_refuses_all(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
-    with locked_journal(config(tmp_path, "head")):
-        with pytest.raises(EnvironmentNotReadyError, match=r"another tune is writing to .*head"):
+    with locked_journal(tmp_path):
+        with pytest.raises(
+            EnvironmentNotReadyError, match=f"another tune is writing to {tmp_path}"
+        ):
             apply(plan)
     assert contents(tmp_path) == OLD
 
@@ -215,7 +223,7 @@ def test_a_failed_write_does_not_hide_the_one_before_it(
         apply(second)
     assert contents(tmp_path) == NEW
     config(tmp_path, "bert").write_text("# second b\n")  # by hand: nobody's half write
-    assert list(settle_all(tmp_path)) == []
+    assert repair(tmp_path) is None
     config(tmp_path, "bert").write_text(NEW["bert"] or "")
     assert rollback(tmp_path, "head").run_id == "r1"
     assert contents(tmp_path) == OLD
@@ -228,14 +236,15 @@ def test_half_a_write_is_undone_by_the_next_command(tmp_path: Path, done: list[s
         cut_short(plan, *done)
         assert contents(plan.repository) not in (OLD, NEW)
         if command == "run":
-            (written,) = settle_all(plan.repository)
+            written = repair(plan.repository)
+            assert written is not None
             assert written.notes == ("the write of run r1, which was cut short, is undone",)
         elif command == "rollback":
             assert rollback(plan.repository, "bert").changed
         else:
             assert apply(plan).changed
         assert contents(plan.repository) == (NEW if command == "apply" else OLD)
-        assert list(settle_all(plan.repository)) == []
+        assert repair(plan.repository) is None
 
 
 def test_half_a_write_is_undone_for_another_runs_winner(tmp_path: Path) -> None:
@@ -247,12 +256,40 @@ def test_half_a_write_is_undone_for_another_runs_winner(tmp_path: Path) -> None:
     assert contents(tmp_path) == {**OLD, "tokenizer": "# other t\n"}
 
 
+@pytest.mark.parametrize("command", [apply, rollback])
+def test_half_a_write_is_undone_by_a_command_about_another_model(
+    tmp_path: Path, command: Callable[..., Written]
+) -> None:
+    other = WritePlan((make_file(tmp_path, "other", "# old o\n", "# new o\n"),), "r0")
+    if command is rollback:
+        apply(other)
+    cut_short(make_plan(tmp_path), "tokenizer")
+    written = apply(other) if command is apply else rollback(tmp_path, "other")
+    assert written.notes == ("the write of run r1, which was cut short, is undone",)
+    assert [file.path.parent.name for file in written.files] == ["other"]
+    assert contents(tmp_path) == OLD
+
+
+def test_the_write_before_one_that_failed_is_taken_back_by_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply(make_plan(tmp_path))
+    second = plan_of(tmp_path, "r2", {"bert": "# second b\n"})
+    with monkeypatch.context() as patch:
+        patch.setattr("tuner.writeback.transaction.rename_staged", Fuse(0).wrap(Path))
+        with pytest.raises(EnvironmentNotReadyError, match="No space left"):
+            apply(second)
+    assert rollback(tmp_path, "bert", run_id="r1").changed
+    assert contents(tmp_path) == OLD
+
+
 def test_half_a_rollback_is_finished(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
     apply(plan)
     cut_short(plan, "bert", action=Action.ROLLBACK)
     assert contents(tmp_path) not in (OLD, NEW)
-    (written,) = settle_all(tmp_path)
+    written = repair(tmp_path)
+    assert written is not None
     assert contents(tmp_path) == OLD
     assert {file.path.parent.name for file in written.files if file.changed} == {
         "tokenizer",
@@ -266,7 +303,7 @@ def test_half_a_write_with_a_file_changed_since_is_left_to_the_user(tmp_path: Pa
     cut_short(plan, "tokenizer")
     config(tmp_path, "bert").write_text("# by hand\n")
     before = contents(tmp_path)
-    for act in (lambda: list(settle_all(tmp_path)), lambda: rollback(tmp_path, "tokenizer")):
+    for act in (lambda: repair(tmp_path), lambda: rollback(tmp_path, "tokenizer")):
         with pytest.raises(StalePlanError, match=r"was cut short, and .*bert.* was changed since"):
             act()
     assert contents(tmp_path) == before
@@ -278,10 +315,10 @@ def test_a_write_that_came_to_its_end_is_no_half_of_one(tmp_path: Path) -> None:
     """Whatever is put back by hand afterwards, also where only the last note is missing."""
     plan = make_plan(tmp_path)
     cut_short(plan, *OLD)
-    assert list(settle_all(tmp_path)) == []
+    assert repair(tmp_path) is None
     config(tmp_path, "bert").write_text(OLD["bert"] or "")
     before = contents(tmp_path)
-    assert list(settle_all(tmp_path)) == []
+    assert repair(tmp_path) is None
     assert contents(tmp_path) == before
 
 
@@ -299,8 +336,10 @@ def test_two_models_with_one_file_get_one_config_or_none(tmp_path: Path) -> None
     assert shared.read_text() == "# old\n"
     assert len(apply(WritePlan(tuple(files), "r1")).files) == 2
     assert shared.read_text() == "# new\n"
-    assert rollback(tmp_path, "b").changed
-    assert shared.read_text() == "# old\n"
+    for name in ("a", "b"):
+        assert rollback(tmp_path, name).changed
+        assert shared.read_text() == "# old\n"
+        apply(WritePlan(tuple(files), "r1"))
 
 
 def test_a_link_out_of_the_repository_refuses_all_unless_asked_for(tmp_path: Path) -> None:
@@ -348,22 +387,30 @@ def test_each_file_keeps_its_own_permissions(tmp_path: Path) -> None:
     assert [file.path.stat().st_mode & 0o777 for file in plan.files[:2]] == [0o640, 0o604]
 
 
-def test_the_journal_of_one_file_is_as_it_always_was(tmp_path: Path) -> None:
-    file = make_file(tmp_path, "m", "# old\n", "# new\n")
-    apply(WritePlan((file,), "r1"))
-    lines = [json.loads(line) for line in journal_of(file.path).read_text().splitlines()]
-    assert [line.pop("action") for line in lines] == ["apply", "done"]
-    assert {tuple(line) for line in lines} == {("at", "run_id", "sha256_before", "sha256_after")}
-    assert lines[0]["sha256_before"] == sha256_of("# old\n")
+def test_a_write_is_one_line_of_the_repositorys_journal_and_its_end_another(
+    tmp_path: Path,
+) -> None:
+    apply(make_plan(tmp_path))
+    rollback(tmp_path, "bert")
+    lines = [json.loads(line) for line in journal_of(tmp_path).read_text().splitlines()]
+    assert [line["action"] for line in lines] == ["apply", "done", "rollback", "done"]
+    assert {line["run_id"] for line in lines} == {"r1"}
+    paths = [[file["path"] for file in line.get("files", ())] for line in lines]
+    assert paths[0] == [f"{name}/config.pbtxt" for name in OLD]
+    assert sorted(paths[2]) == sorted(paths[0])
+    assert paths[1] == paths[3] == []
+    assert lines[0]["files"][0]["sha256_before"] == sha256_of(OLD["tokenizer"] or "")
+    assert [path.name for path in tmp_path.glob(".*")] == [".tune.journal"]
 
 
-@pytest.mark.parametrize("model", ["../m", "a/b", "", 5])
-def test_a_journal_that_names_a_file_elsewhere_is_damaged(tmp_path: Path, model: object) -> None:
-    plan = make_plan(tmp_path)
-    apply(plan)
-    journal = journal_of(plan.files[0].path)
+@pytest.mark.parametrize(
+    "path", ["../m/config.pbtxt", "a/b/config.pbtxt", "/config.pbtxt", "m/1/model.py", "m", 5]
+)
+def test_a_journal_that_names_a_file_elsewhere_is_damaged(tmp_path: Path, path: object) -> None:
+    apply(make_plan(tmp_path))
+    journal = journal_of(tmp_path)
     first = json.loads(journal.read_text().splitlines()[0])
-    first["others"][0]["model"] = model
+    first["files"][0]["path"] = path
     journal.write_text(json.dumps(first) + "\n")
     with pytest.raises(EnvironmentNotReadyError, match="the journal is damaged"):
         rollback(tmp_path, "tokenizer")
@@ -403,7 +450,7 @@ def test_a_model_that_was_removed_since_refuses_the_rollback_unless_forced(tmp_p
 def test_half_a_write_of_a_model_that_was_removed_since_stops_no_run(tmp_path: Path) -> None:
     cut_short(make_plan(tmp_path), "tokenizer")
     shutil.rmtree(tmp_path / "bert")
-    assert list(settle_all(tmp_path)) == []
+    assert repair(tmp_path) is None
 
 
 def test_a_file_edited_while_another_fails_is_left_as_it_was_edited(
@@ -429,7 +476,8 @@ def test_half_of_a_second_write_is_undone_and_hides_not_the_first(tmp_path: Path
     apply(make_plan(tmp_path))
     second = plan_of(tmp_path, "r2", {"bert": "# second b\n", "head": "# second h\n"})
     cut_short(second, "bert")
-    (written,) = settle_all(tmp_path)
+    written = repair(tmp_path)
+    assert written is not None
     assert written.run_id == "r2"
     assert contents(tmp_path) == NEW
     assert rollback(tmp_path, "head").run_id == "r1"
@@ -438,12 +486,10 @@ def test_half_of_a_second_write_is_undone_and_hides_not_the_first(tmp_path: Path
 
 def test_a_write_that_a_later_one_followed_is_not_undone(tmp_path: Path) -> None:
     cut_short(make_plan(tmp_path), "tokenizer")
-    sha256 = sha256_of(OLD["bert"] or "")
-    later = Entry(Action.APPLY, "later", "r2", sha256, sha256_of("#"), (Other("x", None, sha256),))
-    with locked_journal(config(tmp_path, "bert")) as journal:
-        journal.append(later)
+    later = {config(tmp_path, "bert"): (sha256_of(OLD["bert"] or ""), sha256_of("#"))}
+    note(tmp_path, Action.APPLY, "r2", later)
     before = contents(tmp_path)
-    assert list(settle_all(tmp_path)) == []
+    assert repair(tmp_path) is None
     assert contents(tmp_path) == before
 
 

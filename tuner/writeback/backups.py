@@ -1,0 +1,90 @@
+"""Copies of the configs that were replaced, each beside its config and named by its content."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from tuner.errors import EnvironmentNotReadyError
+from tuner.writeback.files import (
+    explained,
+    read_plain,
+    remove_file,
+    replace_file,
+    sha256_of_bytes,
+)
+from tuner.writeback.journal import Action, FileChange
+
+#: Backups of configs that tune wrote, at least.
+KEPT = 20
+
+
+def backup_of(config: Path, sha256: str) -> Path:
+    return config.with_name(f".{config.name}.tune.{sha256[:16]}.bak")
+
+
+def keep_backup(config: Path, content: bytes) -> Path:
+    """Stores a backup and gives its path; the same content only once."""
+    path = backup_of(config, sha256_of_bytes(content))
+    if read_plain(path) != content:
+        replace_file(path, content, like=config)
+    return path
+
+
+def read_backup(config: Path, sha256: str) -> bytes:
+    """The content with this hash.
+
+    Raises:
+        EnvironmentNotReadyError: It is missing or damaged.
+    """
+    path = backup_of(config, sha256)
+    with explained(config):
+        content = read_plain(path)
+    if content is None or sha256_of_bytes(content) != sha256:
+        raise EnvironmentNotReadyError(
+            f"the backup {path} is missing or damaged; nothing was written",
+            "restore the config by hand: the run's manifest.json holds it as config_text",
+        )
+    return content
+
+
+def prune_backups(config: Path, newest_first: Sequence[tuple[Action, FileChange]]) -> None:
+    """Removes backups of what tune wrote that are older than the newest `KEPT`.
+
+    What anybody else wrote stays, the first config above all. The write is done by now, so this
+    may fail.
+    """
+    hashes = ((c.sha256_before, c.sha256_after) for _, c in newest_first)
+    newest = (sha256 for pair in hashes for sha256 in pair if sha256)
+    paths = dict.fromkeys(backup_of(config, sha256) for sha256 in newest)
+    with contextlib.suppress(OSError):
+        there = [path for path in paths if path.exists()]
+        own = {backup_of(config, sha256) for sha256 in _written_by_tune(newest_first)}
+        for path in own.intersection(there[KEPT:]):
+            path.unlink()
+
+
+def _written_by_tune(newest_first: Sequence[tuple[Action, FileChange]]) -> set[str]:
+    """Hashes of winners, without those of configs that were there before tune wrote them."""
+    own: set[str | None] = set()
+    foreign: set[str | None] = {None}
+    for action, change in reversed(newest_first):
+        foreign |= {change.sha256_before} - own
+        own |= {change.sha256_after} if action is Action.APPLY else set()
+    return {sha256 for sha256 in own - foreign if sha256}
+
+
+def restore(config: Path, content: bytes | None) -> None:
+    """Gives a config its old content back; ``None`` removes it."""
+    if content is None:
+        remove_file(config)
+    else:
+        replace_file(config, content, like=like_of(config, content))
+
+
+def like_of(config: Path, content: bytes | None) -> Path:
+    """What a restored file is like: the one that is there, else the backup of its content."""
+    if config.exists() or content is None:
+        return config
+    return backup_of(config, sha256_of_bytes(content))

@@ -1,0 +1,277 @@
+"""A repository open for writing: locked, and whole.
+
+Here alone is put right what a kill has left: a process that dies between two renames leaves a
+journal whose last write has no end. Whoever opens the repository next undoes that write, or
+finishes that rollback; either way all its files are then as before the winner was written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+from tuner.errors import EnvironmentNotReadyError, StalePlanError, TunerError
+from tuner.modelconfig.files import directory_of
+from tuner.writeback.backups import keep_backup, read_backup, restore
+from tuner.writeback.files import drop_staged, explained, sha256_or_none
+from tuner.writeback.journal import (
+    Action,
+    Entry,
+    FileChange,
+    Journal,
+    Noted,
+    locked_journal,
+    look,
+)
+from tuner.writeback.target import Target, Written, WrittenFile, replaced, target_of, unchanged
+from tuner.writing import sync_directory
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """A config as it was found."""
+
+    target: Target
+    content: bytes | None
+
+    @property
+    def sha256(self) -> str | None:
+        return sha256_or_none(self.content)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file of an earlier write: as it is found, before the winner, and with the winner."""
+
+    file: FoundFile
+    old: str | None
+    new: str | None
+
+    @property
+    def is_old(self) -> bool:
+        return self.file.sha256 == self.old
+
+    @property
+    def is_new(self) -> bool:
+        return self.file.sha256 == self.new
+
+    def old_content(self) -> bytes | None:
+        """Raises:
+        EnvironmentNotReadyError: The backup is missing or damaged.
+        """
+        return None if self.old is None else read_backup(self.file.target.real, self.old)
+
+
+class WriteState(Enum):
+    """How the files of a write are found."""
+
+    OLD = "all as before the winner"
+    NEW = "all with the winner"
+    HALF = "some with the winner"
+    CHANGED = "none with the winner, some changed since"
+
+
+def state_of(parts: Sequence[Part]) -> WriteState:
+    if all(part.is_new for part in parts):
+        return WriteState.NEW
+    if all(part.is_old for part in parts):
+        return WriteState.OLD
+    return WriteState.HALF if any(part.is_new for part in parts) else WriteState.CHANGED
+
+
+@dataclass(frozen=True)
+class OpenRepository:
+    """A repository that no other tune writes to; made by `open_repository` only.
+
+    Attributes:
+        through_links: Whether a config that is a link out of the repository is written.
+        repaired: What opening it has undone.
+    """
+
+    directory: Path
+    journal: Journal
+    through_links: bool
+    repaired: Written | None = None
+
+    def find(self, target: Target) -> FoundFile:
+        """The file as it stays until the repository is closed, unless an editor saves it."""
+        if not target.real.parent.exists():  # configs/
+            with explained(target.path):
+                target.real.parent.mkdir(exist_ok=True)
+                sync_directory(directory_of(target.path))
+        with explained(target.path):
+            drop_staged(target.real)  # a killed process may have left it
+            return FoundFile(target, target.read())
+
+    def parts(self, entry: Entry, changes: Sequence[FileChange]) -> list[Part]:
+        """Those files of an entry.
+
+        Raises:
+            EnvironmentNotReadyError: One is not there, or lies outside the repository.
+            SpecError: One is not a config.
+        """
+        how = {"through_links": self.through_links}
+        found = [self.find(change_target(self.directory, change, **how)) for change in changes]
+        return [_part(f, entry, change) for f, change in zip(found, changes, strict=True)]
+
+
+def change_target(repository: Path, change: FileChange, *, through_links: bool) -> Target:
+    return target_of(repository / change.path, change.model, through_links=through_links)
+
+
+def _part(file: FoundFile, entry: Entry, change: FileChange) -> Part:
+    old, new = change.sha256_before, change.sha256_after
+    return Part(file, old, new) if entry.action is Action.APPLY else Part(file, new, old)
+
+
+def missing(repository: Path, entry: Entry) -> set[str]:
+    """Models of an entry that were removed from the repository since."""
+    return {c.model for c in entry.files if not (repository / c.model).is_dir()}
+
+
+@contextlib.contextmanager
+def open_repository(
+    directory: Path,
+    *,
+    through_links: bool = False,
+    force: bool = False,
+    dry_run: bool = False,
+    unrecorded: str = "",
+) -> Iterator[OpenRepository]:
+    """Locks a repository against every other tune, and undoes the write that a kill cut short.
+
+    It is harmless to repeat this, or to kill it.
+
+    Args:
+        force: Also where a file of that write was changed since.
+        dry_run: Change nothing, and tell what would be done.
+        unrecorded: A run that has no record of having written. If the last write is its, that was
+            cut short too.
+
+    Raises:
+        StalePlanError: One of the files was changed since, and ``force`` is not set.
+        EnvironmentNotReadyError: Another tune writes to it, a journal or backup is damaged, or a
+            file cannot be written.
+    """
+    with locked_journal(directory) as journal:
+        opened = OpenRepository(directory, journal, through_links)
+        entry = _in_doubt(journal.newest_first(), unrecorded)
+        if entry is not None and not missing(directory, entry):
+            recorded = entry.run_id != unrecorded
+            repaired = _repair(opened, entry, recorded=recorded, force=force, dry_run=dry_run)
+            opened = replace(opened, repaired=repaired)
+        yield opened
+
+
+def repair(directory: Path, *, through_links: bool = False, unrecorded: str = "") -> Written | None:
+    """Opens a repository if it may not be whole, and gives what that has undone.
+
+    Arguments and errors are those of `open_repository`.
+    """
+    if _in_doubt(look(directory), unrecorded) is None:
+        return None
+    with open_repository(directory, through_links=through_links, unrecorded=unrecorded) as opened:
+        return opened.repaired
+
+
+def half_written(directory: Path, model: str | None = None) -> EnvironmentNotReadyError | None:
+    """What to say of a write that a kill cut short, of this model if given; changes nothing."""
+    with contextlib.suppress(OSError, RuntimeError, TunerError):  # told by who needs to read it
+        entry = _in_doubt(look(directory))
+        if entry is None or missing(directory, entry):
+            return None
+        targets = [change_target(directory, c, through_links=True) for c in entry.files]
+        parts = [
+            _part(FoundFile(target, target.read()), entry, change)
+            for target, change in zip(targets, entry.files, strict=True)
+        ]
+        models = sorted(change.model for change in entry.files)
+        if state_of(parts) is not WriteState.HALF or model not in (None, *models):
+            return None
+        new = sorted(c.model for c, part in zip(entry.files, parts, strict=True) if part.is_new)
+        undo = ["tune", "rollback", new[0], "--repository", str(directory)]
+        return EnvironmentNotReadyError(
+            f"the write of run {entry.run_id} on {entry.at} was cut short: of "
+            f"{', '.join(models)} in {directory}, only {', '.join(new)} with the winner",
+            f"put back what was there before: {shlex.join(undo)}",
+        )
+    return None
+
+
+def _in_doubt(newest_first: Iterable[Noted], unrecorded: str = "") -> Entry | None:
+    """The last write if it has no end, or is unrecorded; a damaged one is told where needed."""
+    with contextlib.suppress(EnvironmentNotReadyError):
+        for noted in newest_first:
+            entry, end = noted.entry, noted.end
+            of_run = entry.action is Action.APPLY and entry.run_id == unrecorded
+            if end is None or (of_run and end is Action.DONE):
+                return entry
+            if end is Action.DONE or not unrecorded:
+                return None
+    return None
+
+
+def _repair(
+    opened: OpenRepository, entry: Entry, *, recorded: bool, force: bool, dry_run: bool
+) -> Written | None:
+    parts = replace(opened, through_links=True).parts(entry, entry.files)
+    state = state_of(parts)
+    there = state in (WriteState.NEW, WriteState.HALF)
+    if there and entry.action is Action.APPLY and not recorded:
+        entry, state = entry.taken_back(), WriteState.HALF
+        opened.journal.append(entry)
+    written = None
+    if state is WriteState.HALF:
+        written = _put_back(opened, entry, parts, force=force, dry_run=dry_run)
+        state = WriteState.OLD
+    # Where files are somebody's by now, it remains open whether they ever were the winner's.
+    if state is not WriteState.CHANGED and not dry_run:
+        made = (state is WriteState.NEW) is (entry.action is Action.APPLY)
+        opened.journal.note_end(entry, Action.DONE if made else Action.UNDONE)
+    return written
+
+
+def _put_back(
+    opened: OpenRepository, entry: Entry, parts: Sequence[Part], *, force: bool, dry_run: bool
+) -> Written:
+    """Without an entry of its own: that of the write has no end until all are back."""
+    changed = [part.file.target.path for part in parts if not (part.is_old or part.is_new)]
+    if changed and not force:
+        raise StalePlanError(
+            f"the write of run {entry.run_id} on {entry.at} was cut short, and {changed[0]} was "
+            "changed since; nothing was restored",
+            "look at the file; `tune rollback --force` puts back all files of that write and "
+            "keeps a copy",
+        )
+    for change in entry.files:  # refused where one leads out of the repository
+        change_target(opened.directory, change, through_links=opened.through_links)
+    old = [part.old_content() for part in parts]
+    backups = [None if part.is_old or dry_run else keep(part.file) for part in parts]
+    files = [
+        _restored(part, content, backup, dry_run=dry_run)
+        for part, content, backup in zip(parts, old, backups, strict=True)
+    ]
+    note = f"the write of run {entry.run_id}, which was cut short, is undone"
+    return Written(tuple(files), entry.run_id, (note,))
+
+
+def _restored(
+    part: Part, content: bytes | None, backup: Path | None, *, dry_run: bool
+) -> WrittenFile:
+    target = part.file.target
+    if part.is_old:
+        return unchanged(target, part.old)
+    if not dry_run:
+        with explained(target.path):
+            restore(target.real, content)
+    return replaced(target, part.file.content, content, backup)
+
+
+def keep(file: FoundFile) -> Path | None:
+    """Stores a backup of it, if there is a file."""
+    with explained(file.target.path):
+        return None if file.content is None else keep_backup(file.target.real, file.content)
