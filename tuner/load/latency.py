@@ -99,6 +99,7 @@ def observe_open(
     refused_s: Values = _NONE,
     spells_ns: Iterable[tuple[int, int]] = (),
     begin_ns: int | None = None,
+    quiet: tuple[Span, ...] = (),
 ) -> Observed:
     """The window of an open-loop run.
 
@@ -111,6 +112,7 @@ def observe_open(
         spells_ns: Stalls of the machine, on the wall clock: left out with the requests they
             delayed.
         begin_ns: The start of the load on the wall clock; None: as these requests tell it.
+        quiet: What counts, where that is known already, from all requests that these are part of.
     """
     count = requests.sent_ns.size
     due_s = _go_round(due_s, count)
@@ -122,7 +124,7 @@ def observe_open(
     latency_us[count:] = np.maximum(latency_us[count:], slowest)
     by_arrival = _by_arrival(due_s, latency_us, refused_s, window)
     spells = [((a - begin_ns) / 1e9, (b - begin_ns) / 1e9) for a, b in spells_ns]
-    quiet = quiet_spans(window.span_s, *by_arrival, spells)
+    quiet = quiet or quiet_spans(window.span_s, *by_arrival, spells)
     inside = within(due_s, quiet)
     unanswered = int(inside[count:].sum())
     sent_s = (requests.sent_ns - begin_ns) / 1e9

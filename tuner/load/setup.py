@@ -36,6 +36,8 @@ Order = npt.NDArray[np.int64]
 
 #: perf_analyzer may take this long to end by itself once its results are there.
 PATIENCE_S = 0.5
+#: So many requests of a closed loop, whose window is not known before, have their shapes by share.
+_SPAN = 100
 #: Why there are no results when the time of a load generator is over.
 TOO_LATE = "no results by the deadline"
 
@@ -219,7 +221,8 @@ def schedule(
     """
     if not load.arrivals.open_loop:
         turns = in_turn(streams, expected_requests(load, window.total_s))
-        return Schedule(None, turns, _drawn_shapes(streams, turns, seed))
+        spans = np.arange(turns.size) // _SPAN
+        return Schedule(None, turns, _drawn_shapes(streams, turns, spans, seed))
     spans_s = (window.warmup_s, window.duration_s, window.tail_s + SLACK_S)
     times = []
     for stream in streams:
@@ -229,18 +232,23 @@ def schedule(
     due_s = np.concatenate(times)
     order = np.repeat(np.arange(len(times)), [own.size for own in times])
     by_time = np.argsort(due_s, kind="stable")
-    order = order[by_time]
-    return Schedule(due_s[by_time], order, _drawn_shapes(streams, order, seed))
+    order, due_s = order[by_time], due_s[by_time]
+    spans = np.searchsorted(np.cumsum(spans_s), due_s, side="right")
+    return Schedule(due_s, order, _drawn_shapes(streams, order, spans, seed))
 
 
-def _drawn_shapes(streams: Sequence[Stream], order: Order, seed: int) -> Order | None:
-    """The shape of each request; a stream's own do not hang on the others."""
+def _drawn_shapes(streams: Sequence[Stream], order: Order, spans: Order, seed: int) -> Order | None:
+    """The shape of each request, by the stream and the span of each.
+
+    A stream's own do not hang on the others.
+    """
     if all(len(stream.shapes) == 1 for stream in streams):
         return None
     shapes = np.zeros_like(order)
     for number, stream in enumerate(streams):
         mine, own = order == number, seeds.of_stream(seed, stream.name, streams)
-        shapes[mine] = by_chance([s.share for s in stream.shapes], int(mine.sum()), own)
+        counts = np.bincount(spans[mine])
+        shapes[mine] = by_chance([s.share for s in stream.shapes], counts.tolist(), own)
     return shapes
 
 

@@ -54,6 +54,7 @@ from tuner.spec.workload import (
 LEAST_S = 1.0
 _ADDED_UP = ("duration_s", "completed_count", "failed_count", "rejected_count", "wall_s")
 _AVERAGED = (
+    "in_time_infer_per_s",
     *("throughput_infer_per_s", "sent_per_s", "mean_in_flight"),
     *("client_send_us", "client_recv_us", "network_us"),
 )

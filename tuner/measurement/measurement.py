@@ -231,6 +231,8 @@ class Measurement(Facts):
         background: A stream's: with a rate of its own, beside the load.
         shapes: Of a stream whose requests have several shapes the figures of each, by the name of
             the shape; those of which no request was due are left out.
+        in_time_infer_per_s: Of a shape: inferences answered within the bound of the stream's SLO on
+            the highest percentile; None where no percentile is bounded.
         models: What the server counted of every model it serves, by name.
         server: Of the model that the load is put on; None where there are several.
         restarts: Closed loops: each start of the load on its own; the figures are over all.
@@ -279,6 +281,7 @@ class Measurement(Facts):
     shapes: Annotated[Mapping[str, Measurement], Field(exclude_if=_empty)] = field(
         default_factory=dict
     )
+    in_time_infer_per_s: Annotated[float | None, Field(exclude_if=_unknown)] = None
     background: Annotated[bool, Field(exclude_if=_empty)] = False
     left_out_s: Annotated[float, Field(exclude_if=_empty)] = 0.0
     failures: Annotated[Mapping[FailureReason, Failures], Field(exclude_if=_empty)] = field(

@@ -11,6 +11,7 @@ from pydantic import Field
 from tuner.facts import Facts
 from tuner.record.bottleneck import Bottleneck
 from tuner.record.confirmation import Soak, Soaked
+from tuner.record.shapes import ShapeFacts, shapes_of
 from tuner.score.capacity import saturated
 from tuner.score.judge import SloResult, severity, slo_utilisation
 from tuner.score.point import Point
@@ -46,6 +47,7 @@ class ProvedConfig(Facts):
         p50_latency_us: Like the other percentiles the worst of the rounds and the soak that held.
         slo: For each SLO the worst result of these; too little data to judge is not a pass.
         streams: By name, where there are several.
+        shapes: Where requests have several.
         bottleneck: Where a request spends its time, with several models.
     """
 
@@ -66,6 +68,7 @@ class ProvedConfig(Facts):
     streams: Annotated[
         dict[str, StreamFacts], Field(default_factory=dict, exclude_if=lambda found: not found)
     ] = field(default_factory=dict)
+    shapes: Annotated[tuple[ShapeFacts, ...], Field(exclude_if=lambda found: not found)] = ()
     bottleneck: Annotated[Bottleneck | None, Field(exclude_if=lambda found: not found)] = None
 
     @classmethod
@@ -97,6 +100,7 @@ class ProvedConfig(Facts):
             p95_latency_us=max(p.measurement.p95_latency_us for p in points),
             p99_latency_us=max(p.measurement.p99_latency_us for p in points),
             slo=tuple(min(own, key=severity) for own in zip(*(p.slo for p in points), strict=True)),
+            shapes=shapes_of(points),
             streams={name: _stream(name, points) for name in points[-1].measurement.streams},
         )
 

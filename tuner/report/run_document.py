@@ -87,6 +87,7 @@ def first_screen(data: ReportData) -> Iterator[Block | None]:
     yield tables.change(data)
     yield Steps("What next", tuple(sentence.next_steps(data)))
     yield trust(data)
+    yield tables.shapes(data)
     yield Code("Server flags it needs", "\n".join(data.result.server_args))
     yield Bullets("Caution", tuple(dict.fromkeys(_cautions(data))))
     yield next(iter(load_charts(data)), None)

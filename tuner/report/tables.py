@@ -29,7 +29,7 @@ from tuner.report.quantities import (
     verdict_text,
 )
 from tuner.report.sentence import held_text, score_text
-from tuner.score.judge import SloResult, slo_utilisation
+from tuner.score.judge import SloResult, Verdict, slo_utilisation
 from tuner.score.point import Point
 from tuner.space.words import bytes_text
 from tuner.spec.labels import labelled, of_stream, several
@@ -125,6 +125,33 @@ def change(data: ReportData) -> Table | None:
     files = [str(p.relative_to(root) if p.is_relative_to(root) else p) for p in paths]
     where = f" in {' and '.join(files)}" if files else ""
     return Table((*heads, "before", "after"), rows, f"The change{where}")
+
+
+def shapes(data: ReportData) -> Table | None:
+    """What the requests of each shape got, of the current and the best config."""
+    rows = tuple(
+        (
+            of_stream(own.stream, own.shape),
+            name,
+            share_text(own.share),
+            rate_text(own.goodput_infer_per_s),
+            latency_text(own.p50_latency_us),
+            latency_text(own.p99_latency_us),
+            _unmet(own.slo),
+            NOTHING if own.batched_with is None else " and ".join(own.batched_with) or "nothing",
+        )
+        for name, _, config, _ in sides(data)
+        for own in config.shapes
+    )
+    heads = ("shape", "config", "share", "goodput", "p50", "p99", "SLOs by itself", "batched with")
+    order = [*dict.fromkeys(row[0] for row in rows)]
+    beside = tuple(sorted(rows, key=lambda row: order.index(row[0])))
+    return Table(heads, beside, "By shape of request; an SLO is for all together") if rows else None
+
+
+def _unmet(results: Sequence[SloResult]) -> str:
+    missed = [r for r in results if r.verdict is not Verdict.PASS]
+    return "; ".join(f"{r.expression} {verdict_text(r)}" for r in missed) or "all met"
 
 
 def _goodput(config: ProvedConfig) -> str:

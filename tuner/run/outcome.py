@@ -19,6 +19,7 @@ from tuner.record.result_schema import (
     TrialCounts,
     WrittenFacts,
 )
+from tuner.record.shapes import with_batches
 from tuner.score.trial import Trial, TrialState
 from tuner.spec.slo import Objective
 from tuner.writeback.target import Written
@@ -49,9 +50,9 @@ def result_of(
         reasons=verdict.reasons,
         spec_sha256=manifest.spec_sha256,
         objective=str(manifest.spec["objective"]),
-        baseline=_with_bottleneck(verdict.baseline, manifest),
-        winner=_with_bottleneck(winner, manifest),
-        best=_with_bottleneck(best, manifest),
+        baseline=_with_manifest(verdict.baseline, manifest),
+        winner=_with_manifest(winner, manifest),
+        best=_with_manifest(best, manifest),
         gain=verdict.gain,
         to_know=verdict.to_know,
         trials=TrialCounts(
@@ -73,8 +74,9 @@ def result_of(
     )
 
 
-def _with_bottleneck(config: ProvedConfig | None, manifest: Manifest) -> ProvedConfig | None:
+def _with_manifest(config: ProvedConfig | None, manifest: Manifest) -> ProvedConfig | None:
     if config is None:
         return None
     shown = config.rounds[-1] if config.held is None else config.held.point
-    return replace(config, bottleneck=bottleneck_of(shown, manifest))
+    shapes = with_batches(config.shapes, shown, manifest)
+    return replace(config, bottleneck=bottleneck_of(shown, manifest), shapes=shapes)

@@ -16,6 +16,7 @@ from tuner.load.latency import (
     LATE_US,
     AnsweredRequests,
     Observed,
+    Span,
     begun_ns,
     measurement_of,
     observe_closed,
@@ -89,8 +90,9 @@ class Run:
         for k, stream in enumerate(self.streams):
             part = self._part([k])
             if len(self.streams) > 1 and part.any_in(window, self.begun_ns):
-                found = self._of_stream(part, stream, window, spells_ns)
-                shapes = self._shapes(k, window, spells_ns)
+                seen = observe(part, window, spells_ns, self.begun_ns)
+                found = self._of_stream(seen, part, stream, window.of(stream.name))
+                shapes = self._shapes(k, window, seen)
                 streams[stream.name] = replace(found, background=stream.background, shapes=shapes)
         shared = self._part([k for k, s in enumerate(self.streams) if not s.background])
         observed = observe(shared, window, spells_ns, self.begun_ns)
@@ -99,39 +101,43 @@ class Run:
         whole = measurement(observed, shared, self.load, self.seed, bounds, size)
         if streams:
             return observed, _with_streams(whole, streams)
-        return observed, replace(whole, shapes=self._shapes(0, window, spells_ns))
+        return observed, replace(whole, shapes=self._shapes(0, window, observed))
 
     def _of_stream(
-        self, part: StreamSlice, stream: Stream, window: Window, spells_ns: Spells
+        self, observed: Observed, part: StreamSlice, stream: Stream, window: Window
     ) -> Measurement:
-        """The figures of requests of one stream, held to its SLOs."""
         return measurement(
-            observe(part, window, spells_ns, self.begun_ns),
+            observed,
             part,
             stream.load(self.load),
             seeds.of_stream(self.seed, stream.name, self.streams),
-            window.of(stream.name).bounds,
+            window.bounds,
             stream.target.batch_size,
         )
 
-    def _shapes(self, number: int, window: Window, spells_ns: Spells) -> dict[str, Measurement]:
+    def _shapes(self, number: int, window: Window, observed: Observed) -> dict[str, Measurement]:
         """The figures of each shape of a stream, of which no SLO asks anything alone.
+
+        ``observed``: all of the stream's requests.
 
         Raises:
             ModelFailsError: It failed all requests of one shape.
         """
         stream, found = self.streams[number], {}
+        bounds = window.of(stream.name).bounds
         window = replace(window, bounds=(), slice_s=None)
         for k, shape in enumerate(stream.shapes if len(stream.shapes) > 1 else ()):
             part = self._part([number], k)
             try:
-                own = self._of_stream(part, stream, window, spells_ns)
+                seen = observe(part, window, (), self.begun_ns, observed.quiet)
             except ModelFailsError as error:
                 raise ModelFailsError(f"of shape {shape.name}: {error.message}") from error
             except LoadFailedError:  # none was due or answered in what counts
                 continue
+            own = self._of_stream(seen, part, stream, window)
             load = replace(own.load, level=own.load.level * shape.share)
-            found[shape.name] = replace(own, load=load)
+            in_time = _in_time_per_s(own, bounds)
+            found[shape.name] = replace(own, load=load, in_time_infer_per_s=in_time)
         return found
 
     def _part(self, streams: Sequence[int], shape: int | None = None) -> StreamSlice:
@@ -141,6 +147,15 @@ class Run:
         if shape is not None:
             which &= self.plan.shape_of_each()[numbers] == shape
         return StreamSlice(select(self.answers, which), None if due_s is None else due_s[which])
+
+
+def _in_time_per_s(own: Measurement, bounds: Sequence[LatencyBound]) -> float | None:
+    """Inferences per second that were answered within the bound on the highest percentile."""
+    if not bounds or own.latencies_us is None:
+        return None
+    tail = max(bounds, key=lambda bound: (bound.share, -bound.within_s))
+    count = own.latencies_us.searchsorted(tail.within_s * 1e6, side="right")
+    return float(count) * own.batch_size / own.duration_s
 
 
 def _with_streams(whole: Measurement, streams: Mapping[str, Measurement]) -> Measurement:
@@ -186,7 +201,11 @@ def check_sent(answers: Answers, load: LoadPoint) -> None:
 
 
 def observe(
-    part: StreamSlice, window: Window, spells_ns: Spells = (), begin_ns: int | None = None
+    part: StreamSlice,
+    window: Window,
+    spells_ns: Spells = (),
+    begin_ns: int | None = None,
+    quiet: tuple[Span, ...] = (),
 ) -> Observed:
     """The window as `observe_open` sees it, with the requests that were refused left out.
 
@@ -203,7 +222,7 @@ def observe(
     requests, told = _answered(answers, or_waiting=begin_ns is not None)
     waited_for_s = np.append(due_s[told], due_s[answers.outcomes <= Outcome.UNANSWERED])
     refused_s = due_s[answers.outcomes > Outcome.ANSWERED]
-    observed = observe_open(requests, waited_for_s, window, refused_s, spells_ns, begin_ns)
+    observed = observe_open(requests, waited_for_s, window, refused_s, spells_ns, begin_ns, quiet)
     # what each request was due for is known here, and so is what was sent and never answered
     sent = answers.outcomes > Outcome.UNSENT
     due_ns = np.rint(due_s * 1e9).astype(np.int64)

@@ -1,9 +1,9 @@
 """Whose turn it is, of several with shares: evenly, or in an order of chance.
 
-An order of chance is that of real traffic, in which long requests meet. But a free draw of 459
-requests, which a p99 takes, has two points more or less of a share of 30% by chance alone, and
-configs would be compared under different mixes. So each stretch of `STRETCH` requests has its
-shares, as well as whole numbers allow, and only the order within it is drawn.
+An order of chance is that of real traffic, in which long requests meet. But of 459 requests, which
+a p99 takes, a free draw has two points more or less of a share of 30% by chance alone. So in each
+span of a run the shares are exact, as far as whole numbers allow. Given these the order is free, as
+it is with arrivals (`tuner.load.traffic.arrivals`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from tuner.load.traffic.repeats import Order
 
-STRETCH = 100
 _GOLDEN = (5.0**0.5 - 1.0) / 2.0
 _TURNS = 3  # the seed's stream for turns; see `traffic.repeats` for others
 
@@ -33,13 +32,19 @@ def evenly(shares: Sequence[float], count: int) -> Order:
     return order
 
 
-def by_chance(shares: Sequence[float], count: int, seed: int) -> Order:
-    """So many turns, the same for a seed whatever their number: the k-th of it is the k-th."""
-    stretches = max(-(-count // STRETCH), 1)
-    turns = evenly(shares, stretches * STRETCH).reshape(-1, STRETCH)
+def by_chance(shares: Sequence[float], counts: Sequence[int], seed: int) -> Order:
+    """The turns of spans of a run, of so many each, in which each has its share.
+
+    The k-th of a seed is drawn alike, however many there are: at a higher level the same come.
+    """
     rng = np.random.default_rng((seed, _TURNS))
-    drawn = np.array([rng.permutation(turn) for turn in turns], dtype=np.int64)
-    order: Order = drawn.ravel()[:count]
+    return np.concatenate([_drawn(shares, rng.random(count)) for count in counts]).astype(np.int64)
+
+
+def _drawn(shares: Sequence[float], places: npt.NDArray[np.float64]) -> Order:
+    """Gives the lowest places to the first, by its share, then to the second, and so on."""
+    ends = np.rint(np.cumsum(shares) / np.sum(shares) * places.size)
+    order: Order = np.searchsorted(ends, places.argsort().argsort(), side="right")
     return order
 
 

@@ -1,0 +1,35 @@
+"""Synthetic figures of requests of two shapes, made by formulas, never measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
+
+from tuner.measurement.measurement import ServerStatistics
+from tuner.score.point import Point, judge_point
+
+SHORT, LONG = "[64]", "[256]"
+LISTED = [{"dims": [64], "share": "70%"}, {"dims": [256], "share": "30%"}]
+
+
+def server_of(*sizes: int) -> ServerStatistics:
+    """One execution of each batch size."""
+    count = sum(sizes)
+    rows = tuple((size, 1, 1000) for size in sizes)
+    return ServerStatistics(count, 0, count, len(sizes), 0, 0, 0, 0, batch_stats=rows)
+
+
+def mixed_point(
+    model: str, *sizes: int, level: float = 100.0, long_p99_us: float = 50e3, count: int = 1000
+) -> Point:
+    """70 % short requests, of which all are in time, and 30 % long ones; all together are."""
+    whole = synthetic_measurement(level, 35e3, count=count)
+    shapes = {}
+    for name, share, p99_us in ((SHORT, 0.7, 20e3), (LONG, 0.3, long_p99_us)):
+        own = synthetic_measurement(share * level, p99_us, count=round(share * count))
+        in_time = share * level * (1.0 if p99_us <= 40e3 else 0.9)
+        shapes[name] = replace(own, due_per_s=share * level, in_time_infer_per_s=in_time)
+    server = server_of(*sizes)
+    measured = replace(whole, shapes=shapes, due_per_s=level, server=server, models={model: server})
+    return judge_point([P99_40MS, NO_ERRORS], measured)
