@@ -40,6 +40,8 @@ NOT_NEEDED = {
     "onnxruntime": "only the example model tiny-bert imports it",
     "cuda-python": "CUDA shared memory for Python clients; perf_analyzer has its own",
     "aiohttp": "asynchronous HTTP clients",
+    "numba": "Model Analyzer's own look at the GPUs",
+    "gevent": "Model Analyzer's HTTP clients",
     "geventhttpclient": "HTTP clients in Python; perf_analyzer speaks HTTP itself",
     "pdfkit": "Model Analyzer's PDF reports",
     "httplib2": "Model Analyzer's downloads",

@@ -92,7 +92,9 @@ def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs
             files = [model.files for model in models]
             find_backends(files, launcher.args, launcher.installation.backend_directory)
         in_python = any(
-            model.base.file.backend in ("", "python") and not is_ensemble(model.base.file)
+            model.base.file.backend in ("", "python")
+            and not is_ensemble(model.base.file)
+            and model.files.takes_arrays()
             for model in models
         )
         if launcher.python is not None and in_python:

@@ -114,7 +114,9 @@ def _tritonserver(
             server.binary, {**environment, **resolve(server.environment, environment)}
         ) as installation:
             if (python := installation.python) is not None:
-                more.append(_checked("numpy", "NumPy of Python models", partial(_numpy, python)))
+                more.append(
+                    _checked("numpy", "NumPy of Python models", partial(_numpy, python, models))
+                )
             directory = installation.backend_directory
             more.append(
                 _checked(
@@ -137,7 +139,10 @@ def _warned(check: MachineCheck) -> MachineCheck:
     return replace(check, mend=_HOLES) if old else check
 
 
-def _numpy(python: Path) -> str:
+def _numpy(python: Path, models: _Models) -> str:
+    served = list(models())
+    if served and not any(model.files.takes_arrays() for model in served):
+        return "the models take none: their tensors pass by DLPack"
     return f"{numpy_of_models(python)} ({python})"
 
 
