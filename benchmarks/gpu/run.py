@@ -186,7 +186,11 @@ def command_of(stage: str, place: Place, given: argparse.Namespace) -> list[str]
     """The command line of a stage; its results are in ``results/STAGE``."""
     own = place.results / stage
     if stage == "doctor":
-        return [str(place.tune), "doctor"]
+        return [
+            str(place.tune),
+            "doctor",
+            str(place.work / place.device / "specs" / f"{SPECS[0]}.yaml"),
+        ]
     if stage == "table":
         return [str(place.python), str(place.gpu / "table.py"), str(place.results)]
     if stage in SWEEPS:

@@ -15,6 +15,7 @@ from docker.errors import DockerException
 from tuner.bench import tools as programs
 from tuner.bench.job import Request, prepare
 from tuner.errors import EnvironmentNotReadyError
+from tuner.modelconfig.files import ModelFiles
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin, numpy_of_models
 from tuner.spec.server import ServerSpec
@@ -87,6 +88,18 @@ def test_the_doctor_is_told(
     assert (
         len(doctor._tritonserver(ServerSpec(), {}, tuple)) == 2
     )  # models have the server's own Python
+
+
+def test_the_doctor_asks_for_no_numpy_where_tensors_pass_by_dlpack(
+    monkeypatch: pytest.MonkeyPatch, numpy_is: Callable[[str], None]
+) -> None:
+    numpy_is("2.1.3")
+    monkeypatch.setattr(binaries, "tritonserver", lambda *_: given(installation(PYTHON)))
+    job = prepare(Request(spec=QUICKSTART))
+    served = job.served.models.values
+    assert not doctor._tritonserver(ServerSpec(), {}, served)[1].ok
+    monkeypatch.setattr(ModelFiles, "takes_arrays", lambda _: False)
+    assert doctor._tritonserver(ServerSpec(), {}, served)[1].ok
 
 
 def test_doctor_and_run_tell_of_a_backend_that_is_not_there(
