@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from tuner.cli import options
 from tuner.cli.storage import children_environment
 from tuner.cli.terminal import say, say_document
 from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.regular import is_there
 from tuner.spec.paths import CONFIG_NAME, REPOSITORY
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Proposed where this machine's tritonserver lacks a backend; it has those of NVIDIA's releases.
 IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
+#: The SLO of a draft, where nobody says one.
+EXAMPLE = "p99_latency <= 100ms"
 
 
 @click.command("init")
@@ -39,20 +43,18 @@ IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
     "--from-model-analyzer",
     "analyzer_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Take settings from a YAML file of NVIDIA's Model Analyzer; MODEL may be left out.",
+    help="Take settings from a YAML file of NVIDIA's Model Analyzer; MODEL may be left out. By "
+    "default, MODEL's own model_analyzer/config.yaml, which NVIDIA's AITune writes.",
 )
-@click.option(
-    "--repository",
-    type=options.EXISTING_DIRECTORY,
-    help=f"Model repository that holds MODEL; by default the YAML's, or {REPOSITORY}.",
+@options.repository_option(
+    f"Model repository that holds MODEL; by default the YAML's, or {REPOSITORY}."
 )
 @click.option(
     "--slo",
     "slos",
     multiple=True,
-    default=("p99_latency <= 100ms",),
-    show_default=True,
-    help="An SLO; may be given several times. One of them is on a latency.",
+    help="An SLO; may be given several times. One of them is on a latency.  [default: the YAML's, "
+    f"or {EXAMPLE}]",
 )
 @click.option("--image", help="The server is a container of this image, as NVIDIA's tritonserver.")
 @click.option("--server", "host", help="The server runs already, on this host.")
@@ -82,7 +84,6 @@ def command(
     force: bool,
 ) -> None:
     """Draft a commented spec for MODEL, with bounds from the model and this machine."""
-    profile = None
     wanted: dict[str, Any] = {"slos": tuple(dict.fromkeys(slos)), "write_to": write_to}
     if every:
         if analyzer_file is not None:
@@ -93,18 +94,18 @@ def command(
         server = _named_server(image, host)
         _draft_all(where, output or Path("specs"), {**wanted, "server": server}, force=force)
         return
-    if analyzer_file is not None:
-        from tuner.model_analyzer.yaml_file import read_profile
-
-        profile = read_profile(analyzer_file, model)
-        model = profile.model
+    if image and host:
+        text = "--image and --server each say where the server comes from"
+        raise SpecError(text, "give one of them")
+    if model and repository is None and Path(model).name != model:  # a path of its directory
+        repository, model = Path(model).parent, Path(model).name
+    if model and not analyzer_file and (found := _beside(repository or REPOSITORY, model)):
+        analyzer_file, repository = found, repository or REPOSITORY
+        say(f"found {found}: the draft takes over what a spec can say of it", err=True)
+    profile = _profile(analyzer_file, model)
+    model = profile.model if profile else model
     if model is None:
         raise SpecError("no model is named", "tune init MODEL")
-    if sum(map(bool, (image, host, analyzer_file))) > 1:
-        text = "--image, --server and --from-model-analyzer each say where the server comes from"
-        raise SpecError(text, "give one of them")
-    if repository is None and Path(model).name != model:  # a path of its directory
-        repository, model = Path(model).parent, Path(model).name
     target = output or Path(f"{model}.yaml")
     to_stdout = str(target) == "-"
     if target.exists() and not force and not to_stdout:
@@ -120,6 +121,18 @@ def command(
     _write(target, text)
     name = shlex.quote(str(target))
     say(f"next:  tune plan {name}   then   tune run {name}", err=True)
+
+
+def _beside(repository: Path, model: str) -> Path | None:
+    """The settings for Model Analyzer that AITune publishes with a model."""
+    file = repository / model / "model_analyzer" / "config.yaml"
+    return file if is_there(file) else None
+
+
+def _profile(file: Path | None, model: str | None) -> Profile | None:
+    from tuner.model_analyzer.yaml_file import read_profile
+
+    return None if file is None else read_profile(file, model)
 
 
 def _write(target: Path, text: str) -> None:
@@ -169,6 +182,8 @@ def _draft_all(
                 say(f"kept {target}, which exists: --force replaces it")
                 continue
             _write(target, text)
+            if file := _beside(repository, name):
+                say(f"{file} is not taken over: tune init {shlex.quote(str(file.parents[1]))} does")
     for name, why in sorted(left.items()):
         say(f"left out {name}: {why}")
     if not owner:
@@ -217,7 +232,10 @@ def _drafted(
     server: dict[str, str],
     write_to: str,
 ) -> str:
-    """The text of a spec in ``directory``; ``parts``: the models, where they were read already."""
+    """The text of a spec in ``directory``; ``parts``: the models, where they were read already.
+
+    ``slos``: those of the command line.
+    """
     from tuner.lint.repository import errors_of
     from tuner.modelconfig.files import model_names, read_model
     from tuner.modelconfig.message import parse
@@ -246,14 +264,22 @@ def _drafted(
     calls = called(profile, model_names(repository)) if profile is not None else ()
     parts = parts or parts_of(repository, model, write_to, calls)
     if profile is not None:
-        slo = next((text for text in slos if "_latency" in text), slos[0])
-        given = carried(profile, parts[model].config, directory, slo)
+        latency = next((slo for slo in slos if "_latency" in slo), EXAMPLE)
+        given = carried(profile, parts[model].config, directory, latency)
+        given = replace(given, slos=_joined(slos, given.slos))
     more: dict[str, Any] = {"server": server} if server else {}
     if not server:
         more = _needed_server(read_model(repository, name, write_to) for name in parts)
     where = os.path.relpath(repository, directory)
     machine = read_machine(children_environment())
+    slos = slos or (EXAMPLE,)
     return draft_spec(parts, machine, where, slos, given, write_to=write_to, **more)
+
+
+def _joined(own: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[str, ...]:
+    """The user's own SLOs, then a file's on other metrics."""
+    metrics = tuple(slo.split("<")[0].split(">")[0].strip() for slo in own)
+    return (*own, *(slo for slo in theirs if not slo.startswith(metrics)))
 
 
 def _tell(profile: Profile) -> None:

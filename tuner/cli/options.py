@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from tuner.regular import read_regular
+from tuner.spec.paths import SEVERAL_REPOSITORIES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -156,6 +157,20 @@ overrides_option = click.option(
     help="Set a value of the spec, e.g. budget.trials=3, or 'slo=[p99_latency <= 20ms]'. May be "
     "given several times.",
 )
+
+
+def _only_one(ctx: click.Context, param: click.Parameter, value: tuple[Path, ...]) -> Path | None:
+    """Callback of an option of which click would silently take the last."""
+    if len(value) > 1:
+        raise click.BadParameter(f"one is expected; {SEVERAL_REPOSITORIES}", ctx, param)
+    return value[0] if value else None
+
+
+def repository_option(help: str) -> Callable[[F], F]:  # noqa: A002
+    return click.option(
+        "--repository", type=EXISTING_DIRECTORY, multiple=True, callback=_only_one, help=help
+    )
+
 
 through_links_option = click.option(
     "--through-links",

@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 @click.command("apply")
 @options.run_argument
 @options.optional_spec_argument
-@click.option(
-    "--repository",
-    type=options.EXISTING_DIRECTORY,
-    help="Model repository to write to, if it is no longer at the path that RUN used.",
+@options.repository_option(
+    "Model repository to write to, if it is no longer at the path that RUN used."
 )
 @click.option(
     "--dry-run", is_flag=True, help="Show the diff, check that it applies, write nothing."
@@ -121,11 +119,9 @@ def next_lines(
 
 @click.command("rollback")
 @click.argument("model", metavar="MODEL|RUN", shell_complete=options.complete_model)
-@click.option(
-    "--repository",
-    type=options.EXISTING_DIRECTORY,
-    help="Model repository; by default model_repository, or the one that RUN read, if you are in "
-    "it or above it.",
+@options.repository_option(
+    "Model repository; by default model_repository, or the one that RUN read, if you are in it or "
+    "above it."
 )
 @options.results_option
 @click.option(

@@ -148,7 +148,8 @@ def _inputs(profile: Profile, config: Any) -> tuple[str, dict[str, list[int]]]:
     data = data[0] if isinstance(data, list) and len(data) == 1 else data
     named = isinstance(data, str) and data not in ("random", "zero")
     if named and not (is_there(Path(data)) and Path(data).is_dir()):
-        file = data
+        beside = profile.path.parent / Path(data).name  # a repository moves with its models
+        file = str(beside) if is_there(beside) and not is_there(Path(data)) else data
         if not is_there(Path(file)):
             profile.leave((FLAGS, "input-data"), f"{file}, which the draft names, is not there")
     elif data != "random":

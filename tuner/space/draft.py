@@ -123,7 +123,7 @@ def draft_spec(
     """
     model, whole = next(iter(models.items()))
     refuse_unmeasurable(model, whole.config)
-    bound = _latency_bound(slos)
+    bound = _latency_bound((*given.slos, *slos) if given else slos)
     if is_ensemble(whole.config) and len(models) == 1:
         hint = "put the models of its steps into the repository: they are what is searched"
         raise SpecError(f"{model} is an ensemble, and none of its models is there", hint)

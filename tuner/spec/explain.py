@@ -14,6 +14,7 @@ from tuner.hiding import HIDDEN
 from tuner.spec.forms import CARRIED, SHORT_KEYS
 from tuner.spec.mistakes import Finding, Location, dotted, in_brackets
 from tuner.spec.model import ModelSpec, Spec
+from tuner.spec.paths import SEVERAL_REPOSITORIES
 from tuner.spec.shapes import FORMS as SHAPE_FORMS
 from tuner.spec.units import shorten
 from tuner.spec.workload import Requests, Workload
@@ -77,6 +78,8 @@ def _message(detail: ErrorDetails) -> str:
         return str(context["error"])
     if kind == "missing":
         return "is missing"
+    if detail["loc"] == ("repository",) and isinstance(value, list):
+        return f"a path is expected, not a list; {SEVERAL_REPOSITORIES}"
     if kind in ("enum", "literal_error"):
         return _not_one_of(value, context["expected"])
     if kind == "union_tag_not_found":

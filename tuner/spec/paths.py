@@ -32,7 +32,9 @@ REPOSITORY = Path("model_repository")
 CONFIG_NAME = "config.pbtxt"
 CONFIG_NAMES = re.compile(r"config\.pbtxt|configs/(?!config\.pbtxt)[\w-][\w.-]*\.pbtxt", re.ASCII)
 
-SEVERAL_REPOSITORIES = "Triton takes several repositories; for tune make one directory of links"
+SEVERAL_REPOSITORIES = (
+    "Triton takes several repositories; for tune make one directory of links (ln -s /A/* /B/* DIR)"
+)
 
 
 def is_inside(path: str, message: str) -> bool:

@@ -88,6 +88,17 @@ def test_init_drafts_a_container_where_the_server_here_lacks_the_backend(
     assert "# here: m needs the onnxruntime backend, and this tritonserver has only python" in text
 
 
+@pytest.mark.parametrize("command", [["init", "m"], ["apply", "r"], ["rollback", "m"]])
+def test_of_several_repositories_none_is_silently_left_out(
+    command: list[str], tmp_path: Path, tune: Tune
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    both = ["--repository", tmp_path / "a", "--repository", tmp_path / "b"]
+    assert tune(*command, *both) == 2
+    assert "make one directory of links (ln -s /A/* /B/* DIR)" in " ".join(tune.err.split())
+
+
 def test_init_takes_one_server_only(tune: Tune) -> None:
     assert tune("init", "m", "--image", "i", "--server", "s") == 2
     assert "give one of them" in tune.err

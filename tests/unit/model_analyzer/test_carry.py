@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from builders.commands import Tune
 from builders.model_files import shipped_config
 from builders.serving import served_one
 
@@ -277,6 +278,52 @@ def test_init_takes_the_only_model_of_a_file(
     path = written(tmp_path, latency_budget=30)
     assert guarded(cli, ["init", "--from-model-analyzer", str(path), "--output", "-"]) == 0
     assert "model: tiny-bert\n" in capsys.readouterr().out
+
+
+@pytest.fixture
+def tune(capsys: pytest.CaptureFixture[str]) -> Tune:
+    return Tune(capsys)
+
+
+@pytest.fixture
+def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What AITune published somewhere else: paths of that place, and its files beside the model."""
+    monkeypatch.chdir(tmp_path)
+    beside = Path("model_repository", "m", "model_analyzer")
+    (beside.parent / "1").mkdir(parents=True)
+    (beside.parent / "config.pbtxt").write_text(OPEN % 36)
+    beside.mkdir()
+    text = (ROOT / CASES / "good" / "aitune_quick.yaml").read_text()
+    text = text.replace("tiny-bert", "m").replace(": model_repository", ": /deploy/models")
+    moved = text.replace("inputs/", "/deploy/models/m/model_analyzer/")
+    (beside / "config.yaml").write_text(moved)
+    (beside / "input-data.json").write_text('{"data": [{"text": {"content": [1], "shape": [1]}}]}')
+    return beside
+
+
+def test_init_finds_what_aitune_published_with_a_model_and_says_so(
+    published: Path, tune: Tune
+) -> None:
+    assert tune("init", "m") == 0
+    assert f"found {published}/config.yaml" in tune.err
+    assert "export_path (line 8)" in tune.err
+    text = Path("m.yaml").read_text()
+    assert f"tune init m --from-model-analyzer {published}/config.yaml" in text
+    spec = load_spec(Path("m.yaml")).spec
+    assert spec.repository == Path.cwd() / "model_repository"
+    assert [str(slo) for slo in spec.slos] == ["p95_latency <= 40ms", "error_rate <= 0%"]
+    assert spec.streams["m"].inputs.file == Path.cwd() / published / "input-data.json"  # type: ignore[union-attr]
+
+
+def test_an_slo_of_the_command_line_is_kept_beside_what_is_found(
+    published: Path, tune: Tune
+) -> None:
+    assert tune("init", "m", "--slo", "p95_latency <= 9ms", "--image", "i") == 0
+    spec = load_spec(Path("m.yaml")).spec
+    assert [str(slo) for slo in spec.slos] == ["p95_latency <= 9ms", "error_rate <= 0%"]
+    assert spec.server.image == "i"
+    assert tune("init", "--all", "model_repository") == 0
+    assert f"{published}/config.yaml is not taken over: tune init model_repository/m" in tune.out
 
 
 def test_init_without_any_model_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:
