@@ -19,7 +19,7 @@ from tuner.load.traffic.encoding import content_bytes
 from tuner.machine.host import NOT_SPLIT, Cores, Host, read_host
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import unragged_inputs
-from tuner.modelconfig.queues import HANGS, may_reject
+from tuner.modelconfig.queues import HANGS, may_be_full, may_reject
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin, numpy_of_models
 from tuner.server.server import ServerLauncher
@@ -159,13 +159,13 @@ def client_notes(job: Job) -> list[str]:
 
 
 def queue_notes(job: Job) -> Iterator[str]:
-    """Steps of ensembles that may refuse requests, and what becomes of those then."""
+    """Steps of ensembles whose queues may be full, and what becomes of requests then."""
     models, knobs = job.served.models, [p.knob for p in job.space.parameters]
     steps = [part for m in models.values() if is_ensemble(m.base.file) for part in m.parts]
     for label in dict.fromkeys(steps):
-        searched = any(k.owner == label and "queue_policy" in k.path for k in knobs)
-        if searched or may_reject(models[label].base.completed):
-            yield f"requests that a queue policy of the step {label} refuses {HANGS}"
+        searched = any(k.owner == label and "max_queue_size" in k.path for k in knobs)
+        if searched or may_be_full(models[label].base.completed):
+            yield f"requests that a full queue of the step {label} refuses {HANGS}"
 
 
 def request_notes(job: Job, above_bytes: int = -1) -> Iterator[str]:

@@ -17,7 +17,7 @@ from tuner.lint.rules import RULES, LintFinding, Severity, error_at, refuse_unkn
 from tuner.modelconfig import ensembles
 from tuner.modelconfig.files import ModelFiles, model_directory, model_names, read_model, versions
 from tuner.modelconfig.message import ParseMistake, try_parse
-from tuner.modelconfig.queues import HANGS, may_reject
+from tuner.modelconfig.queues import HANGS, may_be_full
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import Field, Items, Message, build, elements, locate
 from tuner.spec.mistakes import did_you_mean
@@ -174,14 +174,14 @@ def _between_findings(
 def _queue_findings(
     files: ModelFiles, config: ModelConfig, models: Mapping[str, ModelConfig]
 ) -> Iterator[LintFinding]:
-    """Steps that may refuse requests."""
+    """Steps whose queues may be full."""
     for index, step in enumerate(config.ensemble_scheduling.step):
-        if step.model_name in models and may_reject(models[step.model_name]):
+        if step.model_name in models and may_be_full(models[step.model_name]):
             line, column = locate(files.text, f"ensemble_scheduling.step[{index}].model_name")
-            text = f"requests that a queue policy of {step.model_name} refuses {HANGS}"
-            hint = "update the server, or refuse requests in front of the ensemble"
+            text = f"requests that a full queue of {step.model_name} refuses {HANGS}"
+            hint = "update the server, or leave max_queue_size to a proxy in front of it"
             place = (files.path, line, column)
-            yield LintFinding(*place, Severity.WARNING, "queue-policy-in-step", text, hint)
+            yield LintFinding(*place, Severity.WARNING, "full-queue-in-step", text, hint)
 
 
 def _cache_findings(files: ModelFiles, models: Mapping[str, ModelConfig]) -> Iterator[LintFinding]:

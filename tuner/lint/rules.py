@@ -82,7 +82,7 @@ RULES: dict[str, RuleText] = {
     "no-queue-timeout": RuleText("A long delay, perhaps meant as a timeout.", "batcher.md"),
     "timeout-beside-delay": RuleText("A queue timeout that may slow the batcher.", "server#8870"),
     "timeout-within-delay": RuleText("Requests rejected while held back for a batch.", _TRIED),
-    "queue-policy-in-step": RuleText("A step of an ensemble may refuse requests.", "core#466"),
+    "full-queue-in-step": RuleText("max_queue_size in a step of an ensemble.", "core#466"),
     "stateless-sequences": RuleText("Sequence batching of a model without state.", _PROTO),
     "unequal-shapes": RuleText("An input whose lengths keep requests apart.", "ragged_batching.md"),
     "batch-in-dims": RuleText("An output's dims may hold the batch once more.", _PROTO),

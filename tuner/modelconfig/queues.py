@@ -7,8 +7,8 @@ from typing import Any
 
 from tuner.modelconfig.schema import ModelConfig
 
-#: What happens to requests that a step of an ensemble refuses.
-HANGS = "may never be answered: servers before 26.03 lose them (core#466)"
+#: Of what a full queue of an ensemble's step refuses. Tritonserver 2.51 answered it when tried.
+HANGS = "may never be answered by servers before 26.03 (core#466)"
 
 
 def timeouts_within_delay(config: ModelConfig) -> Iterator[tuple[str, str]]:
@@ -39,10 +39,14 @@ def is_delay(policy: Any) -> bool:
     return bool(policy.TimeoutAction.Name(policy.timeout_action) == "DELAY")
 
 
+def may_be_full(config: Any) -> bool:
+    """Whether only so many requests may wait."""
+    return any(policy.max_queue_size > 0 for _, policy in queue_policies(config))
+
+
 def may_reject(config: Any) -> bool:
     """Whether a queue policy of a ``ModelConfig`` can refuse requests."""
-    return any(
-        policy.max_queue_size > 0
-        or (policy.default_timeout_microseconds > 0 and not is_delay(policy))
+    return may_be_full(config) or any(
+        policy.default_timeout_microseconds > 0 and not is_delay(policy)
         for _, policy in queue_policies(config)
     )

@@ -537,16 +537,20 @@ def test_a_cache_on_an_ensemble_over_a_step_that_cannot_be_passed_over(
     assert all(said in f.message and f.line == line for f in found)
 
 
-@pytest.mark.parametrize("policy", ["max_queue_size: 8", "default_timeout_microseconds: 9000"])
-def test_a_step_of_an_ensemble_that_may_refuse_requests_is_told(repository, policy):
+@pytest.mark.parametrize(
+    ("policy", "told"), [("max_queue_size: 8", True), ("default_timeout_microseconds: 9000", False)]
+)
+def test_a_step_of_an_ensemble_whose_queue_may_be_full_is_told(repository, policy, told):
     queue = f"dynamic_batching {{ default_queue_policy {{ {policy} }} }}\n"
     add(repository, "one", MODEL)
     add(repository, "two", MODEL.replace("one", "two") + queue)
     add(repository, "e", ENSEMBLE, ["1/.gitkeep"])
-    (found,) = lint_repository(repository, "e")
-    assert (found.rule, found.severity) == ("queue-policy-in-step", Severity.WARNING)
-    assert "policy of two refuses may never be answered: servers before 26.03" in found.message
-    assert '"two"' in ENSEMBLE.split("\n")[found.line - 1]
+    found = lint_repository(repository, "e")
+    warnings = [("full-queue-in-step", Severity.WARNING)] if told else []
+    assert [(f.rule, f.severity) for f in found] == warnings
+    for finding in found:
+        assert "a full queue of two refuses may never be answered" in finding.message
+        assert '"two"' in ENSEMBLE.split("\n")[finding.line - 1]
 
 
 def test_a_model_that_asks_one_that_is_not_there_is_told_where(repository):

@@ -91,7 +91,7 @@ def test_a_queue_policy_is_drafted_from_the_slo_and_is_in_every_batch_once_it_is
     assert all("queue_policy" not in p.path for p in space.parameters)
     (line,) = [line for line in text.splitlines() if QUEUE_TIMEOUT in line]
     assert line == f"  # {QUEUE_TIMEOUT}: {{choice: [45000]}}"
-    assert "those that waited for 45 ms, half of the SLO" in text
+    assert "refuses those that waited 45 ms, half of the SLO" in text
 
     (tmp_path / "spec.yaml").write_text(text.replace(line, line.replace("# ", "")))
     spec = load_spec(tmp_path / "spec.yaml").spec
@@ -162,7 +162,7 @@ def test_an_ensemble_is_drafted_with_a_space_for_each_of_its_steps() -> None:
     assert bert["max_batch_size"] == {"choice": [8, 16]}  # what the ensemble takes at the least
     assert bert[DELAY]["int"] == [50, 2500]  # the steps share what the SLO leaves
     assert list(drafted["models"]) == ["tokens", "bert"]
-    assert "queue_policy" not in text  # what a step refuses may never be answered
+    assert "queue_policy" not in text  # a step that refuses requests wastes what others did
 
 
 def test_a_model_that_calls_others_is_drafted_with_them() -> None:

@@ -1,0 +1,32 @@
+"""What a run says of the queues of an ensemble's steps before it begins."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from builders.spaces import INSTANCES, space_of
+
+from tuner.bench.tools import queue_notes
+from tuner.spec.paths import QUEUE_POLICY, QUEUE_TIMEOUT
+
+BOUND = f"{QUEUE_POLICY}.max_queue_size"
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        (BOUND, ["requests that a full queue of the step two refuses"]),
+        (QUEUE_TIMEOUT, []),  # which the ensemble hands on as an error
+        (INSTANCES, []),
+    ],
+)
+def test_a_step_whose_full_queue_is_searched_is_told(path: str, told: list[str]) -> None:
+    searched = {"int": [1, 4], "or": 0} if path == BOUND else {"int": [1, 4]}
+    models = {"e": {}, "one": {}, "two": {"space": {path: searched}}}
+    space = space_of({"models": models, "streams": {"all": {"model": "e"}}})
+    job: Any = SimpleNamespace(served=space.served, space=space)
+    notes = [*queue_notes(job)]
+    assert len(notes) == len(told)
+    assert all(note.startswith(start) for note, start in zip(notes, told, strict=True))
