@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from builders.e2e_workplace import MODEL, REPOSITORY, Workplace
+from builders.strings import needs_strings
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.measuring]
 
@@ -167,6 +168,7 @@ def test_the_steps_of_an_ensemble_are_tuned_together_written_as_one_and_taken_ba
     assert [config.read_bytes() for config in configs] == before
 
 
+@needs_strings
 def test_a_model_whose_code_asks_others_is_drafted_with_them_and_they_are_tuned_under_its_load(
     served: Workplace,
 ) -> None:

@@ -21,7 +21,8 @@ from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import unragged_inputs
 from tuner.modelconfig.queues import HANGS, may_be_full, may_reject
 from tuner.server import binaries
-from tuner.server.binaries import Installation, Origin, numpy_of_models
+from tuner.server.binaries import Installation, Origin
+from tuner.server.numpy2 import in_python, numpy_of_models
 from tuner.server.server import ServerLauncher
 from tuner.space.words import bytes_text
 from tuner.spec.labels import of_label
@@ -91,14 +92,8 @@ def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs
         if isinstance(launcher, LocalLauncher):
             files = [model.files for model in models]
             find_backends(files, launcher.args, launcher.installation.backend_directory)
-        in_python = any(
-            model.base.file.backend in ("", "python")
-            and not is_ensemble(model.base.file)
-            and model.files.takes_arrays()
-            for model in models
-        )
-        if launcher.python is not None and in_python:
-            numpy_of_models(launcher.python)
+        if launcher.python is not None and (asking := in_python(models)):
+            numpy_of_models(launcher.python, asking)
         cores = cores_of(spec)
         client = replace(program, cpus=cores.load)
         yield Programs(launcher, client, read_host(environment), launcher.version(), cores)

@@ -69,10 +69,6 @@ class ModelFiles:
         known = [backend for name, backend in FILES.items() if first and lexists(first / name)]
         return known[0] if known else self.model.partition(".")[2]
 
-    def takes_arrays(self) -> bool:
-        """Its Python code may exchange NumPy arrays with the backend, and not by DLPack alone."""
-        return not self.mentions("dlpack") or self.mentions("as_numpy") or self.mentions("Tensor(")
-
     def mentions(self, name: str) -> bool:
         sources = (path for d in self._version_directories for path in d.glob("*.py"))
         return any(name.encode() in (read_source(path) or b"") for path in sources)

@@ -22,15 +22,29 @@ from enum import Enum
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError
+from tuner.extras import Extra
 from tuner.machine.process import private_directory
 from tuner.server import log
+from tuner.server.numpy2 import SHIM
 
 _PT_INTERP = 3
 _CONTAINER_BIN = Path("/opt/tritonserver/bin")
 _RUN_TIMEOUT_S = 60.0  # the first start on a machine with GPUs takes seconds
+_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+#: 3.13 has no NumPy 1, which the wheel asks for and does without (`numpy2`).
+_COMMANDS = {
+    "3.11": Extra.LOCAL.command,
+    "3.12": Extra.LOCAL.command,
+    "3.13": f"{sys.executable} -m pip install --no-deps nvidia-pytriton==0.7.0",
+}
 _INSTALL_HINT = (
-    "install the wheels with `pip install -e '.[local]'` in a checkout of tune (x86-64 Linux, "
-    "glibc 2.35 or newer, Python 3.11 or 3.12), or name a binary of your own in the spec"
+    f"install the wheels with {_COMMANDS.get(_PYTHON, 'Python 3.11 to 3.13')} (x86-64 Linux, glibc "
+    "2.35 or newer), name a binary of your own in the spec, or use server: {mode: docker}"
+)
+_NO_LIBRARY = (
+    f"the Python at {sys.base_prefix} has no shared library: install it (Debian: "
+    f"`apt-get install libpython{_PYTHON}`), or use a Python built with --enable-shared "
+    "(pyenv: PYTHON_CONFIGURE_OPTS)"
 )
 
 
@@ -188,16 +202,16 @@ def _wheel_surroundings(
     The Python backend expects its stub next to its library, while the wheel keeps one for each
     Python elsewhere: a private directory holds copies of both (for a backend in Python, the
     server takes no library that is a link out of it). The stub finds the packages of the Python
-    that is first on PATH (it ignores PYTHONPATH) and needs that Python's library.
+    that is first on PATH (it ignores PYTHONPATH) and needs that Python's library: the one of 3.13
+    under the name of a copy in the wheel, which is too old for other releases' standard library.
     """
     stubs = root / "python_backend_stubs"
-    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
-    stub = stubs / ours / "triton_python_backend_stub"
+    stub = stubs / _PYTHON / "triton_python_backend_stub"
     if not stub.exists():
         have = ", ".join(sorted(p.name for p in stubs.iterdir()))
         raise EnvironmentNotReadyError(
-            f"this tritonserver has no Python backend for Python {ours} (it has {have})",
-            "use a virtual environment with Python 3.11 or 3.12",
+            f"this tritonserver has no Python backend for Python {_PYTHON} (it has {have})",
+            "use a virtual environment with Python 3.11 to 3.13",
         )
     backend = private / "backends" / "python"
     libraries = private / "lib"
@@ -205,14 +219,20 @@ def _wheel_surroundings(
     libraries.mkdir()
     for file in [stub, *(f for f in (root / "backends" / "python").iterdir() if f.is_file())]:
         shutil.copy(file, backend)
+    with (backend / "triton_python_backend_utils.py").open("a") as utils:
+        utils.write(SHIM)
+    bundled = root.parents[1] / "nvidia_pytriton.libs"
+    library = f"libpython{_PYTHON}.so.1.0"
+    copies = [copy.name for copy in bundled.glob(f"libpython3-*.{sys.version_info.minor}.so.1.0")]
     places = (sysconfig.get_config_var("LIBDIR") or "", f"{sys.base_prefix}/lib")
-    found = [file for p in places if (file := Path(p) / f"libpython{ours}.so.1.0").exists()]
-    if found:  # else it is built without, or not installed
-        (libraries / found[0].name).symlink_to(found[0])
+    found = [file for p in places if (file := Path(p) / library).exists()]
+    for name in [library, *copies] if found else ():
+        (libraries / name).symlink_to(found[0])
+    if copies and not found:  # otherwise the linker says so
+        raise EnvironmentNotReadyError(f"{stub} lacks {library}", _NO_LIBRARY)
     for other in (root / "backends").iterdir():
         if other.name != backend.name:
             (backend.parent / other.name).symlink_to(other)
-    bundled = root.parents[1] / "nvidia_pytriton.libs"
     variables = dict(environment)
     variables["PATH"] = _joined([Path(sys.executable).parent], environment.get("PATH"))
     variables["LD_LIBRARY_PATH"] = _joined([libraries, bundled], environment.get("LD_LIBRARY_PATH"))
@@ -254,11 +274,7 @@ def _check_libraries(binary: Path, environment: Mapping[str, str]) -> None:
     if not missing:
         return
     if any(name.startswith("libpython") for name in missing):
-        hint = (
-            f"the Python at {sys.base_prefix} has no shared library: install it (Debian: "
-            f"`apt-get install libpython{sys.version_info.major}.{sys.version_info.minor}`), or "
-            "use a Python built with --enable-shared (pyenv: PYTHON_CONFIGURE_OPTS)"
-        )
+        hint = _NO_LIBRARY
     elif any(name.startswith("GLIBC") for name in missing):
         hint = "this system's C library is too old for it; use a newer system or the docker mode"
     else:
@@ -292,60 +308,23 @@ def _server_version(binary: Path, environment: Mapping[str, str], private: Path)
     return version[1]
 
 
-def _output_of(
-    command: Sequence[str],
-    environment: Mapping[str, str] | None,
-    *,
-    errors: int = subprocess.STDOUT,
-    hint: str = _INSTALL_HINT,
-) -> str:
+def _output_of(command: Sequence[str], environment: Mapping[str, str]) -> str:
     try:
         done = subprocess.run(
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=errors,
+            stderr=subprocess.STDOUT,
             timeout=_RUN_TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentNotReadyError(f"{command[0]} does not run: {error}", hint) from error
+        raise EnvironmentNotReadyError(
+            f"{command[0]} does not run: {error}", _INSTALL_HINT
+        ) from error
     return done.stdout.decode(errors="replace")
 
 
 def _joined(first: Sequence[str | Path], rest: str | None) -> str:
     return os.pathsep.join([*map(str, first), *([rest] if rest else [])])
-
-
-#: What the stub of the wheel was built for. Under NumPy 2 each tensor that a model receives repeats
-#: its first element, and each that it returns is empty: gRPC answers OK with 0 bytes (seen).
-_NUMPY = 1
-#: Isolated, as the stub is: no PYTHONPATH, no packages of the user.
-_ASK = ("-I", "-c", "from importlib.metadata import version; print(version('numpy'))")
-
-
-def numpy_of_models(python: Path) -> str:
-    """The version of the NumPy that Python models import.
-
-    Raises:
-        EnvironmentNotReadyError: There is none, or none that the stub can work with.
-    """
-    found = _asked(python)
-    mend = f"{python} -m pip install 'numpy<{_NUMPY + 1}'"
-    if not found:
-        raise EnvironmentNotReadyError(f"Python models find no numpy: {python} has none", mend)
-    if int(found.split(".")[0]) > _NUMPY:
-        raise EnvironmentNotReadyError(
-            f"Python models import numpy {found} ({python}), and this tritonserver's Python "
-            f"backend was built for NumPy {_NUMPY}: models would receive tensors that repeat their "
-            "first element, and return EMPTY ones",
-            mend,
-        )
-    return found
-
-
-def _asked(python: Path) -> str:
-    """Empty where there is no NumPy."""
-    hint = "install tune again, in a new virtual environment"
-    return _output_of([str(python), *_ASK], None, errors=subprocess.DEVNULL, hint=hint).strip()

@@ -17,9 +17,9 @@ from tuner.machine import host
 from tuner.machine.process import free_ports
 from tuner.modelconfig.served import ServedModel
 from tuner.server import binaries
-from tuner.server.binaries import numpy_of_models
 from tuner.server.control import Control
 from tuner.server.memory import SHM
+from tuner.server.numpy2 import in_python, numpy_of_models
 from tuner.spec.server import ServerMode, ServerSpec, resolve
 from tuner.triton import remote
 from tuner.triton.docker import engine
@@ -114,9 +114,8 @@ def _tritonserver(
             server.binary, {**environment, **resolve(server.environment, environment)}
         ) as installation:
             if (python := installation.python) is not None:
-                more.append(
-                    _checked("numpy", "NumPy of Python models", partial(_numpy, python, models))
-                )
+                ask = partial(_numpy, python, models)
+                more.append(_checked("numpy", "NumPy of Python models", ask))
             directory = installation.backend_directory
             more.append(
                 _checked(
@@ -140,10 +139,9 @@ def _warned(check: MachineCheck) -> MachineCheck:
 
 
 def _numpy(python: Path, models: _Models) -> str:
-    served = list(models())
-    if served and not any(model.files.takes_arrays() for model in served):
-        return "the models take none: their tensors pass by DLPack"
-    return f"{numpy_of_models(python)} ({python})"
+    found = numpy_of_models(python, in_python(models()))
+    without = "" if found.startswith("1.") else ", so without strings"
+    return f"{found} ({python}){without}"
 
 
 def _told(installation: binaries.Installation) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+from builders.strings import needs_strings
 from tritonclient.grpc import InferenceServerClient, InferInput
 
 from tuner.server.binaries import tritonserver
@@ -128,6 +129,7 @@ def test_tiny_bert_gives_every_request_of_a_batch_its_own_answer(
         np.testing.assert_allclose(answer["pooled"], expected, rtol=1e-4, atol=1e-5)
 
 
+@needs_strings
 def test_the_tokenizer_answers(client: InferenceServerClient) -> None:
     vocabulary = (REPOSITORY / "tokenizer" / "1" / "vocab.txt").read_text().splitlines()
     texts = np.array([[b"The lazy dog jumped!"], [b"\xff"]], dtype=object)
@@ -140,6 +142,7 @@ def test_the_tokenizer_answers(client: InferenceServerClient) -> None:
     assert answer["short_attention_mask"].sum(axis=1).tolist() == [8, 2]
 
 
+@needs_strings
 def test_the_ensemble_answers_as_its_steps_one_after_the_other(
     client: InferenceServerClient,
 ) -> None:
@@ -157,6 +160,7 @@ def test_the_ensemble_answers_as_its_steps_one_after_the_other(
     assert (answer["confidence"] >= 0.5).all()
 
 
+@needs_strings
 def test_the_model_that_asks_others_labels_the_whole_of_each_text(
     client: InferenceServerClient,
 ) -> None:

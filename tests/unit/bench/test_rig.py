@@ -35,7 +35,6 @@ from tuner.load.setup import PATIENCE_S
 from tuner.machine.process import private_directory
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import EarlyEnd, LatencyBound
-from tuner.modelconfig.files import ModelFiles
 from tuner.score.next_load import load_plan
 from tuner.search.estimate import long_windows, window_notes
 from tuner.server.binaries import Installation, Origin
@@ -246,7 +245,7 @@ def test_numpy_is_looked_for_only_where_a_python_model_imports_it_from_elsewhere
 
     monkeypatch.setattr(installing, "server_launcher", launcher)
     monkeypatch.setattr(installing.binaries, "perf_analyzer", perf_analyzer)
-    monkeypatch.setattr(installing, "numpy_of_models", seen.append)
+    monkeypatch.setattr(installing, "numpy_of_models", lambda python, _: seen.append(python))
     monkeypatch.setattr(installing, "read_host", lambda environment: ("host", environment))
     job = job_of(tmp_path, "server: {args: [--log-verbose=1]}\n")
     the_one(job.served.models).base.file.backend = backend
@@ -256,10 +255,6 @@ def test_numpy_is_looked_for_only_where_a_python_model_imports_it_from_elsewhere
         assert programs.versions()["perf_analyzer"] == "2.50.0"
     assert seen[:2] == [(("--log-verbose=1",), {"A": "b"}), (None, {"A": "b"})]
     assert seen[2:] == ([python] if looked else [])
-    monkeypatch.setattr(ModelFiles, "takes_arrays", lambda _: False)
-    del seen[:]
-    with find_programs(job, {"A": "b"}):
-        assert len(seen) == 2
 
 
 @pytest.mark.parametrize(

@@ -35,20 +35,6 @@ def test_a_model_with_a_config(repository):
     assert files.config().max_batch_size == 8
 
 
-@pytest.mark.parametrize(
-    ("code", "takes"),
-    [
-        ("x = from_dlpack(t.to_dlpack())", False),
-        ("x = from_dlpack(t.to_dlpack()); return pb_utils.Tensor('y', x.numpy())", True),
-        ("x = torch.from_numpy(t.as_numpy()); y = Tensor.from_dlpack('y', x)", True),
-        ("import numpy", True),
-    ],
-)
-def test_a_model_takes_arrays_unless_all_its_tensors_pass_by_dlpack(repository, code, takes):
-    (repository / "bert" / "1" / "model.py").write_text(code)
-    assert read_model(repository, "bert").takes_arrays() is takes
-
-
 def test_a_model_without_a_config(repository):
     files = read_model(repository, "bare")
     assert (files.text, files.sha256, files.versions) == ("", None, (1,))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tuner.errors import EnvironmentNotReadyError
 from tuner.server import binaries
 
 LOAD, INTERPRETER = 1, 3
@@ -68,6 +69,34 @@ def test_backends_beside_the_python_one_of_the_wheel_are_there_too(
     _, backends = binaries._wheel_surroundings(tmp_path / "server", tmp_path / "private", {})
     assert (backends / "onnxruntime" / "libtriton_onnxruntime.so").exists()
     assert (backends / "python" / "triton_python_backend_stub").exists()
+
+
+def test_the_stub_gets_this_pythons_library_under_every_name_that_it_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stub of 3.13 asks for a copy in the wheel, which Debian's 3.13 cannot work with."""
+    major, minor = sys.version_info[:2]
+    copy, own = f"libpython{major}-419a3a08.{minor}.so.1.0", f"libpython{major}.{minor}.so.1.0"
+    server = tmp_path / "site-packages" / "pytriton" / "tritonserver"
+    stub = f"python_backend_stubs/{major}.{minor}/triton_python_backend_stub"
+    for file in (server / stub, server / "backends" / "python" / "utils.py"):
+        file.parent.mkdir(parents=True)
+        file.touch()
+    (bundled := tmp_path / "site-packages" / "nvidia_pytriton.libs").mkdir()
+    (bundled / copy).touch()
+    monkeypatch.setattr(binaries, "_check_libraries", lambda *_: None)
+    monkeypatch.setattr(binaries.sysconfig, "get_config_var", lambda _: str(tmp_path))
+    monkeypatch.setattr(binaries.sys, "base_prefix", str(tmp_path))
+    with pytest.raises(EnvironmentNotReadyError, match=f"lacks {own}") as error:
+        binaries._wheel_surroundings(server, tmp_path / "none", {})
+    assert f"apt-get install libpython{major}.{minor}" in error.value.hint
+    (tmp_path / own).touch()
+    variables, _ = binaries._wheel_surroundings(server, tmp_path / "private", {})
+    first = Path(variables["LD_LIBRARY_PATH"].split(":")[0])
+    assert {path.name: path.readlink() for path in first.iterdir()} == {
+        own: tmp_path / own,
+        copy: tmp_path / own,
+    }
 
 
 @pytest.mark.parametrize(

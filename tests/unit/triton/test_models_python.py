@@ -1,13 +1,16 @@
-"""The NumPy that Python models import: the wheel's stub knows the first one only."""
+"""The NumPy that Python models import: the wheel's stub was built for the first one."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from builders.candidates import the_one
 from docker.errors import DockerException
@@ -15,9 +18,10 @@ from docker.errors import DockerException
 from tuner.bench import tools as programs
 from tuner.bench.job import Request, prepare
 from tuner.errors import EnvironmentNotReadyError
-from tuner.modelconfig.files import ModelFiles
-from tuner.server import binaries
-from tuner.server.binaries import Installation, Origin, numpy_of_models
+from tuner.modelconfig.served import ServedModel, read_served
+from tuner.server import binaries, numpy2
+from tuner.server.binaries import Installation, Origin
+from tuner.server.numpy2 import SHIM, in_python, numpy_of_models
 from tuner.spec.server import ServerSpec
 from tuner.triton import doctor
 from tuner.triton.local import LocalLauncher
@@ -31,7 +35,7 @@ def numpy_is(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Sets the version that the Python of models answers with."""
 
     def set_to(version: str) -> None:
-        monkeypatch.setattr(binaries, "_asked", lambda _: version)
+        monkeypatch.setattr(numpy2, "_asked", lambda _: version)
 
     return set_to
 
@@ -45,19 +49,125 @@ def given(found: Any) -> Iterator[Any]:
     yield found
 
 
-def test_numpy_1_is_fine(numpy_is: Callable[[str], None]) -> None:
-    numpy_is("1.26.4")
-    assert numpy_of_models(PYTHON) == "1.26.4"
+def served(tmp_path: Path, kind: str, backend: str = "python") -> list[ServedModel]:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    tensors = f'input {{ name: "x" data_type: TYPE_{kind} dims: [1] }}'
+    config = f'name: "m"\nbackend: "{backend}"\n{tensors} {tensors.replace("input", "output")}\n'
+    (tmp_path / "m" / "config.pbtxt").write_text(config)
+    (tmp_path / "m" / "1" / "model.py").write_text("class TritonPythonModel: ...\n")
+    return [*read_served(tmp_path, ["m"]).models.values()]
 
 
-@pytest.mark.parametrize(("version", "said"), [("2.0.0", "EMPTY ones"), ("", "find no numpy")])
-def test_another_is_refused_with_the_command_that_mends_it(
-    version: str, said: str, numpy_is: Callable[[str], None]
+@pytest.mark.parametrize(
+    ("version", "kind"), [("1.26.4", "FP32"), ("1.26.4", "STRING"), ("2.5.5", "FP32")]
+)
+def test_numbers_go_with_every_numpy_and_strings_with_the_first(
+    version: str, kind: str, tmp_path: Path, numpy_is: Callable[[str], None]
 ) -> None:
     numpy_is(version)
-    with pytest.raises(EnvironmentNotReadyError, match=said) as error:
+    assert numpy_of_models(PYTHON, served(tmp_path, kind)) == version
+
+
+@pytest.mark.parametrize(
+    ("python", "cure"),
+    [
+        ((3, 12), "/venv/bin/python -m pip install 'numpy<2'"),
+        ((3, 13), "use Python 3.11 or 3.12, or server: {mode: docker}"),
+    ],
+)
+def test_strings_under_numpy_2_are_refused_with_what_mends_it(
+    python: tuple[int, int],
+    cure: str,
+    tmp_path: Path,
+    numpy_is: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    numpy_is("2.0.0")
+    monkeypatch.setattr(numpy2.sys, "version_info", python)
+    with pytest.raises(EnvironmentNotReadyError, match="m: strings need NumPy 1, ") as error:
+        numpy_of_models(PYTHON, served(tmp_path, "STRING"))
+    assert error.value.hint == cure
+
+
+def test_a_python_without_numpy_is_told(numpy_is: Callable[[str], None]) -> None:
+    numpy_is("")
+    with pytest.raises(EnvironmentNotReadyError, match="find no numpy") as error:
         numpy_of_models(PYTHON)
-    assert error.value.hint == "/venv/bin/python -m pip install 'numpy<2'"
+    assert " -m pip install 'numpy" in error.value.hint
+
+
+def test_strings_of_another_backend_are_none_of_its_business(tmp_path: Path) -> None:
+    assert in_python(served(tmp_path, "STRING", "onnxruntime")) == []
+
+
+class StubTensor:
+    """The stub's tensor, as far as the backend's own text deals with it; emulated."""
+
+    def __init__(self, name: str, array: np.ndarray[Any, Any]) -> None:
+        self.name, self.array = name, array
+
+    @classmethod
+    def from_dlpack(cls, name: str, capsule: object) -> StubTensor:
+        class Holder:
+            def __dlpack__(self, **_: object) -> object:
+                return capsule
+
+            def __dlpack_device__(self) -> tuple[int, int]:
+                return 1, 0
+
+        return cls(name, np.from_dlpack(Holder()).copy())
+
+    def __dlpack__(self, **_: object) -> object:
+        if self.array.dtype == object:
+            raise BufferError("TYPE_BYTES tensors cannot be converted to DLPack.")
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> Any:
+    tensor = type("Tensor", (StubTensor,), {})
+    made = SimpleNamespace(Tensor=tensor, TritonModelException=BufferError)
+    monkeypatch.setitem(sys.modules, "c_python_backend_utils", made)
+    exec(SHIM.replace('int(np.__version__.split(".")[0]) > 1', "True"), {"np": np})
+    return made
+
+
+def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(12, dtype=np.float16).reshape(3, 4).T,
+        read_only(np.arange(3, dtype=np.int8)),
+        np.array(5, dtype=np.uint64),
+        np.zeros((0, 4), np.float32),
+    ],
+    ids=["not contiguous", "read-only", "a scalar", "empty"],
+)
+def test_under_numpy_2_tensors_go_to_and_from_an_emulated_stub_whole(
+    array: np.ndarray[Any, Any], stub: Any
+) -> None:
+    tensor = stub.Tensor("y", array)
+    received = tensor.as_numpy()
+    np.testing.assert_array_equal(received, array)
+    assert (tensor.name, received.dtype, received.shape) == ("y", array.dtype, array.shape)
+    assert received.flags.writeable
+
+
+def test_under_numpy_2_a_model_that_makes_or_reads_strings_is_told_why_not(stub: Any) -> None:
+    texts = np.array([b"a"], dtype=object)
+    with pytest.raises(BufferError, match="strings need NumPy 1"):
+        stub.Tensor("y", texts)
+    received = stub.Tensor.from_dlpack("x", np.zeros(1).__dlpack__())
+    received.array = texts
+    with pytest.raises(BufferError, match="strings need NumPy 1"):
+        received.as_numpy()
 
 
 def test_an_engine_that_does_not_answer_is_told_in_the_systems_words(
@@ -77,29 +187,21 @@ def test_an_engine_that_does_not_answer_is_told_in_the_systems_words(
 
 
 def test_the_doctor_is_told(
-    monkeypatch: pytest.MonkeyPatch, numpy_is: Callable[[str], None]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numpy_is: Callable[[str], None]
 ) -> None:
     numpy_is("2.1.3")
     monkeypatch.setattr(binaries, "tritonserver", lambda *_: given(installation(PYTHON)))
     server, numpy, _ = doctor._tritonserver(ServerSpec(), {}, tuple)
-    assert (server.ok, numpy.ok, numpy.id) == (True, False, "numpy")
-    assert "pip install" in numpy.mend
+    assert (server.ok, numpy.ok, numpy.id) == (True, True, "numpy")
+    assert numpy.found == "2.1.3 (/venv/bin/python), so without strings"
+    models = served(tmp_path, "STRING")
+    server, numpy, _ = doctor._tritonserver(ServerSpec(), {}, lambda: models)
+    assert (server.ok, numpy.ok) == (True, False)
+    assert numpy.mend
     monkeypatch.setattr(binaries, "tritonserver", lambda *_: given(installation(None)))
     assert (
         len(doctor._tritonserver(ServerSpec(), {}, tuple)) == 2
     )  # models have the server's own Python
-
-
-def test_the_doctor_asks_for_no_numpy_where_tensors_pass_by_dlpack(
-    monkeypatch: pytest.MonkeyPatch, numpy_is: Callable[[str], None]
-) -> None:
-    numpy_is("2.1.3")
-    monkeypatch.setattr(binaries, "tritonserver", lambda *_: given(installation(PYTHON)))
-    job = prepare(Request(spec=QUICKSTART))
-    served = job.served.models.values
-    assert not doctor._tritonserver(ServerSpec(), {}, served)[1].ok
-    monkeypatch.setattr(ModelFiles, "takes_arrays", lambda _: False)
-    assert doctor._tritonserver(ServerSpec(), {}, served)[1].ok
 
 
 def test_doctor_and_run_tell_of_a_backend_that_is_not_there(
@@ -121,7 +223,7 @@ def test_doctor_and_run_tell_of_a_backend_that_is_not_there(
         pass
 
 
-def test_a_run_of_a_python_model_is_refused_and_of_another_not(
+def test_a_run_of_a_python_model_with_strings_is_refused_and_of_another_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numpy_is: Callable[[str], None]
 ) -> None:
     numpy_is("2.1.3")
@@ -130,8 +232,12 @@ def test_a_run_of_a_python_model_is_refused_and_of_another_not(
     monkeypatch.setattr(programs, "read_host", lambda _: None)
     monkeypatch.setattr(binaries, "perf_analyzer", lambda *_: given(installation(None)))
     job = prepare(Request(spec=QUICKSTART))
-    with pytest.raises(EnvironmentNotReadyError, match="EMPTY"), programs.find_programs(job, {}):
+    model = the_one(job.served.models).base
+    with programs.find_programs(job, {}) as found:
+        assert found.launcher is launcher
+    model.completed.input[0].data_type = 13  # TYPE_STRING
+    with pytest.raises(EnvironmentNotReadyError, match="strings"), programs.find_programs(job, {}):
         pass
-    the_one(job.served.models).base.file.backend = "onnxruntime"
+    model.file.backend = "onnxruntime"
     with programs.find_programs(job, {}) as found:
         assert found.launcher is launcher
