@@ -8,7 +8,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -357,51 +357,46 @@ def refuse_another_start(run: Path, job: Job, host: Host) -> None:
     before.refuse_if_different(now)
 
 
-def undo_half_writes(request: Request, repository: Path) -> Iterator[str]:
-    """Notes on a write that a kill cut short, which is undone; refused if the run is not to write.
+def undo_half_writes(repository: Path, *, write: bool) -> Iterator[str]:
+    """Notes on a write that a kill cut short, which is undone; refused without ``write``.
 
     Called before any config is read: a run over a half-written winner would measure a config that
-    nobody chose. Cut short is also what the run to resume wrote without a record of it: it goes on
-    with the config that it measured.
+    nobody chose.
 
     Raises:
         StalePlanError: A file was changed since.
         EnvironmentNotReadyError: There is half a write, and the run is not to write, or cannot.
-        SpecError: The run to resume is being written.
     """
-    if not request.write:
-        if (half := half_written(repository)) is not None:
-            raise half
-        return
-    with ExitStack() as held:
-        unrecorded = ""
-        if request.resume is not None and not _is_longer(request):
-            store = RunStore.open(request.resume)
-            held.enter_context(store.locked())
-            stored = store.whole_result()
-            unrecorded = store.run_id if stored is None or stored["written"] is None else ""
-        repaired = repair(repository, unrecorded=unrecorded)
+    if not write and (half := half_written(repository)) is not None:
+        raise half
+    repaired = repair(repository) if write else None
     yield from () if repaired is None else repaired.all_notes
 
 
-def end_of_a_write(request: Request, spec: Spec) -> Result | None:
-    """The result of a run to resume whose winner is in the repository: all is measured."""
-    if request.resume is None or not request.write or _is_longer(request):
+def end_of_a_write(
+    run: Path, request: Request, spec: Spec, note: Callable[[str], None]
+) -> Result | None:
+    """The result of a run to resume whose winner is in the repository: nothing is left to measure.
+
+    What it wrote without a record of it was cut short too, and is undone: the run goes on with the
+    config that it measured.
+
+    Raises:
+        SpecError: The run is being written.
+    """
+    store = RunStore.open(run)
+    manifest = store.manifest()
+    longer = manifest.choices.trials, manifest.choices.time_budget_s
+    if not request.write or longer != (request.trials, request.time_budget_s):
         return None
-    store = RunStore.open(request.resume)
-    stored = store.whole_result()
-    if stored is None or stored["written"] is None:
-        return None
+    with store.locked():
+        stored = store.whole_result()
+        if stored is None or stored["written"] is None:
+            repaired = repair(spec.repository, unrecorded=store.run_id)
+            for undone in () if repaired is None else repaired.all_notes:
+                note(undone)
+            return None
+    paths = (spec.repository / model.name / spec.write_to for model in manifest.models.values())
     result = Result.from_json(stored)
-    paths = (
-        spec.repository / model.name / spec.write_to for model in store.manifest().models.values()
-    )
     written = {file.sha256_after for file in result.written.files} if result.written else set()
     return result if any(sha256_or_none(read_config(path)) in written for path in paths) else None
-
-
-def _is_longer(request: Request) -> bool:
-    """Whether a run to resume is to go on beyond what it was begun with."""
-    assert request.resume is not None
-    before = RunStore.open(request.resume).manifest().choices
-    return (before.trials, before.time_budget_s) != (request.trials, request.time_budget_s)

@@ -14,7 +14,6 @@ from typing import Any
 from tuner import extras
 from tuner.bench.job import Job, Request, draw_up, prepare, refuse_unsearchable
 from tuner.bench.serving import no_gpu_memory
-from tuner.bench.session import window_of
 from tuner.bench.tools import (
     choose_generator,
     client_notes,
@@ -33,6 +32,7 @@ from tuner.load.traffic.inputs import DEFAULT_UNIQUE
 from tuner.load.traffic.repeats import ENTRY_OVERHEAD_BYTES, lru_hit_rate, popularity
 from tuner.machine.host import has_gpu, read_gpus
 from tuner.measurement.measurement import LoadPoint
+from tuner.measurement.window import window_of
 from tuner.modelconfig.keys import unread_keys
 from tuner.modelconfig.path import with_fields
 from tuner.modelconfig.schema import enum_name

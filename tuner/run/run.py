@@ -76,7 +76,7 @@ def settled_spec(request: Request, note: Callable[[str], None]) -> LoadedSpec:
     """The spec of a request, once half a write in its repository has been undone."""
     loaded = load_spec(request.spec, request.overrides)
     refuse_no_repository(loaded)
-    for undone in undo_half_writes(request, loaded.spec.repository):
+    for undone in undo_half_writes(loaded.spec.repository, write=request.write):
         note(undone)
     return loaded
 
@@ -98,11 +98,12 @@ def _run(
         enter = contexts.enter_context
         enter(stop.listening())
         loaded = settled_spec(request, events.note)
-        ended = end_of_a_write(request, loaded.spec)
-        if request.resume is not None and ended is not None:
-            events.note("the winner was written before; only the reports are made again")
-            report(request.resume)
-            return Finished(request.resume, ended)
+        if request.resume is not None:
+            ended = end_of_a_write(request.resume, request, loaded.spec, events.note)
+            if ended is not None:
+                events.note("the winner was written before; only the reports are made again")
+                report(request.resume)
+                return Finished(request.resume, ended)
         job = checked_job(request, loaded)
         run_id = request.run_id or new_run_id(job.spec.name)
         if request.resume is not None:

@@ -21,7 +21,6 @@ from builders.plans import cut_short, make_file
 from builders.workplace import MODEL, Workplace, best_of, interrupt
 from sqlalchemy.exc import OperationalError
 
-from tuner.bench.job import Request
 from tuner.bench.machine_lock import LockHolder, registered
 from tuner.bench.session import Session
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, SpecError, StalePlanError
@@ -130,7 +129,7 @@ def test_a_run_is_about_the_spec_as_it_was_when_it_began(
 ) -> None:
     """It is read once, and not again after half-written files were put back."""
 
-    def undo(request: Request, repository: Path) -> list[str]:
+    def undo(repository: Path, *, write: bool) -> list[str]:
         workplace.spec.write_text("no spec any more")
         return []
 
@@ -444,10 +443,11 @@ def test_a_run_killed_when_it_has_just_written_ends_as_it_would_have(
     if not recorded:  # nor is what a power cut has torn
         (workplace.store.directory / "result.json").write_text('{"version": 1, ')
     deployed = len(workplace.bench.deployed)
-    again = ("run", "--resume", str(workplace.store.directory), "--progress", "none")
+    again = ("run", "--resume", str(workplace.store.directory))
     longer = workplace.tune(*again, "--trials", "50")
     assert longer == 13, "another experiment: it would begin with the winner"
     assert workplace.tune(*again) == 0
+    assert (", which was cut short, is undone" in workplace.tune.err) is not recorded
     assert read_config(config) == after
     assert workplace.result["written"] is not None
     assert (workplace.store.directory / "report.html").is_file()
