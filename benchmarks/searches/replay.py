@@ -36,9 +36,10 @@ from recorded_truth import shrunk
 
 from tuner.bench.events import Silent
 from tuner.bench.job import Job, Request, prepare
-from tuner.bench.session import Session, window_of
+from tuner.bench.session import Session
 from tuner.bench.timebook import TimeBook
 from tuner.errors import TunerError
+from tuner.measurement.window import window_of
 from tuner.proof.entrants import ProofRules, entrant_of, finalists_of
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import run_rounds

@@ -1,8 +1,8 @@
-"""What the steps of a run, a check or a worker share: the bench that is set up, and its windows."""
+"""What the steps of a run, a check or a worker share: the bench that is set up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -20,8 +20,8 @@ from tuner.load import seeds
 from tuner.load.setup import PATIENCE_S, Site
 from tuner.load.streams_load import asked_of, streams_load
 from tuner.machine.process import private_directory
-from tuner.measurement.measurement import LoadPoint, Rejected
-from tuner.measurement.window import EarlyEnd, LatencyBound, Window, soak_for, window_for
+from tuner.measurement.measurement import Rejected
+from tuner.measurement.window import round_window, search_window, soak_of
 from tuner.record.confirmation import Repeat
 from tuner.record.manifest import Manifest
 from tuner.record.store import RunStore
@@ -31,13 +31,9 @@ from tuner.server.log import last_words
 from tuner.server.memory import Memories
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
-from tuner.spec.units import Seconds
-from tuner.spec.workload import BUSY_TIMES, BurstArrivals, Workload
 
 #: Killing perf_analyzer over a queue can crash Triton: never done to a server somebody else runs.
 REMOTE_PATIENCE_S = 120.0
-#: So many requests of each stream show what they take.
-INFORMING = 40
 
 
 @dataclass(frozen=True)
@@ -192,91 +188,6 @@ def set_up_bench(
             rules,
             book,
         )
-
-
-def window_of(
-    spec: Spec, load: LoadPoint, rate_per_s: float | None = None, *, brief: bool = False
-) -> Window:
-    """How long one measurement is; ``rate_per_s``: requests to expect of a closed loop.
-
-    ``brief``: of a search.
-    """
-    workload = spec.workload
-    tails = [s for s in spec.slos if s.metric.is_latency]
-    bounds = tuple(
-        LatencyBound(s.metric.quantile, s.bound / 1e6, s.stream)
-        for s in tails
-        if s.metric.quantile is not None
-    )
-    level = load.level if load.arrivals.open_loop else rate_per_s
-    windows = [
-        window_for(
-            _shares_of(bounds, stream),
-            rate,
-            window_s=_shortest_s(workload),
-            max_window_s=float(workload.max_window),
-            warmup_s=float(workload.warmup),
-            latency_bound_s=max((s.bound for s in tails), default=0.0) / 1e6,
-            open_loop=load.arrivals.open_loop,
-            brief=brief,
-        )
-        for stream, rate in spec.rates(level).items()
-    ]
-    return replace(_longest(windows), bounds=bounds)
-
-
-def _shares_of(bounds: Iterable[LatencyBound], stream: str) -> list[float]:
-    return [bound.share for bound in bounds if bound.holds_for(stream)]
-
-
-def _longest(windows: Iterable[Window]) -> Window:
-    """What the rarest stream needs for its percentile."""
-    return max(windows, key=lambda window: window.duration_s)
-
-
-def _shortest_s(workload: Workload) -> float:
-    arrivals, window_s = workload.arrivals, float(workload.window)
-    if isinstance(arrivals, BurstArrivals):
-        return max(window_s, BUSY_TIMES * arrivals.cycle_s)
-    return window_s
-
-
-def search_window(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> Window:
-    """That of a search, to which a miss is a miss: a round reads from one by how much."""
-    window = window_of(spec, load, rate_per_s, brief=True)
-    return replace(window, ends_early=EarlyEnd.LATE)
-
-
-def informing_window(spec: Spec, load: LoadPoint) -> Window:
-    """The window of a load that shows what requests take, and no verdict on an SLO."""
-    window = window_of(spec, load, brief=True)
-    few_s = max(INFORMING / rate for rate in spec.rates(load.level).values() if rate)
-    few_s = max(few_s, _shortest_s(spec.workload))
-    return replace(window, duration_s=min(window.duration_s, few_s), ends_early=EarlyEnd.NEVER)
-
-
-def round_window(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> Window:
-    """That of a round: half as long as the search's, unless percentile or SLO need more.
-
-    A ratio of configs under the same arrivals hardly depends on it; more rounds help instead.
-    """
-    half = {"window": Seconds(float(spec.workload.window) / 2.0)}
-    workload = spec.workload.model_copy(update=half)
-    shorter = spec.model_copy(update={"workload": workload})
-    return window_of(shorter, load, rate_per_s, brief=True)
-
-
-def soak_of(
-    spec: Spec, load: LoadPoint, rate_per_s: float | None = None, least_s: float = 0.0
-) -> Window:
-    """The window of a soak at this load; see `soak_for` and `window_of`."""
-    window = window_of(spec, load, rate_per_s)
-    level = load.level if load.arrivals.open_loop else rate_per_s
-    soak_s = float(spec.confirm.soak)
-    return _longest(
-        soak_for(window, _shares_of(window.bounds, stream), rate, soak_s, least_s)
-        for stream, rate in spec.rates(level).items()
-    )
 
 
 def why_no_overload(spec: Spec, plan: LoadPlan) -> str:

@@ -7,7 +7,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 
+from tuner.measurement.measurement import LoadPoint
 from tuner.spec.metrics import requests_needed
+from tuner.spec.model import Spec
+from tuner.spec.units import Seconds
+from tuner.spec.workload import BUSY_TIMES, BurstArrivals, Workload
 
 _MIN_TAIL_S = 0.25
 _TAIL_OVER_BOUND = 1.5
@@ -25,6 +29,8 @@ BRIEF = 0.5
 #: A soak holds enough requests for this many late ones at the percentile, and lasts this many times
 #: the largest latency SLO; but it is at most this many times as long as the spec says.
 _SOAK_LATE, _SOAK_OVER_BOUND, SOAK_AT_MOST = 5, 20.0, 20.0
+#: So many requests of each stream show what they take.
+INFORMING = 40
 _SLACK_S = 20.0  # for a start on a busy machine, and for answers that are behind
 
 
@@ -174,3 +180,88 @@ def soak_for(
     wanted_s = max(soak_s, wanted_s, _SOAK_OVER_BOUND * bound_s, least_s)
     duration_s = min(wanted_s, SOAK_AT_MOST * soak_s)
     return replace(lengthen(window, duration_s), quiet_only=True)
+
+
+def window_of(
+    spec: Spec, load: LoadPoint, rate_per_s: float | None = None, *, brief: bool = False
+) -> Window:
+    """How long one measurement is; ``rate_per_s``: requests to expect of a closed loop.
+
+    ``brief``: of a search.
+    """
+    workload = spec.workload
+    tails = [s for s in spec.slos if s.metric.is_latency]
+    bounds = tuple(
+        LatencyBound(s.metric.quantile, s.bound / 1e6, s.stream)
+        for s in tails
+        if s.metric.quantile is not None
+    )
+    level = load.level if load.arrivals.open_loop else rate_per_s
+    windows = [
+        window_for(
+            _shares_of(bounds, stream),
+            rate,
+            window_s=_shortest_s(workload),
+            max_window_s=float(workload.max_window),
+            warmup_s=float(workload.warmup),
+            latency_bound_s=max((s.bound for s in tails), default=0.0) / 1e6,
+            open_loop=load.arrivals.open_loop,
+            brief=brief,
+        )
+        for stream, rate in spec.rates(level).items()
+    ]
+    return replace(_longest(windows), bounds=bounds)
+
+
+def _shares_of(bounds: Iterable[LatencyBound], stream: str) -> list[float]:
+    return [bound.share for bound in bounds if bound.holds_for(stream)]
+
+
+def _longest(windows: Iterable[Window]) -> Window:
+    """What the rarest stream needs for its percentile."""
+    return max(windows, key=lambda window: window.duration_s)
+
+
+def _shortest_s(workload: Workload) -> float:
+    arrivals, window_s = workload.arrivals, float(workload.window)
+    if isinstance(arrivals, BurstArrivals):
+        return max(window_s, BUSY_TIMES * arrivals.cycle_s)
+    return window_s
+
+
+def search_window(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> Window:
+    """That of a search, to which a miss is a miss: a round reads from one by how much."""
+    window = window_of(spec, load, rate_per_s, brief=True)
+    return replace(window, ends_early=EarlyEnd.LATE)
+
+
+def informing_window(spec: Spec, load: LoadPoint) -> Window:
+    """The window of a load that shows what requests take, and no verdict on an SLO."""
+    window = window_of(spec, load, brief=True)
+    few_s = max(INFORMING / rate for rate in spec.rates(load.level).values() if rate)
+    few_s = max(few_s, _shortest_s(spec.workload))
+    return replace(window, duration_s=min(window.duration_s, few_s), ends_early=EarlyEnd.NEVER)
+
+
+def round_window(spec: Spec, load: LoadPoint, rate_per_s: float | None = None) -> Window:
+    """That of a round: half as long as the search's, unless percentile or SLO need more.
+
+    A ratio of configs under the same arrivals hardly depends on it; more rounds help instead.
+    """
+    half = {"window": Seconds(float(spec.workload.window) / 2.0)}
+    workload = spec.workload.model_copy(update=half)
+    shorter = spec.model_copy(update={"workload": workload})
+    return window_of(shorter, load, rate_per_s, brief=True)
+
+
+def soak_of(
+    spec: Spec, load: LoadPoint, rate_per_s: float | None = None, least_s: float = 0.0
+) -> Window:
+    """The window of a soak at this load; see `soak_for` and `window_of`."""
+    window = window_of(spec, load, rate_per_s)
+    level = load.level if load.arrivals.open_loop else rate_per_s
+    soak_s = float(spec.confirm.soak)
+    return _longest(
+        soak_for(window, _shares_of(window.bounds, stream), rate, soak_s, least_s)
+        for stream, rate in spec.rates(level).items()
+    )

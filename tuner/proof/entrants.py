@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tuner.bench.session import Session, window_of
+from tuner.bench.session import Session
 from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
+from tuner.measurement.window import window_of
 from tuner.score.capacity import Bracket, saturated
 from tuner.score.judge import Verdict
 from tuner.score.next_load import LoadPlan, next_load

@@ -10,12 +10,11 @@ from statistics import median
 
 from tuner.bench.evaluate import MOST_PROBES
 from tuner.bench.job import Job
-from tuner.bench.session import round_window, soak_of, window_of
 from tuner.errors import LoadFailedError, SpecError
 from tuner.load.streams_load import part_s
 from tuner.load.traffic.arrivals import read_trace
 from tuner.measurement.measurement import Arrivals, LoadPoint
-from tuner.measurement.window import requests_for
+from tuner.measurement.window import requests_for, round_window, soak_of, window_of
 from tuner.record.status import Status
 from tuner.record.store import RunStore, find_newest
 from tuner.score.next_load import LoadPlan, lowest_level

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from tuner.bench.evaluate import Evaluation, Race, SecondChance, evaluate, evaluate_listed, race
-from tuner.bench.session import Session, informing_window
+from tuner.bench.session import Session
 from tuner.errors import (
     ClientLimitError,
     LoadFailedError,
@@ -18,6 +18,7 @@ from tuner.errors import (
 )
 from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
+from tuner.measurement.window import informing_window
 from tuner.score.judge import Verdict, tightest_latency
 from tuner.score.point import Point
 from tuner.score.saturation import Saturated

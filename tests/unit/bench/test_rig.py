@@ -21,20 +21,21 @@ from tuner.bench.cache import ResponseCache
 from tuner.bench.events import Silent
 from tuner.bench.job import Job, Request, prepare
 from tuner.bench.serving import Serving
-from tuner.bench.session import (
-    informing_window,
-    round_window,
-    search_window,
-    set_up_bench,
-    soak_of,
-    window_of,
-)
+from tuner.bench.session import set_up_bench
 from tuner.bench.timebook import TimeBook
 from tuner.bench.tools import Programs, find_programs
 from tuner.load.setup import PATIENCE_S
 from tuner.machine.process import private_directory
 from tuner.measurement.measurement import Arrivals, LoadPoint
-from tuner.measurement.window import EarlyEnd, LatencyBound
+from tuner.measurement.window import (
+    EarlyEnd,
+    LatencyBound,
+    informing_window,
+    round_window,
+    search_window,
+    soak_of,
+    window_of,
+)
 from tuner.score.next_load import load_plan
 from tuner.search.estimate import long_windows, window_notes
 from tuner.server.binaries import Installation, Origin

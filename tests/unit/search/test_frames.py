@@ -19,7 +19,6 @@ from builders.serving import served_one
 import tuner
 from tuner.bench.bench import TritonBench
 from tuner.bench.rules import BenchRules
-from tuner.bench.session import window_of
 from tuner.bench.timebook import TimeBook
 from tuner.load.client.generator import OpenClient
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
@@ -28,7 +27,7 @@ from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream
 from tuner.load.streams_load import StreamsLoad
 from tuner.load.watch.machine import NOT_WATCHED
 from tuner.measurement.measurement import LoadPoint, Measurement
-from tuner.measurement.window import Window
+from tuner.measurement.window import Window, window_of
 from tuner.modelconfig.message import parse
 from tuner.score.next_load import load_plan
 from tuner.score.trial import Trial

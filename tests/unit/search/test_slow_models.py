@@ -17,13 +17,13 @@ from builders.searches import ListedSearcher
 from tuner.bench.bench import TritonBench
 from tuner.bench.events import Silent
 from tuner.bench.rules import BenchRules
-from tuner.bench.session import Session, round_window, soak_of, window_of
+from tuner.bench.session import Session
 from tuner.bench.timebook import TimeBook
 from tuner.errors import LoadFailedError
 from tuner.load.latency import AnsweredRequests, measurement_of, observe_closed, observe_open
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.measurement import LoadPoint, Measurement, Rejected, Stage
-from tuner.measurement.window import Window
+from tuner.measurement.window import Window, round_window, soak_of, window_of
 from tuner.proof.proof import prove
 from tuner.record.status import Status
 from tuner.score.next_load import load_plan
