@@ -24,7 +24,7 @@ import click
 import numpy as np
 
 from tuner.load.client.calls import calls_over
-from tuner.load.client.process import Loop, _precise_loop
+from tuner.load.client.process import Loop, precise_loop
 from tuner.load.setup import LoadTarget, Site
 from tuner.load.streams_load import Asked, streams_load
 from tuner.load.traffic.encoding import RequestForm, build
@@ -98,7 +98,7 @@ def ours(target: LoadTarget, shape: str, rate: float, directory: Path) -> str:
         late_ns = np.percentile(answers.sent_ns - answers.sent_ns[0] - due * 1e9 + due[0] * 1e9, 99)
         return told(spent_s / max(answered, 1)) + f", 1% sent {late_ns / 1e6:.1f} ms late"
 
-    with asyncio.Runner(loop_factory=_precise_loop) as runner:
+    with asyncio.Runner(loop_factory=precise_loop) as runner:
         return runner.run(run())
 
 

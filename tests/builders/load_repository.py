@@ -78,6 +78,18 @@ class TritonPythonModel:
 """
 
 
+_WORDS = """
+import numpy as np
+import triton_python_backend_utils as pb
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        texts = [pb.get_input_tensor_by_name(r, "x").as_numpy() for r in requests]
+        lengths = [np.array([[len(own) for own in row] for row in t], dtype="i4") for t in texts]
+        return [pb.InferenceResponse([pb.Tensor("y", own)]) for own in lengths]
+"""
+
 #: Seconds for each token of `texts` and `ragged`, beside the model's own for each execution.
 TOKEN_S = 0.0001
 
@@ -121,8 +133,8 @@ batch_input [
 def make_repository(directory: Path, service_s: float = SERVICE_S) -> Path:
     """Models ``plain``, ``cached`` (the same with the response cache), ``types`` and ``image``.
 
-    And ``texts`` and ``ragged``, which fail a batch of unlike lengths; Triton makes such batches of
-    the latter.
+    And ``words``, which answers with the length of a text; and ``texts`` and ``ragged``, which fail
+    a batch of unlike lengths; Triton makes such batches of the latter.
     """
     model = _MODEL.replace("SERVICE_S", str(service_s))
     repository = directory / "repository"
@@ -131,6 +143,12 @@ def make_repository(directory: Path, service_s: float = SERVICE_S) -> Path:
     write_model(repository / "cached", _CONFIG.format(name="cached", more=cached), model)
     image = _CONFIG.format(name="image", more="").replace("[ 8 ]", "[ 3, 224, 224 ]", 1)
     write_model(repository / "image", image, _IMAGE)
+    words = _CONFIG.format(name="words", more="").replace(
+        "FP32 dims: [ 8 ]", "STRING dims: [ 1 ]", 1
+    )
+    write_model(
+        repository / "words", words.replace("FP32 dims: [ 8 ]", "INT32 dims: [ 1 ]"), _WORDS
+    )
     inputs = "".join(
         f'input [ {{ name: "{t}" data_type: TYPE_{t} dims: [ -1, 2 ] }} ]\n' for t in DATATYPES
     )

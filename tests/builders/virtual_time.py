@@ -63,6 +63,7 @@ def run_in_virtual_time(
         monotonic_ns=now_ns,
         time_ns=lambda: 1_795_000_000_000_000_000 + now_ns(),
         thread_time=lambda: clock.now_ns / 1e9,
+        process_time=lambda: clock.now_ns / 1e9,
     )
     with monkeypatch.context() as patched:
         patched.setattr(module, "time", own)

@@ -42,6 +42,12 @@ def _has_perf_analyzer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tuner.bench.job.has_perf_analyzer", lambda *_: True)
 
 
+@pytest.fixture(autouse=True)
+def _requests_have_a_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is measured with processes elsewhere."""
+    monkeypatch.setattr("tuner.bench.sending.request_cost_s", lambda *_: 0.0004)
+
+
 @pytest.fixture
 def workplace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

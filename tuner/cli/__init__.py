@@ -23,7 +23,7 @@ COMMANDS = {
     "init": "draft a spec for a model, with bounds from the model and this machine",
     "models": "list a repository's models, and what of each can be tuned",
     "doctor": "check programs, ports, GPU and permissions, and say how to fix each problem",
-    "plan": "show what a run would do, without starting anything",
+    "plan": "show what a run would do, without a server",
     "run": "search, prove and write the best config: the main job",
     "worker": "measure for a run from another GPU or machine",
     "check": "measure the config in the repository against its SLOs and the last accepted result",

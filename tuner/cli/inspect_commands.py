@@ -186,7 +186,7 @@ def plan_command(
 ) -> int:
     """Show the size of the space, the expected time, the first candidates and the command lines.
 
-    Starts no server, generates no load, and runs nothing that the spec names, so it is safe with a
+    Starts no server, puts load on none, and runs nothing that the spec names, so it is safe with a
     stranger's spec. Where the spec names no programs, this machine's own are asked for their
     versions. The JSON output also has the whole spec with its defaults.
     Exit code 2 if Triton would refuse a model.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from tuner.errors import ClientLimitError, ModelFailsError
@@ -20,7 +21,9 @@ _SENT_SHARE = 0.98
 _CLIENT_SHARE = 0.20
 _LITTLE = 0.10
 #: Share of a core; beyond it, answers wait for the thread that is so busy.
-_BUSY = 0.7
+BUSY = 0.7
+#: Of an SLO, or of its cores: told where the load generator takes more for a request, or for all.
+COSTLY = 0.10
 
 
 def warnings_about(
@@ -116,10 +119,34 @@ def received_count(
 
 def client_busy(share: float) -> tuple[str, ...]:
     """The warning about a load generator whose thread is this busy, as a share of one core."""
-    if share <= _BUSY:
+    if share <= BUSY:
         return ()
     sentence = f"The load generator was busy for {share:.0%} of the time"
     return (f"{sentence}: latencies include the time that answers waited for it.",)
+
+
+def client_cost(
+    request_s: float, share: float, cores: int, bounds: Sequence[LatencyBound]
+) -> Iterator[str]:
+    """The warning about a load generator that takes much CPU itself.
+
+    Args:
+        request_s: CPU time for a request.
+        share: What it took of its cores, 0..1.
+    """
+    tightest_s = min((bound.within_s for bound in bounds), default=math.inf)
+    parts = {"the tightest latency SLO": request_s / tightest_s, cores_text(cores): share}
+    told = [f"{part:.0%} of {what}" for what, part in parts.items() if part > COSTLY]
+    if told:
+        yield (
+            f"The load generator itself took {digits(1e3 * request_s, 2)} ms of CPU for a request: "
+            f"{' and '.join(told)}."
+        )
+
+
+def cores_text(cores: int) -> str:
+    """`its core`, `its 2 cores`."""
+    return "its core" if cores == 1 else f"its {cores} cores"
 
 
 def ended_early(window: Window, planned: Window) -> tuple[str, ...]:

@@ -83,6 +83,11 @@ def share_cores(server: Cpus, load: Cpus) -> Cores:
     return Cores(*(cpus if isinstance(cpus, tuple) else () for cpus in (server, load)))
 
 
+def core_count(cpus: Collection[int]) -> int:
+    """How many CPUs these are; empty: all that this process may use."""
+    return len(cpus or os.sched_getaffinity(0))
+
+
 def _without(cpus: Sequence[int], taken: Collection[int]) -> tuple[int, ...]:
     return tuple(cpu for cpu in cpus if cpu not in taken)
 

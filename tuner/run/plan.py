@@ -1,7 +1,8 @@
-"""What a run would do, without starting anything but the version checks of installed programs.
+"""What a run would do, without starting anything that measures a model.
 
 A spec may be a stranger's, and planning it must be safe: what the spec itself chooses (programs,
-variables, an image, a server) is named and neither run nor asked.
+variables, an image, a server) is named and neither run nor asked. Other installed programs tell
+their versions; our own client, where it would measure, sends requests to a process of ours.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from tuner import extras
 from tuner.bench.job import Job, Request, draw_up, prepare, refuse_unsearchable
+from tuner.bench.sending import sending_notes
 from tuner.bench.serving import no_gpu_memory
 from tuner.bench.tools import (
     choose_generator,
@@ -148,6 +150,7 @@ def draw_plan(
             *request_notes(job),
             *client_notes(job),
             *queue_notes(job),
+            *(() if unready else sending_notes(job, environment)),
             *window_notes(job.spec, job.plan, None if seen is None else seen.rate_per_s),
             *trace_notes(job.spec, job.plan),
             *_completion_notes(job),

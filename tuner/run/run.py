@@ -9,6 +9,7 @@ from pathlib import Path
 from tuner.bench.events import Events
 from tuner.bench.job import Job, Request, prepare, refuse_no_repository, refuse_unsearchable
 from tuner.bench.machine_lock import among_neighbours, only_one_on
+from tuner.bench.sending import sending_notes
 from tuner.bench.serving import Serving, serving
 from tuner.bench.session import Session, open_session
 from tuner.bench.timebook import TimeBook
@@ -145,6 +146,7 @@ def _beforehand(served: Serving, request: Request) -> Iterator[str]:
     if served.completed:
         yield served.completed
     yield from client_notes(job)
+    yield from sending_notes(job, request.environment, costly_only=True)
     if served.load_s >= SLOW_LOAD_S:
         yield f"loading the model took {served.load_s:.0f} s"
     if request.resume is None:

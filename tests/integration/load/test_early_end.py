@@ -12,6 +12,7 @@ from builders.waits import wait_until
 from google.protobuf.json_format import MessageToJson
 
 from tuner.errors import ClientLimitError
+from tuner.load.client import generator
 from tuner.load.generators import GENERATORS, OWN_CLIENT, GeneratorKind
 from tuner.load.validity import client_kept_up
 from tuner.measurement.measurement import Arrivals, LoadPoint
@@ -53,8 +54,12 @@ def test_an_overload_ends_early_and_is_seen_to_be_one(bench: Bench, kind: Genera
     assert any("certainly over the SLO" in warning for warning in found.warnings)
 
 
-def test_a_search_whose_requests_are_all_answered_but_late_ends_early(bench: Bench) -> None:
+@pytest.mark.parametrize("request_s", [0.0001, 0.015], ids=["one process", "two"])
+def test_a_search_whose_requests_are_all_answered_but_late_ends_early(
+    request_s: float, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One at a time takes 10 ms: a server that keeps up, and that misses 12 ms all the same."""
+    monkeypatch.setattr(generator, "request_cost_s", lambda *_: request_s)
     late = LatencyBound(share=0.99, within_s=0.012)
     window = replace(WINDOW, duration_s=14.0, bounds=(late,), ends_early=EarlyEnd.LATE)
     found = bench.generator("plain", OWN_CLIENT).measure(poisson(0.7), window, seed=1)
@@ -86,9 +91,9 @@ def test_a_rate_beyond_the_client_is_told(bench: Bench) -> None:
     config.dynamic_batching.default_queue_policy.max_queue_size = 8  # or it works for minutes
     bench.control.load("plain", MessageToJson(config), 60.0)
     hasty = Window(duration_s=0.3, warmup_s=0.1, deadline_s=6.0, tail_s=0.1)
-    generator = bench.generator("plain", OWN_CLIENT)
+    own = bench.generator("plain", OWN_CLIENT)
     try:
-        kept_up = client_kept_up(generator.measure(poisson(600.0), hasty, seed=1))
+        kept_up = client_kept_up(own.measure(poisson(600.0), hasty, seed=1))
     except ClientLimitError:  # so far behind that nothing was answered
         kept_up = False
     bench.control.load("plain", before, 60.0)
@@ -97,9 +102,9 @@ def test_a_rate_beyond_the_client_is_told(bench: Bench) -> None:
 
 @pytest.mark.measuring
 def test_a_closed_loop_is_started_several_times(bench: Bench) -> None:
-    generator = bench.generator("plain", arrivals={"kind": "closed", "restarts": 2})
+    twice = bench.generator("plain", arrivals={"kind": "closed", "restarts": 2})
     window = Window(duration_s=2.0, warmup_s=0.2, deadline_s=30.0, tail_s=0.1)
-    found = generator.measure(LoadPoint(Arrivals.CLOSED, 3), window, seed=1)
+    found = twice.measure(LoadPoint(Arrivals.CLOSED, 3), window, seed=1)
     assert len(found.restarts) == 2
     assert found.duration_s == window.duration_s
     assert found.throughput_infer_per_s == pytest.approx(0.9 * CAPACITY_PER_S, rel=0.2)

@@ -9,6 +9,7 @@ import pytest
 
 from tuner.bench import job as job_steps
 from tuner.bench.job import Job, Request, prepare
+from tuner.bench.sending import sending_notes
 from tuner.bench.tools import choose_generator, client_notes
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
 
@@ -65,6 +66,35 @@ def test_without_perf_analyzer_tunes_own_client_measures_and_the_run_says_so(
     assert client_notes(found) == [
         "measured with tune's own client: there is no perf_analyzer here"
     ]
+
+
+@pytest.mark.parametrize(
+    ("cost_s", "share", "per_s"),
+    [(0.0007, "", "4000"), (0.02, ", 25% of p99_latency <= 80ms", "140")],
+)
+def test_what_an_image_takes_the_client_and_so_how_many_it_can_send_is_told(
+    cost_s: float, share: str, per_s: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def cost(size_bytes: int, *_: object) -> float:
+        asked.append(size_bytes)
+        return cost_s
+
+    monkeypatch.setattr("tuner.bench.sending.request_cost_s", cost)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
+    images = job(tmp_path, "3, 224, 224")
+    (note,) = sending_notes(images, {})
+    assert note == (
+        f"a request takes tune's own client about {1e3 * cost_s:g} ms of CPU{share}: "
+        f"with 70% of its 4 cores it can send about {per_s}/s"
+    )
+    assert asked == [3 * 224 * 224 * 4]
+    assert [*sending_notes(images, {}, costly_only=True)] == ([note] if share else [])
+
+
+def test_where_perf_analyzer_measures_nothing_is_said_of_tunes_own_client(tmp_path: Path) -> None:
+    assert [*sending_notes(job(tmp_path, "8"), {})] == []
 
 
 def test_images_are_measured_with_tunes_own_client_and_the_run_says_so(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
-"""The model's failure told from the load generator's."""
+"""The model's failure told from the load generator's, and what that takes itself."""
 
 from __future__ import annotations
 
 import pytest
 
 from tuner.errors import ModelFailsError
-from tuner.load.validity import refuse_failures
+from tuner.load.validity import client_cost, refuse_failures
+from tuner.measurement.window import LatencyBound
 from tuner.server.control import StatisticsSnapshot
 
 BEFORE = StatisticsSnapshot(success_count=100, fail_count=2)
@@ -30,3 +31,24 @@ def test_what_triton_drops_with_a_killed_load_generator_is_no_failure_of_the_mod
     refuse_failures(BEFORE, after, str, dropped=True)
     with pytest.raises(ModelFailsError, match="204 of 1004 requests: out of memory"):
         refuse_failures(BEFORE, after, lambda: "out of memory", dropped=True)
+
+
+@pytest.mark.parametrize(
+    ("request_s", "share", "cores", "told"),
+    [
+        (0.0009, 0.09, 1, ""),
+        (0.0018, 0.09, 1, "18% of the tightest latency SLO."),
+        (0.0009, 0.45, 2, "45% of its 2 cores."),
+        (0.0018, 0.45, 1, "18% of the tightest latency SLO and 45% of its core."),
+    ],
+)
+def test_a_load_generator_is_told_that_takes_a_tenth_of_an_slo_or_of_its_cores(
+    request_s: float, share: float, cores: int, told: str
+) -> None:
+    bounds = (LatencyBound(0.99, 0.5), LatencyBound(0.95, 0.010))
+    found = [*client_cost(request_s, share, cores, bounds)]
+    if told:
+        ms = f"{1e3 * request_s:g} ms"
+        told = f"The load generator itself took {ms} of CPU for a request: {told}"
+    assert found == ([told] if told else [])
+    assert [*client_cost(request_s, 0.05, cores, ())] == []

@@ -268,13 +268,20 @@ def test_the_share_of_a_trace_that_a_measurement_sees_is_told(
     assert said in "".join(told)
 
 
-def test_perf_analyzer_is_shown_only_where_it_measures(tmp_path: Path) -> None:
+def test_perf_analyzer_is_shown_only_where_it_measures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     served = Path(__file__).parents[3] / "benchmarks" / "searches" / "served_models"
     text = (served / "pair.yaml").read_text().replace("repository: .", f"repository: {served}")
     (tmp_path / "pair.yaml").write_text(f"{text}\nserver: {{binary: /bin/tritonserver}}\n")
     plan = draw_plan(tmp_path / "pair.yaml", {"PATH": ""}, 0)
     assert [n for n in plan.notes if "measured with tune's own client" in n]
     assert list(plan.commands) == ["tritonserver"]
+    takes = "a request takes tune's own client about 0.4 ms of CPU"
+    assert [n for n in plan.notes if takes in n]
+    monkeypatch.setattr("tuner.extras.find_spec", lambda _: None)  # nothing to measure with
+    plan = draw_plan(tmp_path / "pair.yaml", {"PATH": ""}, 0)
+    assert not [n for n in plan.notes if takes in n]
 
 
 COUNT = "space: {instance_group.count: {int: [1, 4]}}"

@@ -141,6 +141,7 @@ def stacks_of_a_search(
     monkeypatch.setattr(local, "free_ports", lambda _: nullcontext((1, 2, 3)))
     monkeypatch.setattr(StreamsLoad, "await_first_answers", lambda *_: ())
     monkeypatch.setattr(StreamsLoad, "seconds_alone", lambda *_: None)
+    monkeypatch.setattr(OpenClient, "_cores_for", lambda *_: 0.1)
     answers(PerfAnalyzer if kind is PERF_ANALYZER else OpenClient, monkeypatch)
     spec = Spec.model_validate(
         {

@@ -13,31 +13,34 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, ServerGoneError, TunerError
 from tuner.load import seeds
+from tuner.load.client.cost import request_cost_s
 from tuner.load.client.figures import Run, by_stream, check_sent
 from tuner.load.client.job import GONE, HEADERS, Answers, ClientJob, Outcome, Questions, merge
 from tuner.load.client.process import LEAD_NS
 from tuner.load.setup import TOO_LATE, Schedule, Setup, schedule
 from tuner.load.traffic.arrivals import Times
 from tuner.load.validity import (
+    BUSY,
     client_busy,
+    client_cost,
     client_kept_up,
     ended_early,
     warnings_about,
@@ -50,6 +53,7 @@ from tuner.load.watch.early_end import (
     no_early_end,
     truncate,
 )
+from tuner.machine.host import core_count
 from tuner.machine.process import child, tail
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import EarlyEnd, Window
@@ -57,8 +61,10 @@ from tuner.server import health
 
 _POLL_S = 0.01
 _READY_S = 60.0  # for the processes to start and to make their requests
-#: One process sustains this many requests a second, and this many clients of a closed loop.
-_PROCESS_PER_S, _PROCESS_CLIENTS = 2500.0, 64
+#: One process sustains this many clients of a closed loop, whose rate is not known.
+_PROCESS_CLIENTS = 64
+#: So many requests of a stream show how large they are.
+_FIRST = 20
 
 
 class OpenClient(Setup):
@@ -67,13 +73,15 @@ class OpenClient(Setup):
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         begin = time.monotonic()
         plan = schedule(self.streams, load, window, seed, self.shape)
+        count = min(processes_for(load, self._cores_for(load)), core_count(self.site.program.cpus))
         with (
             tempfile.TemporaryDirectory(prefix="load-", dir=self.site.directory) as private,
             self.watched(window) as watched,
         ):
             job, warnings = self._job(plan, load, window, seed, Path(private))
             slo_lost = no_early_end if plan.due_s is None else self._until_lost(plan, window, job)
-            answers, command, stopped_ns = self._execute(job, load, window, slo_lost)
+            jobs = split_over(job, count)
+            answers, command, stopped_ns = self._execute(jobs, window, slo_lost)
         spells_ns = watched.spells(window, stopped_ns)
         unanswered = (answers.outcomes == Outcome.UNANSWERED).any()
         at_rest = not unanswered or self.at_rest()
@@ -97,7 +105,15 @@ class OpenClient(Setup):
         if failed := int((answers.outcomes == Outcome.FAILED).sum()):
             warnings.append(f"{failed} requests failed, the first of them: {answers.failure}")
         warnings += client_busy(answers.busy)
+        warnings += self._cost(answers, run, window)
         return replace(result, warnings=(*warnings, *warnings_about(result, window.bounds)))
+
+    def _cost(self, answers: Answers, run: Run, window: Window) -> Iterator[str]:
+        sent = int((answers.outcomes > Outcome.UNSENT).sum())
+        cores = core_count(self.site.program.cpus)
+        lasted_s = (answers.end_ns - run.begun_ns) / 1e9
+        share = answers.cpu_s / (cores * lasted_s)
+        return client_cost(answers.cpu_s / sent, share, cores, window.bounds)
 
     def _job(
         self, plan: Schedule, load: LoadPoint, window: Window, seed: int, private: Path
@@ -156,14 +172,11 @@ class OpenClient(Setup):
         return lambda: any(watch() for watch in watches)
 
     def _execute(
-        self, job: ClientJob, load: LoadPoint, window: Window, slo_lost: Callable[[], bool]
+        self, jobs: Sequence[ClientJob], window: Window, slo_lost: Callable[[], bool]
     ) -> tuple[Answers, tuple[str, ...], int | None]:
         """What became of the requests, a command line, and when it was stopped early."""
-        program = self.site.program
-        most = len(program.cpus) or os.cpu_count() or 1
-        background_per_s = sum(stream.rate_per_s or 0.0 for stream in self.streams)
-        jobs = split_over(job, min(processes_for(load, background_per_s), most))
-        private, endpoints = job.answers.parent, self.site.endpoints
+        program, endpoints = self.site.program, self.site.endpoints
+        private = jobs[0].answers.parent
         environment = {**program.environment, HEADERS: json.dumps(dict(endpoints.headers))}
         logs = [private / f"log-{part.first}" for part in jobs]
         commands = []
@@ -187,10 +200,26 @@ class OpenClient(Setup):
             codes = f"exit code {next((p.returncode for p in processes if p.returncode), 0)}"
             raise self._failure(reason or said or codes)
         parts = [Answers.read(part.answers) for part in jobs]
-        answers = merge(parts, open_loop=job.due is not None)
+        answers = merge(parts, open_loop=jobs[0].due is not None)
         if answers.lost:
             raise self._failure(answers.lost)
         return answers, commands[0], stopped_ns
+
+    def _cores_for(self, load: LoadPoint) -> float:
+        """What it takes to send the load, of one core or of several; 0 in a closed loop."""
+        if not load.arrivals.open_loop:
+            return 0.0
+        program = self.site.program
+        return sum(
+            stream.load(load).level
+            * request_cost_s(size, stream.target.protocol, program.cpus, program.environment)
+            for stream, size in zip(self.streams, self._mean_bytes, strict=True)
+        )
+
+    @cached_property
+    def _mean_bytes(self) -> list[int]:
+        """The size of a request of each stream, by the first ones."""
+        return [round(fmean(map(len, stream.questions(_FIRST)))) for stream in self.streams]
 
     def _failure(self, reason: str) -> TunerError:
         if not health.live(self.site.endpoints):
@@ -222,11 +251,9 @@ def progress(
     return at_s, {name: answered_s[own] for name, own in which.items()}
 
 
-def processes_for(load: LoadPoint, background_per_s: float = 0.0) -> int:
-    """How many processes a load is shared by, if there are as many cores."""
-    needed = load.level / _PROCESS_CLIENTS
-    if load.arrivals.open_loop:
-        needed = (load.level + background_per_s) / _PROCESS_PER_S
+def processes_for(load: LoadPoint, cores: float) -> int:
+    """How many processes a load is shared by that takes so much of ``cores`` to send."""
+    needed = cores / BUSY if load.arrivals.open_loop else load.level / _PROCESS_CLIENTS
     return max(math.ceil(needed), 1)
 
 

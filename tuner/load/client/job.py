@@ -87,6 +87,7 @@ class Answers:
         numbers: Which request of the run each is, from 0; see `tuner.load.setup.Schedule`.
         answered_ns: Likewise; 0 where there was no answer of any kind.
         busy: Share of one core the client's own thread was busy, 0..1.
+        cpu_s: What the client took of all cores.
         failure: The server's first error message about a failed request; empty without one.
         lost: Why the run was given up; empty when it was not.
     """
@@ -97,6 +98,7 @@ class Answers:
     outcomes: npt.NDArray[np.int8]
     end_ns: int
     busy: float
+    cpu_s: float
     failure: str
     lost: str
 
@@ -134,6 +136,7 @@ def merge(parts: Sequence[Answers], open_loop: bool) -> Answers:
         **{name: column[order] for name, column in columns.items()},
         end_ns=min(part.end_ns for part in parts),
         busy=max(part.busy for part in parts),
+        cpu_s=sum(part.cpu_s for part in parts),
         failure=next((part.failure for part in parts if part.failure), ""),
         lost=next((part.lost for part in parts if part.lost), ""),
     )

@@ -88,7 +88,7 @@ class Loop:
         offset_ns = time.time_ns() - time.monotonic_ns()
         begin_ns = time.monotonic_ns() + LEAD_NS if begin_ns is None else begin_ns
         rest_s = (begin_ns + self._total_ns - time.monotonic_ns()) / 1e9
-        busy_s = time.thread_time()
+        busy_s, cpu_s = time.thread_time(), time.process_time()
         sender = asyncio.create_task(self._send_all(begin_ns))
         sender.add_done_callback(self._check)
         with suppress(TimeoutError):
@@ -96,7 +96,7 @@ class Loop:
                 await self._ended.wait()
         self._ended.set()
         end_ns = time.monotonic_ns()
-        busy_s = time.thread_time() - busy_s
+        busy_s, cpu_s = time.thread_time() - busy_s, time.process_time() - cpu_s
         if not sender.cancel():
             sender.result()  # a bug in here must not look like a silent server
         return Answers(
@@ -106,6 +106,7 @@ class Loop:
             np.array(self._outcomes, dtype=np.int8),
             end_ns + offset_ns,
             busy_s / ((end_ns - begin_ns) / 1e9),
+            cpu_s,
             without_passwords(self._failure),
             without_passwords(self._lost),
         )
@@ -199,7 +200,7 @@ async def _beginning(job: ClientJob) -> int:
     return int(job.begin.read_text())
 
 
-def _precise_loop() -> asyncio.SelectorEventLoop:
+def precise_loop() -> asyncio.SelectorEventLoop:
     """One that waits microseconds: epoll and poll wait whole milliseconds."""
     return asyncio.SelectorEventLoop(selectors.SelectSelector())
 
@@ -213,7 +214,7 @@ def main(path: Path, headers: Mapping[str, str]) -> None:
     ]
     requests = in_order(built, np.load(job.order))
     gc.freeze()
-    with asyncio.Runner(loop_factory=_precise_loop) as runner:
+    with asyncio.Runner(loop_factory=precise_loop) as runner:
         answers = runner.run(_carry_out(job, requests, headers))
     answers.write(job.answers)
 

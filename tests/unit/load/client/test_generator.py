@@ -47,7 +47,7 @@ def answers(
         answered_ns=np.where(outcomes > Outcome.UNANSWERED, answered, 0),
         outcomes=outcomes,
         end_ns=BEGIN_NS + 3_000_000_000,
-        **{"busy": 0.1, "failure": "", "lost": "", **more},
+        **{"busy": 0.1, "cpu_s": 0.2, "failure": "", "lost": "", **more},
     )
 
 
@@ -295,6 +295,7 @@ class TestOpenLoop:
         assert whole.sent_ns[::2].tolist() == parts[0].sent_ns.tolist()
         assert whole.sent_ns[1::2].tolist() == parts[1].sent_ns.tolist()
         assert whole.end_ns == parts[0].end_ns
+        assert whole.cpu_s == sum(part.cpu_s for part in parts)
 
 
 class TestClosedLoop:
@@ -334,9 +335,8 @@ class TestClosedLoop:
         assert found.outcomes[:3].tolist() == [Outcome.QUEUE_FULL, Outcome.FAILED, Outcome.ANSWERED]
 
     def test_the_clients_are_shared_by_the_processes(self) -> None:
-        assert processes_for(LoadPoint(Arrivals.CLOSED, 8)) == 1
-        assert processes_for(LoadPoint(Arrivals.POISSON, 0.05)) == 1
-        assert processes_for(LoadPoint(Arrivals.POISSON, 1e5)) == 40
+        assert processes_for(LoadPoint(Arrivals.CLOSED, 8), 0.0) == 1
+        assert processes_for(LoadPoint(Arrivals.CLOSED, 65), 0.0) == 2
         asked = (Questions(FORM, Path()),)
         files = (Path("a"), Path("r"), Path("b"), Path("s"))
         job = ClientJob("h:1", asked, Path("o"), None, 1.0, *files, clients=7)
@@ -345,6 +345,13 @@ class TestClosedLoop:
         assert [(part.first, part.step) for part in parts] == [(0, 3), (1, 3), (2, 3)]
         assert len({part.answers for part in parts} | {part.ready for part in parts}) == 6
         assert {part.begin for part in parts} == {job.begin}
+
+
+@pytest.mark.parametrize(("cores", "count"), [(0.01, 1), (0.69, 1), (0.71, 2), (7.0, 10)])
+def test_a_rate_is_shared_by_processes_that_are_busy_for_at_most_seven_tenths(
+    cores: float, count: int
+) -> None:
+    assert processes_for(LoadPoint(Arrivals.POISSON, 1000.0), cores) == count
 
 
 def test_jobs_and_answers_survive_their_files(tmp_path: Path) -> None:

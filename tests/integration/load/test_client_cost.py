@@ -1,0 +1,79 @@
+"""What real clients send, images of 600 kB and texts, and what that takes the load generator."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tuner.load.client import generator
+from tuner.load.client.cost import request_cost_s
+from tuner.load.generators import OWN_CLIENT
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.window import LatencyBound, Window
+from tuner.spec.workload import Protocol
+
+if TYPE_CHECKING:
+    from builders.load_bench import Bench
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+#: Nothing is late by such a bound, and no load generator takes a tenth of it.
+WIDE = LatencyBound(share=0.99, within_s=30.0)
+LOAD = LoadPoint(Arrivals.POISSON, 40.0)
+IMAGES = {"kind": "random", "unique": 4}
+TEXTS = {"kind": "random", "unique": 20, "string_length": 4000}
+SENT = pytest.mark.parametrize(("model", "inputs"), [("image", IMAGES), ("words", TEXTS)])
+
+
+def window(bound: LatencyBound) -> Window:
+    return Window(duration_s=2.0, warmup_s=0.2, deadline_s=60.0, tail_s=2.0, bounds=(bound,))
+
+
+def measured(bench: Bench, model: str, inputs: Any, bound: LatencyBound = WIDE) -> Measurement:
+    own = bench.generator(model, OWN_CLIENT, inputs=inputs, protocol="grpc")
+    return own.measure(LOAD, window(bound), seed=1)
+
+
+@SENT
+def test_what_a_request_takes_the_generator_is_told_where_it_is_a_tenth_of_the_slo(
+    bench: Bench, model: str, inputs: Any
+) -> None:
+    found = measured(bench, model, inputs, LatencyBound(share=0.99, within_s=0.0005))
+    (told,) = [w for w in found.warnings if "of CPU for a request" in w]
+    assert "% of the tightest latency SLO" in told
+    assert found.failed_count == 0
+
+
+@SENT
+def test_several_processes_send_what_one_would_and_when_it_is_due(
+    bench: Bench, model: str, inputs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if a request took 45 ms of a core: then 40/s need three processes, or all cores."""
+    started: list[int] = []
+    real = generator.split_over
+
+    def split_over(job: Any, count: int) -> Any:
+        started.append(count)
+        return real(job, count)
+
+    monkeypatch.setattr(generator, "split_over", split_over)
+    one = measured(bench, model, inputs)
+    monkeypatch.setattr(generator, "request_cost_s", lambda *_: 0.045)
+    several = measured(bench, model, inputs)
+    assert started == [1, min(3, len(os.sched_getaffinity(0)))]
+    assert several.due_per_s == one.due_per_s
+    for found in (one, several):
+        assert found.failed_count == found.unanswered_count == 0
+        assert found.by_arrival_us is not None
+        assert found.due_per_s is not None
+        assert found.by_arrival_us.size == round(found.due_per_s * found.duration_s)
+        assert np.isfinite(found.by_arrival_us).all()
+
+
+@pytest.mark.parametrize("protocol", Protocol)
+def test_a_request_that_is_a_hundred_times_as_large_takes_more(protocol: Protocol) -> None:
+    small, large = (request_cost_s(s, protocol, (), os.environ) for s in (100_000, 10_000_000))
+    assert 0.0 < small < large < 1.0
