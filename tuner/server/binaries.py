@@ -120,7 +120,8 @@ def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator
     The wheel's binary wants two libraries that most machines lack; the server's wheel has them
     under other names, so they are linked into a private directory.
     """
-    binary, origin = _find_perf_analyzer(named, environment)
+    found, origin = _find_perf_analyzer(named, environment)
+    binary = _behind(found)
     with private_directory() as private:
         # Without it gRPC sends even 127.0.0.1 through a proxy named in the environment.
         known = environment.get("no_proxy") or environment.get("NO_PROXY")
@@ -161,6 +162,15 @@ def has_perf_analyzer(named: str | None, environment: Mapping[str, str]) -> bool
     except EnvironmentNotReadyError:
         return bool(named or environment.get("TUNE_PERF_ANALYZER"))
     return True
+
+
+def _behind(found: Path) -> Path:
+    """The program that the script of a wheel starts, and whose signals and CPU time it keeps."""
+    if _has_dynamic_linker(found):
+        return found
+    wheels = found.parent.parent.glob("lib/python3*/site-packages")
+    programs = [wheel / "perf_analyzer" / "bin" / "perf_analyzer" for wheel in wheels]
+    return next((program for program in programs if os.access(program, os.X_OK)), found)
 
 
 def _find_perf_analyzer(named: str | None, environment: Mapping[str, str]) -> tuple[Path, Origin]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from builders.load_repository import CAPACITY_PER_S, SERVICE_S
+from builders.strings import needs_strings
 from builders.waits import wait_until
 
 from tuner.errors import LoadFailedError, SpecError
@@ -119,6 +120,7 @@ def test_a_rate_too_low_for_the_window_says_so(bench: Bench) -> None:
         bench.generator("plain").measure(poisson(0.1), window, seed=1)
 
 
+@needs_strings
 @pytest.mark.measuring
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 def test_every_datatype_reaches_the_model(bench: Bench, protocol: str) -> None:

@@ -99,6 +99,27 @@ def test_the_stub_gets_this_pythons_library_under_every_name_that_it_asks_for(
     }
 
 
+def test_the_program_is_measured_with_and_not_the_script_of_its_wheel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script of perf-analyzer 2.60 keeps signals to itself, and always ends with 0."""
+    said = "Perf Analyzer Version 0.0.0 (commit 3a49a23)\n"
+    monkeypatch.setattr(binaries, "_output_of", lambda *_: said)
+    (script := tmp_path / "bin" / "perf_analyzer").parent.mkdir()
+    script.write_text("#!/usr/bin/env python3\n")
+    script.chmod(0o755)
+    with binaries.perf_analyzer(str(script), {"PATH": ""}) as found:
+        assert found.binary == script
+    wheel = tmp_path / "lib" / "python3.13" / "site-packages" / "perf_analyzer" / "bin"
+    wheel.mkdir(parents=True)
+    program = elf(wheel / "perf_analyzer", INTERPRETER)
+    with binaries.perf_analyzer(str(script), {"PATH": ""}) as found:
+        assert (found.binary, found.version) == (program, "0.0.0 (commit 3a49a23)")
+    own = elf(tmp_path / "bin" / "own", INTERPRETER)
+    with binaries.perf_analyzer(str(own), {"PATH": ""}) as found:
+        assert found.binary == own
+
+
 @pytest.mark.parametrize(
     ("named", "environment", "has"),
     [(None, {}, False), ("pa", {}, True), (None, {"TUNE_PERF_ANALYZER": "pa"}, True)],
