@@ -147,7 +147,7 @@ def _join(request: JoinRequest, events: Events, stop: Stop) -> Joined:
                     stop.checkpoint()
 
                 checkpoint = _Checkpoint(record, stopped)
-                refuse_other_files(job, run, ask(record, checkpoint.wait))
+                refuse_other_files(job, run, ask(record, checkpoint.wait, events.note))
                 strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
                 searcher = JoinedSearcher(
                     job.space, strategy, record, offer.trials, checkpoint.wait, events.note

@@ -157,10 +157,12 @@ def test_a_run_reads_its_models_files_only_when_a_worker_asks_and_then_again_whe
             assert record is not None
             look()
             assert len(read) == times - 1
-            assert ask(record, cast("Callable[[], None]", look)) == found
-            assert ask(record, pytest.fail) == found
+            told: list[str] = []
+            assert ask(record, cast("Callable[[], None]", look), told.append) == found
+            assert len(told) == 1
+            assert ask(record, pytest.fail, pytest.fail) == found
             assert len(read) == times
-        assert ask(record, pytest.fail) is None
+        assert ask(record, pytest.fail, pytest.fail) is None
         request = replace(request, resume=run.store.directory)
 
 

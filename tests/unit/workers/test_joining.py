@@ -235,7 +235,7 @@ class TestWhatIsRefused:
         with opened(job, request_of(job, tmp_path)) as run:
             answered(run)
             assert run.searcher._record is not None
-            there = ask(run.searcher._record, lambda: None)
+            there = ask(run.searcher._record, pytest.fail, pytest.fail)
         assert there
         refuse_other_files(job, "r", there)
         other = {**there, "emulated-accelerator/1/model.py": "0" * 16, "workload": "0"}

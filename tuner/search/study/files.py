@@ -20,7 +20,9 @@ def answer(record: StudyRecord, files: Callable[[], Mapping[str, str]]) -> None:
         record.set_fact(_FILES, dict(files()))
 
 
-def ask(record: StudyRecord, wait: Callable[[], None]) -> Mapping[str, str] | None:
+def ask(
+    record: StudyRecord, wait: Callable[[], None], note: Callable[[str], None]
+) -> Mapping[str, str] | None:
     """A worker's part: the run's answer; None where its search ends before.
 
     ``wait`` is called between two looks.
@@ -31,6 +33,7 @@ def ask(record: StudyRecord, wait: Callable[[], None]) -> Mapping[str, str] | No
             return known
         if known != _ASKED:
             record.set_fact(_FILES, _ASKED)
+            note("asked the run what its models' files hold: it looks when its trial is over")
         wait()
     return None
 
