@@ -188,7 +188,8 @@ def _measurement(data: Mapping[str, Any], cores: int | None) -> Measurement:
 def _whole(data: Mapping[str, Any], cores: int | None) -> dict[str, Any]:
     host = {"cores": cores, **data["host"]}
     streams = {name: _whole(own, cores) for name, own in data.get("streams", {}).items()}
-    return {"warnings": (), "command": (), **data, "host": host, "streams": streams}
+    kept = {k: v for k, v in data.items() if k != "source"}  # only ever that of each request
+    return {"warnings": (), "command": (), **kept, "host": host, "streams": streams}
 
 
 def _rounded(value: Any) -> Any:
