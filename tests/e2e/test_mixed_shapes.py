@@ -1,0 +1,68 @@
+"""A run under requests of two lengths on a real server ends with a config and figures of each."""
+
+from __future__ import annotations
+
+import pytest
+from builders.e2e_workplace import Workplace
+
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.measuring]
+
+_MODEL = """
+import time
+
+import triton_python_backend_utils as pb
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        ids = [pb.get_input_tensor_by_name(r, "ids").as_numpy() for r in requests]
+        time.sleep(0.05 + 0.00001 * sum(i.size for i in ids))
+        sums = [i.sum(axis=1, keepdims=True).astype("i4") for i in ids]
+        return [pb.InferenceResponse([pb.Tensor("sum", s)]) for s in sums]
+"""
+
+_CONFIG = """
+name: "texts"
+backend: "python"
+max_batch_size: 8
+input [ { name: "ids" data_type: TYPE_INT32 dims: [ -1 ] } ]
+output [ { name: "sum" data_type: TYPE_INT32 dims: [ 1 ] } ]
+instance_group [ { count: 1 kind: KIND_CPU } ]
+"""
+
+#: 20 requests a second at the most, one by one; in batches of one length twice as many.
+_SPEC = """\
+model: texts
+repository: repository
+workload:
+  arrivals: {kind: poisson, rate: [10, 30]}
+  inputs:
+    kind: random
+    shapes: {ids: [{dims: [64], share: 70%}, {dims: [256], share: 30%}]}
+  window: 4s
+slo: [p90_latency <= 500ms]
+space:
+  dynamic_batching: {choice: [off, on]}
+budget: {trials: 2}
+confirm: {finalists: 1, soak: 4s}
+"""
+
+
+def test_the_written_config_and_the_report_are_of_both_lengths(workplace: Workplace) -> None:
+    config = workplace.place("texts", _MODEL, _CONFIG) / "config.pbtxt"
+    (workplace.directory / "spec.yaml").write_text(_SPEC)
+    done = workplace.tune("run", "spec.yaml")
+    assert done.returncode == 0, (done.stderr, workplace.result())
+    assert "measured with tune's own client: perf_analyzer does not draw shapes" in done.stderr
+    result = workplace.result()
+    assert result["status"] == "improved"
+    assert "dynamic_batching" in config.read_text()
+    short, long = result["winner"]["shapes"]
+    assert (short["shape"], long["shape"]) == ("[64]", "[256]")
+    assert long["share"] == pytest.approx(0.3, abs=0.02)
+    assert (short["batched_with"], long["batched_with"]) == (["[64]"], ["[256]"])
+    assert [own["batched_with"] for own in result["baseline"]["shapes"]] == [[], []]
+    assert all(own["p99_latency_us"] > 50e3 for own in (short, long))
+    for name in ("report.html", "report.md"):
+        assert "By shape of request" in (workplace.run / name).read_text()
+    assert "by shape of request" in done.stdout
