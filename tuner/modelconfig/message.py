@@ -122,11 +122,11 @@ def unknown_fields(message: Any) -> list[str]:
 def newer_client() -> str:
     """How to get a newer tritonclient without breaking an installation with the extra local."""
     if find_spec("pytriton") is None:
-        return "update tritonclient: pip install -U 'tritonclient[all]'"
+        return "update tritonclient: pip install -U 'tritonclient[grpc]'"
     return (
         "leave this installation as it is, since its extra local needs its tritonclient; make "
-        "another virtual environment with pip install -e . and a server that knows the field "
-        "(docker, remote, server.binary)"
+        "another virtual environment with pip install -e '.[run]', and take a server that knows "
+        "the field (docker, remote, server.binary)"
     )
 
 

@@ -201,7 +201,7 @@ def _without_gpu(job: Job) -> Iterator[tuple[bool, str]]:
 
 
 def _parameter_notes(job: Job) -> Iterator[str]:
-    """Searched parameters that the model's backend does not read."""
+    """Searched parameters that the model's backend does not read, so that nothing changes."""
     for parameter in job.space.parameters:
         model = job.served.models.get(parameter.knob.owner)
         value = next((value for value in parameter if value is not None), None)
@@ -213,7 +213,7 @@ def _parameter_notes(job: Job) -> Iterator[str]:
             if found not in known:
                 _, text, hint = found
                 near = f" ({hint})" if hint else ""
-                yield f"{parameter.path}: {text}, so its values do nothing{near}"
+                yield f"{parameter.path}: {text}{near}"
 
 
 def previews(job: Job, count: int) -> list[Preview]:

@@ -93,7 +93,7 @@ MEANINGS = {
     "wrong parameter": Known(
         "to integral number$|expected values for|expected the parameter|unsupported .* value '"
         "|unknown (execution accelerator|parameter) '",
-        "correct that value in config.pbtxt; tune lint knows which parameters a backend reads",
+        "correct it in config.pbtxt (tune lint knows what backends read), or use a server with it",
     ),
     "forbidden name": Known(
         "invalid stub name",

@@ -66,19 +66,21 @@ EXPERTS = MappingProxyType(
             on_cpu={"parameters.intra_op_thread_count": _THREADS},
             rare_on_cpu={
                 "parameters.execution_mode": Rare(
-                    ("0", "1"), "1: parallel branches of the graph run at once"
+                    ("unset", "1"), "1: parallel branches of the graph run at once"
                 ),
                 "parameters.inter_op_thread_count": Rare(
                     _THREADS, "for these branches: nothing without execution_mode 1"
                 ),
-                "optimization.graph.level": Rare((0, 1), "1: fewer fusions than all, the default"),
+                "optimization.graph.level": Rare(
+                    ("unset", 1), "1: fewer fusions than all, the default"
+                ),
                 f"{_ACCELERATORS}.cpu_execution_accelerator[name=openvino]": Rare(
-                    (False, True), "for Intel's CPUs, where the server has it"
+                    ("unset", True), "for Intel's CPUs, where the server has it"
                 ),
             },
             rare_on_gpu={
                 f"{_ACCELERATORS}.gpu_execution_accelerator[name=tensorrt]": Rare(
-                    (False, True), "where the server has it; builds an engine at each load"
+                    ("unset", True), "where the server has it; builds an engine at each load"
                 ),
             },
             sizes=(4, 8, 16, 32),
@@ -90,18 +92,18 @@ EXPERTS = MappingProxyType(
                 "Dynamic batching is on by default when the engine takes batches.",
             ),
             on_gpu={
-                "optimization.cuda.graphs": (False, True),
-                "optimization.cuda.output_copy_stream": (False, True),
+                "optimization.cuda.graphs": ("unset", True),
+                "optimization.cuda.output_copy_stream": ("unset", True),
             },
             rare_on_gpu={
                 "instance_group.profile": Rare(
                     (("0",), ("0", "1")), "the engine's profiles, where it has several"
                 ),
                 "optimization.eager_batching": Rare(
-                    (False, True), "makes a batch, perhaps a smaller one, while another runs"
+                    ("unset", True), "makes a batch, perhaps a smaller one, while another runs"
                 ),
                 "parameters.execution_context_allocation_strategy": Rare(
-                    ("STATIC", "ON_PROFILE_CHANGE"), "less memory where it has several profiles"
+                    ("unset", "ON_PROFILE_CHANGE"), "less memory where it has several profiles"
                 ),
             },
             preferred=True,
@@ -141,8 +143,8 @@ EXPERTS = MappingProxyType(
             ),
             on_cpu={"parameters.cpu_nthread": _THREADS},
             on_gpu={
-                "parameters.chunk_size": ("1", "2", "4", "8", "16", "32"),
-                "parameters.layout": ("depth_first", "breadth_first", "layered"),
+                "parameters.chunk_size": ("unset", "2", "4", "8", "16", "32"),
+                "parameters.layout": ("unset", "breadth_first", "layered"),
             },
         ),
         "python": Expert(

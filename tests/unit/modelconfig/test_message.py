@@ -234,7 +234,7 @@ def test_locate(path, place):
 @pytest.mark.parametrize(
     ("extra", "advice"),
     [
-        (None, "update tritonclient: pip install -U 'tritonclient[all]'"),
+        (None, "update tritonclient: pip install -U 'tritonclient[grpc]'"),
         (object(), "leave this installation as it is, since its extra local needs its"),
     ],
 )

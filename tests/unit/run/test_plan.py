@@ -227,7 +227,7 @@ def test_a_searched_parameter_that_the_backend_does_not_read_is_told(
     notes = draw_plan(tmp_path / "spec.yaml", {"PATH": ""}, 0).notes
     told = [note for note in notes if note.startswith("parameters")]
     read = f"onnxruntime reads no parameter '{path.partition('.')[2]}'"
-    words = f"{path}: {read}, so its values do nothing{near}"
+    words = f"{path}: {read}{near}"
     assert told == ([] if near is None else [words])
 
 
