@@ -87,7 +87,7 @@ class ProvedConfig(Facts):
         points = (*rounds, *([held.point] if held else []))
         met = [p.measurement.throughput_infer_per_s for p in rounds if p.passed]
         credited = min(met, default=None) if soak is None or held is None else soak.credited_per_s
-        return cls(
+        found = cls(
             candidate=candidate,
             rounds=tuple(rounds),
             from_search=from_search,
@@ -100,9 +100,9 @@ class ProvedConfig(Facts):
             p95_latency_us=max(p.measurement.p95_latency_us for p in points),
             p99_latency_us=max(p.measurement.p99_latency_us for p in points),
             slo=tuple(min(own, key=severity) for own in zip(*(p.slo for p in points), strict=True)),
-            shapes=shapes_of(points),
             streams={name: _stream(name, points) for name in points[-1].measurement.streams},
         )
+        return replace(found, shapes=shapes_of(found.judged))
 
     @classmethod
     def of_trial(cls, trial: Trial | None) -> ProvedConfig | None:

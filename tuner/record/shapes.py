@@ -7,7 +7,7 @@ shapes of an input of open dimensions into one batch only where that has ``allow
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -16,7 +16,7 @@ from pydantic import Field
 from tuner.measurement.measurement import Measurement
 from tuner.modelconfig.message import parse
 from tuner.record.manifest import Manifest
-from tuner.score.judge import SloResult, Verdict, judge, severity
+from tuner.score.judge import SloResult, judge
 from tuner.score.point import Point
 from tuner.spec.forms import long_form
 from tuner.spec.metrics import Scope, parse_metric
@@ -26,7 +26,7 @@ from tuner.spec.slo import Slo
 
 @dataclass(frozen=True)
 class ShapeFacts:
-    """What the requests of one shape got: the worst of the measurements.
+    """What the requests of one shape got, at the load that a config is judged at.
 
     Attributes:
         stream: Whose requests, of several; else "".
@@ -50,57 +50,35 @@ class ShapeFacts:
     batched_with: tuple[str, ...] | None = None
 
 
-def shapes_of(points: Sequence[Point]) -> tuple[ShapeFacts, ...]:
-    """Those of all measurements of a config; empty where all requests have one shape."""
-    last = points[-1].measurement
+def shapes_of(point: Point) -> tuple[ShapeFacts, ...]:
+    """Those of one measurement; empty where all requests have one shape."""
+    measured = point.measurement
     return tuple(
-        _facts(stream, shape, points)
-        for stream in last.streams or ("",)
-        for shape in (last.of(stream) or last).shapes
+        _facts(stream, shape, point, whole, own)
+        for stream, whole in (measured.streams or {"": measured}).items()
+        for shape, own in whole.shapes.items()
     )
 
 
-def _facts(stream: str, shape: str, points: Sequence[Point]) -> ShapeFacts:
-    found = [*_found(stream, shape, points)]
-    own = [measured for _, measured, _ in found]
-    results = (_judged(point, stream, measured) for point, measured, _ in found)
-    goodputs = [m.in_time_infer_per_s for m in own if m.in_time_infer_per_s is not None]
+def _facts(
+    stream: str, shape: str, point: Point, whole: Measurement, own: Measurement
+) -> ShapeFacts:
+    bounds = (Slo(parse_metric(r.metric), r.bound) for r in point.slo if r.stream == stream)
+    rates = [m.due_per_s or m.sent_per_s or 0.0 for m in (own, whole)]
     return ShapeFacts(
         shape=shape,
         stream=stream,
-        share=sum(share for *_, share in found) / len(found),
-        throughput_infer_per_s=min(m.throughput_infer_per_s for m in own),
-        goodput_infer_per_s=min(goodputs, default=None),
-        p50_latency_us=max(m.p50_latency_us for m in own),
-        p90_latency_us=max(m.p90_latency_us for m in own),
-        p95_latency_us=max(m.p95_latency_us for m in own),
-        p99_latency_us=max(m.p99_latency_us for m in own),
-        slo=tuple(map(_worst, zip(*results, strict=True))),
+        share=rates[0] / rates[1] if rates[1] else 0.0,
+        throughput_infer_per_s=own.throughput_infer_per_s,
+        goodput_infer_per_s=own.in_time_infer_per_s,
+        p50_latency_us=own.p50_latency_us,
+        p90_latency_us=own.p90_latency_us,
+        p95_latency_us=own.p95_latency_us,
+        p99_latency_us=own.p99_latency_us,
+        slo=tuple(
+            judge(slo, own, lasting=False) for slo in bounds if slo.metric.scope is Scope.STREAM
+        ),
     )
-
-
-def _worst(results: Sequence[SloResult]) -> SloResult:
-    """The worst that had enough data, if any had: a shape has only a part of the requests."""
-    decided = [r for r in results if r.verdict is not Verdict.NOT_ENOUGH_DATA]
-    return min(decided or results, key=severity)
-
-
-def _found(
-    stream: str, shape: str, points: Sequence[Point]
-) -> Iterator[tuple[Point, Measurement, float]]:
-    """Each point with the figures of the shape, and its share."""
-    for point in points:
-        whole = point.measurement.of(stream)
-        own = None if whole is None else whole.shapes.get(shape)
-        if whole is not None and own is not None:
-            parts = (own.due_per_s or own.sent_per_s), (whole.due_per_s or whole.sent_per_s)
-            yield point, own, (parts[0] or 0.0) / (parts[1] or 1.0)
-
-
-def _judged(point: Point, stream: str, measured: Measurement) -> list[SloResult]:
-    bounds = (Slo(parse_metric(r.metric), r.bound) for r in point.slo if r.stream == stream)
-    of_requests = (slo for slo in bounds if slo.metric.scope is Scope.STREAM)
-    return [judge(slo, measured, lasting=False) for slo in of_requests]
 
 
 def with_batches(

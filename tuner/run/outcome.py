@@ -78,5 +78,5 @@ def _with_manifest(config: ProvedConfig | None, manifest: Manifest) -> ProvedCon
     if config is None:
         return None
     shown = config.rounds[-1] if config.held is None else config.held.point
-    shapes = with_batches(config.shapes, shown, manifest)
+    shapes = with_batches(config.shapes, config.judged, manifest)
     return replace(config, bottleneck=bottleneck_of(shown, manifest), shapes=shapes)

@@ -35,7 +35,7 @@ def point(*sizes: int, **more: Any) -> Point:
 
 
 def test_each_shape_has_its_share_its_latency_and_its_goodput() -> None:
-    short, long = shapes_of([point()])
+    short, long = shapes_of(point())
     assert (short.shape, long.shape) == (SHORT, LONG)
     assert (short.share, long.share) == (pytest.approx(0.7), pytest.approx(0.3))
     assert (short.p99_latency_us, long.p99_latency_us) == (20e3, 50e3)
@@ -48,18 +48,22 @@ def test_each_shape_has_its_share_its_latency_and_its_goodput() -> None:
 def test_an_slo_that_all_meet_together_may_be_missed_by_one_shape_alone() -> None:
     judged = point()
     assert judged.passed
-    short, long = shapes_of([judged])
+    short, long = shapes_of(judged)
     assert [r.verdict for r in short.slo] == [Verdict.PASS, Verdict.PASS]
     assert [r.verdict for r in long.slo] == [Verdict.FAIL, Verdict.PASS]
     assert long.slo[0].value == 50e3
 
 
-def test_the_worst_measurement_with_enough_requests_of_a_shape_decides() -> None:
-    few, enough = point(count=500), point(count=2000, long_p99_us=30e3)
-    assert [own.slo[0].verdict for own in shapes_of([few])] == [Verdict.PASS, Verdict.FAIL]
-    small = point(count=500, long_p99_us=30e3)  # 150 long ones
-    assert [own.slo[0].verdict for own in shapes_of([small])][1] is Verdict.NOT_ENOUGH_DATA
-    assert [own.slo[0].verdict for own in shapes_of([small, enough])] == [Verdict.PASS] * 2
+def test_a_shape_of_which_there_were_too_few_has_no_verdict() -> None:
+    short, long = shapes_of(point(count=500, long_p99_us=30e3))  # 150 long ones
+    assert (short.slo[0].verdict, long.slo[0].verdict) == (Verdict.PASS, Verdict.NOT_ENOUGH_DATA)
+
+
+def test_the_figures_of_a_config_are_those_at_the_load_it_is_judged_at() -> None:
+    low, high = point(level=100.0), point(level=300.0)
+    found = ProvedConfig.of(CURRENT, [high, low])
+    assert found.judged is low
+    assert found.shapes == shapes_of(low) != shapes_of(high)
 
 
 def test_requests_of_one_shape_have_no_figures_by_shape() -> None:
@@ -85,5 +89,5 @@ def test_what_shared_a_batch_follows_from_the_servers_statistics(
 ) -> None:
     (model,) = served.models
     seen = mixed_point(model, *sizes)
-    found = with_batches(shapes_of([seen]), seen, served)
+    found = with_batches(shapes_of(seen), seen, served)
     assert [own.batched_with for own in found] == expected
