@@ -16,7 +16,7 @@ from tuner.errors import SpecError
 from tuner.load.client.generator import OpenClient
 from tuner.load.generators import OWN_CLIENT
 from tuner.load.streams_load import StreamsLoad
-from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.measurement.measurement import Arrivals, FailureReason, LoadPoint
 from tuner.measurement.window import Window
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def test_a_full_queue_under_overload(bench: Bench) -> None:
     accounted = found.completed_count + found.failed_count + found.unanswered_count
     assert accounted == pytest.approx(OVERLOAD.level * LONG.duration_s, abs=20)
     assert found.failed_count == found.rejected_count
+    assert {*found.failures} == {FailureReason.QUEUE_FULL}
     assert found.error_rate is not None
     assert found.error_rate > 0.5
     assert found.unanswered_count <= 10
@@ -132,6 +133,7 @@ def test_failing_requests_are_counted_with_the_models_own_words(
     found = client(bench, "plain", inputs=inputs).measure(poisson(40.0), SHORT, seed=1)
     assert found.failed_count == pytest.approx(10, abs=2)
     assert found.rejected_count == 0
+    assert found.failures[FailureReason.OTHER].count == found.failed_count
     assert found.completed_count == pytest.approx(30, abs=3)
     assert any("negative input" in warning for warning in found.warnings)
 

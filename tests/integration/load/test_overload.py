@@ -83,6 +83,10 @@ def test_the_drafted_queue_policy_keeps_the_slo_of_the_answered_and_ends_with_th
 ) -> None:
     timeout_us = queue_timeout_us(SLO)
     measurement, found = probed(bench, timeout_us)
+    metrics = bench.control.metrics()
+    assert metrics is not None
+    counted = metrics.values("nv_inference_request_failure", model=MODEL, reason="REJECTED")
+    assert sum(counted) >= measurement.rejected_count  # of the whole load, not of its window
     assert "tuner.load.client.process" in measurement.command
     assert found.p99_latency_us < SLO.bound
     assert found.rejected_share == pytest.approx(found.late_share, abs=0.01)
