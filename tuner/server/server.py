@@ -165,11 +165,11 @@ def get(endpoints: Endpoints, service: str, path: str, timeout_s: float) -> byte
     try:
         connection.request("GET", path, headers=dict(endpoints.headers))
         received: Any = _Answer(connection.sock, deadline, most_bytes)
-        answer = HTTPResponse(received, method="GET")
-        answer.begin()
-        if answer.status != HTTPStatus.OK:
-            raise OSError(f"HTTP status {answer.status}")
-        return answer.read(most_bytes)  # more than it may have
+        with HTTPResponse(received, method="GET") as answer:
+            answer.begin()
+            if answer.status != HTTPStatus.OK:
+                raise OSError(f"HTTP status {answer.status}")
+            return answer.read(most_bytes)  # more than it may have
     except (HTTPException, ValueError) as error:  # the length of a chunk may be negative
         raise OSError(f"no HTTP: {shortened(str(error))}") from error
     finally:
