@@ -119,6 +119,7 @@ class TextsBench(EmulatedBench):
             np.where(in_time, Outcome.ANSWERED, Outcome.UNANSWERED).astype(np.int8),
             begin_ns + round(1e9 * window.total_s),
             busy=0.0,
+            cpu_s=0.0,
             failure="",
             lost="",
         )
