@@ -16,7 +16,7 @@ import triton_python_backend_utils as pb
 class TritonPythonModel:
     def execute(self, requests):
         ids = [pb.get_input_tensor_by_name(r, "ids").as_numpy() for r in requests]
-        time.sleep(0.05 + 0.00001 * sum(i.size for i in ids))
+        time.sleep(0.1 + 0.00001 * sum(i.size for i in ids))
         sums = [i.sum(axis=1, keepdims=True).astype("i4") for i in ids]
         return [pb.InferenceResponse([pb.Tensor("sum", s)]) for s in sums]
 """
@@ -30,21 +30,21 @@ output [ { name: "sum" data_type: TYPE_INT32 dims: [ 1 ] } ]
 instance_group [ { count: 1 kind: KIND_CPU } ]
 """
 
-#: 20 requests a second at the most, one by one; in batches of one length twice as many.
+#: 10 requests a second at the most, one by one; in batches of one length twice as many.
 _SPEC = """\
 model: texts
 repository: repository
 workload:
-  arrivals: {kind: poisson, rate: [10, 30]}
+  arrivals: {kind: poisson, rate: [5, 13]}
   inputs:
     kind: random
     shapes: {ids: [{dims: [64], share: 70%}, {dims: [256], share: 30%}]}
   window: 4s
-slo: [p90_latency <= 500ms]
+slo: [p90_latency <= 1s]
 space:
   dynamic_batching: {choice: [off, on]}
 budget: {trials: 2}
-confirm: {finalists: 1, soak: 4s}
+confirm: {finalists: 1, soak: 4s, time: 5m}
 """
 
 
@@ -62,7 +62,7 @@ def test_the_written_config_and_the_report_are_of_both_lengths(workplace: Workpl
     assert long["share"] == pytest.approx(0.3, abs=0.02)
     assert (short["batched_with"], long["batched_with"]) == (["[64]"], ["[256]"])
     assert [own["batched_with"] for own in result["baseline"]["shapes"]] == [[], []]
-    assert all(own["p99_latency_us"] > 50e3 for own in (short, long))
+    assert all(own["p99_latency_us"] > 100e3 for own in (short, long))
     for name in ("report.html", "report.md"):
         assert "By shape of request" in (workplace.run / name).read_text()
     assert "by shape of request" in done.stdout
