@@ -29,8 +29,8 @@ def test_a_better_config_is_found_proved_written_and_taken_back(workplace) -> No
     assert [p.read_text() for p in (workplace.run / "best").glob("*/config.pbtxt")] == [after]
     for name in ("report.html", "report.md", "junit.xml", "trials.csv", "study.db"):
         assert (workplace.run / name).stat().st_size > 0, name
-    assert "improved" in done.stdout
-    assert "improved" not in done.stderr.splitlines()[0]
+    assert "Better: " in done.stdout
+    assert "Better" not in done.stderr.splitlines()[0]
     assert workplace.children() == []
     own = result["noise"]
     assert own["repeats"] >= 6
@@ -57,7 +57,8 @@ def test_a_winner_is_written_to_the_config_of_its_hardware(workplace) -> None:  
     done = workplace.tune("run", str(spec))
     assert done.returncode == 0, done.stderr
     named = workplace.config.parent / "configs" / "a100.pbtxt"
-    assert named.read_text() == workplace.result()["config_after"] != before.decode()
+    (model,) = workplace.result()["models"].values()
+    assert named.read_text() == model["config_after"] != before.decode()
     assert workplace.config.read_bytes() == before
     assert "--model-config-name=a100" in done.stdout + done.stderr
 
