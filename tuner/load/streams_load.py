@@ -103,6 +103,9 @@ class StreamsLoad:
     setup: Setup
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
+        if len(self.setup.streams) == 1:  # a generator knows no name of what is all of its load
+            bounds = window.of(self.setup.streams[0].name).bounds
+            window = replace(window, bounds=tuple(replace(bound, stream="") for bound in bounds))
         if load.arrivals.open_loop or self.starts == 1:
             return self.generator.measure(load, window, seed)
         part = replace(window, duration_s=part_s(window.duration_s, self.starts))

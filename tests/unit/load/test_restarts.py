@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from tuner.measurement.measurement import (
     Restart,
     ServerStatistics,
 )
-from tuner.measurement.window import Window
+from tuner.measurement.window import LatencyBound, Window
 
-NO_SETUP: Any = None
+NO_SETUP: Any = SimpleNamespace(streams=())
 CLOSED = LoadPoint(Arrivals.CLOSED, 32)
 WINDOW = Window(duration_s=3.0, warmup_s=0.5, deadline_s=30.0)
 
@@ -93,6 +94,16 @@ def test_open_loops_and_single_starts_are_passed_on(load: LoadPoint, count: int)
     found = StreamsLoad(generator, count, NO_SETUP).measure(load, WINDOW, 1)
     assert generator.asked == [(WINDOW, 1)]
     assert found.restarts == ()
+
+
+def test_the_bounds_of_the_one_stream_are_those_of_all_its_requests() -> None:
+    ours, all_, other = (LatencyBound(0.9, 0.06, name) for name in ("steady", "", "quick"))
+    generator = Bistable(100.0)
+    setup: Any = SimpleNamespace(streams=[SimpleNamespace(name="steady")])
+    window = replace(WINDOW, bounds=(ours, all_, other))
+    StreamsLoad(generator, 1, setup).measure(CLOSED, window, 1)
+    ((given, _),) = generator.asked
+    assert given.bounds == (all_, all_)
 
 
 def test_server_and_machine_are_summed_up() -> None:

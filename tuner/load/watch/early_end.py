@@ -151,8 +151,6 @@ def is_lost(latencies_us: Mapping[str, Times], due: Mapping[str, Times], planned
         latencies_us: Of some or all of each stream's requests in it, ascending.
     """
     for bound in planned.bounds:
-        if bound.stream not in due:  # of a stream that another load asks
-            continue
         latencies = latencies_us.get(bound.stream, np.array([]))
         in_time = latencies.searchsorted(bound.within_s * 1e6, side="right")
         if latencies.size - in_time > (1.0 - bound.share) * _planned(planned, due[bound.stream]):

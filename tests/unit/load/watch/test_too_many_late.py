@@ -123,12 +123,6 @@ def test_a_long_window_with_four_of_ten_late_ends_once_it_holds_twenty_answers()
     check_decided(latencies_us, {"": due_s}, left, WINDOW)
 
 
-def test_a_bound_of_a_stream_that_another_load_asks_is_passed_over() -> None:
-    due_s, takes_s = drawn(0.4, 0)
-    other = replace(WINDOW, bounds=(LatencyBound(share=0.99, within_s=0.100, stream="quick"),))
-    assert lost_at_s(due_s, takes_s, other) is None
-
-
 def test_one_that_passes_or_is_lost_only_after_its_end_is_measured_whole() -> None:
     due_s, takes_s = drawn(0.0, seed=1)
     assert EmulatedClient({"": due_s}, {"": takes_s}).ended_at_s(WINDOW) is None
