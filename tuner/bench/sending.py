@@ -8,7 +8,7 @@ from tuner.bench.job import Job, drawn_tensors
 from tuner.bench.tools import choose_generator
 from tuner.load.client.cost import request_cost_s
 from tuner.load.generators import OWN_CLIENT
-from tuner.load.traffic.encoding import content_bytes
+from tuner.load.traffic.encoding import request_bytes
 from tuner.load.validity import BUSY, COSTLY, cores_text
 from tuner.machine.host import core_count
 from tuner.score.judge import tightest_latency
@@ -57,7 +57,7 @@ def _request_bytes(job: Job, name: str) -> int:
         return job.recorded[name].most_bytes * stream.batch_size
     drawn = drawn_tensors(stream, job.served.models[stream.model])
     mean = sum(
-        shape.share * sum(content_bytes(tensor, inputs.string_length) for tensor in tensors)
+        shape.share * request_bytes(tensors, inputs.string_length)
         for shape, tensors in zip(inputs.request_shapes, drawn, strict=False)
     )
     return round(mean * stream.batch_size)

@@ -15,7 +15,7 @@ from tuner import __version__
 from tuner.bench.job import Job, drawn_tensors
 from tuner.extras import Extra, lacking
 from tuner.load.generators import OWN_CLIENT, Demand, GeneratorChoice, choose
-from tuner.load.traffic.encoding import content_bytes
+from tuner.load.traffic.encoding import request_bytes
 from tuner.machine.host import NOT_SPLIT, Cores, Host, read_host
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import unragged_inputs
@@ -184,7 +184,7 @@ def _drawn_notes(name: str, inputs: RandomInputs, job: Job, above_bytes: int) ->
     stream, whose = job.spec.streams[name], of_label(name, job.spec.streams)
     model = job.served.models[stream.model]
     for shape, tensors in zip(inputs.request_shapes, drawn_tensors(stream, model), strict=False):
-        size = sum(content_bytes(t, inputs.string_length) for t in tensors) * stream.batch_size
+        size = request_bytes(tensors, inputs.string_length) * stream.batch_size
         if size <= above_bytes:
             continue
         shapes = ", ".join(f"{t.name} {t.datatype}{list(t.shape)}" for t in tensors)

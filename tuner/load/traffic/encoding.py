@@ -11,7 +11,7 @@ import json
 import math
 import string
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,6 +145,11 @@ def content_bytes(tensor: TensorShape, string_length: int) -> int:
     if tensor.datatype == "BF16":
         return tensor.elements * 2
     return tensor.elements * (_dtype(tensor.datatype) or np.dtype("f8")).itemsize
+
+
+def request_bytes(tensors: Iterable[TensorShape], string_length: int) -> int:
+    """The same of all inputs of a request, without its batch."""
+    return sum(content_bytes(tensor, string_length) for tensor in tensors)
 
 
 def _dtype(datatype: str) -> np.dtype[Any] | None:

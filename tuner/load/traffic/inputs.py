@@ -28,9 +28,9 @@ from tuner.load.traffic import repeats
 from tuner.load.traffic.encoding import (
     Content,
     TensorShape,
-    content_bytes,
     random_contents,
     read_recorded,
+    request_bytes,
 )
 from tuner.load.traffic.repeats import Order
 from tuner.spec.workload import (
@@ -241,8 +241,7 @@ def sampled_length(steps: int, at_most: int) -> int:
 
 
 def _entry_bytes(spec: RandomInputs, tensors: Sequence[TensorShape]) -> int:
-    raw_bytes = sum(content_bytes(t, spec.string_length) for t in tensors)
-    return raw_bytes * 4 // 3 + 64 * len(tensors)
+    return request_bytes(tensors, spec.string_length) * 4 // 3 + 64 * len(tensors)
 
 
 def _random_pool(
