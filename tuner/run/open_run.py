@@ -39,7 +39,7 @@ from tuner.spec.meaning import files_of, meaning
 from tuner.spec.model import Spec
 from tuner.triton.launchers import cores_of, server_launcher
 from tuner.writeback.files import sha256_or_none
-from tuner.writeback.repository import half_written, repair
+from tuner.writeback.repository import repair
 
 #: SQLite's own files beside a database: their content would be applied to the new one.
 _COMPANIONS = ("", "-journal", "-wal", "-shm")
@@ -355,22 +355,6 @@ def refuse_another_start(run: Path, job: Job, host: Host) -> None:
         fingerprint=machine,
     )
     before.refuse_if_different(now)
-
-
-def undo_half_writes(repository: Path, *, write: bool) -> Iterator[str]:
-    """Notes on a write that a kill cut short, which is undone; refused without ``write``.
-
-    Called before any config is read: a run over a half-written winner would measure a config that
-    nobody chose.
-
-    Raises:
-        StalePlanError: A file was changed since.
-        EnvironmentNotReadyError: There is half a write, and the run is not to write, or cannot.
-    """
-    if not write and (half := half_written(repository)) is not None:
-        raise half
-    repaired = repair(repository) if write else None
-    yield from () if repaired is None else repaired.all_notes
 
 
 def end_of_a_write(

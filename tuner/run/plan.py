@@ -23,6 +23,7 @@ from tuner.bench.tools import (
     queue_notes,
     request_notes,
 )
+from tuner.errors import EnvironmentNotReadyError
 from tuner.extras import Extra
 from tuner.facts import Facts
 from tuner.lint.repository import errors_of
@@ -119,17 +120,8 @@ def draw_plan(
     seen = seen_before(request.output, job)
     refuse_too_short(job, seen)
     size = job.space.size()
-    chosen, notes = _chosen_by(job.spec), []
-    if chosen:
-        notes = [f"the spec names {' and '.join(chosen)}: not tried, so not known to work"]
-        notes += mount_notes(job.spec)
-    if (unready := extras.lacking(Extra.RUN)) is not None:
-        notes.append(f"tune run is not installed here: {unready.hint}")
-    if chosen or unready:
-        commands = _commands(job, *_named_by(job.spec))
-    else:
-        with find_programs(job, environment) as programs:
-            commands = _commands(job, programs.launcher, programs.perf_analyzer.binary)
+    unready = extras.lacking(Extra.RUN)
+    commands, notes = _programs(job, environment, unready)
     served = [model.name for model in job.served.models.values()]
     wrong = [
         finding
@@ -166,6 +158,22 @@ def draw_plan(
             *(told for ends, told in lacking if ends),
         ],
     )
+
+
+def _programs(
+    job: Job, environment: Mapping[str, str], unready: EnvironmentNotReadyError | None
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Command lines, and notes on what was not tried: what a spec chooses is only named."""
+    chosen, notes = _chosen_by(job.spec), []
+    if chosen:
+        notes = [f"the spec names {' and '.join(chosen)}: not tried, so not known to work"]
+        notes += mount_notes(job.spec)
+    if unready is not None:
+        notes.append(f"tune run is not installed here: {unready.hint}")
+    if chosen or unready:
+        return _commands(job, *_named_by(job.spec)), notes
+    with find_programs(job, environment) as programs:
+        return _commands(job, programs.launcher, programs.perf_analyzer.binary), notes
 
 
 def _completion_notes(job: Job) -> Iterator[str]:

@@ -28,7 +28,6 @@ from tuner.run.open_run import (
     open_store,
     refuse_another_start,
     restore_choices,
-    undo_half_writes,
 )
 from tuner.score.trial import Trial
 from tuner.search.estimate import (
@@ -45,6 +44,7 @@ from tuner.search.estimate import (
 from tuner.search.searcher import Searcher
 from tuner.search.searching import search
 from tuner.spec.load import LoadedSpec, load_spec
+from tuner.writeback.repository import half_written, repair
 from tuner.writeback.target import foreseen
 
 
@@ -80,6 +80,22 @@ def settled_spec(request: Request, note: Callable[[str], None]) -> LoadedSpec:
     for undone in undo_half_writes(loaded.spec.repository, write=request.write):
         note(undone)
     return loaded
+
+
+def undo_half_writes(repository: Path, *, write: bool) -> Iterator[str]:
+    """Notes on a write that a kill cut short, which is undone; refused without ``write``.
+
+    Called before any config is read: a run over a half-written winner would measure a config that
+    nobody chose.
+
+    Raises:
+        StalePlanError: A file was changed since.
+        EnvironmentNotReadyError: There is half a write, and the run is not to write, or cannot.
+    """
+    if not write and (half := half_written(repository)) is not None:
+        raise half
+    repaired = repair(repository) if write else None
+    yield from () if repaired is None else repaired.all_notes
 
 
 def checked_job(request: Request, loaded: LoadedSpec) -> Job:

@@ -114,8 +114,10 @@ class OpenRepository:
             EnvironmentNotReadyError: One is not there, or lies outside the repository.
             SpecError: One is not a config.
         """
-        how = {"through_links": self.through_links}
-        found = [self.find(change_target(self.directory, change, **how)) for change in changes]
+        found = [
+            self.find(change_target(self.directory, change, through_links=self.through_links))
+            for change in changes
+        ]
         return [_part(f, entry, change) for f, change in zip(found, changes, strict=True)]
 
 

@@ -11,7 +11,7 @@ from builders.plans import cut_short, make_file
 from tuner.bench.job import Job, Request, draw_up, prepare
 from tuner.record.store import RunStore
 from tuner.run.ending import best_configs, write_back
-from tuner.run.open_run import undo_half_writes
+from tuner.run.run import undo_half_writes
 from tuner.space.candidate import Candidate
 from tuner.writeback.plan import WritePlan
 from tuner.writeback.rollback import rollback
