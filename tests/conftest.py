@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from builders.golden import OPTION, Golden
 from hypothesis import settings
 
 # The same examples every time: a failure in continuous integration can be had again, and a passing
@@ -13,6 +14,15 @@ settings.load_profile("repeatable")
 
 # What fails there tells its values too.
 pytest.register_assert_rewrite("contract.server_contract")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(OPTION, action="store_true", help="write tests/golden anew: see its git diff")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    return Golden(request.config)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
+from builders.runs import CURRENT, Toy, make_run
 
 from tuner.measurement.measurement import ServerStatistics
+from tuner.record.proved import ProvedConfig
 from tuner.score.point import Point, judge_point
 
 SHORT, LONG = "[64]", "[256]"
@@ -33,3 +37,16 @@ def mixed_point(
     server = server_of(*sizes)
     measured = replace(whole, shapes=shapes, due_per_s=level, server=server, models={model: server})
     return judge_point([P99_40MS, NO_ERRORS], measured)
+
+
+def shaped_run(parent: Path) -> Path:
+    """A run whose current config batched nothing, and whose winner equal shapes only."""
+    run = make_run(parent, Toy(trials=8))
+    result = json.loads((run / "result.json").read_text())
+    for side, batched in (("baseline", []), ("winner", None)):
+        facts = ProvedConfig.of(CURRENT, [mixed_point("m", 1)]).to_json()["shapes"]
+        for own in facts:
+            own["batched_with"] = [own["shape"]] if batched is None else batched
+        result[side]["shapes"] = facts
+    (run / "result.json").write_text(json.dumps(result))
+    return run

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import click
 import pytest
-from builders.mixed_shapes import LONG, SHORT, mixed_point
+from builders.mixed_shapes import LONG, SHORT, shaped_run
 from builders.pages import page_of, text_of
-from builders.runs import CURRENT, make_run
+from builders.runs import make_run
 
-from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import check
 from tuner.report.data import ReportData, load
 from tuner.report.run_document import document
@@ -21,15 +20,7 @@ from tuner.report.terminal import lines_of
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    run = make_run(tmp_path)
-    result = json.loads((run / "result.json").read_text())
-    for side, batched in (("baseline", []), ("winner", None)):
-        facts = ProvedConfig.of(CURRENT, [mixed_point("m", 1)]).to_json()["shapes"]
-        for own in facts:
-            own["batched_with"] = [own["shape"]] if batched is None else batched
-        result[side]["shapes"] = facts
-    (run / "result.json").write_text(json.dumps(result))
-    return run
+    return shaped_run(tmp_path)
 
 
 @pytest.fixture
