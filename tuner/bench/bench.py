@@ -84,6 +84,7 @@ class TritonBench:
         self._backlog = self._must_be_empty = False
         self._warming = 0  # so many measurements may still be made again for gaps
         self._told: Sequence[str] = ()  # of the first calls of what is loaded
+        self._left = False  # it was told that batch sizes are left to the load
         self._rates_of: defaultdict[str, Rates] = defaultdict(Rates)  # by candidate
         self.sendable = ClientCeiling()
 
@@ -124,10 +125,15 @@ class TritonBench:
 
     def _await_first_answers(self, generator: LoadClient) -> None:
         try:
-            told = generator.await_first_answers(self._rules.first_answer_s, self._rules.note)
+            asked = generator.await_first_answers(self._rules.first_answer_s, self._rules.note)
         except LoadFailedError:
             self._backlog = True  # it may still be at work on them
             raise
+        left = " ".join(filter(None, (calls.not_asked for calls in asked)))
+        if left and not self._left:
+            self._rules.note(left)
+            self._left = True  # of most candidates it is much the same
+        told = [*filter(None, (calls.slow for calls in asked))]
         if told and not self._told:
             self._rules.note(" ".join(told))
         self._told = told

@@ -11,6 +11,7 @@ from tuner.load.probes.answers import ConfigAnswers
 from tuner.load.probes.lone import LoneRequests
 from tuner.load.probes.overload import Overload
 from tuner.load.probes.preparing import Filling
+from tuner.load.probes.warming import FirstCalls
 from tuner.measurement.measurement import Measurement, Stage
 from tuner.measurement.window import Window
 from tuner.score.point import Point
@@ -52,7 +53,7 @@ class LoadClient(LoadGenerator, Protocol):
 
     def await_first_answers(
         self, patience_s: float, note: Callable[[str], None]
-    ) -> Sequence[str]: ...
+    ) -> Sequence[FirstCalls]: ...
 
     def seconds_for(self, count: int, patience_s: float) -> float | None: ...
 

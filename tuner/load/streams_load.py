@@ -21,6 +21,7 @@ from tuner.load.latency import latency_figures
 from tuner.load.probes.answers import ConfigAnswers, ask
 from tuner.load.probes.lone import LoneRequests, ask_alone
 from tuner.load.probes.preparing import Filling, await_first_answers, fill, seconds_for, together
+from tuner.load.probes.warming import FirstCalls
 from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream, in_turn
 from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
 from tuner.load.traffic.encoding import RequestForm, TensorShape, inputs_of, resolve
@@ -119,12 +120,13 @@ class StreamsLoad:
         """What is answered to some of each stream's inputs; see `probes.answers.ask`."""
         return {s.name: ask(s, self._config(s)) for s in self.setup.streams}
 
-    def await_first_answers(self, patience_s: float, note: Callable[[str], None]) -> list[str]:
-        """See `tuner.load.probes.preparing`."""
+    def await_first_answers(
+        self, patience_s: float, note: Callable[[str], None]
+    ) -> list[FirstCalls]:
+        """Those of each stream; see `tuner.load.probes.preparing`."""
         return [
-            sentence
+            await_first_answers(stream, self._config(stream), patience_s, note)
             for stream in self.setup.streams
-            for sentence in await_first_answers(stream, self._config(stream), patience_s, note)
         ]
 
     def seconds_for(self, count: int, patience_s: float) -> float | None:

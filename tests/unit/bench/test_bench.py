@@ -19,6 +19,7 @@ from tuner.load.latency import latency_figures
 from tuner.load.probes.answers import ConfigAnswers
 from tuner.load.probes.lone import LoneRequests
 from tuner.load.probes.preparing import Filling
+from tuner.load.probes.warming import FirstCalls
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.score.judge import passes
@@ -58,7 +59,7 @@ class EmulatedLoad:
         self.filled: list[int | None] = []
         self.awaited: list[float] = []
 
-    def await_first_answers(self, patience_s: float, note: Any) -> Sequence[str]:
+    def await_first_answers(self, patience_s: float, note: Any) -> Sequence[FirstCalls]:
         self.awaited.append(patience_s)
         return ()
 
@@ -269,7 +270,7 @@ def test_the_first_answers_are_waited_for_whenever_a_model_was_loaded() -> None:
 
 def test_a_server_that_gave_no_first_answer_is_left_behind() -> None:
     class Silent(EmulatedLoad):
-        def await_first_answers(self, patience_s: float, note: Any) -> Sequence[str]:
+        def await_first_answers(self, patience_s: float, note: Any) -> Sequence[FirstCalls]:
             raise LoadFailedError("no first answer")
 
     deployer = CountingDeployer()
@@ -356,8 +357,8 @@ class Warming(EmulatedLoad):
         self.late = [*late]
         self.asked = 0
 
-    def await_first_answers(self, patience_s: float, note: Any) -> Sequence[str]:
-        return ("The first calls took long.",)
+    def await_first_answers(self, patience_s: float, note: Any) -> Sequence[FirstCalls]:
+        return (FirstCalls("m", {1: 0.7}, left=[3]),)
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         self.asked += 1
@@ -389,7 +390,7 @@ def test_a_model_that_answers_nothing_for_a_while_is_measured_again_until_it_is_
     assert passes(bench.measure(50.0, 1).slo)
 
 
-def test_what_is_known_of_first_calls_is_told_once_and_with_every_measurement() -> None:
+def test_slow_first_calls_are_told_with_every_measurement_and_sizes_not_asked_for_once() -> None:
     told: list[str] = []
     rules = BenchRules(
         slos=[P99_40MS, NO_ERRORS],
@@ -402,8 +403,9 @@ def test_what_is_known_of_first_calls_is_told_once_and_with_every_measurement() 
     bench = TritonBench(CountingDeployer(), lambda _: Warming([]), rules, TimeBook())
     for _ in range(2):
         bench.deploy(ONE)
-        assert "The first calls took long." in bench.measure(50.0, 1).measurement.warnings
-    assert told == ["The first calls took long."]
+        (warned,) = bench.measure(50.0, 1).measurement.warnings[-1:]
+        assert warned.startswith("The first calls of batch size 1 took up to 0.7 s")
+    assert told == [FirstCalls("m", left=[3]).not_asked, warned]
 
 
 def test_one_request_at_a_time_is_told_of_each_stream_and_a_slow_one_is_asked_for_its_answers() -> (

@@ -26,6 +26,7 @@ from tuner.errors import (
 )
 from tuner.load.probes.answers import ConfigAnswers
 from tuner.load.probes.preparing import Filling
+from tuner.load.probes.warming import FirstCalls
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement, Rejected, Stage
 from tuner.measurement.window import EarlyEnd, LatencyBound, Window
 from tuner.record.result_schema import RejectedFacts
@@ -106,7 +107,7 @@ class Script:
         self.windows.append(window)
         return replace(self.steps.pop(0)(load), load=load, seed=seed)
 
-    def await_first_answers(self, patience_s: float, note: Any) -> Sequence[str]:
+    def await_first_answers(self, patience_s: float, note: Any) -> Sequence[FirstCalls]:
         return ()
 
     def answers(self) -> Any:

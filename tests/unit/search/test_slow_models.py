@@ -21,6 +21,7 @@ from tuner.bench.session import Session
 from tuner.bench.timebook import TimeBook
 from tuner.errors import LoadFailedError
 from tuner.load.latency import AnsweredRequests, measurement_of, observe_closed, observe_open
+from tuner.load.probes.warming import FirstCalls
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.measurement import LoadPoint, Measurement, Rejected, Stage
 from tuner.measurement.window import Window, round_window, soak_of, window_of
@@ -56,7 +57,7 @@ class Server:
         self.deployed.append(self.instances)
         return SimpleNamespace(kind=DeploymentKind.RELOAD, endpoints=ENDPOINTS)
 
-    def await_first_answers(self, patience_s: float, note: Any) -> Sequence[str]:
+    def await_first_answers(self, patience_s: float, note: Any) -> Sequence[FirstCalls]:
         return ()
 
     def seconds_for(self, count: int, patience_s: float) -> float:

@@ -25,7 +25,7 @@ from typing import Any
 from tuner.errors import LoadFailedError, ModelFailsError, SpecError
 from tuner.load.client.calls import asking, reply_to
 from tuner.load.perf_analyzer.outputs import bare_words
-from tuner.load.probes.warming import warm_batches
+from tuner.load.probes.warming import FirstCalls, warm_batches
 from tuner.load.setup import Stream
 from tuner.load.traffic.encoding import build
 from tuner.load.traffic.inputs import MAX_STEPS
@@ -49,11 +49,10 @@ _DEADLINE_S = 60.0
 
 def await_first_answers(
     stream: Stream, config: Any, patience_s: float, note: Callable[[str], None]
-) -> list[str]:
+) -> FirstCalls:
     """Asks as many requests at once as there are instances, waits, then asks each batch size.
 
-    ``note`` receives a sentence when it takes longer than `QUIET_S`, or cannot be done in full.
-    Returns what users of the model must know.
+    ``note`` receives a sentence when it takes longer than `QUIET_S`.
 
     Raises:
         ModelFailsError: Every answer is an error; with the model's own words.
@@ -65,7 +64,7 @@ def await_first_answers(
     count = min(instances, MOST_AT_ONCE)
     questions, model = _built([(stream, count)]), stream.target.model
     if questions is None:
-        return []  # inputs that only perf_analyzer can send
+        return FirstCalls(model)  # inputs that only perf_analyzer can send
     begin = time.monotonic()
     with asking(stream.target.endpoints) as method:
         calls = [method.future(question, timeout=patience_s) for question, _ in questions]
@@ -77,7 +76,7 @@ def await_first_answers(
         raise ModelFailsError(f"the model fails: {failures[0]}")
     if took_s > QUIET_S:
         note(f"its first answer took {took_s:.1f} s")
-    return warm_batches(stream, config, count, patience_s, note)
+    return warm_batches(stream, config, count, patience_s)
 
 
 def seconds_for(asked: Sequence[tuple[Stream, int]], patience_s: float) -> float | None:

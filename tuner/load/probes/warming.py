@@ -11,8 +11,8 @@ with batching would pay many times what one without pays.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tuner.errors import LoadFailedError, SpecError
@@ -37,17 +37,41 @@ TOLD_S = 0.2
 APART_S, MOST_APART_S = 0.001, 0.02
 
 
-def warm_batches(
-    stream: Stream,
-    config: Any,
-    instances: int,
-    patience_s: float,
-    note: Callable[[str], None],
-) -> list[str]:
-    """Asks each instance for a batch of each size, as one request; errors are left to the load.
+@dataclass(frozen=True)
+class FirstCalls:
+    """How a model that was just loaded answered its first calls.
 
-    Returns what users of the model must know, in sentences: that its first calls are slow.
+    Attributes:
+        slow_s: The longest of each batch size whose later calls took less.
+        left: Batch sizes that were not asked for until their answers were steady.
     """
+
+    model: str
+    slow_s: Mapping[int, float] = field(default_factory=dict)
+    left: Sequence[int] = ()
+
+    @property
+    def slow(self) -> str:
+        """What users of the model must know; empty where nothing was slow."""
+        if not self.slow_s:
+            return ""
+        return (
+            f"The first calls of {listed(self.slow_s)} took up to "
+            f"{digits(max(self.slow_s.values()), 2)} s: after every load, users wait for that. A "
+            "model_warmup for each size avoids it; with preferred sizes there are fewer."
+        )
+
+    @property
+    def not_asked(self) -> str:
+        """What was left to the load; empty where nothing was."""
+        if not self.left:
+            return ""
+        asked = f"{self.model} is not asked for {listed(self.left)} before the load"
+        return f"{asked} until it is steady: they take too long, or are too large"
+
+
+def warm_batches(stream: Stream, config: Any, instances: int, patience_s: float) -> FirstCalls:
+    """Asks each instance for a batch of each size, as one request; errors are left to the load."""
     deadline_s, form = time.monotonic() + patience_s, stream.form
     slow_s, left = dict[int, float](), set[int]()
     delay_s = config.dynamic_batching.max_queue_delay_microseconds / 1e6
@@ -74,17 +98,7 @@ def warm_batches(
             elif max(took_s) - min(took_s) > TOLD_S:
                 slow_s[size] = max(*took_s, slow_s.get(size, 0.0))
             usual_s += len(took_s) * min(took_s, default=0.0)
-    if left:
-        asked = f"{stream.target.model} is not asked for {_listed(left)} before the load"
-        note(f"{asked} until it is steady: they take too long, or are too large")
-    if not slow_s:
-        return []
-    sentence = (
-        f"The first calls of {_listed(slow_s)} took up to {digits(max(slow_s.values()), 2)} s: "
-        "after every load, users wait for that. A model_warmup for each size avoids it; with "
-        "preferred sizes there are fewer."
-    )
-    return [sentence]
+    return FirstCalls(stream.target.model, slow_s, sorted(left))
 
 
 def batch_sizes(config: Any, least: int) -> list[int]:
@@ -118,8 +132,10 @@ def _steady(took_s: Sequence[float]) -> bool:
     return slow <= max(2.0 * fast, fast + ALIKE_S)
 
 
-def _listed(sizes: Collection[int]) -> str:
+def listed(sizes: Collection[int]) -> str:
     first, last = min(sizes), max(sizes)
+    if len(sizes) == 1:
+        return f"batch size {first}"
     if len(sizes) == last - first + 1 > 2:
         return f"batch sizes {first} to {last}"
     return f"batch sizes {', '.join(map(str, sorted(sizes)))}"

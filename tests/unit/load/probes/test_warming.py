@@ -12,7 +12,7 @@ import pytest
 from tritonclient.grpc import service_pb2
 
 from tuner.load.probes import warming
-from tuner.load.probes.warming import batch_sizes, warm_batches
+from tuner.load.probes.warming import FirstCalls, batch_sizes, warm_batches
 from tuner.load.setup import LoadTarget, ShapedInputs, Stream
 from tuner.load.traffic.encoding import RequestForm, TensorShape
 from tuner.load.traffic.inputs import InputFiles
@@ -92,8 +92,6 @@ class Call:
 
 @pytest.fixture
 def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    notes: list[str] = []
-
     def warmed(model: FakeModel, most: int, patience_s: float = 120.0, width: int = 4) -> Any:
         @contextmanager
         def asking(_: Endpoints) -> Iterator[FakeModel]:
@@ -108,9 +106,8 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         stream = Stream(
             "m", LoadTarget("m", Endpoints("h:1", "h:2", None)), form, (ShapedInputs(inputs),)
         )
-        return warm_batches(stream, config(most), model.instances, patience_s, notes.append)
+        return warm_batches(stream, config(most), model.instances, patience_s)
 
-    warmed.notes = notes  # type: ignore[attr-defined]
     return warmed
 
 
@@ -119,37 +116,40 @@ def test_a_size_whose_second_call_is_slow_is_asked_for_until_it_is_fast(
     ask: Any, instances: int
 ) -> None:
     model = FakeModel({2: 0.7}, instances=instances)
-    (sentence,) = ask(model, 16)
+    found = ask(model, 16)
     assert Counter(model.asked) == dict.fromkeys(range(1, 17), 4 * instances)
-    assert sentence == (
+    assert found.slow == (
         "The first calls of batch sizes 1 to 16 took up to 0.7 s: after every load, users wait "
         "for that. A model_warmup for each size avoids it; with preferred sizes there are fewer."
     )
-    assert not ask.notes
+    assert not found.not_asked
 
 
 def test_a_fast_model_is_asked_twice_for_each_size_which_takes_a_moment(ask: Any) -> None:
     model = FakeModel({})
-    assert ask(model, 16) == ask.notes == []
+    assert ask(model, 16) == FirstCalls("m", left=[])
     assert Counter(model.asked) == dict.fromkeys(range(1, 17), 2)
     assert model.now_s == pytest.approx(32 * 0.004)
 
 
 def test_what_there_is_no_time_for_is_told_and_comes_after_the_doubled_sizes(ask: Any) -> None:
     model = FakeModel({}, usual_s=0.5)
-    assert ask(model, 8) == []
+    few = ask(model, 8)
     assert model.asked == [1, 1, 2, 2, 4, 4, 8, 8, 3, 3, 5, 5]
-    (told,) = ask(FakeModel({1: 9.0}), 4, patience_s=20.0)
-    assert told.startswith("The first calls of batch sizes 1, 2 took up to 9 s")
-    assert ask.notes == [
-        f"m is not asked for batch sizes {left} before the load until it is steady: they take too "
-        "long, or are too large"
-        for left in ("6, 7", "3, 4")
+    some = ask(FakeModel({1: 9.0}), 4, patience_s=20.0)
+    assert some.slow.startswith("The first calls of batch sizes 1, 2 took up to 9 s")
+    assert [few.slow, few.not_asked, some.not_asked] == [
+        "",
+        *(
+            f"m is not asked for batch sizes {left} before the load until it is steady: they take "
+            "too long, or are too large"
+            for left in ("6, 7", "3, 4")
+        ),
     ]
 
 
 def test_large_requests_are_left_to_the_load_and_never_built(ask: Any) -> None:
     model = FakeModel({})
-    ask(model, 32, width=1 << 21)
+    found = ask(model, 32, width=1 << 21)
     assert {*model.asked} == {1, 2, 4, 3, 5, 6, 7}
-    assert "sizes 8, 9, 10, 11, 12, 13, 14, 15, 16, 32 before" in ask.notes[0]
+    assert "sizes 8, 9, 10, 11, 12, 13, 14, 15, 16, 32 before" in found.not_asked
