@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import unified_diff
 from html.parser import HTMLParser
 from pathlib import Path
@@ -33,15 +33,16 @@ class Golden:
         path, text = GOLDEN / f"{name}.txt", text.rstrip("\n") + "\n"
         kept = path.read_text(encoding="utf-8") if path.exists() else ""
         if self.updates:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        elif changed := difference(path.name, kept, text):
+        elif changed := difference(f"{name}.txt", kept, text):
             pytest.fail(changed, pytrace=False)
 
-    def names(self, expected: set[str]) -> None:
+    def names(self, folder: str, expected: Iterable[str]) -> None:
         """No file is without its text; where files are written, such a one is removed."""
-        left = {path.stem for path in GOLDEN.glob("*.txt")} - expected
+        left = {path.stem for path in (GOLDEN / folder).glob("*.txt")} - {*expected}
         for name in left if self.updates else ():
-            (GOLDEN / f"{name}.txt").unlink()
+            (GOLDEN / folder / f"{name}.txt").unlink()
         assert self.updates or not left, f"nothing makes these any more: {UPDATE} removes them"
 
 

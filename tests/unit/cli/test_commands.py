@@ -88,34 +88,6 @@ def test_init_drafts_a_container_where_the_server_here_lacks_the_backend(
     assert "# here: m needs the onnxruntime backend, and this tritonserver has only python" in text
 
 
-@pytest.mark.parametrize("command", [["init", "m"], ["apply", "r"], ["rollback", "m"]])
-def test_of_several_repositories_none_is_silently_left_out(
-    command: list[str], tmp_path: Path, tune: Tune
-) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    both = ["--repository", tmp_path / "a", "--repository", tmp_path / "b"]
-    assert tune(*command, *both) == 2
-    assert "make one directory of links (ln -s /A/* /B/* DIR)" in " ".join(tune.err.split())
-
-
-def test_init_takes_one_server_only(tune: Tune) -> None:
-    assert tune("init", "m", "--image", "i", "--server", "s") == 2
-    assert "give one of them" in tune.err
-
-
-def test_init_of_an_unknown_model_names_the_known_ones(tune: Tune) -> None:
-    arguments = ["init", "tiny-brt", "--repository", str(ROOT / "model_repository")]
-    assert tune(*arguments) != 0
-    assert "tiny-bert" in tune.err
-
-
-def test_report_lists_no_runs_where_there_are_none(tmp_path: Path, tune: Tune) -> None:
-    assert tune("report", "--output", tmp_path) == 0
-    assert tune.out == ""
-    assert "no runs" in tune.err
-
-
 def test_report_lists_what_each_run_gained(tmp_path: Path, tune: Tune) -> None:
     run = make_run(tmp_path, Toy(trials=5))
     result = json.loads((run / "result.json").read_text())
@@ -231,11 +203,6 @@ def test_a_runs_directory_is_not_enough_to_change_a_repository_that_nobody_named
     assert config.read_text() == CONFIG
 
 
-def test_apply_of_a_directory_that_is_no_run(tmp_path: Path, tune: Tune) -> None:
-    assert tune("apply", tmp_path) == 2
-    assert "is not a run" in tune.err
-
-
 def _model(repository: Path, name: str, config: str, code: str = "") -> None:
     directory = repository / name / "1"
     directory.mkdir(parents=True)
@@ -243,24 +210,10 @@ def _model(repository: Path, name: str, config: str, code: str = "") -> None:
     (directory / "model.py").write_text(code or "class TritonPythonModel:\n  execute = None\n")
 
 
-def test_init_takes_a_wrong_slo_for_a_mistake_of_the_command_line(
-    tmp_path: Path, tune: Tune
-) -> None:
-    _model(tmp_path, "m", 'backend: "python" max_batch_size: 8')
-    arguments = ["init", "m", "--repository", str(tmp_path), "--output", "-"]
-    assert tune(*arguments, "--slo", "p99 <= 100ms") == 2
-    assert "--slo: unknown metric 'p99' (did you mean p99_latency?)" in tune.err
-
-
 def test_init_takes_the_path_of_a_model_for_its_name(tmp_path: Path, tune: Tune) -> None:
     _model(tmp_path, "m", 'backend: "python" max_batch_size: 8')
     assert tune("init", f"{tmp_path}/m/", "--output", "-") == 0
     assert "\nmodel: m\n" in tune.out
-
-
-def test_a_time_budget_asks_for_its_unit(tune: Tune) -> None:
-    assert tune("run", "spec.yaml", "--time-budget", "5") == 2
-    assert "'5' is not a duration such as 500ms, 3s, 20m or 1h" in tune.err
 
 
 @pytest.mark.parametrize("target", ["/dev/full", "/proc/spec.yaml", "/dev/null/spec.yaml"])

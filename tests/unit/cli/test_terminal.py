@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from builders.candidates import candidate_of
 from builders.commands import Tune
-from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
+from builders.events import CURRENT, OTHER, tell_a_run
+from builders.measurements import P99_40MS, synthetic_server
 from rich.console import Console
 
 import tuner.cli
-from tuner.bench.events import Events
 from tuner.cli import terminal
 from tuner.cli.console import PlainEvents, outcome_text
 from tuner.cli.inspect_commands import lines_of as plan_lines
@@ -207,44 +207,6 @@ def test_everything_that_is_printed_goes_through_one_place() -> None:
         assert not names & (ways - ({"print"} if file.name == "live.py" else set())), file
 
 
-CURRENT = candidate_of({"instance_group.count": 1})
-OTHER = candidate_of({"instance_group.count": 2})
-
-
-def tell_a_run(events: Events) -> None:
-    point = judge_point([P99_40MS, NO_ERRORS], synthetic_server(900, 1000))
-    score = score_points(Objective.goodput(), [point])
-    good = Trial(0, CURRENT, TrialState.MEASURED, points=(point,), score=score)
-    events.started(Path("results/r"), 2, 12)
-    events.phase("searching")
-    events.trial_started(0, CURRENT, CURRENT)
-    events.measured(point)
-    events.trial_finished(good, good)
-    events.trial_started(1, OTHER, CURRENT)
-    events.note("something worth a line")
-    events.trial_finished(Trial(1, OTHER, TrialState.FAILED, reason="no GPU\nsecond line"), good)
-    events.phase("confirming")
-    events.round_over("round 1, instances 2", point)
-
-
-def test_plain_lines_tell_every_trial_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_a_run(PlainEvents(1))
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "1/2  trial 0  current config  ->  900/s within the SLOs" in err
-    assert "instances 2  ->  failed: no GPU" in err
-    assert "second line" not in err
-
-
-def test_plain_lines_go_on_while_the_winner_is_measured_again(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    tell_a_run(PlainEvents())
-    assert "round 1, instances 2: 900/s ok, p99_latency 25.8 ms" in capsys.readouterr().err
-    tell_a_run(PlainEvents(-1))
-    assert "round 1" not in capsys.readouterr().err
-
-
 def test_what_takes_long_is_told_again_each_half_a_minute(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -270,18 +232,6 @@ def test_a_config_out_of_the_race_is_told_with_what_it_stands() -> None:
         events.trial_finished(lost, None)
         Console(file=screen, width=90, color_system=None).print(events.view())
     assert "cannot win: misses 900/s" in screen.getvalue()
-
-
-def test_the_live_view_shows_progress_best_and_failures(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with LiveEvents() as events:
-        tell_a_run(events)
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "2/2 trials" in err
-    assert "best" in err
-    assert "no GPU" in err
 
 
 def test_the_live_view_fits_a_narrow_terminal_and_tells_each_margin() -> None:

@@ -8,13 +8,9 @@ import pytest
 from builders.checks import SLO, facts, nights, row
 
 from tuner.errors import SpecError, TunerError
-from tuner.record.checks import Baseline, CheckFacts, json_schema, read_check
+from tuner.record.checks import json_schema, read_check
 from tuner.record.status import CheckStatus
-from tuner.report import html, markdown
-from tuner.report.blocks import Tiles
 from tuner.report.check_document import (
-    HEADLINES,
-    document,
     junit_of,
     next_steps,
     render_check,
@@ -25,59 +21,10 @@ from tuner.report.check_document import (
 ROOT = Path(__file__).parents[3]
 
 
-def markdown_of(check: CheckFacts) -> str:
-    return markdown.render(document(check))
-
-
-def page_of(check: CheckFacts) -> str:
-    return html.render(document(check))
-
-
 def test_the_published_schema_is_the_one_in_the_code() -> None:
     """Else: write `tuner.record.checks.json_schema()` to docs/schemas/check.schema.json."""
     published = ROOT / "docs" / "schemas" / "check.schema.json"
     assert json.loads(published.read_text()) == json_schema()
-
-
-def test_markdown_tells_slos_comparison_trend_and_what_next() -> None:
-    text = markdown_of(facts(CheckStatus.REGRESSION))
-    assert text.startswith("## &lt;b>toy&lt;/b>: regression\n\na reason, &lt;in> one sentence\n")
-    assert "| met | p99_latency <= 40ms | 38 ms | 5% left | 37 ms, 38 ms, 36 ms |" in text
-    assert "| capacity, mean | 2,000/s | 2,205/s |" in text
-    assert "| ratio | 0.900 (0.890 to 0.910) |" in text
-    assert "| 2025-03-02 02:00 | 2,002/s | 0.900 (0.890 to 0.910) | fine | abababab |" in text
-    assert "`tune run 'a spec.yaml' --no-write`" in text
-
-
-def test_the_loss_comes_with_its_interval_and_what_would_fail() -> None:
-    (tiles,) = (b for b in document(facts(CheckStatus.REGRESSION)).blocks if isinstance(b, Tiles))
-    capacity, loss, p99 = tiles.tiles
-    assert (capacity.value, p99.value, p99.share) == ("2,000/s", "38 of 40 ms", 0.95)
-    assert loss.value == "-10.0%"
-    assert loss.note == "95% interval -11.0% to -9.0%; a loss above 5% fails"
-
-
-def test_without_a_baseline_or_a_measurement_the_report_is_still_whole() -> None:
-    alone = markdown_of(facts(CheckStatus.INCONCLUSIVE, baseline=None, ratio=None, history=[]))
-    assert "| capacity, mean | 2,000/s |" in alone
-    assert "--update-baseline" in alone
-    broken = facts(
-        CheckStatus.FAILED, values=[], slo=[], level=None, load=None, rounds=0, history=[]
-    )
-    assert "SLOs" not in markdown_of(broken)
-    assert "tune doctor" in markdown_of(broken)
-
-
-@pytest.mark.parametrize("status", [CheckStatus.INCONCLUSIVE, CheckStatus.MISSED])
-@pytest.mark.parametrize("baseline", [None, facts().baseline])
-def test_what_was_not_measured_cannot_be_accepted_or_tuned(
-    status: CheckStatus, baseline: Baseline | None
-) -> None:
-    """The model is not served, or fails: what is named there has to be mended first."""
-    nothing = facts(status, baseline=baseline, values=[], slo=[], level=None, load=None, rounds=0)
-    assert next_steps(nothing) == [
-        ("fix what is named above, then check again", "tune check 'a spec.yaml'")
-    ]
 
 
 @pytest.mark.parametrize(
@@ -148,22 +95,6 @@ def test_checks_that_were_not_measured_are_in_the_table_only() -> None:
     assert [t["x"] for t in chart.figure["data"]] == [[0, 1]]
 
 
-def test_the_page_has_the_trend_and_its_table() -> None:
-    page = page_of(facts(history=nights()))
-    assert 'data-figure="trend"' in page
-    assert '"name":"accepted result"' in page
-    assert "<td>2,020/s</td><td>1.010 (0.995 to 1.025)</td><td>fine</td>" in page
-    assert "<b>toy</b>" not in page
-    assert "a reason, &lt;in&gt; one sentence" in page
-
-
-@pytest.mark.parametrize("status", list(CheckStatus))
-def test_every_end_has_a_headline_and_a_next_step(status: CheckStatus) -> None:
-    assert next_steps(facts(status))
-    assert HEADLINES[status][1][1:] in page_of(facts(status, history=[]))
-    ET.fromstring(junit_of(facts(status)))
-
-
 @pytest.mark.parametrize(
     ("status", "problem"),
     [
@@ -180,14 +111,6 @@ def test_junit_has_a_case_for_the_regression(status: CheckStatus, problem: str |
     assert suite.attrib["tests"] == "2"
     (case,) = (c for c in suite.findall("testcase") if c.attrib["name"] == "regression")
     assert [c.tag for c in case if c.tag != "system-out"] == ([problem] if problem else [])
-
-
-def test_junit_fails_the_slo_that_is_missed() -> None:
-    missed = {**SLO, "verdict": "fail", "value": 50_000.0, "margin": -0.25}
-    check = facts(CheckStatus.MISSED, slo=[{"worst": missed, "values": [50_000.0]}])
-    suite = ET.fromstring(junit_of(check))[0]
-    assert suite.attrib["failures"] == "1"
-    assert "missed by 25%" in suite.findall("testcase")[0][0].attrib["message"]
 
 
 def test_what_is_stored_can_be_rendered_again(tmp_path: Path) -> None:

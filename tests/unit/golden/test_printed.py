@@ -1,0 +1,183 @@
+"""What commands print, whole; no server is started and nothing is measured.
+
+Each entry of `PRINTED` is a file of `tests/golden/printed`.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import click
+import pytest
+from builders.configs import case
+from builders.ensemble_cases import ENSEMBLE, MODEL
+from builders.events import tell_a_run
+from builders.golden import Golden, sections
+from builders.jobs import SPEC
+from builders.model_files import REPOSITORY, write_model
+from builders.runs import Toy, make_run
+from rich.console import Console
+
+from tuner.cli import cli
+from tuner.cli.boundary import guarded
+from tuner.cli.console import PlainEvents
+from tuner.cli.inspect_commands import lines_of as lines_of_plan
+from tuner.cli.live import LiveEvents
+from tuner.run.plan import draw_plan
+
+RUNS = Path(__file__).parents[2] / "runs"
+
+
+def called(*words: str) -> tuple[int, str, str]:
+    """How `tune` with these words ends, and what it prints on both streams."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = guarded(cli, [*words])
+    return code, out.getvalue(), err.getvalue().replace(str(RUNS), "RUNS")
+
+
+def printed(*words: str) -> Callable[[], str]:
+    def text() -> str:
+        code, out, err = called(*words)
+        return sections(out=out, err=err, code=str(code))
+
+    return text
+
+
+def watched() -> str:
+    """A run, as a log and the live view show it."""
+    log, screen = io.StringIO(), io.StringIO()
+    console = Console(file=screen, width=80, color_system=None)
+    with redirect_stderr(log), LiveEvents(Console(file=io.StringIO(), width=80)) as live:
+        tell_a_run(PlainEvents(1, clock=lambda: 0.0))
+        tell_a_run(live)
+        console.print(live.view())
+    return sections(plain=click.unstyle(log.getvalue()), live=screen.getvalue())
+
+
+def plan(more: str, *, whole: bool = False) -> Callable[[], str]:
+    """How a spec would be searched on two cores without a GPU. Nothing of it is started."""
+
+    def text() -> str:
+        shutil.copytree(REPOSITORY / "emulated-accelerator", "models/emulated-accelerator")
+        Path("spec.yaml").write_text(SPEC.format(repository="models") + more)
+        drawn = draw_plan(Path("spec.yaml"), {"PATH": ""}, 2)
+        spec = {"spec": drawn.effective_spec} if whole else {}
+        text = sections(plan="\n".join(lines_of_plan(drawn)), **spec)
+        return text.replace(str(Path.cwd()), "HERE")
+
+    return text
+
+
+REMOTE = "server: {mode: remote, http: 'h:1', grpc: 'h:2', headers_from_env: {Authorization: T}}\n"
+
+
+PYTHON = 'backend: "python"\nmax_batch_size: 8\n'
+ONNX = 'backend: "onnxruntime"\n'
+OPENVINO = 'cpu_execution_accelerator { name: "OpenVINO" }'
+PARAMETER = 'parameters { key: "%s" value { string_value: "%s" } }\n'
+QUEUE = "dynamic_batching { default_queue_policy { max_queue_size: 8 } }\n"
+PLAN = 'backend: "tensorrt" cc_model_filenames { key: "7.5" value: "sm75.plan" }'
+WITHOUT = "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
+CALLING = f"{WITHOUT}        pb_utils.InferenceRequest(model_name='fst', inputs=[])\n"
+SLOW_QUEUE = "dynamic_batching { max_queue_delay_microseconds: 500000 }\n"
+#: Config and code of models, each with a mistake of its own, or none.
+MODELS = {
+    "accelerator": (f'{ONNX}optimization {{ execution_accelerators {{ {OPENVINO} }} }}\n', ""),
+    "asking": (PYTHON, CALLING),
+    "delaying": (PYTHON + SLOW_QUEUE, WITHOUT),
+    "fast": (PYTHON + "dynamic_batching { }\n", WITHOUT),
+    "idle": (PYTHON + "response_cache { enable: true }\ninstance_group { count: -1 }\n", WITHOUT),
+    "lengths": (PYTHON + "dynamic_batching { }\n"
+                'input { name: "x" data_type: TYPE_FP32 dims: -1 }\n', WITHOUT),
+    "map": (case("bad/priority_map"), WITHOUT),
+    "misspelt": (PYTHON, WITHOUT),
+    "name#": (PYTHON, WITHOUT),
+    "one": (MODEL + QUEUE, WITHOUT),
+    "other": ('name: "another"\n' + PYTHON, WITHOUT),
+    "parameter": (ONNX + PARAMETER % ("intra_op_num_threads", "1"), ""),
+    "own": (ENSEMBLE.replace('"two"', '"own"').replace('"e"', '"own"'), ""),
+    "plan": (PLAN, ""),
+    "talking": (PYTHON + "sequence_batching { oldest { } }\n", WITHOUT),
+    "unpacked": (PYTHON + PARAMETER % ("EXECUTION_ENV_PATH", "/no/env"), WITHOUT),
+}  # fmt: skip
+
+
+def inspected(*words: str) -> Callable[[], str]:
+    """What a command says of a repository of those models, and one folder that is none."""
+
+    def text() -> str:
+        for name, (config, code) in MODELS.items():
+            write_model(Path("models", name), config, code)
+        Path("models", "lost+found").mkdir()
+        Path("models", "misspelt", "config.pbtxt").rename("models/misspelt/config.pbtx")
+        return printed(*words)()
+
+    return text
+
+
+def refused() -> str:
+    """Command lines that are mistakes, each with its exit code, and what to do instead."""
+    for name in ("a", "b", "none"):
+        Path(name).mkdir()
+    write_model(Path("a", "m"), PYTHON, WITHOUT)
+    both = "--repository a --repository b"
+    lines = (
+        f"init m {both}",
+        f"apply r {both}",
+        f"rollback m {both}",
+        "init m --image i --server s",
+        "init n --repository a",
+        "init m --repository a --slo p99<=100ms --output -",
+        "init gone --repository none",
+        "run spec.yaml --time-budget 5",
+        "run",
+        "report --format xml",
+        "apply none",
+        "compare none none",
+        "size none --rate 5000/s",
+        "models gone",
+    )
+    ended = {line: called(*line.split()) for line in lines}
+    return "\n".join(f"$ tune {line}\n{err}({code})\n" for line, (code, _, err) in ended.items())
+
+
+def report_list() -> str:
+    for status in ("improved", "kept", "not known", "failed"):
+        make_run(Path("results"), Toy(trials=5), status)
+    return printed("report")()
+
+
+PRINTED: dict[str, Callable[[], str]] = {
+    "watched": watched,
+    "plan": plan("server: {binary: /opt/no/tritonserver}\n", whole=True),
+    "plan-remote": plan(REMOTE + "workload: {arrivals: {kind: closed, max_concurrency: 64}}\n"),
+    "plan-many-notes": plan("server: {mode: docker, image: 'i', gpus: [1], mounts: {/run: /m}}\n"),
+    "lint": inspected("lint", "models"),
+    "models": inspected("models", "models"),
+    "init": inspected("init", "fast", "--repository", "models", "--output", "-", "--image", "i"),
+    "init-unknown": inspected("init", "fst", "--repository", "models", "--output", "-"),
+    "refused": refused,
+    "report-list": report_list,
+    "report-of-nothing": printed("report", "nowhere"),
+    "size": printed("size", str(RUNS / "one-model"), "--rate", "5000/s"),
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_command_prints_what_it_did(
+    name: str, golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr("tuner.machine.host._GPU_DEVICES", ())
+    monkeypatch.setattr("tuner.machine.host.read_gpus", lambda _: ())
+    golden(f"printed/{name}", PRINTED[name]())
+
+
+def test_every_text_is_still_printed(golden: Golden) -> None:
+    golden.names("printed", PRINTED)
