@@ -21,7 +21,8 @@ pytestmark = pytest.mark.integration
 #: of the project that the others name are there.
 NOT_RUN = {
     "git clone": "needs the network",
-    "git worktree": "is about the project itself",
+    "git diff": "is about the project itself",
+    "git worktree": "the same",
     "git switch": "tests/integration/report/test_proposal_patch.py has Git take a proposal",
     "git apply": "the same",
     "git commit": "the same",
