@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from builders.model_files import write_model
 
 from tuner.server.binaries import tritonserver
 from tuner.server.control import Control
-from tuner.triton.local import LocalLauncher
+from tuner.server.health import live
+from tuner.triton.local import LocalLauncher, LocalServer
 
 CODE = """
 import triton_python_backend_utils as pb_utils
@@ -75,10 +77,21 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def control(repository: Path, log: Path) -> Iterator[Control]:
-    with (
-        tritonserver(None, os.environ) as installation,
-        LocalLauncher(installation, repository).launch((), log) as server,
-        Control(server.endpoints) as control,
-    ):
+def running(repository: Path, log: Path) -> Iterator[Callable[[], LocalServer]]:
+    """The one server; a new one where the last is gone."""
+    with tritonserver(None, os.environ) as installation, ExitStack() as stack:
+        launcher = LocalLauncher(installation, repository)
+        started: list[LocalServer] = []
+
+        def living() -> LocalServer:
+            if not (started and started[-1].alive() and live(started[-1].endpoints)):
+                started.append(stack.enter_context(launcher.launch((), log)))
+            return started[-1]
+
+        yield living
+
+
+@pytest.fixture
+def control(running: Callable[[], LocalServer]) -> Iterator[Control]:
+    with Control(running().endpoints) as control:
         yield control

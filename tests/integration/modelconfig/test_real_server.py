@@ -10,18 +10,22 @@ from builders.configs import PYTHON, config
 from builders.ensemble_cases import ENSEMBLE, ENSEMBLE_MISTAKES
 from builders.rule_cases import DYNAMIC, IDLE, POLICY, REFUSED
 
-from tuner.errors import DeployRefusedError
+from tuner.errors import DeployRefusedError, ServerGoneError
 from tuner.lint.repository import lint_repository
 from tuner.modelconfig.base import differences
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.files import read_model
 from tuner.modelconfig.message import parse, to_load_json
 from tuner.modelconfig.path import with_fields
+from tuner.modelconfig.rules import Rule
 from tuner.server.control import Control
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 DEADLINE_S = 30.0
+#: Triton begins the instances before it refuses these, and may end as it takes them down again
+#: (2.51: Signal 11, once in 120 refusals of an initial state).
+LATE = {Rule.WARMUP}
 #: What loads although one might think otherwise.
 LOADABLE = [
     *(bad for _, _, bad, _ in IDLE),
@@ -90,9 +94,9 @@ def test_an_edited_file_is_read_by_triton_as_meant(control: Control, repository:
 
 @pytest.mark.parametrize(("rule", "path", "bad", "good"), REFUSED)
 def test_triton_refuses_what_the_rules_refuse(
-    control: Control, rule: object, path: str, bad: str, good: str
+    control: Control, rule: Rule, path: str, bad: str, good: str
 ) -> None:
-    with pytest.raises(DeployRefusedError):
+    with pytest.raises((DeployRefusedError, ServerGoneError) if rule in LATE else DeployRefusedError):
         control.load("m", to_load_json(config(bad)), DEADLINE_S)
 
 
