@@ -33,6 +33,7 @@ MODEL_METRICS = b"\xd2\x01\x00"
 HOST = "127.0.0.1"
 GPU_BYTES = 3.0e9
 SERVICES = ("http", "grpc", "metrics")
+EXTENSIONS = ("model_repository", "model_configuration", "statistics", "trace", "logging")
 KNOWN = ("--model-repository", "--model-control-mode", "--disable-auto-complete-config", *FLAGS)
 KNOWN += tuple(f"--{service}-{what}" for service in SERVICES for what in ("address", "port"))
 METRICS = """\
@@ -88,6 +89,9 @@ class NewerTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignor
         #: Of the file, what older clients cannot write.
         self.newer = b""
         self.running: Any = None
+        self.kind, self.extensions = "triton", EXTENSIONS
+        #: Why the model is not loaded.
+        self.reason = ""
         self.requests = 0
         self.key = given.get(FLAGS[0], "").rpartition("=")[2]
         self.ports = {s: int(given.get(f"--{s}-port", 0)) for s in SERVICES}
@@ -138,7 +142,9 @@ class NewerTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignor
             context.abort(grpc.StatusCode.NOT_FOUND, told)
 
     def ServerMetadata(self, request: Any, context: Any) -> Any:
-        return service_pb2.ServerMetadataResponse(name="triton", version=VERSION)
+        return service_pb2.ServerMetadataResponse(
+            name=self.kind, version=VERSION, extensions=self.extensions
+        )
 
     def ModelReady(self, request: Any, context: Any) -> Any:
         self._loaded(request.name, context)
@@ -148,7 +154,7 @@ class NewerTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignor
         self._restricted(context)
         state = "UNAVAILABLE" if self.running is None else "READY"
         index = service_pb2.RepositoryIndexResponse()
-        index.models.add(name=self.model, version="1", state=state)
+        index.models.add(name=self.model, version="1", state=state, reason=self.reason)
         return index
 
     def RepositoryModelLoad(self, request: Any, context: Any) -> Any:

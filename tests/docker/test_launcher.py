@@ -17,11 +17,13 @@ import numpy as np
 import psutil
 import pytest
 import tritonclient.grpc
+from builders.serving import write_models
 from builders.triton_repository import make_repository
 
 from tuner.errors import EnvironmentNotReadyError, ServerGoneError
 from tuner.load.watch.machine import OwnProcesses
 from tuner.machine.process import is_inside
+from tuner.modelconfig.files import read_model
 from tuner.server.control import Control
 from tuner.triton.docker import DockerLauncher, DockerServer, Network
 
@@ -171,6 +173,29 @@ def test_the_server_reads_a_private_repository_and_has_no_other_right_of_root(
 
 def test_its_version_names_the_image(launcher: DockerLauncher, engine: Any) -> None:
     assert launcher.version().endswith(f", image {engine.images.get(launcher.image).id}")
+
+
+def test_its_backends_are_known_before_a_server_is_started(
+    launcher: DockerLauncher, engine: Any, tmp_path: Path
+) -> None:
+    repository = write_models(
+        tmp_path / "models", m='backend: "python"', n='backend: "onnxruntime"'
+    )
+    python, onnx = (read_model(repository, name) for name in "mn")
+    before = {c["Id"] for c in engine.api.containers(all=True)}
+    assert launcher.check_backends([python]) == "python"
+    with pytest.raises(EnvironmentNotReadyError, match=r"n needs the onnxruntime .* only python"):
+        launcher.check_backends([python, onnx])
+    (tmp_path / "backends" / "onnxruntime").mkdir(parents=True)
+    (tmp_path / "backends" / "onnxruntime" / "model.py").touch()
+    args = ("--backend-directory=/more",)
+    more = replace(launcher, mounts={str(tmp_path / "backends"): "/more"}, args=args)
+    assert more.check_backends([onnx]) == "onnxruntime"
+    for none in (more, replace(launcher, args=args)):
+        with pytest.raises(EnvironmentNotReadyError, match=r"m needs .* (none|onnx)") as told:
+            none.check_backends([python])
+        assert "--backend-directory" in told.value.hint
+    assert {c["Id"] for c in engine.api.containers(all=True)} == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])

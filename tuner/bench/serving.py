@@ -110,7 +110,8 @@ def _complete(job: Job, deployer: Deployer) -> Job:
         told = f"the server does not load {job.spec.name} as it is in the repository"
         message = f"{told}: {error.message}"
         if "unable to find backend library" in message:
-            raise EnvironmentNotReadyError(message, OTHER_BACKENDS) from error
+            cure = OTHER_BACKENDS[job.spec.server.mode]
+            raise EnvironmentNotReadyError(message, cure) from error
         if "already in use" in message:  # a port, at each attempt
             raise EnvironmentNotReadyError(message, "; ".join(remedies([message]))) from error
         raise ModelNotServedError(

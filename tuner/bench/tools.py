@@ -32,7 +32,7 @@ from tuner.spec.shapes import mixed_in
 from tuner.spec.units import Percent
 from tuner.spec.workload import FileInputs, Protocol, RandomInputs
 from tuner.triton.launchers import cores_of, server_launcher
-from tuner.triton.local import LocalLauncher, find_backends
+from tuner.triton.needs import refuse_names
 
 #: A larger request mainly measures the network and the copies, perhaps unintentionally.
 LARGE_BYTES = 1 << 20
@@ -89,14 +89,14 @@ def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs
         server_launcher(spec, {m.name: m.base.file for m in models}, environment) as launcher,
         _load_program(job, environment) as program,
     ):
-        if isinstance(launcher, LocalLauncher):
-            files = [model.files for model in models]
-            find_backends(files, launcher.args, launcher.installation.backend_directory)
+        server_version, files = launcher.version(), [model.files for model in models]
+        refuse_names(server_version, files)
+        launcher.check_backends(files)
         if launcher.python is not None and (asking := in_python(models)):
             numpy_of_models(launcher.python, asking)
         cores = cores_of(spec)
         client = replace(program, cpus=cores.load)
-        yield Programs(launcher, client, read_host(environment), launcher.version(), cores)
+        yield Programs(launcher, client, read_host(environment), server_version, cores)
 
 
 @contextmanager

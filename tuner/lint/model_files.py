@@ -15,7 +15,13 @@ from pathlib import Path
 
 from tuner.lint.named_files import named_files
 from tuner.lint.rules import LintFinding, Severity, error_at
-from tuner.modelconfig.backends import Mistake, backend_of, is_completed, is_ensemble
+from tuner.modelconfig.backends import (
+    Mistake,
+    backend_of,
+    is_completed,
+    is_ensemble,
+    refused_in_names,
+)
 from tuner.modelconfig.base import turns_on_batching, unragged_inputs
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.keys import unread_keys
@@ -199,7 +205,6 @@ _CONTINUOUS = ("vllm", "tensorrtllm")
 #: Nobody holds requests back so long to fill a batch.
 _LONG_DELAY_US = 100_000
 _WEARS_OUT = "wears the batcher out in minutes, on servers before core#509 (server#8870)"
-_NO_STUB_HAS = ";|&$`<>()[]{}\\\"'*?~#!"
 _CLASS_SCORES = ("logit", "prob", "score", "label", "class")
 
 
@@ -325,7 +330,7 @@ def _stub_names(config: ModelConfig) -> Iterator[Mistake]:
     """A Python process is named after its instance (IsValidIdentifier in the backend, source)."""
     groups = ((f"instance_group[{i}].name", g.name) for i, g in enumerate(config.instance_group))
     for path, name in (("name", config.name), *groups):
-        bad = sorted({*name} & {*_NO_STUB_HAS}) if backend_of(config) == "python" else ()
+        bad = refused_in_names(name) if backend_of(config) == "python" else ()
         if bad:
             text = (
                 f"Triton since release 25.09 loads no Python model with {' '.join(bad)} in its name"

@@ -38,6 +38,8 @@ FILES = {
 #: Backends that complete no config by themselves (a Python model's own code may). Others read the
 #: model's file, or may do so: DALI and FasterTransformer take tensors without types and dims.
 _NOT_COMPLETED = ("python", "pytorch")
+#: Since release 25.09, in names of Python models and their instances (IsValidIdentifier, source).
+_NOT_IN_NAMES = ";|&$`<>()[]{}\\\"'*?~#!"
 _VALUES = {
     ("tensorrt", "execution_context_allocation_strategy"): ("STATIC", "ON_PROFILE_CHANGE"),
     ("python", "FORCE_CPU_ONLY_INPUT_TENSORS"): ("yes", "no"),
@@ -52,6 +54,11 @@ def backend_of(config: ModelConfig) -> str:
     """By what the config says; empty where the model's files decide."""
     by_file = FILES.get(config.default_model_filename, "")
     return str(config.backend or PLATFORMS.get(config.platform, by_file))
+
+
+def refused_in_names(name: str) -> list[str]:
+    """The characters for which the Python backend of a newer release refuses a name."""
+    return sorted({*name} & {*_NOT_IN_NAMES})
 
 
 def is_completed(config: ModelConfig, backend: str = "") -> bool:

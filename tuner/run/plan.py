@@ -51,7 +51,7 @@ from tuner.search.estimate import (
 from tuner.search.strategies.designs import designs
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategy import Proposal
-from tuner.server.binaries import Installation, Origin
+from tuner.server.binaries import Installation, Origin, backends_beside
 from tuner.server.server import Endpoints, ServerLauncher
 from tuner.space.build import never_tried
 from tuner.space.candidate import list_sizes
@@ -63,7 +63,8 @@ from tuner.spec.paths import INSTANCE_GROUP
 from tuner.spec.server import MODES, ServerMode
 from tuner.spec.workload import FileInputs, RandomInputs, UniformRepeat, ZipfRepeat
 from tuner.triton.docker import DockerLauncher
-from tuner.triton.local import LocalLauncher
+from tuner.triton.local import LocalLauncher, find_backends
+from tuner.triton.needs import holes_of_image
 from tuner.writeback.repository import half_written
 from tuner.writeback.target import foreseen
 
@@ -168,8 +169,12 @@ def _programs(
     if chosen:
         notes = [f"the spec names {' and '.join(chosen)}: not tried, so not known to work"]
         notes += mount_notes(job.spec)
+        notes += filter(None, (holes_of_image(job.spec.server.image or ""),))
     if unready is not None:
         notes.append(f"tune run is not installed here: {unready.hint}")
+    if (binary := job.spec.server.binary) is not None:
+        files = [model.files for model in job.served.models.values()]
+        find_backends(files, job.spec.server.args, backends_beside(binary, environment))
     if chosen or unready:
         return _commands(job, *_named_by(job.spec)), notes
     with find_programs(job, environment) as programs:

@@ -155,6 +155,13 @@ def _named_by(origin: Origin, variable: str) -> Iterator[None]:
         raise
 
 
+def backends_beside(named: str, environment: Mapping[str, str]) -> Path | None:
+    """The backends of a named tritonserver, which is not run; None where they are not known."""
+    found = shutil.which(named, path=environment.get("PATH", ""))
+    beside = found and Path(found).resolve().parent.parent / "backends"
+    return beside if beside and beside.is_dir() else None
+
+
 def has_perf_analyzer(named: str | None, environment: Mapping[str, str]) -> bool:
     """Whether there is one, or one is named, which is then to be used."""
     try:

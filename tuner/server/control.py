@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -128,9 +128,13 @@ class Control:
 
     def state(self, model: str) -> ModelState:
         """The model's state; of several versions, the one closest to ready counts."""
-        index = self._ask("reading the repository index", "get_model_repository_index")
-        states = {ModelState(entry.state) for entry in index.models if entry.name == model}
+        states = {ModelState(entry.state) for entry in self.index() if entry.name == model}
         return next((state for state in ModelState if state in states), ModelState.NEVER_LOADED)
+
+    def index(self) -> Sequence[Any]:
+        """Every version of the repository's models: ``name``, ``state``, and ``reason`` for it."""
+        asked = self._ask("reading the repository index", "get_model_repository_index")
+        return list(asked.models)
 
     def running_config(self, model: str) -> Any:
         """The ``ModelConfig`` message the server runs, completed by its backend."""
@@ -141,8 +145,12 @@ class Control:
         response = self._ask(asking, "get_inference_statistics", model)
         return StatisticsSnapshot.from_response(response)
 
+    def metadata(self) -> Any:
+        """The server's ``name``, ``version`` and ``extensions``."""
+        return self._ask("reading the server's metadata", "get_server_metadata")
+
     def version(self) -> str:
-        return str(self._ask("reading the server's metadata", "get_server_metadata").version)
+        return str(self.metadata().version)
 
     def metrics(self) -> Metrics | None:
         """The metrics endpoint's values now; None when the server has none."""

@@ -7,8 +7,10 @@ from itertools import chain
 from typing import NamedTuple
 
 from tuner.server.server import Server
+from tuner.spec.server import ServerMode
 
 HARMLESS, OUT_OF_MEMORY, SHARED_MEMORY = "harmless", "out of memory", "shared memory"
+NO_BACKEND = "missing backend"
 
 
 class Known(NamedTuple):
@@ -37,7 +39,7 @@ MEANINGS = {
         "|unable to create TensorRT context|no available memory for the cache blocks",
         "stop what else uses the memory, or take fewer instances or a smaller max_batch_size",
     ),
-    "missing backend": Known(
+    NO_BACKEND: Known(
         r"unable to find backend library for backend '(\w+)|unable to find 'libtriton_(\w+)\.so'"
         r"|unknown platform '(\w+)",
         r"use a tritonserver that has the backend \1\2\3, e.g. server: {mode: docker, image: ...}",
@@ -152,10 +154,14 @@ _STATUS_NAME = re.compile(
     r"^(Internal|Invalid argument|Unavailable|Unsupported|Unknown|Not found|Already exists): "
 )
 #: What to do where a server lacks a model's backend.
-OTHER_BACKENDS = (
-    "name a directory that has it, server.args: [--backend-directory=DIR], or a tritonserver of "
-    "your own, server.binary; or use the docker mode with NVIDIA's image"
-)
+OTHER_BACKENDS = {
+    ServerMode.LOCAL: "name a directory that has it, server.args: [--backend-directory=DIR], or a "
+    "tritonserver of your own, server.binary; or use the docker mode with NVIDIA's image",
+    ServerMode.DOCKER: "take an image that has it; or mount a directory that has all of them, "
+    "server.mounts, and name that one, server.args: [--backend-directory=DIR]",
+    ServerMode.REMOTE: "start that server with a directory that has it, --backend-directory=DIR, "
+    "or use the docker mode with NVIDIA's image",
+}
 
 
 def last_words(server: Server) -> str:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tuner.errors import shortened
+from tuner.modelconfig.files import ModelFiles
 from tuner.spec.server import Tls
 
 #: What an answer may have, headers included. Metrics of a thousand models are 5 MB.
@@ -94,6 +95,13 @@ class ServerLauncher(Protocol):
 
         Raises:
             EnvironmentNotReadyError: The engine, the image or the remote server is not there.
+        """
+
+    def check_backends(self, models: Sequence[ModelFiles]) -> str:
+        """The backends of the models, or what of them is not known before it serves; starts none.
+
+        Raises:
+            EnvironmentNotReadyError: Its servers lack one, or a model.
         """
 
     def launch(self, server_args: Sequence[str], log: Path) -> AbstractContextManager[Server]:

@@ -25,13 +25,19 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import process
 from tuner.machine.host import has_gpu
 from tuner.machine.process import ADDRESS, free_ports
+from tuner.modelconfig.files import ModelFiles
 from tuner.server.health import SERVICES, endpoints_at, ready_server
 from tuner.server.server import Endpoints, Place, key_arguments
 from tuner.spec.fields import Gpus
+from tuner.spec.server import ServerMode
+from tuner.triton.image import BACKENDS, list_backends
+from tuner.triton.needs import backend_directory, backends_of, refuse_lacking
 
 _INSIDE_PORTS = (8000, 8001, 8002)  # in a network of its own nothing else has them
 _REPOSITORY_INSIDE = "/models"
 _LOG_END_S = 5.0
+#: An engine's first answer, and each further one: creating a container may take long.
+_ANSWER_S, _REQUEST_S = 5, 60
 _LABEL = "tuner.run"
 _ENDED = ("exited", "dead")
 #: Root in the container reads a repository that only its owner may read; it needs no other right
@@ -128,6 +134,16 @@ class DockerLauncher:
         named = dict(variable.partition("=")[::2] for variable in variables)
         return f"{named.get(_VERSION_VARIABLE, 'unknown version')}, image {image.id}"
 
+    def check_backends(self, models: Sequence[ModelFiles]) -> str:
+        named = str(backend_directory(self.args) or BACKENDS)
+        with engine(self.engine_environment) as client:
+            _image(client, self.image)
+            has = list_backends(client, self._any_options(self.mounts), named)
+        if has is None:
+            return "known once a server is started"
+        whose = f"the image {self.image}"
+        return refuse_lacking(backends_of(models), has, whose, ServerMode.DOCKER)
+
     def options(
         self,
         network: Network,
@@ -143,34 +159,40 @@ class DockerLauncher:
         Raises:
             EnvironmentNotReadyError: A path to mount does not exist.
         """
-        from docker.types import Mount
-
         mounts = {str(self.repository.resolve()): _REPOSITORY_INSIDE, **self.mounts}
         variables = dict(self.environment)
         if self.gpus == "none":  # also where NVIDIA's runtime is the engine's default
             variables.setdefault("NVIDIA_VISIBLE_DEVICES", "void")
         options = {
-            "image": self.image,
+            **self._any_options(mounts),
             "command": self._command(network, ports, server_args, key),
             "environment": variables,
-            "mounts": [
-                Mount(inside, _existing(path), "bind", read_only=True)
-                for path, inside in mounts.items()
-            ],
             "shm_size": self.shm_size_bytes,
-            "pids_limit": _MOST_PIDS,
             "device_requests": _device_requests(self.gpus),
             "network_mode": network.value,
-            "labels": {_LABEL: process.current_owner()},
-            "cap_drop": ["ALL"],
-            "cap_add": list(_CAPABILITIES),
-            "security_opt": ["no-new-privileges"],
         }
         if self.cpus and network is Network.HOST:
             options["cpuset_cpus"] = ",".join(map(str, self.cpus))
         if network is Network.PUBLISHED:
             options["ports"] = {f"{port}/tcp": (ADDRESS, None) for port in ports}
         return options
+
+    def _any_options(self, mounts: Mapping[str, str]) -> dict[str, Any]:
+        """Those of a container of the image, whatever runs in it."""
+        from docker.types import Mount
+
+        return {
+            "image": self.image,
+            "mounts": [
+                Mount(inside, _existing(path), "bind", read_only=True)
+                for path, inside in mounts.items()
+            ],
+            "pids_limit": _MOST_PIDS,
+            "labels": {_LABEL: process.current_owner()},
+            "cap_drop": ["ALL"],
+            "cap_add": list(_CAPABILITIES),
+            "security_opt": ["no-new-privileges"],
+        }
 
     def _command(
         self, network: Network, ports: Sequence[int], server_args: Sequence[str], key: str | None
@@ -225,7 +247,7 @@ def engine(environment: Mapping[str, str]) -> Iterator[Any]:
     from docker.errors import DockerException
 
     try:
-        client = docker.from_env(environment=dict(environment))
+        client = docker.from_env(environment=dict(environment), timeout=_ANSWER_S)
     except DockerException as error:
         where = environment.get("DOCKER_HOST", "the default socket")
         # The SDK shows the system's error as Python does, in a tuple.
@@ -235,6 +257,7 @@ def engine(environment: Mapping[str, str]) -> Iterator[Any]:
             "start one, or set DOCKER_HOST to its socket, e.g. Podman's; your user must be in the "
             "docker group",
         ) from error
+    client.api.timeout = _REQUEST_S
     with closing(client):
         yield client
 

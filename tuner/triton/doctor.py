@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -20,18 +19,16 @@ from tuner.server import binaries
 from tuner.server.control import Control
 from tuner.server.memory import SHM
 from tuner.server.numpy2 import in_python, numpy_of_models
+from tuner.server.server import ServerLauncher
 from tuner.spec.server import ServerMode, ServerSpec, resolve
 from tuner.triton import remote
-from tuner.triton.docker import engine
-from tuner.triton.local import find_backends
+from tuner.triton.docker import DockerLauncher, engine
+from tuner.triton.local import LocalLauncher
+from tuner.triton.needs import holes_of, refuse_names
 
 _MIB = 1 << 20
 _SHM_WANTED = 256 * _MIB  # Docker's default is 64 MiB; each Python instance starts with 1 MiB
 _DISK_WANTED = 16 * _MIB  # a run's files take some MiB, with logs of 8 MiB at most
-_LAST_WITH_HOLES = [2, 59, 0]  # of release 25.06
-_HOLES = (
-    "older than release 25.07: whoever reaches its ports may take it over, see docs/security.md"
-)
 _BUSY = 0.5  # load average per core
 
 _Models = Callable[[], Iterable[ServedModel]]
@@ -116,26 +113,26 @@ def _tritonserver(
             if (python := installation.python) is not None:
                 ask = partial(_numpy, python, models)
                 more.append(_checked("numpy", "NumPy of Python models", ask))
-            directory = installation.backend_directory
-            more.append(
-                _checked(
-                    "backends",
-                    "backends of the models",
-                    lambda: find_backends(
-                        [model.files for model in models()], server.args, directory
-                    ),
-                )
-            )
+            more.append(_backends(LocalLauncher(installation, Path(), server.args), models))
             return _told(installation)
 
     return [_warned(_checked("tritonserver", "tritonserver starts", look)), *more]
 
 
+def _backends(launcher: ServerLauncher, models: _Models) -> MachineCheck:
+    """Whether its servers can load the models, as far as that is known without one."""
+
+    def look() -> str:
+        files = [model.files for model in models()]
+        refuse_names(launcher.version(), files)
+        return launcher.check_backends(files)
+
+    return _checked("backends", "backends of the models", look)
+
+
 def _warned(check: MachineCheck) -> MachineCheck:
     """A server with public holes can be tuned all the same."""
-    number = re.match(r"\d+\.\d+\.\d+", check.found)
-    old = check.ok and number and [int(n) for n in number[0].split(".")] <= _LAST_WITH_HOLES
-    return replace(check, mend=_HOLES) if old else check
+    return replace(check, mend=holes_of(check.found)) if check.ok else check
 
 
 def _numpy(python: Path, models: _Models) -> str:
@@ -155,18 +152,31 @@ def _perf_analyzer(named: str | None, environment: Mapping[str, str]) -> str:
         return _told(installation)
 
 
-def _remote(server: ServerSpec, environment: Mapping[str, str], __: _Models) -> list[MachineCheck]:
+def _remote(
+    server: ServerSpec, environment: Mapping[str, str], models: _Models
+) -> list[MachineCheck]:
     def look() -> str:
         endpoints = remote.endpoints_of(server, environment)
         remote.check(endpoints)
+        launcher = remote.RemoteLauncher(endpoints, ())
+        more.append(_backends(launcher, models))
         with Control(endpoints) as control:
             return f"{control.version()} at {server.grpc}, in explicit model control"
 
-    return [_warned(_checked("remote", "remote server can be tuned", look))]
+    more: list[MachineCheck] = []
+    return [_warned(_checked("remote", "remote server can be tuned", look)), *more]
 
 
-def _docker(_: ServerSpec, environment: Mapping[str, str], __: _Models) -> list[MachineCheck]:
-    return [_checked("docker", "container engine answers", lambda: _engine(environment))]
+def _docker(
+    server: ServerSpec, environment: Mapping[str, str], models: _Models
+) -> list[MachineCheck]:
+    """The engine; and the image and its backends, of an engine that answers."""
+    docker = _checked("docker", "container engine answers", lambda: _engine(environment))
+    if not docker.ok or server.image is None:
+        return [docker]
+    launcher = DockerLauncher(server.image, Path(), environment, server.args, mounts=server.mounts)
+    image = _warned(_checked("image", f"image {server.image}", launcher.version))
+    return [docker, image, *([_backends(launcher, models)] if image.ok else ())]
 
 
 def _engine(environment: Mapping[str, str]) -> str:

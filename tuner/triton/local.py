@@ -16,22 +16,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
 
 import psutil
 
-from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import process
 from tuner.machine.process import ADDRESS, PREFIX, free_ports, private_directory
 from tuner.modelconfig.files import ModelFiles
 from tuner.server.binaries import Installation
 from tuner.server.health import SERVICES, endpoints_at, ready_server
-from tuner.server.log import OTHER_BACKENDS
 from tuner.server.memory import SHM
 from tuner.server.server import PROTOCOLS, Endpoints, Place, key_arguments
 from tuner.spec.fields import Gpus
+from tuner.spec.server import ServerMode
+from tuner.triton.needs import backend_directory, backends_of, refuse_lacking
 
 _TMP = Path("/tmp")  # noqa: S108 - where Triton's Python backend works, whatever $TMPDIR is
 _ENVIRONMENTS = "python_env_*"
@@ -44,30 +43,16 @@ def find_backends(models: Iterable[ModelFiles], args: Iterable[str], installed: 
     Raises:
         EnvironmentNotReadyError: One is neither there nor beside its model.
     """
-    directories = [path for path in (_named(args), installed) if path is not None]
+    directories = [path for path in (backend_directory(args), installed) if path is not None]
     if not directories:
         return "wherever this tritonserver looks for them"
-    wanted = {files.backend(files.config()): files.directory for files in models}
-    for backend, model in wanted.items():
-        library = f"libtriton_{backend}*.so"
-        own = [directory / backend for directory in directories]
-        found = any(any(place.glob(library)) for place in (*own, model, *model.iterdir()))
-        if backend and not (found or any((place / "model.py").is_file() for place in own)):
-            has = ", ".join(
-                sorted({p.name for d in directories for p in d.glob("*") if p.is_dir()})
-            )
-            raise EnvironmentNotReadyError(
-                f"{model.name} needs the {backend} backend, and this tritonserver has only {has}",
-                OTHER_BACKENDS,
-            )
-    return ", ".join(filter(None, wanted)) or "none is needed"
-
-
-def _named(args: Iterable[str]) -> Path | None:
-    """The directory of backends that a server's arguments name: of several, the last one counts."""
-    pairs = ((*arg.partition("=")[::2], after) for arg, after in pairwise([*args, ""]))
-    named = [value or after for flag, value, after in pairs if flag == "--backend-directory"]
-    return Path(named[-1]) if named else None
+    has = {
+        place.name
+        for directory in directories
+        for place in directory.glob("*")
+        if any(place.glob(f"libtriton_{place.name}*.so")) or (place / "model.py").is_file()
+    }
+    return refuse_lacking(backends_of(models), has, "this tritonserver", ServerMode.LOCAL)
 
 
 @contextmanager
@@ -136,6 +121,9 @@ class LocalLauncher:
     def version(self) -> str:
         return self.installation.version
 
+    def check_backends(self, models: Sequence[ModelFiles]) -> str:
+        return find_backends(models, self.args, self.installation.backend_directory)
+
     def command(
         self,
         server_args: Sequence[str],
@@ -176,7 +164,7 @@ class LocalLauncher:
             stack.callback(_remove_environments, settled, {*_TMP.glob(_ENVIRONMENTS)})
             repository = stack.enter_context(mirror_of(self.repository))
             installed = self.installation.backend_directory
-            backends = stack.enter_context(_joined(_named(self.args), installed))
+            backends = stack.enter_context(_joined(backend_directory(self.args), installed))
             with free_ports(len(SERVICES)) as ports:
                 command = self.command(
                     (*server_args, *backends),

@@ -10,15 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from tuner.errors import EnvironmentNotReadyError, ServerGoneError, TunerError
+from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, ServerGoneError, TunerError
 from tuner.hiding import keep_secret
+from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.message import newer_client, to_load_json, unknown_fields
 from tuner.modelconfig.schema import ModelConfig, new_config
 from tuner.regular import read_regular
 from tuner.server import health
 from tuner.server.control import Control, ModelState
+from tuner.server.log import NO_BACKEND, OTHER_BACKENDS, meaning
 from tuner.server.server import Endpoints, Place, get
-from tuner.spec.server import ServerSpec
+from tuner.spec.mistakes import did_you_mean
+from tuner.spec.server import ServerMode, ServerSpec
+from tuner.triton.needs import backends_of
 
 #: Beside the log while a server is not as it was found: the config that each model ran with.
 FOUND = "server_found.json"
@@ -32,6 +36,12 @@ _NUMBERS = (
 )
 _UNREADABLE = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 _TIMEOUT_S = 5.0
+#: What a run asks a server for.
+_EXTENSIONS = frozenset({"model_repository", "model_configuration", "statistics"})
+_CURES = {
+    "http": "runs",
+    "metrics": "runs without --allow-metrics=false; server.metrics may be left out",
+}
 
 
 def endpoints_of(server: ServerSpec, environment: Mapping[str, str]) -> Endpoints:
@@ -66,12 +76,20 @@ def check(endpoints: Endpoints) -> None:
         except OSError as error:
             raise EnvironmentNotReadyError(
                 f"no server answers at {scheme}://{address}{path}: {error}",
-                f"check server.{service}, tls and headers_from_env in the spec, and that it runs",
+                f"check server.{service}, tls and headers_from_env in the spec, and that it "
+                f"{_CURES[service]}",
             ) from error
     try:
-        with Control(endpoints) as control:
+        with Control(endpoints, _TIMEOUT_S) as control:
+            told = control.metadata()
+            if lacking := sorted(_EXTENSIONS.difference(told.extensions)):
+                raise EnvironmentNotReadyError(
+                    f"what answers at {endpoints.grpc}, {told.name!r} {told.version}, is no "
+                    f"tritonserver: it has no {', '.join(lacking)}",
+                    "check server.grpc in the spec",
+                )
             control.check_explicit()
-    except ServerGoneError as error:
+    except (DeployRefusedError, ServerGoneError) as error:
         raise EnvironmentNotReadyError(
             f"no server answers over gRPC at {endpoints.grpc}: {error.message}",
             "check server.grpc in the spec",
@@ -133,6 +151,32 @@ class RemoteLauncher:
             sizes = [] if metrics is None else metrics.values(f"nv_{kind}_memory_total_bytes")
             found.append(f"{kind} {[round(size / 2**30) for size in sorted(sizes)]}")
         return f"{version}, remote; GiB of memory: {', '.join(found)}"
+
+    def check_backends(self, models: Sequence[ModelFiles]) -> str:
+        """By the repository index, which knows no backend before a model was loaded with it."""
+        with Control(self.endpoints, _TIMEOUT_S) as control:
+            found = [*control.index()]
+        open_yet = []
+        for files in models:
+            entries = [entry for entry in found if entry.name == files.model]
+            if not entries:
+                raise EnvironmentNotReadyError(
+                    f"the server at {self.endpoints.grpc} has no model {files.model!r} in its "
+                    "repository",
+                    did_you_mean(files.model, {entry.name for entry in found})
+                    or "put the model's directory there too: a run loads it with other configs",
+                )
+            reasons = [entry.reason for entry in entries if meaning(entry.reason) == NO_BACKEND]
+            if reasons:
+                raise EnvironmentNotReadyError(
+                    f"the server at {self.endpoints.grpc} cannot load {files.model}: {reasons[0]}",
+                    OTHER_BACKENDS[ServerMode.REMOTE],
+                )
+            if all(ModelState(entry.state) is not ModelState.READY for entry in entries):
+                open_yet.append(files.model)
+        if open_yet:
+            return f"known once {', '.join(open_yet)} is loaded there"
+        return ", ".join(backends_of(models)) or "none is needed"
 
     @contextmanager
     def launch(self, server_args: Sequence[str], log: Path) -> Iterator[RemoteServer]:

@@ -237,7 +237,8 @@ def test_numpy_is_looked_for_only_where_a_python_model_imports_it_from_elsewhere
     @contextmanager
     def launcher(spec: Spec, _: object, environment: Mapping[str, str]) -> Iterator[Any]:
         seen.append((spec.server.args, environment))
-        yield SimpleNamespace(python=python, version=lambda: "2.51.0")
+        known = {"version": lambda: "2.51.0", "check_backends": lambda _: ""}
+        yield SimpleNamespace(python=python, **known)
 
     @contextmanager
     def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator[Any]:

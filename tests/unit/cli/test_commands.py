@@ -80,6 +80,7 @@ def test_init_drafts_a_container_where_the_server_here_lacks_the_backend(
     (tmp_path / "m" / "1").mkdir(parents=True)
     (tmp_path / "m" / "1" / "model.onnx").touch()
     (tmp_path / "backends" / "python").mkdir(parents=True)
+    (tmp_path / "backends" / "python" / "libtriton_python.so").touch()
     wheel = Installation(Path("tritonserver"), "2.51.0", Origin.WHEEL, {}, tmp_path / "backends")
     monkeypatch.setattr(binaries, "tritonserver", lambda *_: nullcontext(wheel))
     assert tune("init", "m", "--repository", tmp_path, "--output", "-") == 0

@@ -104,6 +104,32 @@ def test_the_arguments_of_a_server_in_a_container_are_shown(tmp_path: Path) -> N
     assert (command[0], command[-1]) == ("tritonserver", "--backend-directory=/x")
 
 
+@pytest.mark.parametrize(("release", "warned"), [("24.10", True), ("25.07", False)])
+def test_a_release_with_public_holes_is_told_by_the_name_of_its_image(
+    release: str, warned: bool, tmp_path: Path
+) -> None:
+    image = f"nvcr.io/nvidia/tritonserver:{release}-py3"
+    plan = planned(tmp_path, f"server: {{mode: docker, image: '{image}'}}\n")
+    assert any(note.startswith(f"{image} is older") for note in plan.notes) is warned
+
+
+def test_a_backend_that_a_named_server_has_not_beside_it_is_told_and_nothing_is_run(
+    tmp_path: Path,
+) -> None:
+    server = tmp_path / "server" / "bin" / "tritonserver"
+    server.parent.mkdir(parents=True)
+    server.write_text("#!/no/such/program\n")
+    server.chmod(0o755)
+    named = f"server: {{binary: {server}}}\n"
+    assert planned(tmp_path, named).problems == []
+    backend = server.parent.parent / "backends" / "python" / "libtriton_python.so"
+    backend.parent.mkdir(parents=True)
+    with pytest.raises(EnvironmentNotReadyError, match=r"needs the python backend, .* only none"):
+        planned(tmp_path, named)
+    backend.touch()
+    assert planned(tmp_path, named).problems == []
+
+
 @pytest.mark.parametrize("server", ["binary: /bin/tritonserver", "mode: docker, image: i"])
 def test_no_key_to_a_server_is_shown(server: str, tmp_path: Path) -> None:
     plan = planned(tmp_path, f"server: {{{server}}}\n")

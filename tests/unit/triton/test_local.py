@@ -77,6 +77,7 @@ def test_a_backend_that_the_server_lacks_is_told_with_what_to_do(
     (tmp_path / "models" / "m" / "1" / "model.onnx").touch()
     installed, flag = tmp_path / "none", "--backend-directory"
     (installed / "python").mkdir(parents=True)
+    (installed / "python" / "libtriton_python.so").touch()
     with pytest.raises(EnvironmentNotReadyError) as missing:
         find_backends(models, [], installed)
     text = "m needs the onnxruntime backend, and this tritonserver has only python"

@@ -1,0 +1,48 @@
+"""What an image holds, asked of a container of it that starts no server and has no network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import PurePosixPath
+from typing import Any
+
+#: Where NVIDIA's images have their backends.
+BACKENDS = "/opt/tritonserver/backends"
+_LISTED_S = 8
+_NOT_THERE = 1
+
+
+def list_backends(
+    client: Any, options: Mapping[str, Any], directory: str = BACKENDS
+) -> frozenset[str] | None:
+    """The backends in a directory of an image; None where it cannot be listed.
+
+    ``options``: of any container of the image, arguments of the SDK's ``containers.create``.
+    """
+    from docker.errors import APIError
+    from requests.exceptions import RequestException
+
+    found = ("-name", "libtriton_*.so", "-o", "-name", "model.py")
+    try:
+        container = client.containers.create(
+            **options,
+            entrypoint=["find"],
+            command=["-L", directory, "-maxdepth", "2", *found],
+            network_mode="none",
+        )
+    except APIError:
+        return None
+    try:
+        container.start()
+        status = container.wait(timeout=_LISTED_S)["StatusCode"]
+        told = container.logs(stdout=True, stderr=False).decode(errors="replace")
+    except (APIError, RequestException):
+        return None
+    finally:
+        with suppress(APIError):
+            container.remove(force=True)
+    named_wrongly = status == _NOT_THERE and directory != BACKENDS
+    if not told and status != 0 and not named_wrongly:
+        return None
+    return frozenset(PurePosixPath(line).parent.name for line in told.splitlines())

@@ -1,0 +1,93 @@
+"""What models need of a server, held against what it has before it serves them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from itertools import pairwise
+from pathlib import Path
+
+from tuner.errors import EnvironmentNotReadyError
+from tuner.modelconfig.backends import refused_in_names
+from tuner.modelconfig.files import ModelFiles
+from tuner.server.log import OTHER_BACKENDS
+from tuner.spec.server import ServerMode
+
+_LAST_WITH_HOLES, _LAST_IMAGE_WITH_HOLES = (2, 59, 0), "25.06"
+_HOLES = (
+    "older than release 25.07: whoever reaches its ports may take it over, see docs/security.md; "
+    "take a newer release"
+)
+#: Since release 25.09 the Python backend starts a model's process without a shell.
+_FIRST_STRICT = (2, 61, 0)
+
+
+def backends_of(models: Iterable[ModelFiles]) -> dict[str, Path]:
+    """The backends that models need, each with the directory of a model."""
+    wanted = {files.backend(files.config()): files.directory for files in models}
+    return {backend: model for backend, model in wanted.items() if backend}
+
+
+def refuse_lacking(
+    wanted: Mapping[str, Path], has: Collection[str], server: str, mode: ServerMode
+) -> str:
+    """The backends that are ``wanted``, all of which a server ``has`` or a model brings along.
+
+    Raises:
+        EnvironmentNotReadyError: It lacks one.
+    """
+    for backend, model in wanted.items():
+        library = f"libtriton_{backend}*.so"
+        own = any(any(place.glob(library)) for place in (model, *model.iterdir()))
+        if backend not in has and not own:
+            raise EnvironmentNotReadyError(
+                f"{model.name} needs the {backend} backend, and {server} has only "
+                f"{', '.join(sorted(has)) or 'none'}",
+                OTHER_BACKENDS[mode],
+            )
+    return ", ".join(wanted) or "none is needed"
+
+
+def backend_directory(args: Iterable[str]) -> Path | None:
+    """The directory of backends that a server's arguments name: of several, the last one counts."""
+    pairs = ((*arg.partition("=")[::2], after) for arg, after in pairwise([*args, ""]))
+    named = [value or after for flag, value, after in pairs if flag == "--backend-directory"]
+    return Path(named[-1]) if named else None
+
+
+def refuse_names(version: str, models: Iterable[ModelFiles]) -> None:
+    """Returns if a server of this version loads models with such names.
+
+    Raises:
+        EnvironmentNotReadyError: It does not.
+    """
+    if (release_of(version) or (0,)) < _FIRST_STRICT:
+        return
+    for files in models:
+        config = files.config()
+        names = [files.model, *(group.name for group in config.instance_group)]
+        for name in names if files.backend(config) == "python" else ():
+            if bad := refused_in_names(name):
+                raise EnvironmentNotReadyError(
+                    f"{name!r} has {' '.join(bad)} in its name, and Triton "
+                    f"{version.partition(',')[0]} loads no such Python model",
+                    "rename it, with letters, digits, - and _",
+                )
+
+
+def holes_of(version: str) -> str:
+    """A warning of public holes; empty of a release without any that are known here."""
+    release = release_of(version)
+    return _HOLES if release is not None and release <= _LAST_WITH_HOLES else ""
+
+
+def holes_of_image(name: str) -> str:
+    """The same warning, by the release that the name of one of NVIDIA's images has."""
+    found = re.search(r"tritonserver:(\d\d\.\d\d)-", name)
+    return f"{name} is {_HOLES}" if found and found[1] <= _LAST_IMAGE_WITH_HOLES else ""
+
+
+def release_of(version: str) -> tuple[int, ...] | None:
+    """The three numbers that a version begins with."""
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    return tuple(map(int, found.groups())) if found else None
