@@ -22,6 +22,7 @@ from tuner.proof.rounds import Contender, measure_round
 from tuner.proof.soak import short_of_cpu, soak
 from tuner.record.checks import Baseline, Shown, SloRounds
 from tuner.record.confirmation import Role, Soak
+from tuner.record.shapes import shapes_of
 from tuner.record.status import CheckStatus
 from tuner.score.capacity import Bracket
 from tuner.score.judge import severity, tightest_latency
@@ -80,6 +81,7 @@ class CheckRounds:
                 break
         (compared, values), ratio = self._compared(), self._ratio()
         met = not slo_status(self.held)
+        slowest = max(self.held, key=lambda p: p.measurement.p99_latency_us)
         self.shown = Shown(
             rounds=len(self.held),
             load=f"{'about ' * self.any_load}{self.held[0].measurement.load}",
@@ -90,6 +92,7 @@ class CheckRounds:
                 SloRounds(worst=min(results, key=severity), values=[r.value for r in results])
                 for results in zip(*(p.slo for p in self.held), strict=True)
             ],
+            shapes=list(shapes_of(slowest)),
             ratio=ratio,
             nights=0 if ratio is None or baseline is None else len(baseline.ratios),
             credited=None if credited is None or not met else self._soak(credited),

@@ -25,6 +25,7 @@ from tuner.record.confirmation import Soak
 from tuner.record.manifest import Manifest, mix_in
 from tuner.record.reading import UnreadableFileError, read_as, read_bytes, read_json
 from tuner.record.result_schema import Count, NotNegative, Result, ResultPart, Sha256
+from tuner.record.shapes import ShapeFacts
 from tuner.record.status import CheckStatus
 from tuner.record.store import RunStore, find_newest
 from tuner.score.judge import SloResult
@@ -253,6 +254,11 @@ class Shown(ResultPart):
     compared: str = Field("nothing", description="what values are: capacity, throughput, a metric")
     values: list[float] = Field([], description="one per round: infer/s, or the metric's base unit")
     slo: list[SloRounds] = Field([])
+    shapes: list[ShapeFacts] = Field(
+        [],
+        description="where requests have several, those of the round with the highest p99",
+        exclude_if=lambda found: not found,
+    )
     ratio: Ratio | None = Field(
         None, description="now over the accepted result, above 1 is better; null: not compared"
     )

@@ -30,7 +30,7 @@ from tuner.report.blocks import (
 from tuner.report.charts import BLUE, GREEN, ORANGE, RED, axis, hover, line, scatter
 from tuner.report.quantities import NOTHING, count_text, metric_text, seconds_text, share_text
 from tuner.report.render import write_report
-from tuner.report.tables import rows_of, slo_table, slo_tile
+from tuner.report.tables import rows_of, shape_table, slo_table, slo_tile
 from tuner.score.judge import Verdict
 from tuner.score.ratio import Ratio
 from tuner.spec.metrics import METRICS, THROUGHPUT, Better, Metric
@@ -83,6 +83,7 @@ def document(check: CheckFacts) -> Document:
         blocks=filled(
             *map(Sentence, check.reasons),
             _tiles(check),
+            shape_table([("", own) for own in check.shapes]),
             Steps("What next", tuple(next_steps(check))),
             trend_chart(check) or trend(check),
             Fold(
@@ -167,6 +168,7 @@ def _only_not_compared(check: CheckFacts) -> bool:
 def junit_of(check: CheckFacts) -> str:
     """One case for each SLO, one for the comparison; what was not shown counts as a failure."""
     facts = {"run_id": check.run_id, "status": check.status.value}
+    facts |= junit.shape_facts(check.shapes)
     cases = [junit.slo_case(check.model, slo.worst) for slo in check.slo]
     reasons, status = " ".join(check.reasons), check.status
     problem = None

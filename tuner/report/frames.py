@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.plain import plain
+from tuner.record.shapes import shapes_of
 from tuner.report.data import ReportData, judged_point, load
 from tuner.score.judge import passes, slo_utilisation
 from tuner.score.point import Point
@@ -34,6 +35,10 @@ _REQUESTS = (
 )
 _TIMES = ("queue_us", "compute_input_us", "compute_infer_us", "compute_output_us")
 _SERVED = ("mean_batch_size", "cache_hit_rate")
+_SHAPE = (
+    *("share", "throughput_infer_per_s", "goodput_infer_per_s", "p50_latency_us", "p90_latency_us"),
+    *("p95_latency_us", "p99_latency_us"),
+)
 _HOST = (
     *("pending_requests_max", "cpu_percent", "gpu_memory_used_bytes", "gpu_utilization"),
     *("gpu_power_w", "gpu_clock_mhz", "gpu_throttled"),
@@ -154,6 +159,15 @@ def _streams(point: Point) -> dict[str, Cell]:
     return row
 
 
+def _shapes(point: Point) -> dict[str, Cell]:
+    """The columns of each shape of request; none where all have one."""
+    return {
+        f"{f'stream.{own.stream}.' * bool(own.stream)}shape.{own.shape}.{column}": value
+        for own in shapes_of(point)
+        for column, value in _named(own, *_SHAPE).items()
+    }
+
+
 def _models(point: Point) -> dict[str, Cell]:
     """The same for each of several models, per request of the model."""
     return {
@@ -180,7 +194,9 @@ def _row(trial: Trial) -> dict[str, Cell]:
         "predicted_high": predicted.high if predicted else None,
         **{f"field.{title(knob)}": _plain(v) for knob, v in trial.candidate.fields.items()},
         "server_args": json.dumps(list(trial.candidate.server_args)),
-        **({**_load(point), **_streams(point), **_models(point)} if point else {}),
+        **(
+            {**_load(point), **_streams(point), **_shapes(point), **_models(point)} if point else {}
+        ),
         "deployment": trial.deployment,
         "attempts": trial.attempts,
         "worker_host": trial.worker.host if trial.worker else None,

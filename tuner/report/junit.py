@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree as ET
 
+from tuner.record.shapes import ShapeFacts
 from tuner.record.status import Status
 from tuner.report.data import ReportData
 from tuner.report.headline import gain_sentence, headline
@@ -13,6 +14,7 @@ from tuner.report.quantities import margin_text, metric_text, verdict_text
 from tuner.report.sentence import bottleneck_sentences, soak_sentences, verdict_sentence
 from tuner.report.trust import trust
 from tuner.score.judge import SloResult, Verdict
+from tuner.spec.labels import of_stream
 
 #: Characters XML 1.0 cannot hold, however escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -30,9 +32,18 @@ def render(data: ReportData) -> str:
     facts = {"run_id": data.run_id, "status": data.status.value}
     if data.shown_config is not None:
         facts["rejected_count"] = str(data.shown_config.judged.measurement.rejected_count)
+        facts |= shape_facts(data.shown_config.shapes)
     cases = [slo_case(data.model, row.found) for row in data.slo]
     cases.append(_confirmation(data))
     return document(data.model, facts, cases, data.result.time.wall_s, data.manifest.created_at)
+
+
+def shape_facts(shapes: Sequence[ShapeFacts]) -> dict[str, str]:
+    """The p99 latency of each shape of request, as properties of a suite."""
+    return {
+        f"p99_latency_us {of_stream(own.stream, own.shape)}": f"{own.p99_latency_us:.0f}"
+        for own in shapes
+    }
 
 
 def document(

@@ -8,6 +8,7 @@ from pathlib import Path
 from tuner.measurement.measurement import FailureReason, Measurement, ServerStatistics
 from tuner.record.manifest import Manifest
 from tuner.record.proved import ProvedConfig
+from tuner.record.shapes import ShapeFacts
 from tuner.record.status import Status
 from tuner.report.analysis import importance, value_text
 from tuner.report.blocks import Table, Tile
@@ -129,24 +130,35 @@ def change(data: ReportData) -> Table | None:
 
 def shapes(data: ReportData) -> Table | None:
     """What the requests of each shape got, of the current and the best config."""
-    rows = tuple(
-        (
-            of_stream(own.stream, own.shape),
-            name,
-            share_text(own.share),
-            rate_text(own.goodput_infer_per_s),
-            latency_text(own.p50_latency_us),
-            latency_text(own.p99_latency_us),
-            _unmet(own.slo),
-            NOTHING if own.batched_with is None else " and ".join(own.batched_with) or "nothing",
-        )
-        for name, _, config, _ in sides(data)
-        for own in config.shapes
-    )
-    heads = ("shape", "config", "share", "goodput", "p50", "p99", "SLOs by itself", "batched with")
-    order = [*dict.fromkeys(row[0] for row in rows)]
-    beside = tuple(sorted(rows, key=lambda row: order.index(row[0])))
-    return Table(heads, beside, "By shape of request; an SLO is for all together") if rows else None
+    return shape_table([(name, own) for name, _, config, _ in sides(data) for own in config.shapes])
+
+
+def shape_table(found: Sequence[tuple[str, ShapeFacts]]) -> Table | None:
+    """A row for each shape of each named config, equal shapes one below the other."""
+    known = any(own.batched_with is not None for _, own in found)
+    columns = [
+        {
+            "shape": of_stream(own.stream, own.shape),
+            **({"config": name} if name else {}),
+            "share": share_text(own.share),
+            "goodput": rate_text(own.goodput_infer_per_s),
+            "p50": latency_text(own.p50_latency_us),
+            "p99": latency_text(own.p99_latency_us),
+            "SLOs by itself": _unmet(own.slo),
+            **({"batched with": _batched_with(own)} if known else {}),
+        }
+        for name, own in found
+    ]
+    if not columns:
+        return None
+    order = [*dict.fromkeys(row["shape"] for row in columns)]
+    rows = sorted(columns, key=lambda row: order.index(row["shape"]))
+    told = "By shape of request; an SLO is for all together"
+    return Table(tuple(rows[0]), tuple(tuple(row.values()) for row in rows), told)
+
+
+def _batched_with(own: ShapeFacts) -> str:
+    return NOTHING if own.batched_with is None else " and ".join(own.batched_with) or "nothing"
 
 
 def _unmet(results: Sequence[SloResult]) -> str:

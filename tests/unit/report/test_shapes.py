@@ -1,19 +1,29 @@
-"""Reports of a synthetic run with requests of two shapes."""
+"""Reports of a synthetic run, and of a check, with requests of two shapes."""
 
 from __future__ import annotations
 
+import csv
 import json
+from dataclasses import asdict, replace
 from html import unescape
+from io import StringIO
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import click
 import pytest
-from builders.mixed_shapes import LONG, SHORT, shaped_run
+from builders.checks import facts
+from builders.mixed_shapes import LONG, SHORT, mixed_point, shaped_run
 from builders.pages import page_of, text_of
 from builders.runs import make_run
 
 from tuner.record.result_schema import check
+from tuner.record.shapes import shapes_of
+from tuner.report.check_document import document as check_document
+from tuner.report.check_document import junit_of
 from tuner.report.data import ReportData, load
+from tuner.report.frames import trials_csv
+from tuner.report.junit import render
 from tuner.report.run_document import document
 from tuner.report.terminal import lines_of
 
@@ -47,3 +57,28 @@ def test_every_report_tells_each_shape_of_both_configs(data: ReportData) -> None
 
 def test_a_run_of_one_shape_says_nothing_of_shapes(tmp_path: Path) -> None:
     assert "shape of request" not in text_of(load(make_run(tmp_path)))
+
+
+def test_the_table_of_trials_has_the_figures_of_each_shape(data: ReportData) -> None:
+    trial = data.trials[1]
+    [load] = trial.points[:1]
+    shaped = replace(trial, points=(mixed_point("m", 1, level=load.level),))
+    row = next(csv.DictReader(StringIO(trials_csv(replace(data, trials=[shaped])))))
+    assert float(row["shape.[64].p99_latency_us"]) == 20e3
+    assert float(row["shape.[256].goodput_infer_per_s"]) == pytest.approx(0.9 * 0.3 * load.level)
+
+
+def test_junit_has_the_p99_of_each_shape_as_a_property(data: ReportData) -> None:
+    found = {p.get("name"): p.get("value") for p in ET.fromstring(render(data)).iter("property")}
+    assert found["p99_latency_us [64]"] == "20000"
+    assert found["p99_latency_us [256]"] == "50000"
+
+
+def test_a_check_tells_each_shape_in_its_report_and_in_junit() -> None:
+    shapes = [asdict(own) for own in shapes_of(mixed_point("m", 1))]
+    check = facts(shapes=shapes)
+    terminal = click.unstyle("\n".join(lines_of(check_document(check))))
+    rows = [line.split() for line in terminal.splitlines() if line.strip().startswith("[")]
+    assert [row[0] for row in rows] == [SHORT, LONG]
+    assert "batched with" not in terminal
+    assert 'name="p99_latency_us [64]" value="20000"' in junit_of(check)
