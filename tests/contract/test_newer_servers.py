@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ from tuner.record.manifest import Choices
 from tuner.record.store import RunStore
 from tuner.server.control import BatchStatistics, Control, ModelState
 from tuner.server.server import Endpoints, Server, key_arguments, new_key
+from tuner.server.shared_memory import SHM
 from tuner.spec.load import load_spec
 from tuner.triton.deploy import Deployer, DeploymentKind
 from tuner.triton.docker import DockerLauncher, Network
@@ -197,3 +199,23 @@ def _spec_server(endpoints: Endpoints) -> Any:
     return ServerSpec.model_validate(
         {"mode": "remote", "http": endpoints.http, "grpc": endpoints.grpc}
     )
+
+
+def test_a_server_that_takes_no_inputs_in_shared_memory_is_refused_with_its_argument(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine()
+    monkeypatch.setattr("docker.from_env", lambda **_: engine)
+    nowhere = {"DOCKER_HOST": f"unix://{tmp_path}/none"}
+    launcher = DockerLauncher(
+        *("tritonserver:26.09", make_repository(tmp_path), nowhere),
+        gpus="none",
+        network=Network.HOST,
+        shares=True,
+    )
+    with pytest.raises(EnvironmentNotReadyError, match="no inputs in shared memory") as told:
+        with launcher.launch([], tmp_path / "log"):
+            pass
+    assert "--allow-client-shm=true" in told.value.hint
+    assert engine.removed
+    assert not list(Path(SHM).glob(f"tune-{os.getpid()}-*-requests"))

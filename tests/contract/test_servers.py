@@ -16,7 +16,8 @@ from tuner.machine.process import group_members
 from tuner.server.binaries import Installation, tritonserver
 from tuner.server.control import Control, ModelState
 from tuner.server.server import Server
-from tuner.triton.local import SHM, LocalLauncher, LocalServer
+from tuner.server.shared_memory import SHM
+from tuner.triton.local import LocalLauncher, LocalServer
 from tuner.triton.remote import RemoteLauncher
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

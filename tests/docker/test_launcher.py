@@ -25,6 +25,7 @@ from tuner.load.watch.machine import OwnProcesses
 from tuner.machine.process import is_inside
 from tuner.modelconfig.files import read_model
 from tuner.server.control import Control
+from tuner.server.shared_memory import SHM
 from tuner.triton.docker import DockerLauncher, DockerServer, Network
 
 pytestmark = pytest.mark.docker
@@ -39,7 +40,7 @@ from pathlib import Path
 from tuner.triton.docker import DockerLauncher
 
 image, repository, log = sys.argv[1:]
-launcher = DockerLauncher(image, Path(repository), engine_environment=os.environ)
+launcher = DockerLauncher(image, Path(repository), engine_environment=os.environ, shares=True)
 with launcher.launch([], Path(log)) as server:
     print(server.container_id, flush=True)
     time.sleep(60)
@@ -101,6 +102,27 @@ def test_a_model_answers_and_nothing_is_left(
     assert server.container_id not in containers(engine)
     assert not server.alive()
     assert f"successfully loaded '{MODEL}'" in log.read_text()
+
+
+@pytest.mark.parametrize("network", Network)
+def test_a_request_may_have_its_inputs_in_memory_that_the_container_shares(
+    launcher: DockerLauncher, tmp_path: Path, network: Network
+) -> None:
+    """Its file has lost its name once the server is ready."""
+    log = tmp_path / "server.log"
+    with replace(launcher, network=network, shares=True).launch([], log) as server:
+        shared = server.endpoints.shared
+        assert shared is not None
+        assert not shared.path.exists()
+        with Control(server.endpoints) as control:
+            control.load(MODEL, None, 60)
+        x = np.arange(64, dtype=np.float32).reshape(1, 64)
+        with tritonclient.grpc.InferenceServerClient(server.endpoints.grpc) as client:
+            tensor = tritonclient.grpc.InferInput("x", list(x.shape), "FP32")
+            shared.write(4096, x.tobytes())
+            tensor.set_shared_memory(shared.name, x.nbytes, 4096)
+            answer = client.infer(MODEL, [tensor]).as_numpy("y")
+        np.testing.assert_array_equal(answer, 2 * x + 1)
 
 
 def test_the_processes_in_our_container_are_told_from_others(
@@ -207,6 +229,7 @@ def test_a_killed_tune_leaves_no_container(
         tune.send_signal(number)
         tune.wait(20)
         assert wait_until_gone(engine, container) < 5
+        assert not list(Path(SHM).glob(f"tune-{tune.pid}-*"))
 
 
 def test_the_next_launch_removes_what_a_killed_reaper_left(

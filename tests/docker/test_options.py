@@ -12,6 +12,7 @@ import pytest
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import host, process
+from tuner.server.shared_memory import shared_region, shm_names
 from tuner.triton import docker
 from tuner.triton.docker import DockerLauncher, Network
 
@@ -41,6 +42,16 @@ def test_the_host_network_serves_on_loopback_only(launcher: DockerLauncher, tmp_
     assert "ports" not in options
     (mount,) = options["mounts"]
     assert (mount["Source"], mount["Target"], mount["ReadOnly"]) == (str(tmp_path), "/models", True)
+
+
+def test_of_this_machines_shared_memory_it_has_the_region_of_requests_only(
+    launcher: DockerLauncher,
+) -> None:
+    with shared_region(shm_names()) as region:
+        mounts = launcher.options(Network.HOST, PORTS, [], shared=region)["mounts"]
+    (mount,) = [m for m in mounts if m["Target"].startswith("/dev/shm")]
+    assert mount["Source"] == mount["Target"] == str(region.path)
+    assert not mount["ReadOnly"]
 
 
 def test_the_servers_control_is_closed_to_whoever_lacks_the_key(launcher: DockerLauncher) -> None:

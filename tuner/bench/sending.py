@@ -13,7 +13,7 @@ from tuner.load.validity import BUSY, COSTLY, cores_text
 from tuner.machine.host import core_count
 from tuner.score.judge import tightest_latency
 from tuner.spec.units import digits
-from tuner.spec.workload import RandomInputs
+from tuner.spec.workload import RandomInputs, SharedMemory
 from tuner.triton.launchers import cores_of
 
 
@@ -33,10 +33,12 @@ def sending_notes(
     if choose_generator(job).kind is not OWN_CLIENT or not all(sizes.values()):
         return
     cpus, protocol = cores_of(job.spec).load, job.spec.workload.protocol
-    cost_s = sum(
+    without_s = cost_s = sum(
         share * request_cost_s(sizes[name], protocol, cpus, environment)
         for name, share in job.spec.shares.items()
     )
+    if shared := job.spec.workload.shared_memory is SharedMemory.SYSTEM:
+        cost_s = request_cost_s(0, protocol, cpus, environment)
     slo, cores = tightest_latency(job.spec.slos), core_count(cpus)
     part = 0.0 if slo is None else cost_s / (slo.bound / 1e6)
     if costly_only and part <= COSTLY:
@@ -46,6 +48,7 @@ def sending_notes(
     yield (
         f"a request takes {OWN_CLIENT.title} about {digits(1e3 * cost_s, 2)} ms of "
         f"CPU{share_text}: with {most}/s"
+        + (f"; without shared memory it would take {digits(1e3 * without_s, 2)} ms" * shared)
     )
 
 

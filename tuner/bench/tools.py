@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tuner import __version__
 from tuner.bench.job import Job, drawn_tensors
+from tuner.bench.sharing import room_note
 from tuner.extras import Extra, lacking
 from tuner.load.generators import OWN_CLIENT, Demand, GeneratorChoice, choose
 from tuner.load.traffic.encoding import request_bytes
@@ -30,7 +31,7 @@ from tuner.spec.model import StrategyName
 from tuner.spec.paths import DYNAMIC_BATCHING
 from tuner.spec.shapes import mixed_in
 from tuner.spec.units import Percent
-from tuner.spec.workload import FileInputs, Protocol, RandomInputs
+from tuner.spec.workload import FileInputs, Protocol, RandomInputs, SharedMemory
 from tuner.triton.launchers import cores_of, server_launcher
 from tuner.triton.needs import refuse_names
 
@@ -75,13 +76,15 @@ def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs
     candidate.
 
     Raises:
-        EnvironmentNotReadyError: One is missing or does not run here, or would serve nonsense.
+        EnvironmentNotReadyError: One is missing or does not run here, or would serve nonsense; or
+            `/dev/shm` has no room for inputs that are to lie in it.
     """
     wanted = [Extra.RUN]
     if job.spec.search.strategy is StrategyName.MODEL_ANALYZER:
         wanted.append(Extra.MODEL_ANALYZER)
     for told in filter(None, map(lacking, wanted)):
         raise told
+    room_note(job)
     server = job.spec.server.model_copy(update={"args": job.space.server_args})
     spec = job.spec.model_copy(update={"server": server})
     models = job.served.models.values()
@@ -113,6 +116,12 @@ def choose_generator(job: Job) -> GeneratorChoice:
     """Which load generator measures: the same in a run, its workers and a check of its config."""
     if not job.has_perf_analyzer:
         return GeneratorChoice(OWN_CLIENT, "there is no perf_analyzer here")
+    if job.spec.workload.shared_memory is SharedMemory.SYSTEM:
+        return GeneratorChoice(
+            OWN_CLIENT,
+            "perf_analyzer leaves its shared memory behind where it is killed, and would show the "
+            "key to the server's control in the list of processes",
+        )
     if job.spec.server.headers_from_env:
         return GeneratorChoice(
             OWN_CLIENT, "perf_analyzer would show headers in the list of processes"
@@ -140,17 +149,19 @@ def choose_generator(job: Job) -> GeneratorChoice:
 def client_notes(job: Job) -> list[str]:
     """One sentence where perf_analyzer does not measure, and one where CPUs are kept apart.
 
-    And one of connections on which headers can be read.
+    And one of connections on which headers can be read, and of inputs in shared memory.
 
     Raises:
-        EnvironmentNotReadyError: The spec names CPUs that tune may not use here.
+        EnvironmentNotReadyError: The spec names CPUs that tune may not use here, or there is no
+            room for these inputs.
     """
     choice, cores = choose_generator(job), str(cores_of(job.spec))
     who = f"measured with {choice.kind.title}: {choice.why}" if choice.why else ""
     server = job.spec.server
     plain = [url for url in server.urls if "s://" not in url and not _HERE.fullmatch(url)]
     read = f"{' '.join(plain)} has no TLS: whoever is on the way can read the headers"
-    return [note for note in (who, cores, read * bool(plain and server.headers_from_env)) if note]
+    read *= bool(plain and server.headers_from_env)
+    return [note for note in (who, room_note(job), cores, read) if note]
 
 
 def queue_notes(job: Job) -> Iterator[str]:

@@ -124,15 +124,17 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     something is missing; a busy machine is a warning. How well measurements repeat here is told by
     the report of each run.
     """
-    from tuner.bench.job import models_of
+    from tuner.bench.job import job_from, models_of
     from tuner.bench.serving import no_gpu_memory
+    from tuner.bench.sharing import room_note, shared_bytes
     from tuner.machine.host import has_gpu
     from tuner.spec.load import load_spec
     from tuner.triton.doctor import MachineCheck, run_checks
     from tuner.writeback.repository import half_written
     from tuner.writeback.target import foreseen
 
-    wanted = None if spec is None else load_spec(spec).spec
+    loaded = None if spec is None else load_spec(spec)
+    wanted = None if loaded is None else loaded.spec
     checks = run_checks(
         children_environment(),
         server=None if wanted is None else wanted.server,
@@ -141,7 +143,7 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
         repository=None if wanted is None else wanted.repository,
         results=output,
     )
-    if wanted is not None:
+    if loaded is not None and wanted is not None:
         if (half := half_written(wanted.repository)) is not None:
             checks.append(MachineCheck("write", "whole configs", False, half.message, half.hint))
         with suppress(TunerError):  # `tune plan` says what is wrong with the models
@@ -152,6 +154,15 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
             checks = [
                 replace(c, mend=c.mend or told) if c.id == "repository" else c for c in checks
             ]
+            job = job_from(loaded, wanted, children_environment())
+            if shared_bytes(job):
+                try:
+                    inputs = MachineCheck("inputs", "room for inputs", True, room_note(job))
+                except EnvironmentNotReadyError as error:
+                    inputs = MachineCheck(
+                        "inputs", "room for inputs", False, error.message, error.hint
+                    )
+                checks.append(inputs)
     seen = wanted is None or not wanted.server.managed or has_gpu()
     if wanted and (lacking := no_gpu_memory(wanted, seen=seen)):
         checks.append(

@@ -20,6 +20,7 @@ from tuner.errors import (
 from tuner.hiding import without_passwords
 from tuner.machine.process import LOOPBACK
 from tuner.server.server import Endpoints, credentials, get, key_headers
+from tuner.server.shared_memory import REGION_BYTES, SharedRegion
 
 _POLL_S = 0.01
 _GONE = ("StatusCode.UNAVAILABLE", "StatusCode.CANCELLED", "StatusCode.DEADLINE_EXCEEDED")
@@ -114,6 +115,27 @@ class Control:
         # Unloading what is not there succeeds in explicit mode and is refused in the others.
         with _translated("asking for explicit model control", self._timeout_s):
             self._unload(_NO_SUCH_MODEL, self._timeout_s)
+
+    def share(self, region: SharedRegion) -> None:
+        """Lets requests refer to a region, until the server ends.
+
+        Raises:
+            EnvironmentNotReadyError: The server does not.
+        """
+        name = region.name
+        try:
+            with _translated("sharing memory with the server", self._timeout_s):
+                self._client.register_system_shared_memory(
+                    *(name, name, REGION_BYTES),
+                    headers=self._headers,
+                    client_timeout=self._timeout_s,
+                )
+        except DeployRefusedError as error:
+            raise EnvironmentNotReadyError(
+                f"the server takes no inputs in shared memory: {error.message}",
+                "since release 26.04 that needs server.args: [--allow-client-shm=true]; or leave "
+                "workload.shared_memory out",
+            ) from error
 
     def _unload(self, model: str, deadline_s: float) -> None:
         self._client.unload_model(model, headers=self._headers, client_timeout=deadline_s)

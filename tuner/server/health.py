@@ -14,8 +14,10 @@ from typing import TypeVar
 
 from tuner.errors import ServerGoneError
 from tuner.machine.process import ADDRESS
+from tuner.server.control import Control
 from tuner.server.log import failure, remedy
 from tuner.server.server import FLAGS, Endpoints, Server, get, new_key
+from tuner.server.shared_memory import SharedRegion
 
 SERVICES = ("http", "grpc", "metrics")
 _POLL_S = 0.01
@@ -78,10 +80,12 @@ def _answers(endpoints: Endpoints, service: str, path: str) -> bool:
     return True
 
 
-def endpoints_at(ports: Sequence[int], key: str | None) -> Endpoints:
-    """Those of a server on this machine, from the ports of `SERVICES` and the key it was given."""
+def endpoints_at(
+    ports: Sequence[int], key: str | None, shared: SharedRegion | None = None
+) -> Endpoints:
+    """Those of a server on this machine, from the ports of `SERVICES` and what it was given."""
     http, grpc, metrics = (f"{ADDRESS}:{port}" for port in ports)
-    return Endpoints(http, grpc, metrics, key)
+    return Endpoints(http, grpc, metrics, key, shared=shared)
 
 
 @contextmanager
@@ -97,6 +101,7 @@ def ready_server(
 
     Raises:
         ServerGoneError: It died, or was not ready in time.
+        EnvironmentNotReadyError: It takes no inputs in shared memory, and is to.
     """
     key: str | None = new_key()
     for attempts_left in reversed(range(_ATTEMPTS)):
@@ -110,5 +115,9 @@ def ready_server(
                 elif not attempts_left or "already in use" not in error.message:
                     raise
             else:
+                if (shared := server.endpoints.shared) is not None:
+                    with Control(server.endpoints) as control:
+                        control.share(shared)
+                    shared.hide()
                 yield server
                 return

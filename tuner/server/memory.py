@@ -16,10 +16,10 @@ from tuner.machine.host import gpu_memory
 from tuner.machine.process import is_inside
 from tuner.server.control import Metrics
 from tuner.server.server import Place
+from tuner.server.shared_memory import SHM
 from tuner.spec.fields import Gpus
 
 MACHINE = "memory"
-SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory lives on Linux
 _USED, _TOTAL = "nv_gpu_memory_used_bytes", "nv_gpu_memory_total_bytes"
 #: Triton fills in what its GPUs use a second after its start (half of --metrics-interval-ms).
 _FIRST_S = 1.5

@@ -19,11 +19,14 @@ from enum import Enum
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tuner.errors import shortened
 from tuner.modelconfig.files import ModelFiles
 from tuner.spec.server import Tls
+
+if TYPE_CHECKING:
+    from tuner.server.shared_memory import SharedRegion
 
 #: What an answer may have, headers included. Metrics of a thousand models are 5 MB.
 _MOST_BYTES = {"http": 1 << 20, "metrics": 8 << 20}
@@ -36,6 +39,7 @@ class Endpoints:
     Attributes:
         key: Of a server whose control is closed to others.
         headers: What each request carries, names in lower case; values may be secrets.
+        shared: Memory that it has registered, for the inputs of requests.
     """
 
     http: str
@@ -44,6 +48,7 @@ class Endpoints:
     key: str | None = field(default=None, repr=False)
     tls: Tls | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    shared: SharedRegion | None = field(default=None, repr=False)
 
     def tls_of(self, service: str) -> Tls | None:
         """The TLS of one of its endpoints; None where that is plain."""

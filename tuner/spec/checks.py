@@ -39,6 +39,7 @@ from tuner.spec.workload import (
     DuplicatesRepeat,
     LogRepeat,
     RandomInputs,
+    SharedMemory,
     ZipfRepeat,
 )
 
@@ -66,6 +67,15 @@ def _check_server_mode(spec: Spec) -> Iterator[Finding]:
         if address and not re.fullmatch(r"[^\s/:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}", address):
             advice = "; leave out http:// and paths" if "/" in address else ""
             yield Finding(("server", name), f"'{address}' is not host:port{advice}")
+
+
+def _check_shared_memory(spec: Spec) -> Iterator[Finding]:
+    if spec.workload.shared_memory is not SharedMemory.NONE and not spec.server.managed:
+        text = (
+            "is for a server that tune starts, on this machine: use server.mode local or docker, "
+            "or leave it out"
+        )
+        yield Finding(("workload", "shared_memory"), text, key=True)
 
 
 def _check_server_arguments(spec: Spec) -> Iterator[Finding]:
@@ -331,6 +341,7 @@ _CHECKS: tuple[tuple[Callable[[Spec], Iterator[Finding]], tuple[str, ...]], ...]
     (check_open_loop, ("shares", "workload")),
     (_check_server_mode, ("server",)),
     (_check_server_arguments, ("server", "models")),
+    (_check_shared_memory, ("workload", "server")),
     (_check_windows, ("workload",)),
     (_check_levels, ("workload",)),
     (_check_bursts, ("workload",)),

@@ -27,6 +27,11 @@ class Protocol(Enum):
     HTTP = "http"
 
 
+class SharedMemory(Enum):
+    NONE = "none"
+    SYSTEM = "system"
+
+
 _KIND = Field(description="which of the kinds this is; the other fields depend on it")
 
 
@@ -222,6 +227,13 @@ class Workload(Strict):
     """How requests arrive and how they are measured; what all streams have in common."""
 
     protocol: Protocol = Field(Protocol.GRPC, description="protocol of the clients")
+    shared_memory: SharedMemory = Field(
+        SharedMemory.NONE,
+        exclude_if=lambda kind: kind is SharedMemory.NONE,
+        description="where a request's inputs lie: none, in the request itself; system, in memory "
+        "that clients share with a server on their machine (server.mode local or docker). Answers "
+        "come back in the response",
+    )
     arrivals: ArrivalsSpec = Field(
         PoissonArrivals(kind="poisson"), description="how requests arrive"
     )

@@ -1,7 +1,7 @@
-"""Removes a container once its standard input ends.
+"""Removes a container, and files, once its standard input ends.
 
-Run as a script by `tuner.triton.docker` (``python -P container_reaper.py ID``), which holds the
-other end of the pipe. The kernel closes that end when the launcher dies, whatever kills it, so
+Run as a script by `tuner.triton.docker` (``python -P container_reaper.py ID FILE...``), which holds
+the other end of the pipe. The kernel closes that end when the launcher dies, whatever kills it, so
 the container never outlives its launcher. A parent-death signal would not do: the container
 belongs to the engine, not to the launcher. The script runs in its own session, out of reach of the
 terminal's Ctrl-C.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from pathlib import Path
 
 import docker
 from docker.errors import APIError, NotFound
@@ -19,6 +20,8 @@ from docker.errors import APIError, NotFound
 def main() -> None:
     client = docker.from_env()
     sys.stdin.buffer.read()
+    for path in map(Path, sys.argv[2:]):
+        path.unlink(missing_ok=True)
     remove(client, sys.argv[1])
 
 

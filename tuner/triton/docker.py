@@ -28,6 +28,7 @@ from tuner.machine.process import ADDRESS, free_ports
 from tuner.modelconfig.files import ModelFiles
 from tuner.server.health import SERVICES, endpoints_at, ready_server
 from tuner.server.server import Endpoints, Place, key_arguments
+from tuner.server.shared_memory import SHM, SharedRegion, shared_region, shm_names
 from tuner.spec.fields import Gpus
 from tuner.spec.server import ServerMode
 from tuner.triton.image import BACKENDS, list_backends
@@ -97,6 +98,7 @@ class DockerLauncher:
         cpus: CPUs it may use, where it is known to be on this machine; empty: any.
         start_timeout_s: A server that is not ready by then counts as hung.
         network: Chosen to suit the engine when None.
+        shares: Its servers read the inputs of requests from memory that they share.
     """
 
     image: str
@@ -110,6 +112,7 @@ class DockerLauncher:
     cpus: tuple[int, ...] = ()
     start_timeout_s: float = 120.0
     network: Network | None = None
+    shares: bool = False
     restartable: ClassVar[bool] = True
     place: ClassVar[Place] = Place.CONTAINER
     python: ClassVar[None] = None
@@ -150,15 +153,19 @@ class DockerLauncher:
         ports: Sequence[int],
         server_args: Sequence[str],
         key: str | None = None,
+        shared: SharedRegion | None = None,
     ) -> dict[str, Any]:
         """What the engine is to create: arguments of the SDK's ``containers.create``.
 
         Args:
             key: To the server's control; None leaves that open.
+            shared: All that it has of this machine's `/dev/shm`.
 
         Raises:
             EnvironmentNotReadyError: A path to mount does not exist.
         """
+        from docker.types import Mount
+
         mounts = {str(self.repository.resolve()): _REPOSITORY_INSIDE, **self.mounts}
         variables = dict(self.environment)
         if self.gpus == "none":  # also where NVIDIA's runtime is the engine's default
@@ -173,6 +180,8 @@ class DockerLauncher:
         }
         if self.cpus and network is Network.HOST:
             options["cpuset_cpus"] = ",".join(map(str, self.cpus))
+        if shared is not None:
+            options["mounts"].append(Mount(f"{SHM}/{shared.name}", str(shared.path), "bind"))
         if network is Network.PUBLISHED:
             options["ports"] = {f"{port}/tcp": (ADDRESS, None) for port in ports}
         return options
@@ -216,13 +225,17 @@ class DockerLauncher:
         """A container, not yet ready; at the end it is removed and its log complete."""
         with free_ports(len(SERVICES)) as free:
             ports: Sequence[int] = free if network is Network.HOST else _INSIDE_PORTS
-        options = self.options(network, ports, server_args, key)
         _image(client, self.image)  # an engine that looks for it elsewhere takes long to refuse
-        with _explained():
-            container = client.containers.create(**options)
         log_start = log.stat().st_size if log.exists() else 0
-        follower = threading.Thread(target=_follow_log, args=(container, log), daemon=True)
-        with ExitStack() as after_removal, _reaped(container, self.engine_environment):
+        with ExitStack() as after_removal, ExitStack() as running:
+            names = shm_names()
+            shared = after_removal.enter_context(shared_region(names)) if self.shares else None
+            options = self.options(network, ports, server_args, key, shared)
+            with _explained():
+                container = client.containers.create(**options)
+            left = [str(shared.path)] if shared else []
+            running.enter_context(_reaped(container, self.engine_environment, left))
+            follower = threading.Thread(target=_follow_log, args=(container, log), daemon=True)
             with _explained():
                 container.start()
             after_removal.enter_context(process.known_as_own(container.id))
@@ -232,7 +245,7 @@ class DockerLauncher:
                 container.reload()
                 bindings = [container.ports.get(f"{port}/tcp") for port in ports]
                 ports = [int(b[0]["HostPort"]) if b else 0 for b in bindings]  # 0: it has ended
-            endpoints = endpoints_at(ports, key)
+            endpoints = endpoints_at(ports, key, shared)
             yield DockerServer(endpoints, container.id, container, follower, log, log_start)
 
 
@@ -292,12 +305,12 @@ def _image(client: Any, name: str) -> Any:
 
 
 @contextmanager
-def _reaped(container: Any, environment: Mapping[str, str]) -> Iterator[None]:
-    """Has the container removed when the context is left, and when this process dies."""
+def _reaped(container: Any, environment: Mapping[str, str], files: Sequence[str]) -> Iterator[None]:
+    """Has container and files removed when the context is left, and when this process dies."""
     from tuner.triton import container_reaper
 
     reaper = subprocess.Popen(
-        [sys.executable, "-P", _REAPER, container.id],
+        [sys.executable, "-P", _REAPER, container.id, *files],
         env=dict(environment),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

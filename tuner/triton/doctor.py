@@ -17,9 +17,9 @@ from tuner.machine.process import free_ports
 from tuner.modelconfig.served import ServedModel
 from tuner.server import binaries
 from tuner.server.control import Control
-from tuner.server.memory import SHM
 from tuner.server.numpy2 import in_python, numpy_of_models
 from tuner.server.server import ServerLauncher
+from tuner.server.shared_memory import SHM
 from tuner.spec.server import ServerMode, ServerSpec, resolve
 from tuner.triton import remote
 from tuner.triton.docker import DockerLauncher, engine

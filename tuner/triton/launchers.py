@@ -13,6 +13,7 @@ from tuner.server.binaries import tritonserver
 from tuner.server.server import ServerLauncher
 from tuner.spec.model import Spec
 from tuner.spec.server import ServerMode, resolve
+from tuner.spec.workload import SharedMemory
 from tuner.triton.local import LocalLauncher
 from tuner.triton.remote import RemoteLauncher, endpoints_of
 
@@ -49,7 +50,8 @@ def _local(
     variables = {**environment, **resolve(spec.server.environment, environment)}
     with tritonserver(spec.server.binary, variables) as found:
         installation = replace(found, cpus=cores_of(spec).server)
-        yield LocalLauncher(installation, spec.repository, spec.server.args, spec.server.gpus)
+        server, shares = spec.server, spec.workload.shared_memory is SharedMemory.SYSTEM
+        yield LocalLauncher(installation, spec.repository, server.args, server.gpus, shares=shares)
 
 
 @contextmanager
@@ -69,6 +71,7 @@ def _docker(
         mounts=spec.server.mounts,
         shm_size_bytes=spec.server.shm_size,
         cpus=cores_of(spec).server,
+        shares=spec.workload.shared_memory is SharedMemory.SYSTEM,
         engine_environment=environment,
     )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -26,8 +25,8 @@ from tuner.machine.process import ADDRESS, PREFIX, free_ports, private_directory
 from tuner.modelconfig.files import ModelFiles
 from tuner.server.binaries import Installation
 from tuner.server.health import SERVICES, endpoints_at, ready_server
-from tuner.server.memory import SHM
 from tuner.server.server import PROTOCOLS, Endpoints, Place, key_arguments
+from tuner.server.shared_memory import SHM, shared_region, shm_names
 from tuner.spec.fields import Gpus
 from tuner.spec.server import ServerMode
 from tuner.triton.needs import backend_directory, backends_of, refuse_lacking
@@ -96,6 +95,7 @@ class LocalLauncher:
         args: Arguments from the spec; a candidate's come after them and win.
         start_timeout_s: A server that is not ready by then counts as hung.
         restricted: What the server does only for a client that has its key.
+        shares: Its servers read the inputs of requests from memory that they share.
     """
 
     installation: Installation
@@ -104,6 +104,7 @@ class LocalLauncher:
     gpus: Gpus = "all"
     start_timeout_s: float = 60.0
     restricted: tuple[str, ...] = PROTOCOLS
+    shares: bool = False
     restartable: ClassVar[bool] = True
     place: ClassVar[Place] = Place.HERE
 
@@ -158,8 +159,9 @@ class LocalLauncher:
     def _running(
         self, server_args: Sequence[str], log: Path, key: str | None
     ) -> Iterator[LocalServer]:
-        shm_prefix = f"tune-{os.getpid()}-{secrets.token_hex(8)}-"
+        shm_prefix = shm_names()
         with ExitStack() as stack:
+            shared = stack.enter_context(shared_region(shm_prefix)) if self.shares else None
             settled = {server for server in _python_servers() if _has_stub(server)}
             stack.callback(_remove_environments, settled, {*_TMP.glob(_ENVIRONMENTS)})
             repository = stack.enter_context(mirror_of(self.repository))
@@ -183,7 +185,7 @@ class LocalLauncher:
                     cpus=self.installation.cpus,
                 )
             )
-            endpoints = endpoints_at(ports, key)
+            endpoints = endpoints_at(ports, key, shared)
             yield LocalServer(endpoints, running.pid, running, log, output.tell(), self.repository)
 
     def _environment(self) -> Mapping[str, str]:

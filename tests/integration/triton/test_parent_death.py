@@ -11,7 +11,7 @@ from builders.triton_repository import CONFIG, MODEL, make_repository
 from contract.server_contract import eventually
 
 from tuner.machine.process import group_members, tail
-from tuner.triton.local import SHM
+from tuner.server.shared_memory import SHM
 
 pytestmark = pytest.mark.integration
 

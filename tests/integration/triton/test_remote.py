@@ -21,8 +21,9 @@ from tuner.modelconfig.served import read_served
 from tuner.server import health
 from tuner.server.control import Control, ModelState
 from tuner.server.server import Endpoints
+from tuner.server.shared_memory import SHM
 from tuner.triton.deploy import Deployer, DeploymentKind
-from tuner.triton.local import SHM, LocalLauncher
+from tuner.triton.local import LocalLauncher
 from tuner.triton.remote import RemoteLauncher
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tuner.bench import job as job_steps
 from tuner.bench.job import Job, Request, prepare
 from tuner.bench.sending import sending_notes
-from tuner.bench.tools import choose_generator, client_notes
+from tuner.bench.tools import choose_generator, client_notes, find_programs
+from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
 
 CONFIG = """name: "m"
@@ -23,18 +25,19 @@ dynamic_batching {{ {batching} }}
 SPEC = """model: m
 repository: {repository}
 server: {{cpus: all}}
-workload: {{cpus: all}}
+workload: {{cpus: all{workload}}}
 slo: [p99_latency <= 80ms]
 space: {{instance_group.count: {{int: [1, 4]}}{space}}}
 """
 
 
-def job(tmp_path: Path, dims: str, space: str = "", batching: str = "") -> Job:
+def job(tmp_path: Path, dims: str, space: str = "", batching: str = "", workload: str = "") -> Job:
     model = tmp_path / "repository" / "m"
     (model / "1").mkdir(parents=True)
     (model / "config.pbtxt").write_text(CONFIG.format(dims=dims, batching=batching))
     spec = tmp_path / "spec.yaml"
-    spec.write_text(SPEC.format(repository=tmp_path / "repository", space=space))
+    repository = tmp_path / "repository"
+    spec.write_text(SPEC.format(repository=repository, space=space, workload=workload))
     return prepare(Request(spec=spec))
 
 
@@ -66,6 +69,49 @@ def test_without_perf_analyzer_tunes_own_client_measures_and_the_run_says_so(
     assert client_notes(found) == [
         "measured with tune's own client: there is no perf_analyzer here"
     ]
+
+
+EIGHT = ", inputs: {kind: random, unique: 8}"
+SHARED = ", shared_memory: system"
+
+
+def test_inputs_in_shared_memory_are_sent_by_tunes_own_client_which_says_what_they_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1 << 30))
+    monkeypatch.setattr(
+        "tuner.bench.sending.request_cost_s", lambda size, *_: 0.0007 if size else 0.0001
+    )
+    images = job(tmp_path, "3, 224, 224", workload=SHARED)
+    who, room = client_notes(images)
+    assert who.startswith("measured with tune's own client: perf_analyzer leaves its shared memory")
+    assert room == "inputs lie in shared memory: up to 47.66 MiB of /dev/shm, which has 1 GiB free"
+    (note,) = sending_notes(images, {})
+    assert note.startswith("a request takes tune's own client about 0.1 ms of CPU: ")
+    assert note.endswith("; without shared memory it would take 0.7 ms")
+
+
+@pytest.mark.parametrize(("unique", "free"), [("", 40 << 20), (EIGHT, 4 << 20)])
+def test_too_little_shared_memory_is_refused_before_anything_is_started(
+    unique: str, free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    images = job(tmp_path, "3, 224, 224", workload=SHARED + unique)
+    with pytest.raises(EnvironmentNotReadyError, match=r"inputs may take .* of /dev/shm") as told:
+        with find_programs(images, {}):
+            pass
+    assert "--shm-size" in told.value.hint
+    assert "unique" in told.value.hint
+
+
+def test_shared_memory_of_a_server_elsewhere_is_refused_with_its_place(tmp_path: Path) -> None:
+    job(tmp_path, "8")
+    spec = tmp_path / "spec.yaml"
+    remote = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}"
+    text = spec.read_text().replace("server: {cpus: all}", remote)
+    spec.write_text(text.replace("cpus: all", "cpus: all, shared_memory: system"))
+    with pytest.raises(SpecError, match=r"spec.yaml:4:\d+: .*server.mode local or docker"):
+        prepare(Request(spec=spec))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from tuner.score.trial import Trial, TrialState
 from tuner.search.fits import Refusals, cannot_fit
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
-from tuner.server.memory import MACHINE, SHM, Memory
+from tuner.server.memory import MACHINE, Memory
+from tuner.server.shared_memory import SHM
 from tuner.space.candidate import Candidate
 from tuner.spec.model import StrategyName
 from tuner.spec.slo import Slo

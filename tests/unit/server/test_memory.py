@@ -14,8 +14,9 @@ from tuner.errors import ServerGoneError
 from tuner.machine import host
 from tuner.server import memory
 from tuner.server.control import Metrics
-from tuner.server.memory import MACHINE, SHM, Memory, gpu_use, read_memory, taken
+from tuner.server.memory import MACHINE, Memory, gpu_use, read_memory, taken
 from tuner.server.server import Place
+from tuner.server.shared_memory import SHM
 
 MIB = 1 << 20
 GPUS = [f"GPU-{n}f2c9ad1-8f4e-6b0a-0cf7-3d1e5a7b9c{n}0" for n in range(8)]

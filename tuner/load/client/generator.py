@@ -35,8 +35,11 @@ from tuner.load.client.cost import request_cost_s
 from tuner.load.client.figures import Run, by_stream, check_sent
 from tuner.load.client.job import GONE, HEADERS, Answers, ClientJob, Outcome, Questions, merge
 from tuner.load.client.process import LEAD_NS
+from tuner.load.client.shared import keep, laying
 from tuner.load.setup import TOO_LATE, Schedule, Setup, schedule
 from tuner.load.traffic.arrivals import Times
+from tuner.load.traffic.encoding import build
+from tuner.load.traffic.wire import Lay
 from tuner.load.validity import (
     BUSY,
     client_busy,
@@ -76,9 +79,10 @@ class OpenClient(Setup):
         count = min(processes_for(load, self._cores_for(load)), core_count(self.site.program.cpus))
         with (
             tempfile.TemporaryDirectory(prefix="load-", dir=self.site.directory) as private,
+            laying(self.site.endpoints) as lay,
             self.watched(window) as watched,
         ):
-            job, warnings = self._job(plan, load, window, seed, Path(private))
+            job, warnings = self._job(plan, load, window, seed, Path(private), lay)
             slo_lost = no_early_end if plan.due_s is None else self._until_lost(plan, window, job)
             jobs = split_over(job, count)
             answers, command, stopped_ns = self._execute(jobs, window, slo_lost)
@@ -116,20 +120,31 @@ class OpenClient(Setup):
         return client_cost(answers.cpu_s / sent, share, cores, window.bounds)
 
     def _job(
-        self, plan: Schedule, load: LoadPoint, window: Window, seed: int, private: Path
+        self,
+        plan: Schedule,
+        load: LoadPoint,
+        window: Window,
+        seed: int,
+        private: Path,
+        lay: Lay | None,
     ) -> tuple[ClientJob, list[str]]:
         """Writes what is to be sent; with what of the inputs does not match the spec."""
         firsts = np.cumsum([0, *(len(stream.shapes) for stream in self.streams)])
         order = firsts[plan.order] + plan.shape_of_each()
         counts = iter(np.bincount(order, minlength=int(firsts[-1])).tolist())
-        questions, warnings = [], list[str]()
+        questions, warnings = list[Questions](), list[str]()
         for stream in self.streams:
             of_stream = seeds.of_stream(seed, stream.name, self.streams)
             for shape in stream.shapes:
                 count = next(counts)
                 own = seeds.of_stream(of_stream, shape.name, stream.shapes)
                 given = shape.inputs.file(own, count * stream.target.batch_size)
-                questions.append(Questions(stream.form, given.path, count))
+                asked = Questions(stream.form, given.path, count)
+                if lay is not None:
+                    built = private / f"requests-{len(questions)}.npz"
+                    keep(self._built(asked, lay), built)
+                    asked = replace(asked, built=built)
+                questions.append(asked)
                 warnings += given.warnings
         target = self.streams[0].target
         tls = self.site.endpoints.tls_of(target.protocol.value)
@@ -152,6 +167,12 @@ class OpenClient(Setup):
             np.save(job.due, plan.due_s)
             np.save(job.shown, np.zeros(plan.due_s.size, np.int64))
         return job, warnings
+
+    def _built(self, asked: Questions, lay: Lay) -> list[bytes]:
+        """Made here, once for all processes."""
+        target = self.streams[0].target
+        head = [f"Host: {target.address}"]
+        return build(asked.inputs, asked.form, asked.most, target.protocol, head, lay)
 
     def _due(self, plan: Schedule) -> dict[str, Times]:
         """When requests are due, by stream as in `by_stream`; none of a closed loop."""
@@ -218,7 +239,9 @@ class OpenClient(Setup):
 
     @cached_property
     def _mean_bytes(self) -> list[int]:
-        """The size of a request of each stream, by the first ones."""
+        """The size of a request of each stream, by the first ones; 0 without its inputs."""
+        if self.site.endpoints.shared is not None:
+            return [0 for _ in self.streams]
         return [round(fmean(map(len, stream.questions(_FIRST)))) for stream in self.streams]
 
     def _failure(self, reason: str) -> TunerError:

@@ -37,11 +37,15 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True)
 class Questions:
-    """What the requests of one stream are made of that have one shape."""
+    """What the requests of one stream are made of that have one shape.
+
+    ``built``: The requests themselves, where their inputs are laid out already.
+    """
 
     form: RequestForm
     inputs: Path
     most: int = 0
+    built: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from tuner.errors import LoadFailedError, TunerError
 from tuner.hiding import keep_secret, without_passwords
 from tuner.load.client.calls import Done, calls_over
 from tuner.load.client.job import GONE, HEADERS, Answers, ClientJob, Outcome
+from tuner.load.client.shared import kept
 from tuner.load.traffic.encoding import build
 from tuner.load.traffic.turns import in_order
 from tuner.spec.server import Tls
@@ -210,7 +211,10 @@ def main(path: Path, headers: Mapping[str, str]) -> None:
     keep_secret(*headers.values())
     head = [f"Host: {job.address}", *(f"{name}: {value}" for name, value in headers.items())]
     built = [
-        build(asked.inputs, asked.form, asked.most, job.protocol, head) for asked in job.questions
+        build(asked.inputs, asked.form, asked.most, job.protocol, head)
+        if asked.built is None
+        else kept(asked.built)
+        for asked in job.questions
     ]
     requests = in_order(built, np.load(job.order))
     gc.freeze()

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
 from tuner.errors import LoadFailedError, SpecError
+from tuner.load.traffic.wire import WRITERS, Lay
 from tuner.modelconfig.schema import enum_name
 from tuner.plain import plain
 from tuner.regular import read_regular
@@ -251,13 +251,15 @@ def build(
     count: int,
     protocol: Protocol = Protocol.GRPC,
     head: Sequence[str] = (),
+    lay: Lay | None = None,
 ) -> list[bytes]:
     """At most ``count`` requests as bytes; the run goes round them.
 
     Over gRPC a serialised ``ModelInferRequest`` each, over HTTP head, with these lines, and body.
 
     The k-th request carries the inferences from ``k * batch_size`` on; the list of inputs goes
-    round as well. Equal requests are one object.
+    round as well. Equal requests are one object. With ``lay``, which puts an input's bytes
+    elsewhere and returns the parameters that say where, requests do not have them.
 
     Raises:
         SpecError: The file does not fit the model.
@@ -274,7 +276,7 @@ def build(
     requests, total = [], 0
     for first in wanted[:: form.batch_size]:
         batch = [steps[i % len(steps)] for i in range(first, first + form.batch_size)]
-        request = _WRITERS[protocol](_tensors(batch, form), form, head)
+        request = WRITERS[protocol](_tensors(batch, form), form, head, lay)
         if request not in known:
             known[request] = request
             total += len(request)
@@ -345,47 +347,3 @@ def _tensors(batch: Sequence[Mapping[str, Content]], form: RequestForm) -> Mappi
         raw = b"".join(step[name].raw for step in batch)
         tensors[name] = Content((*leading, *shape), raw)
     return tensors
-
-
-def _over_grpc(tensors: Mapping[str, Content], form: RequestForm, _: Sequence[str]) -> bytes:
-    from tritonclient.grpc import service_pb2
-
-    request = service_pb2.ModelInferRequest(model_name=form.model)
-    if form.priority:
-        request.parameters["priority"].uint64_param = form.priority
-    for name, tensor in tensors.items():
-        request.inputs.add(name=name, datatype=form.datatypes[name], shape=tensor.shape)
-        request.raw_input_contents.append(tensor.raw)
-    return bytes(request.SerializeToString())
-
-
-def _over_http(tensors: Mapping[str, Content], form: RequestForm, lines: Sequence[str]) -> bytes:
-    """Tensors in binary both ways, as perf_analyzer has them.
-
-    Source: Triton's binary tensor data extension.
-    """
-    inputs = [
-        {
-            "name": name,
-            "shape": tensor.shape,
-            "datatype": form.datatypes[name],
-            "parameters": {"binary_data_size": len(tensor.raw)},
-        }
-        for name, tensor in tensors.items()
-    ]
-    parameters = {"binary_data_output": True} | ({"priority": p} if (p := form.priority) else {})
-    told = json.dumps({"inputs": inputs, "parameters": parameters}).encode()
-    size = len(told) + sum(len(tensor.raw) for tensor in tensors.values())
-    head = (
-        f"POST /v2/models/{quote(form.model)}/infer HTTP/1.1",
-        *lines,
-        "Content-Type: application/octet-stream",
-        f"Inference-Header-Content-Length: {len(told)}",
-        f"Content-Length: {size}",
-        "",
-        "",
-    )
-    return "\r\n".join(head).encode() + told + b"".join(t.raw for t in tensors.values())
-
-
-_WRITERS = {Protocol.GRPC: _over_grpc, Protocol.HTTP: _over_http}

@@ -221,10 +221,8 @@ class InputFiles:
     def _most_steps(self) -> int:
         """Length of the longest list that is written."""
         if isinstance(self._spec, FileInputs):
-            largest = max(map(len, self._pool.contents)) + 1
-        else:
-            largest = _entry_bytes(self._spec, self._tensors)
-        return max(min(MAX_FILE_BYTES // largest, MAX_STEPS), 1)
+            return _fitting(max(map(len, self._pool.contents)) + 1)
+        return most_entries(self._spec, self._tensors)
 
 
 def sampled_length(steps: int, at_most: int) -> int:
@@ -240,6 +238,15 @@ def sampled_length(steps: int, at_most: int) -> int:
     return length
 
 
+def most_entries(spec: RandomInputs, tensors: Sequence[TensorShape]) -> int:
+    """How many inputs one file of random ones has at the most."""
+    return _fitting(_entry_bytes(spec, tensors))
+
+
+def _fitting(largest_bytes: int) -> int:
+    return max(min(MAX_FILE_BYTES // largest_bytes, MAX_STEPS), 1)
+
+
 def _entry_bytes(spec: RandomInputs, tensors: Sequence[TensorShape]) -> int:
     return request_bytes(tensors, spec.string_length) * 4 // 3 + 64 * len(tensors)
 
@@ -248,8 +255,7 @@ def _random_pool(
     spec: RandomInputs, tensors: Sequence[TensorShape], unique: int, seed: tuple[int, ...]
 ) -> _Pool:
     """``unique`` different contents, or as many as there can be."""
-    fitting = max(MAX_FILE_BYTES // _entry_bytes(spec, tensors), 1)
-    wanted = min(unique, fitting, MAX_STEPS)
+    wanted = min(unique, most_entries(spec, tensors))
     rng = np.random.default_rng(seed)
     inputs: dict[tuple[bytes, ...], None] = {}  # a set that keeps the order
     for _ in range(_DRAWS):

@@ -1,0 +1,85 @@
+"""A region's name and memory, on this machine's own /dev/shm."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tuner.errors import LoadFailedError
+from tuner.load.client import shared
+from tuner.load.client.shared import Laying, keep, kept, laying
+from tuner.server.server import Endpoints
+from tuner.server.shared_memory import SHM, SharedRegion, shared_region, shm_names
+
+NEVER_A_PID = 1 << 23
+
+
+def test_a_region_has_a_name_until_it_is_hidden_and_no_memory_once_it_is_cleared() -> None:
+    with shared_region(shm_names()) as region:
+        assert region.path.stat().st_mode & 0o777 == 0o600
+        assert f"-{os.getpid()}-" in region.name
+        region.hide()
+        assert not region.path.exists()
+        region.write(5, b"image")
+        assert os.pread(region.descriptor, 5, 5) == b"image"
+        region.clear()
+        assert os.pread(region.descriptor, 5, 5) == bytes(5)
+        assert os.fstat(region.descriptor).st_blocks == 0
+
+
+def test_names_of_the_dead_are_removed_and_those_of_the_living_stay() -> None:
+    dead = Path(SHM, f"tune-{NEVER_A_PID}-0123-requests")
+    dead.touch()
+    with shared_region(shm_names()) as first, shared_region(shm_names()) as second:
+        assert not dead.exists()
+        assert first.path.exists()
+        assert second.path.exists()
+    assert not first.path.exists()
+
+
+def test_a_name_that_another_container_holds_stays() -> None:
+    dead = Path(SHM, f"tune-{NEVER_A_PID}-4567-requests")
+    with shared_region(shm_names()) as held:
+        held.path.rename(dead)
+        with shared_region(shm_names()):
+            assert dead.exists()
+        dead.unlink()
+
+
+def test_equal_inputs_are_laid_once_and_each_begins_where_tensors_do() -> None:
+    with shared_region(shm_names()) as region:
+        lay = Laying(region)
+        places = [lay(raw)["shared_memory_offset"] for raw in (b"a" * 100, b"b", b"a" * 100)]
+        assert places == [0, 128, 0]
+        assert os.pread(region.descriptor, 1, 128) == b"b"
+
+
+def test_what_does_not_fit_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    with shared_region(shm_names()) as region:
+        lay = Laying(region)
+        monkeypatch.setattr(shared, "REGION_BYTES", 200)
+        lay(b"a" * 100)
+        with pytest.raises(LoadFailedError, match="take more than") as told:
+            lay(b"b" * 100)
+        assert "fewer unique inputs" in told.value.hint
+
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(SharedRegion, "write", full)
+        with pytest.raises(LoadFailedError, match=r"do not fit into /dev/shm.*No space") as told:
+            lay(b"c")
+        assert "make /dev/shm larger" in told.value.hint
+
+
+def test_without_shared_memory_nothing_is_laid() -> None:
+    with laying(Endpoints("h:1", "h:2", None)) as lay:
+        assert lay is None
+
+
+def test_requests_come_back_from_their_file(tmp_path: Path) -> None:
+    requests = [b"one", b"", b"three"]
+    keep(requests, tmp_path / "requests.npz")
+    assert kept(tmp_path / "requests.npz") == requests
