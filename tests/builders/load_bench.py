@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from builders.load_repository import make_repository
 from pydantic import TypeAdapter
 
@@ -37,6 +38,8 @@ class Bench:
     def generator(
         self, model: str, kind: GeneratorKind = PERF_ANALYZER, **workload: Any
     ) -> StreamsLoad:
+        if kind is PERF_ANALYZER and self.program.version == "none":
+            pytest.skip("no perf_analyzer for this Python and this glibc")
         carried = {
             name: workload.pop(name) for name in ("inputs", "batch_size") if name in workload
         }

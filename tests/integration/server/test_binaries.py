@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.server.binaries import Origin, perf_analyzer, tritonserver
+from tuner.server.binaries import Origin, has_perf_analyzer, perf_analyzer, tritonserver
 
 pytestmark = pytest.mark.integration
 
@@ -22,6 +22,12 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
+HAS_PERF_ANALYZER = pytest.mark.skipif(
+    not has_perf_analyzer(None, NO_PATH), reason="no perf_analyzer for this Python and this glibc"
+)
+
+
+@HAS_PERF_ANALYZER
 def test_the_wheels_are_found_and_run() -> None:
     with tritonserver(None, NO_PATH) as server, perf_analyzer(None, NO_PATH) as generator:
         assert (server.origin, server.version) == (Origin.WHEEL, "2.51.0")
@@ -36,6 +42,7 @@ def test_the_wheels_are_found_and_run() -> None:
     assert not private.exists()
 
 
+@HAS_PERF_ANALYZER
 def test_the_spec_comes_before_the_variable_and_the_variable_before_path(tmp_path: Path) -> None:
     with perf_analyzer(None, NO_PATH) as wheel:
         binary = wheel.binary

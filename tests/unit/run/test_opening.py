@@ -28,6 +28,7 @@ from tuner.score.trial import Trial, TrialState, TrialTime, Worker
 from tuner.search.study.files import ask
 from tuner.search.study.offer import find_offer
 from tuner.search.study.record import StudyRecord
+from tuner.search.study.storage import close_storage
 from tuner.spec.meaning import meaning
 from tuner.writeback.rollback import rollback
 
@@ -163,6 +164,7 @@ def test_a_run_reads_its_models_files_only_when_a_worker_asks_and_then_again_whe
             assert ask(record, pytest.fail, pytest.fail) == found
             assert len(read) == times
         assert ask(record, pytest.fail, pytest.fail) is None
+        close_storage(record._storage)  # the question opened it once more
         request = replace(request, resume=run.store.directory)
 
 

@@ -313,8 +313,8 @@ def _content(given: Any, tensor: TensorShape) -> Content:
     return Content(tuple(shape), raw)
 
 
-#: What JSON's values may be, by kind of NumPy's types.
-_TYPES = dict[str, set[type]](b={bool}, i={int}, u={int}, f={int, float}, O={str})
+#: What JSON's values may be, by kind of NumPy's types; V is bfloat16's, where ml_dtypes has it.
+_TYPES = dict[str, set[type]](b={bool}, i={int}, u={int}, f={int, float}, V={int, float}, O={str})
 
 
 def _raw(values: Any, datatype: str) -> bytes:
