@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 def read_regular(path: Path, at_most: int = -1) -> bytes:
@@ -14,11 +17,18 @@ def read_regular(path: Path, at_most: int = -1) -> bytes:
     Raises:
         OSError: It cannot be read, or is no regular file; `strerror` says which.
     """
+    with open_regular(path) as file:
+        return file.read(at_most)
+
+
+@contextmanager
+def open_regular(path: Path) -> Iterator[BinaryIO]:
+    """A regular file, open to be read piece by piece; raises as `read_regular` does."""
     _refuse_what_is_no_file(path, path.stat().st_mode)  # opening a device may do something
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # never waits, also for a pipe
     with os.fdopen(descriptor, "rb") as file:
         _refuse_what_is_no_file(path, os.fstat(descriptor).st_mode)
-        return file.read(at_most)
+        yield file
 
 
 def is_there(path: Path) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tuner.bench.recordings import RecordedFigures, figures_of, traffic_of
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.load.traffic.encoding import (
     Content,
@@ -62,16 +62,6 @@ class Request:
     overrides: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class RecordedFigures:
-    """A file's number of entries, the bytes of one, and the number of shapes of each input."""
-
-    count: int
-    least_bytes: int
-    most_bytes: int
-    shapes: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -167,12 +157,14 @@ def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> 
     for label, model in spec.models.items():
         _refuse_mixed_encodings(served.models[label].files, model)
     space = _space(loaded, spec, served)
+    traffic = traffic_of(spec)
+    own_per_s = 1.0 if traffic is None else traffic.recording.rate_per_s
     return Job(
         loaded,
         spec,
         served,
         space,
-        load_plan(spec.workload, spec.objective, spec.slos, spec.shares),
+        load_plan(spec.workload, spec.objective, spec.slos, spec.shares, own_per_s),
         has_perf_analyzer(spec.workload.perf_analyzer, environment),
         _recorded(spec, served),
     )
@@ -239,17 +231,19 @@ def _recorded(spec: Spec, served: Served) -> dict[str, RecordedFigures]:
         SpecError: Entries do not fit a model's inputs.
     """
     found = {}
-    for name, stream in spec.streams.items():
+    traffic = traffic_of(spec)
+    for number, (name, stream) in enumerate(spec.streams.items()):
+        if isinstance(stream.inputs, RandomInputs):
+            continue
+        base = served.models[stream.model].base
+        more = base.completes and not base.known
+        tensors = () if more and may_set_batch(base.file) else inputs_of(base.completed)
         if isinstance(stream.inputs, FileInputs):
-            base = served.models[stream.model].base
-            more = base.completes and not base.known
-            tensors = () if more and may_set_batch(base.file) else inputs_of(base.completed)
             entries = read_recorded(stream.inputs.file, tensors, all_known=not more)
             _refuse_mixed_batches(entries, stream.inputs, stream.batch_size)
-            sizes = [sum(len(content.raw) for content in entry.values()) for entry in entries]
-            shapes = {(of, content.shape) for entry in entries for of, content in entry.items()}
-            counts = Counter(of for of, _ in shapes)
-            found[name] = RecordedFigures(len(sizes), min(sizes), max(sizes), counts)
+            found[name] = RecordedFigures.of(entries)
+        elif traffic is not None:
+            found[name] = figures_of(stream.inputs, traffic, number, tensors, all_known=not more)
     return found
 
 

@@ -31,7 +31,14 @@ from tuner.spec.model import StrategyName
 from tuner.spec.paths import DYNAMIC_BATCHING
 from tuner.spec.shapes import mixed_in
 from tuner.spec.units import Percent
-from tuner.spec.workload import FileInputs, Protocol, RandomInputs, SharedMemory
+from tuner.spec.workload import (
+    FileInputs,
+    Protocol,
+    RandomInputs,
+    RecordingArrivals,
+    RecordingInputs,
+    SharedMemory,
+)
 from tuner.triton.launchers import cores_of, server_launcher
 from tuner.triton.needs import refuse_names
 
@@ -141,6 +148,7 @@ def choose_generator(job: Job) -> GeneratorChoice:
             may_refuse,
             stream.priority or 0,
             mixed=len(shapes) > 1,
+            recorded=isinstance(job.spec.workload.arrivals, RecordingArrivals),
         )
         demands.append(demand)
     return choose(demands)
@@ -184,8 +192,11 @@ def request_notes(job: Job, above_bytes: int = -1) -> Iterator[str]:
                 f"a request{whose} carries {stream.batch_size} inferences, which goodput and "
                 "throughput count; loads are in requests"
             )
+        arrivals = job.spec.workload.arrivals
         if isinstance(inputs, FileInputs):
             yield from _file_notes(name, inputs.file.name, job, above_bytes)
+        if isinstance(inputs, RecordingInputs) and isinstance(arrivals, RecordingArrivals):
+            yield from _file_notes(name, arrivals.file.name, job, above_bytes)
         if isinstance(inputs, RandomInputs):
             yield from _drawn_notes(name, inputs, job, above_bytes)
 

@@ -1,10 +1,10 @@
 """Which load generator measures a run. Decided once: two generators are two definitions of latency.
 
 perf_analyzer measures wherever it can: it is NVIDIA's own, well maintained, and what others use.
-It cannot send several streams on one clock, draw the shapes of requests by their shares, or send
-requests with a priority, and it gives no result when a request is refused. It should not be used
-where tensors are large: its export of every request's times, without which a late client hides a
-stalled server, also holds every tensor as text, and no option leaves them out.
+It cannot send several streams on one clock, replay a recording, draw the shapes of requests by
+their shares, or send requests with a priority, and it gives no result when a request is refused.
+It should not be used where tensors are large: its export of every request's times, without which a
+late client hides a stalled server, also holds every tensor as text, and no option leaves them out.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Demand:
     Attributes:
         shapes: Of its inputs, for variable dimensions, without the batch.
         mixed: Its requests have several shapes.
+        recorded: They come as they were recorded.
     """
 
     config: Any
@@ -59,6 +60,7 @@ class Demand:
     may_refuse: bool
     priority: int = 0
     mixed: bool = False
+    recorded: bool = False
 
 
 def _why_not(demands: Sequence[Demand]) -> str:
@@ -66,6 +68,8 @@ def _why_not(demands: Sequence[Demand]) -> str:
     if len(demands) > 1:
         return "perf_analyzer sends one stream of requests, to one model"
     (demand,) = demands
+    if demand.recorded:
+        return "perf_analyzer does not replay a recording, each request at its time"
     if demand.priority:
         return "perf_analyzer has no option for the priority of requests"
     if demand.mixed:

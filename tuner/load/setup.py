@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from tuner.load import seeds
 from tuner.load.latency import Observed
+from tuner.load.recordings.contents import RecordedContents
+from tuner.load.recordings.replay import RecordedTraffic
 from tuner.load.traffic.arrivals import SLACK_S, Shape, Times, arrivals_of, expected_requests
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
@@ -66,7 +68,7 @@ class ShapedInputs:
         share: Of the stream's requests.
     """
 
-    inputs: InputFiles
+    inputs: InputFiles | RecordedContents
     name: str = ""
     share: float = 1.0
 
@@ -146,7 +148,7 @@ class Setup:
     site: Site
     streams: tuple[Stream, ...]
     models: tuple[str, ...]
-    shape: Shape | None = None
+    shape: Shape | RecordedTraffic | None = None
 
     @contextmanager
     def watched(self, window: Window) -> Iterator[Sampler]:
@@ -196,11 +198,13 @@ class Schedule:
     Attributes:
         order: The stream of each, as its place; of a closed loop repeated.
         shapes: The shape of each, as its place among its stream's; None where each has only one.
+        lines: The number of each in the recording that is replayed.
     """
 
     due_s: Times | None
     order: Order
     shapes: Order | None = None
+    lines: Order | None = None
 
     def shape_of_each(self) -> Order:
         return np.zeros_like(self.order) if self.shapes is None else self.shapes
@@ -211,7 +215,11 @@ class Schedule:
 
 
 def schedule(
-    streams: Sequence[Stream], load: LoadPoint, window: Window, seed: int, shape: Shape | None
+    streams: Sequence[Stream],
+    load: LoadPoint,
+    window: Window,
+    seed: int,
+    shape: Shape | RecordedTraffic | None,
 ) -> Schedule:
     """Independent arrivals of each stream, until the load ends; of a closed loop their turns.
 
@@ -224,6 +232,10 @@ def schedule(
         spans = np.arange(turns.size) // _SPAN
         return Schedule(None, turns, _drawn_shapes(streams, turns, spans, seed))
     spans_s = (window.warmup_s, window.duration_s, window.tail_s + SLACK_S)
+    if isinstance(shape, RecordedTraffic):
+        if load.arrivals is Arrivals.RECORDING:
+            return _replayed(streams, shape, load.level, spans_s, seed)
+        shape = None  # an overload is Poisson's
     times = []
     for stream in streams:
         own = seeds.of_stream(seed, stream.name, streams)
@@ -235,6 +247,22 @@ def schedule(
     order, due_s = order[by_time], due_s[by_time]
     spans = np.searchsorted(np.cumsum(spans_s), due_s, side="right")
     return Schedule(due_s, order, _drawn_shapes(streams, order, spans, seed))
+
+
+def _replayed(
+    streams: Sequence[Stream],
+    traffic: RecordedTraffic,
+    rate_per_s: float,
+    spans_s: tuple[float, float, float],
+    seed: int,
+) -> Schedule:
+    """What a recording has for this time, of all streams; each has what its line says."""
+    found = traffic.replay(rate_per_s, spans_s, seed)
+    meant = found.due_s < sum(spans_s) - SLACK_S
+    due_s, lines = found.due_s[meant], found.lines[meant]
+    order = traffic.order[lines]
+    spans = np.searchsorted(np.cumsum(spans_s), due_s, side="right")
+    return Schedule(due_s, order, _drawn_shapes(streams, order, spans, seed), lines)
 
 
 def _drawn_shapes(streams: Sequence[Stream], order: Order, spans: Order, seed: int) -> Order | None:

@@ -22,6 +22,9 @@ from tuner.load.probes.answers import ConfigAnswers, ask
 from tuner.load.probes.lone import LoneRequests, ask_alone
 from tuner.load.probes.preparing import Filling, await_first_answers, fill, seconds_for, together
 from tuner.load.probes.warming import FirstCalls
+from tuner.load.recordings.contents import RecordedContents
+from tuner.load.recordings.lines import RecordedStream
+from tuner.load.recordings.replay import recorded_traffic
 from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream, in_turn
 from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
 from tuner.load.traffic.encoding import RequestForm, TensorShape, inputs_of, resolve
@@ -44,9 +47,11 @@ from tuner.spec.workload import (
     ArrivalsSpec,
     BurstArrivals,
     ClosedArrivals,
+    FileInputs,
     Inputs,
     Protocol,
     RandomInputs,
+    RecordingInputs,
     TraceArrivals,
     Workload,
 )
@@ -183,29 +188,40 @@ def streams_load(
         SpecError: The inputs do not fit a model's.
     """
     arrivals = workload.arrivals
-    asked = tuple(_stream(name, own, workload.protocol, site) for name, own in streams.items())
-    setup = Setup(site, asked, tuple(served), shape_of(arrivals))
+    traffic = recorded_traffic(arrivals, {name: own.model for name, own in streams.items()})
+    asked = tuple(
+        _stream(name, own, workload.protocol, site, traffic.of(number) if traffic else None)
+        for number, (name, own) in enumerate(streams.items())
+    )
+    setup = Setup(site, asked, tuple(served), traffic or shape_of(arrivals))
     starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
     return StreamsLoad(kind.make(setup), starts, setup)
 
 
-def _stream(name: str, asked: Asked, protocol: Protocol, site: Site) -> Stream:
+def _stream(
+    name: str, asked: Asked, protocol: Protocol, site: Site, recorded: RecordedStream | None
+) -> Stream:
     control, model = site.control, asked.model
     config = control.running_config(model)
     target = LoadTarget(model, site.endpoints, protocol, asked.batch_size)
-    shapes = tuple(
-        ShapedInputs(
-            InputFiles(
-                inputs,
-                tensors,
-                site.directory,
-                cached=lambda: control.running_config(model).response_cache.enable,
-            ),
-            shape_name,
-            share,
+    if isinstance(asked.inputs, RecordingInputs):
+        assert recorded is not None  # the spec is refused
+        held = RecordedContents(asked.inputs, recorded, inputs_of(config), site.directory)
+        shapes: tuple[ShapedInputs, ...] = (ShapedInputs(held),)
+    else:
+        shapes = tuple(
+            ShapedInputs(
+                InputFiles(
+                    inputs,
+                    tensors,
+                    site.directory,
+                    cached=lambda: control.running_config(model).response_cache.enable,
+                ),
+                shape_name,
+                share,
+            )
+            for inputs, tensors, shape_name, share in _shaped(asked.inputs, model, config)
         )
-        for inputs, tensors, shape_name, share in _shaped(asked.inputs, model, config)
-    )
     form = RequestForm(
         model=model,
         datatypes={t.name: t.datatype for t in inputs_of(config)},
@@ -219,8 +235,8 @@ def _stream(name: str, asked: Asked, protocol: Protocol, site: Site) -> Stream:
 
 
 def _shaped(
-    inputs: Inputs, model: str, config: Any
-) -> Iterator[tuple[Inputs, tuple[TensorShape, ...], str, float]]:
+    inputs: RandomInputs | FileInputs, model: str, config: Any
+) -> Iterator[tuple[RandomInputs | FileInputs, tuple[TensorShape, ...], str, float]]:
     """Inputs of each shape, with the tensors, the shape's name and its share.
 
     Different inputs that come back are shared out as the requests are.

@@ -15,6 +15,8 @@ from tuner.spec.metrics import requests_needed
 from tuner.spec.units import digits
 
 _LATE_SENDS = 0.05
+#: Of the requests of a recording; told beyond it.
+_NOT_AS_RECORDED = 0.001
 #: Of the p99; latencies count from the moment a request was due, so that a lag is in them.
 _LAG_SHARE = 0.10
 _SENT_SHARE = 0.98
@@ -36,6 +38,7 @@ def warnings_about(
     return (
         *_throttled(measurement.host),
         *_client_behind(measurement),
+        *_not_as_recorded(measurement),
         *_client_heavy(measurement),
         *(
             of_stream(name, sentence)
@@ -172,6 +175,13 @@ def _client_behind(m: Measurement) -> Iterator[str]:
             f"The load generator could not keep up: it sent {_sent(m)} of {digits(asked, 4)} "
             "requests per second."
         )
+
+
+def _not_as_recorded(m: Measurement) -> Iterator[str]:
+    """A recording's times are exact to 1 ms, or the share of those that are not is told."""
+    late = m.late_sends or 0.0
+    if m.load.arrivals is Arrivals.RECORDING and late > _NOT_AS_RECORDED:
+        yield f"{digits(100.0 * late, 2)}% of the recorded requests were sent over 1 ms late."
 
 
 def _sent(m: Measurement) -> str:

@@ -28,6 +28,7 @@ class Arrivals(Enum):
     CLOSED = "closed"  # level = requests outstanding at all times (concurrency)
     POISSON = "poisson"  # level = mean requests per second, exponential gaps
     TRACE = "trace"  # level = mean requests per second, gaps from a file, rescaled
+    RECORDING = "recording"  # level = mean requests per second of what a window replays
     BURSTS = "bursts"  # level = mean requests per second, Poisson that switches between two rates
     STEP = "step"  # level = capacity in requests per second, which the measured window exceeds
 

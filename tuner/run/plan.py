@@ -45,9 +45,9 @@ from tuner.search.estimate import (
     foresee_run,
     refuse_too_short,
     seen_before,
-    trace_notes,
     window_notes,
 )
+from tuner.search.recorded import replay_notes
 from tuner.search.strategies.designs import designs
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategy import Proposal
@@ -61,7 +61,13 @@ from tuner.spec.load import effective_yaml
 from tuner.spec.model import Spec, StrategyName
 from tuner.spec.paths import INSTANCE_GROUP
 from tuner.spec.server import MODES, ServerMode
-from tuner.spec.workload import FileInputs, RandomInputs, UniformRepeat, ZipfRepeat
+from tuner.spec.workload import (
+    FileInputs,
+    RandomInputs,
+    RecordingArrivals,
+    UniformRepeat,
+    ZipfRepeat,
+)
 from tuner.triton.docker import DockerLauncher
 from tuner.triton.local import LocalLauncher, find_backends
 from tuner.triton.needs import holes_of_image
@@ -145,7 +151,7 @@ def draw_plan(
             *queue_notes(job),
             *(() if unready else sending_notes(job, environment)),
             *window_notes(job.spec, job.plan, None if seen is None else seen.rate_per_s),
-            *trace_notes(job.spec, job.plan),
+            *replay_notes(job.spec, job.plan),
             *_completion_notes(job),
             *_parameter_notes(job),
             *never_tried(job.space),
@@ -253,6 +259,8 @@ def _chosen_by(spec: Spec) -> list[str]:
     server, mounts = spec.server, spec.server.mounts.items()
     inputs = (stream.inputs for stream in spec.streams.values())
     sent = [] if server.managed else [str(i.file) for i in inputs if isinstance(i, FileInputs)]
+    if not server.managed and isinstance(spec.workload.arrivals, RecordingArrivals):
+        sent.append(str(spec.workload.arrivals.file))
     found = {
         "a tritonserver of its own": server.binary is not None,
         f"the server's variables {', '.join(server.environment)}": bool(server.environment),

@@ -39,8 +39,8 @@ from tuner.search.estimate import (
     refuse_too_short,
     seen_before,
     seen_in,
-    trace_notes,
 )
+from tuner.search.recorded import replay_notes
 from tuner.search.searcher import Searcher
 from tuner.search.searching import search
 from tuner.spec.load import LoadedSpec, load_spec
@@ -170,7 +170,7 @@ def _beforehand(served: Serving, request: Request) -> Iterator[str]:
         yield foresee_run(request.output, job, seen).sentence
     yield from queue_notes(job)
     yield from request_notes(job, LARGE_BYTES)
-    yield from trace_notes(job.spec, job.plan)
+    yield from replay_notes(job.spec, job.plan)
     yield from foreseen(job.searched_files) if request.write else ()
 
 

@@ -11,7 +11,7 @@ from tuner.measurement.measurement import Arrivals
 from tuner.measurement.window import lowest_rate
 from tuner.score.capacity import Bracket, LevelRange, Probe, crossing, saturated
 from tuner.spec.slo import Objective, Slo, tail_shares
-from tuner.spec.workload import ClosedArrivals, Workload
+from tuner.spec.workload import ClosedArrivals, RecordingArrivals, Workload
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,14 @@ def load_plan(
     objective: Objective,
     slos: Sequence[Slo] = (),
     shares: Mapping[str, float] = MappingProxyType({"": 1.0}),
+    recorded_per_s: float = 1.0,
 ) -> LoadPlan:
     """The levels to measure, without rates at which the longest window is too short.
 
-    ``shares``: the parts of the streams that the level is of.
+    Args:
+        shares: The parts of the streams that the level is of.
+        recorded_per_s: The mean rate of a recording, if there is one; without it, levels at a pace
+            of its own are not known, only that they are fixed.
     """
     arrivals = workload.arrivals
     kind = Arrivals(arrivals.kind)
@@ -60,6 +64,8 @@ def load_plan(
         given = arrivals.rate
         lowest = lowest_level(slos, shares, float(workload.max_window))
         levels = LevelRange(min(lowest, arrivals.max_rate), arrivals.max_rate)
+        if isinstance(arrivals, RecordingArrivals) and arrivals.pace is not None:
+            given = [pace * recorded_per_s for pace in arrivals.pace]
     if objective.at_level is not None:
         given = (objective.at_level,)
     listed = None if given is None else tuple(sorted(float(level) for level in given))

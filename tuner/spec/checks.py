@@ -27,6 +27,7 @@ from tuner.spec.model_checks import (
     check_streams,
 )
 from tuner.spec.paths import SEVERAL_REPOSITORIES
+from tuner.spec.recording_checks import check_recording
 from tuner.spec.server import MODES, is_own_argument
 from tuner.spec.shapes import check_shapes, mixed_in
 from tuner.spec.slo import Goal, Slo
@@ -346,6 +347,7 @@ _CHECKS: tuple[tuple[Callable[[Spec], Iterator[Finding]], tuple[str, ...]], ...]
     (_check_levels, ("workload",)),
     (_check_bursts, ("workload",)),
     (_check_inputs, ("streams",)),
+    (check_recording, ("streams", "workload", "server", "models", "objective")),
     (_check_cache_state, ("workload", "server")),
     (_check_budget, ("workload", "budget")),
     (_check_slos, ("slo",)),

@@ -20,6 +20,10 @@ from tuner.spec.paths import CACHE_SIZE
 CARRIED = ("inputs", "batch_size")
 #: Keys of the short form that the long one does not have.
 SHORT_KEYS = ("model", "space")
+#: Kind of arrivals, and of inputs.
+RECORDING = "recording"
+#: Default of `workload.window` under a recording.
+RECORDING_WINDOW = "30s"
 #: Keys of a spec in the order in which it is shown, in either form.
 _ORDER = ("model", "models", "repository", "server", "streams", "workload", "slo", "objective")
 _ORDER_OF_WORKLOAD = ("protocol", "arrivals", *CARRIED)
@@ -76,7 +80,25 @@ def long_form(data: Any) -> Form:
     elif isinstance(streams := form.data["streams"], dict):
         _fill_streams(form, streams, label if asks else None)
     form.data.pop("model", None)
+    _carry_what_is_recorded(form)
     return form
+
+
+def _carry_what_is_recorded(form: Form) -> None:
+    """Where nothing else is said, requests that come as recorded carry what was recorded.
+
+    And a window is long enough for several stretches of the recording.
+    """
+    workload, streams = form.data.get("workload"), form.data.get("streams")
+    arrivals = workload.get("arrivals") if isinstance(workload, dict) else None
+    recorded = isinstance(arrivals, dict) and arrivals.get("kind") == RECORDING
+    if recorded and isinstance(workload, dict) and isinstance(streams, dict):
+        form.data["workload"] = {"window": RECORDING_WINDOW, **workload}
+        own = {"inputs": {"kind": RECORDING}}
+        form.data["streams"] = {
+            name: {**own, **stream} if isinstance(stream, dict) else stream
+            for name, stream in streams.items()
+        }
 
 
 def _take_space(form: Form) -> Any:

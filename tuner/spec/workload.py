@@ -100,8 +100,29 @@ class TraceArrivals(Strict):
     max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
 
 
+class RecordingArrivals(Strict):
+    """Open loop: the requests of a recording, each at its own time; see docs/recordings.md.
+
+    A measurement that is shorter replays stretches of it, the busiest one among them.
+    """
+
+    kind: Literal["recording"] = _KIND
+    file: SpecFile = Field(description="JSON lines, one for each request; tune record makes one")
+    pace: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
+        None,
+        description="times its own speed at which it is replayed, such as [1, 2]; default: its "
+        "pattern in time stays, and the level says how many requests come",
+    )
+    rate: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
+        None,
+        description="mean rates that the pattern is scaled to; default: search for the highest",
+    )
+    max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
+
+
 ArrivalsSpec = Annotated[
-    ClosedArrivals | PoissonArrivals | BurstArrivals | TraceArrivals, Field(discriminator="kind")
+    ClosedArrivals | PoissonArrivals | BurstArrivals | TraceArrivals | RecordingArrivals,
+    Field(discriminator="kind"),
 ]
 
 
@@ -185,7 +206,25 @@ class FileInputs(Strict):
     repeat: Repeat = Field(NoRepeat(kind="none"), description="how often each comes back")
 
 
-Inputs = Annotated[RandomInputs | FileInputs, Field(discriminator="kind")]
+class RecordingInputs(Strict):
+    """What the lines of a recording hold: the default of requests that come as recorded."""
+
+    kind: Literal["recording"] = _KIND
+    file: SpecFile | None = Field(
+        None, description="JSON in perf_analyzer's input format, for lines that name its entries"
+    )
+    int_range: Annotated[tuple[WholeNumber, WholeNumber], BeforeValidator(pair)] = Field(
+        (0, 100), description="as of random inputs, for lines that hold shapes only"
+    )
+    string_length: Count = Field(32, description="likewise")
+
+    @property
+    def repeat(self) -> NoRepeat:
+        """What comes back is recorded too."""
+        return NoRepeat(kind="none")
+
+
+Inputs = Annotated[RandomInputs | FileInputs | RecordingInputs, Field(discriminator="kind")]
 
 
 class CacheState(Enum):
@@ -244,8 +283,9 @@ class Workload(Strict):
     )
     window: Seconds = Field(
         Seconds(3.0),
-        description="length of a measurement; longer where an SLO needs more, and, except in "
-        "closed loops, at least ten times the largest latency SLO (five times in the search)",
+        description="length of a measurement, by default 30s under a recording; longer where an "
+        "SLO needs more, and, except in closed loops, at least ten times the largest latency SLO "
+        "(five times in the search)",
     )
     warmup: Seconds = Field(
         Seconds(0.5),

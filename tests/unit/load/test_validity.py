@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from builders.measurements import synthetic_measurement
 
 from tuner.errors import ModelFailsError
-from tuner.load.validity import client_cost, refuse_failures
+from tuner.load.validity import client_cost, refuse_failures, warnings_about
+from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import LatencyBound
 from tuner.server.control import StatisticsSnapshot
 
@@ -52,3 +56,21 @@ def test_a_load_generator_is_told_that_takes_a_tenth_of_an_slo_or_of_its_cores(
         told = f"The load generator itself took {ms} of CPU for a request: {told}"
     assert found == ([told] if told else [])
     assert [*client_cost(request_s, 0.05, cores, ())] == []
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "late", "told"),
+    [
+        (Arrivals.RECORDING, 0.0009, False),
+        (Arrivals.RECORDING, 0.0012, True),
+        (Arrivals.POISSON, 0.0012, False),
+    ],
+)
+def test_recorded_requests_that_were_sent_late_are_told(
+    arrivals: Arrivals, late: float, *, told: bool
+) -> None:
+    found = replace(
+        synthetic_measurement(50.0, 100.0), load=LoadPoint(arrivals, 100.0), late_sends=late
+    )
+    said = "0.12% of the recorded requests were sent over 1 ms late." in warnings_about(found)
+    assert said is told

@@ -136,9 +136,10 @@ class OpenClient(Setup):
         for stream in self.streams:
             of_stream = seeds.of_stream(seed, stream.name, self.streams)
             for shape in stream.shapes:
+                lines = None if plan.lines is None else plan.lines[order == len(questions)]
                 count = next(counts)
                 own = seeds.of_stream(of_stream, shape.name, stream.shapes)
-                given = shape.inputs.file(own, count * stream.target.batch_size)
+                given = shape.inputs.file(own, count * stream.target.batch_size, lines)
                 asked = Questions(stream.form, given.path, count)
                 if lay is not None:
                     built = private / f"requests-{len(questions)}.npz"

@@ -55,12 +55,13 @@ Shape = Times | BurstShape
 
 
 def arrivals_of(
-    load: LoadPoint, spans_s: Sequence[float], seed: int, shape: Shape | None = None
+    load: LoadPoint, spans_s: Sequence[float], seed: int, shape: object = None
 ) -> Times:
     """The arrivals of an open-loop load point.
 
     Args:
         spans_s: Lengths of consecutive spans of the run, in each of which the rate holds.
+        shape: A `Shape`, where such arrivals have one.
     """
     match load.arrivals:
         case Arrivals.POISSON:

@@ -208,7 +208,7 @@ def read_recorded(
         raise SpecError(message, _FORM) from error
     if not isinstance(entries, list) or not entries:
         raise SpecError(f"{path}: data is no list of requests", _FORM)
-    read = [_read(entry, tensors, all_known=all_known) for entry in entries]
+    read = [read_entry(entry, tensors, all_known=all_known) for entry in entries]
     wrong = [f"{path}: entry {k}: {'; '.join(told)}" for k, (_, told) in enumerate(read, 1) if told]
     if wrong:
         more = [f"and {len(wrong) - MOST_SHOWN} more"] if len(wrong) > MOST_SHOWN else []
@@ -222,7 +222,7 @@ _FORM = (
 )
 
 
-def _read(
+def read_entry(
     entry: Any, tensors: Sequence[TensorShape], *, all_known: bool
 ) -> tuple[dict[str, Content], list[str]]:
     """Its contents, and what is wrong with it."""

@@ -36,7 +36,6 @@ from tuner.load.traffic.repeats import Order
 from tuner.spec.workload import (
     DuplicatesRepeat,
     FileInputs,
-    Inputs,
     LogRepeat,
     NoRepeat,
     RandomInputs,
@@ -93,7 +92,7 @@ class InputFiles:
 
     def __init__(
         self,
-        spec: Inputs,
+        spec: RandomInputs | FileInputs,
         tensors: Sequence[TensorShape],
         directory: Path,
         cached: Callable[[], bool] = lambda: True,
@@ -106,14 +105,16 @@ class InputFiles:
         self._orders: Counter[int] = Counter()  # so many of each seed
         self._last_of_new: Path | None = None
 
-    def file(self, seed: int, steps: int) -> InputFile:
+    def file(self, seed: int, steps: int, lines: Order | None = None) -> InputFile:
         """Inputs for one run that will need about ``steps`` of them, in an order of the seed's.
 
-        The file is good until the next call.
+        The file is good until the next call. ``lines``: those of a recording, of which only the
+        times count here.
 
         Raises:
             SpecError: A file of the user's does not fit.
         """
+        del lines
         repeat = self._spec.repeat
         if isinstance(repeat, NoRepeat) and isinstance(self._spec, FileInputs):
             return InputFile(self.first(len(self._pool.contents)), None)
@@ -199,7 +200,7 @@ class InputFiles:
         """The inputs that are the same in all measurements."""
         if isinstance(self._spec, FileInputs):
             entries = read_recorded(self._spec.file, self._tensors)
-            pool = _Pool(tuple(map(_entry, entries)), bytes)
+            pool = _Pool(tuple(map(entry_json, entries)), bytes)
         else:
             wanted = self._spec.unique or DEFAULT_UNIQUE
             if isinstance(self._spec.repeat, LogRepeat) and self._spec.unique is None:
@@ -277,12 +278,12 @@ def _random_pool(
 
     def encode(drawn: Sequence[bytes]) -> bytes:
         pairs = zip(tensors, drawn, strict=True)
-        return _entry({tensor.name: Content(tensor.shape, raw) for tensor, raw in pairs})
+        return entry_json({tensor.name: Content(tensor.shape, raw) for tensor, raw in pairs})
 
     return _Pool(tuple(inputs), encode, tuple(warnings))
 
 
-def _entry(contents: Mapping[str, Content]) -> bytes:
+def entry_json(contents: Mapping[str, Content]) -> bytes:
     values = {
         name: {"b64": base64.b64encode(content.raw).decode(), "shape": content.shape}
         for name, content in contents.items()

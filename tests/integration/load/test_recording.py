@@ -1,0 +1,77 @@
+"""A recording replayed on a real server: each request at its time, with what its line holds."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from builders.candidates import the_one
+
+from tuner.load.streams_load import Asked, StreamsLoad
+from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.measurement.window import EarlyEnd, Window
+from tuner.spec.workload import RecordingInputs
+
+if TYPE_CHECKING:
+    from builders.load_bench import Bench
+
+pytestmark = [pytest.mark.integration]
+
+HELD = RecordingInputs(kind="recording")
+#: 25 a second for 4 s; `plain` fails what is negative.
+ROWS = [
+    {"due_s": 0.04 * k, "inputs": {"x": [-1.0 if k in (10, 50, 90) else 1.0] * 8}}
+    for k in range(100)
+]
+
+
+def load_on(
+    bench: Bench, rows: list[dict[str, Any]], streams: dict[str, Asked], **arrivals: Any
+) -> StreamsLoad:
+    path = bench.directory / "requests.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recorded = {"kind": "recording", "file": str(path), **arrivals}
+    return bench.streams(streams, arrivals=recorded)
+
+
+def window(duration_s: float) -> Window:
+    return Window(duration_s, 0.0, 60.0, 1.0, ends_early=EarlyEnd.NEVER)
+
+
+@pytest.mark.parametrize("pace", [1.0, 2.0])
+def test_a_recording_is_replayed_whole_with_what_its_lines_hold(bench: Bench, pace: float) -> None:
+    load = load_on(bench, ROWS, {"plain": Asked("plain", HELD)}, pace=[pace])
+    found = load.measure(LoadPoint(Arrivals.RECORDING, 25.0 * pace), window(4.0 / pace), 1)
+    assert (found.completed_count, found.failed_count) == (97, 3)
+    assert found.due_per_s == pytest.approx(25.0 * pace)
+    assert any("the first of them: negative input" in told for told in found.warnings)
+    assert len(the_one(load.answers()).alone) == 16
+
+
+def test_a_level_sends_as_many_and_each_stream_its_own(bench: Bench) -> None:
+    """The other stream's requests hold only a shape."""
+    rows = [
+        row | {"stream": "floats"}
+        if k % 4
+        else {"due_s": 0.04 * k, "stream": "texts", "shapes": {"ids": [16]}}
+        for k, row in enumerate(ROWS)
+    ]
+    streams = {
+        "floats": Asked("plain", HELD, share=0.75),
+        "texts": Asked("texts", HELD, share=0.25),
+    }
+    load = load_on(bench, rows, streams)
+    found = load.measure(LoadPoint(Arrivals.RECORDING, 20.0), window(4.0), 1)
+    assert found.due_per_s == pytest.approx(20.0, abs=0.5)
+    assert found.streams["texts"].due_per_s == pytest.approx(5.0, abs=0.5)
+    assert found.streams["texts"].failed_count == 0
+    assert 1 <= found.streams["floats"].failed_count <= 3
+
+
+def test_an_overload_and_a_closed_loop_send_what_was_recorded(bench: Bench) -> None:
+    load = load_on(bench, ROWS, {"plain": Asked("plain", HELD)})
+    closed = load.measure(LoadPoint(Arrivals.CLOSED, 2.0), window(2.0), 1)
+    assert closed.failed_count == pytest.approx(0.03 * closed.completed_count, abs=4)
+    step = load.measure(LoadPoint(Arrivals.STEP, 20.0), window(2.0), 1)
+    assert step.completed_count > 20

@@ -1,0 +1,83 @@
+"""What is known of a recording before anything is started: that it fits the spec and the models."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tuner.errors import SpecError
+from tuner.load.recordings.contents import RecordedContents
+from tuner.load.recordings.replay import RecordedTraffic, recorded_traffic
+from tuner.load.traffic.encoding import Content, TensorShape
+from tuner.spec.model import Spec
+from tuner.spec.units import Percent
+from tuner.spec.workload import RecordingInputs
+
+#: A stream's share of a recording and of the spec may differ by so much.
+_POINTS = 0.02
+
+
+@dataclass(frozen=True)
+class RecordedFigures:
+    """A file's number of entries, the bytes of one, and the number of shapes of each input."""
+
+    count: int
+    least_bytes: int
+    most_bytes: int
+    shapes: Mapping[str, int]
+
+    @classmethod
+    def of(cls, entries: Iterable[Mapping[str, Content]]) -> RecordedFigures:
+        """Looks at one entry after the other; there is at least one."""
+        sizes: Counter[int] = Counter()
+        shapes = set()
+        for entry in entries:
+            sizes[sum(len(content.raw) for content in entry.values())] += 1
+            shapes |= {(name, content.shape) for name, content in entry.items()}
+        counts = Counter(name for name, _ in shapes)
+        return cls(sizes.total(), min(sizes), max(sizes), counts)
+
+
+def traffic_of(spec: Spec) -> RecordedTraffic | None:
+    """The recording that the spec names, if it does, with the spec's streams in it.
+
+    Raises:
+        SpecError: It cannot be read, or is of other streams, or in other shares.
+    """
+    models = {name: stream.model for name, stream in spec.streams.items()}
+    traffic = recorded_traffic(spec.workload.arrivals, models)
+    if traffic is None:
+        return None
+    found = np.bincount(traffic.order, minlength=len(models)) / traffic.order.size
+    shares = dict(zip(models, found.tolist(), strict=True))
+    for name, share in spec.shares.items():
+        if abs(shares[name] - share) > _POINTS:
+            said = ", ".join(f"{n} {Percent(round(own, 3))}" for n, own in shares.items())
+            raise SpecError(
+                f"{traffic.recording.path}: {Percent(round(shares[name], 3))} of its requests are "
+                f"of the stream {name}, and the spec says {Percent(share)}",
+                f"write the shares of the recording: {said}",
+            )
+    return traffic
+
+
+def figures_of(
+    inputs: RecordingInputs,
+    traffic: RecordedTraffic,
+    stream: int,
+    tensors: tuple[TensorShape, ...],
+    *,
+    all_known: bool,
+) -> RecordedFigures:
+    """Checks what each request of a stream carries.
+
+    Raises:
+        SpecError: Some do not fit the model, with the place of each.
+    """
+    own = traffic.of(stream)
+    contents = RecordedContents(inputs, own, tensors, Path(), all_known=all_known)
+    return RecordedFigures.of(contents.checked())

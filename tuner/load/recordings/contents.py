@@ -1,0 +1,177 @@
+"""What the requests of one stream of a recording carry, read from its lines when they are sent.
+
+A line holds the inputs themselves, in perf_analyzer's form; or the shapes of random ones; or the
+number of an entry in the input file of the spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tuner.errors import SpecError
+from tuner.load import seeds
+from tuner.load.recordings.lines import HINT, LineError, RecordedStream
+from tuner.load.traffic.encoding import (
+    Content,
+    TensorShape,
+    random_contents,
+    read_entry,
+    read_recorded,
+)
+from tuner.load.traffic.inputs import InputFile, entry_json
+from tuner.load.traffic.repeats import Order
+from tuner.plain import plain
+from tuner.spec.mistakes import MOST_SHOWN
+from tuner.spec.workload import RecordingInputs
+
+_PLACE = 5  # the seed's stream for where a row of requests begins; see `recordings.replay`
+
+
+class RecordedContents:
+    """Writes what some requests of a stream carry into a directory that somebody else owns.
+
+    Args:
+        tensors: The model's inputs.
+        all_known: False before a server was asked, which may add some.
+    """
+
+    def __init__(
+        self,
+        spec: RecordingInputs,
+        recorded: RecordedStream,
+        tensors: Sequence[TensorShape],
+        directory: Path,
+        *,
+        all_known: bool = True,
+    ) -> None:
+        self._spec = spec
+        self._recording, self._numbers = recorded.recording, recorded.numbers
+        self._tensors = tuple(tensors)
+        self._directory = directory
+        self._all_known = all_known
+        self._files = 0
+        self._last: Path | None = None
+
+    def file(self, seed: int, steps: int, lines: Order | None = None) -> InputFile:
+        """What these requests carry, in their order; without ``lines`` what ``steps`` in a row do.
+
+        The file is good until the next call.
+
+        Raises:
+            SpecError: The recording has changed.
+        """
+        if lines is None:
+            first = int(np.random.default_rng((seed, _PLACE)).integers(self._numbers.size))
+            lines = self._numbers[(first + np.arange(steps)) % self._numbers.size]
+        if self._last is not None:
+            self._last.unlink(missing_ok=True)  # they would fill the disk
+        self._files += 1
+        self._last = self._written(lines, (seeds.INPUTS, seed, self._files))
+        return InputFile(self._last, None)
+
+    def first(self, count: int) -> Path:
+        """A file of the first ``count`` requests, the same in each call."""
+        return self._written(self._numbers[:count], (seeds.INPUTS,))
+
+    def remembered(self, seed: int) -> Path | None:
+        """Nothing that a cache is filled with: see `tuner.spec.recording_checks`."""
+        del seed
+        return None
+
+    def checked(self) -> Iterator[Mapping[str, Content]]:
+        """What each request carries, one after the other.
+
+        Raises:
+            SpecError: Some do not fit the model, at the end, with the place of each.
+        """
+        wrong: list[str] = []
+        rng = np.random.default_rng(seeds.INPUTS)
+        for number, text, row in self._recording.read(self._numbers.tolist()):
+            try:
+                yield self._contents(text, row, rng)
+            except LineError as error:
+                place = self._recording.place(number, error.column)
+                wrong.append(plain(f"{place}: {error.message}"))
+                if len(wrong) == MOST_SHOWN:
+                    break
+        if wrong:
+            raise SpecError("\n".join(wrong), HINT)
+
+    def _written(self, lines: Order, seed: tuple[int, ...]) -> Path:
+        """An input file of these requests; a line that is there several times is read once."""
+        rng, encoded = np.random.default_rng(seed), dict[int, bytes]()
+        for number, text, row in self._recording.read(np.unique(lines).tolist()):
+            encoded[number] = entry_json(self._contents(text, row, rng))
+        name = f"recorded-{id(self):x}-{'-'.join(map(str, seed))}-{lines.size}.json"
+        path = self._directory / name
+        with path.open("wb") as file:
+            file.write(b'{"data":[')
+            file.write(b",".join([encoded[number] for number in lines.tolist()]))
+            file.write(b"]}")
+        return path
+
+    def _contents(
+        self, text: str, row: Mapping[str, Any], rng: np.random.Generator
+    ) -> Mapping[str, Content]:
+        """What one request carries; raises `LineError`."""
+        if "inputs" in row:
+            found, wrong = read_entry(row["inputs"], self._tensors, all_known=self._all_known)
+            if wrong:
+                raise LineError.at(text, "inputs", f"inputs: {'; '.join(wrong)}")
+            return found
+        if "entry" in row:
+            return self._entry(text, row["entry"])
+        if "shapes" in row:
+            return self._drawn(text, row["shapes"], rng)
+        message = "it holds no inputs: say what requests carry, such as inputs: {kind: random}"
+        raise LineError(f"{message}, in the spec")
+
+    def _entry(self, text: str, number: Any) -> Mapping[str, Content]:
+        if self._spec.file is None:
+            message = "entry of which file? Write inputs: {kind: recording, file: FILE} in the spec"
+            raise LineError.at(text, "entry", message)
+        if type(number) is not int or not 0 <= number < len(self._entries):
+            message = f"{self._spec.file} has no entry {number!r}: they count from 0 to "
+            raise LineError.at(text, "entry", f"{message}{len(self._entries) - 1}")
+        return self._entries[number]
+
+    @cached_property
+    def _entries(self) -> Sequence[Mapping[str, Content]]:
+        assert self._spec.file is not None
+        return read_recorded(self._spec.file, self._tensors, all_known=self._all_known)
+
+    def _drawn(self, text: str, shapes: Any, rng: np.random.Generator) -> Mapping[str, Content]:
+        """Random values of the line's shapes, and of fixed ones."""
+        given = shapes if isinstance(shapes, dict) else {}
+        known = {tensor.name: tensor for tensor in self._tensors}
+        if given is not shapes or (self._all_known and not given.keys() <= known.keys()):
+            expected = ", ".join(known) or "of the model's inputs"
+            raise LineError.at(text, "shapes", f"shapes are by input, and these are {expected}")
+        found = {}
+        for tensor in self._tensors:
+            if tensor.optional and tensor.name not in given:
+                continue
+            dims = given.get(tensor.name, [*tensor.shape])
+            if not _fits(dims, tensor.shape):
+                message = f"{tensor.name} cannot be {dims}, the model has {[*tensor.shape]}"
+                raise LineError.at(text, "shapes", message)
+            own = TensorShape(tensor.name, tensor.datatype, tuple(dims))
+            spec = self._spec
+            (raw,) = random_contents(own, 1, rng, spec.int_range, spec.string_length)
+            found[tensor.name] = Content(own.shape, raw)
+        return found
+
+
+def _fits(dims: Any, wanted: Sequence[int]) -> bool:
+    return (
+        isinstance(dims, list)
+        and len(dims) == len(wanted)
+        and all(
+            type(d) is int and d > 0 and w in (-1, d) for d, w in zip(dims, wanted, strict=True)
+        )
+    )

@@ -1,0 +1,244 @@
+"""A recording: one JSON object a line for each request, with the time it was due.
+
+Only times and places of lines are kept, so that a recording may be larger than memory; what a
+request carries is read from its line when it is replayed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from tuner.errors import SpecError
+from tuner.load.traffic.arrivals import Times
+from tuner.load.traffic.repeats import Order
+from tuner.plain import plain
+from tuner.regular import open_regular
+from tuner.spec.mistakes import MOST_SHOWN, in_brackets
+
+#: What a line may hold beside its time: what the request carries, in one of three ways, and whose
+#: it is.
+CARRIED = ("inputs", "shapes", "entry")
+KEYS = ("due_s", *CARRIED, "stream", "model")
+HINT = "docs/recordings.md says what a line holds; tune record makes such a file"
+#: From the first to the last request there is at least so much time.
+LEAST_S = 1.0
+#: No line is longer.
+MOST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Label:
+    """Whose a request is, as far as its line says."""
+
+    stream: str = ""
+    model: str = ""
+
+
+class LineError(ValueError):
+    """What is wrong with a line, and at which column."""
+
+    def __init__(self, message: str, column: int = 1) -> None:
+        super().__init__(message)
+        self.message, self.column = message, column
+
+    @classmethod
+    def at(cls, text: str, key: str, message: str) -> LineError:
+        """At a key of the line."""
+        return cls(message, max(text.find(f'"{key}"'), 0) + 1)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Requests in the order in which they were due.
+
+    Attributes:
+        due_s: From the first one's.
+        offsets: Where each one's line begins in the file.
+        owners: The label of each, as its place in ``labels``.
+    """
+
+    path: Path
+    due_s: Times
+    offsets: Order
+    labels: tuple[Label, ...]
+    owners: Order
+
+    @property
+    def length_s(self) -> float:
+        """After so long it begins again: the last gap is an average one."""
+        count = self.due_s.size
+        return float(self.due_s[-1]) * count / (count - 1)
+
+    @property
+    def rate_per_s(self) -> float:
+        """Mean requests per second."""
+        return self.due_s.size / self.length_s
+
+    def place(self, number: int, column: int = 1) -> str:
+        return f"{self.path}:{number + 1}:{column}"
+
+    def read(self, numbers: Iterable[int]) -> Iterator[tuple[int, str, dict[str, Any]]]:
+        """The lines of requests, by number from 0, each with its text.
+
+        Raises:
+            SpecError: The file is not what it was.
+        """
+        with _opened(self.path) as file:
+            for number in numbers:
+                file.seek(int(self.offsets[number]))
+                try:
+                    text = file.readline(MOST_BYTES).decode()
+                    yield number, text, parse_line(text)
+                except (UnicodeDecodeError, LineError) as error:
+                    message = f"{self.place(number)}: changed since tune read it first"
+                    raise SpecError(message, "leave a recording alone while it is used") from error
+
+
+@dataclass(frozen=True)
+class RecordedStream:
+    """The requests of one stream; ``numbers``: which of the recording's they are."""
+
+    recording: Recording
+    numbers: Order
+
+
+def read_recording(path: Path) -> Recording:
+    """Reads all of its times, and checks every line, without keeping what requests carry.
+
+    Raises:
+        SpecError: It cannot be read, or is not a recording, with the place of each bad line.
+    """
+    try:
+        seen = path.stat()
+    except OSError as error:
+        raise SpecError(f"{path}: {error.strerror}") from error
+    return _read(path, seen.st_size, seen.st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, size: int, changed_ns: int) -> Recording:
+    """``size`` and ``changed_ns``: a file that has changed is read again."""
+    del size, changed_ns
+    due_s, offsets, owners = array("d"), array("q"), array("i")
+    labels: dict[Label, int] = {}
+    wrong: list[str] = []
+    offset = 0
+    with _opened(path) as file:
+        while line := file.readline(MOST_BYTES):
+            try:
+                text, row = _row(line)
+                if due_s and row["due_s"] < due_s[-1]:
+                    told = f"due_s {row['due_s']:.15g} is before the line above, {due_s[-1]:.15g}"
+                    message = f"{told}: requests are in the order in which they are due"
+                    raise LineError.at(text, "due_s", message)
+            except LineError as error:
+                number = len(due_s) + len(wrong) + 1
+                wrong.append(plain(f"{path}:{number}:{error.column}: {error.message}"))
+                if len(wrong) == MOST_SHOWN:
+                    break
+            else:
+                due_s.append(float(row["due_s"]))
+                offsets.append(offset)
+                label = Label(row.get("stream", ""), row.get("model", ""))
+                owners.append(labels.setdefault(label, len(labels)))
+            offset += len(line)
+    if wrong:
+        raise SpecError("\n".join(wrong), HINT)
+    times = np.array(due_s)
+    if times.size < 2 or times[-1] - times[0] < LEAST_S:
+        held = {0: "no request", 1: "one request only"}.get(times.size, "less than a second")
+        raise SpecError(f"{path}:1:1: there is {held} in the recording", HINT)
+    numbers, places = np.array(offsets, np.int64), np.array(owners, np.int64)
+    return Recording(path, times - times[0], numbers, tuple(labels), places)
+
+
+def _row(line: bytes) -> tuple[str, dict[str, Any]]:
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        raise LineError("not UTF-8 text", error.start + 1) from error
+    try:
+        return text, parse_line(text)
+    except LineError as error:
+        if line.endswith(b"\n"):
+            raise
+        cut = "too long" if len(line) == MOST_BYTES else "cut off: the file is not whole"
+        raise LineError(f"the line is {cut} ({error.message})", error.column) from error
+
+
+def parse_line(text: str) -> dict[str, Any]:
+    """What a line says; raises `LineError`."""
+    try:
+        row = json.loads(text.rstrip("\r\n"))
+    except json.JSONDecodeError as error:
+        raise LineError(f"not JSON: {error.msg}", error.colno) from error
+    except (RecursionError, ValueError) as error:
+        raise LineError(f"not JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise LineError('not a request such as {"due_s": 0.5, "inputs": {...}}')
+    for key in row:
+        if key not in KEYS:
+            message = f"unknown key {key!r}{in_brackets(key, KEYS)}"
+            raise LineError.at(text, key, message)
+    due_s: Any = row.get("due_s")
+    if type(due_s) not in (int, float) or not math.isfinite(due_s):
+        message = "due_s is missing: when the request was due, in seconds"
+        message = f"due_s is no number of seconds: {due_s!r}" if "due_s" in row else message
+        raise LineError.at(text, "due_s", message)
+    for key in ("stream", "model"):
+        if key in row and not (isinstance(row[key], str) and row[key]):
+            raise LineError.at(text, key, f"{key} is no name: {row[key]!r}")
+    if len(carried := [key for key in CARRIED if key in row]) > 1:
+        message = f"{carried[0]} and {carried[1]} are given, and one of them is enough"
+        raise LineError.at(text, carried[1], message)
+    return row
+
+
+def streams_of(recording: Recording, models: Mapping[str, str]) -> Order:
+    """The stream of each request, as its place in ``models``: the model of each stream.
+
+    Raises:
+        SpecError: Requests belong to no stream, or none to one.
+    """
+    names, found = [*models], []
+    for place, label in enumerate(recording.labels):
+        fitting = [
+            name
+            for name, model in models.items()
+            if label.stream in ("", name) and label.model in ("", model)
+        ]
+        if len(fitting) != 1:
+            first = int(np.argmax(recording.owners == place))
+            raise SpecError(f"{recording.place(first)}: {_no_stream(label, models)}", HINT)
+        found.append(names.index(fitting[0]))
+    each: Order = np.array(found, np.int64)[recording.owners]
+    for number, name in enumerate(names):
+        if number not in found:
+            raise SpecError(f"{recording.path}: none of its requests is of the stream {name}", HINT)
+    return each
+
+
+def _no_stream(label: Label, models: Mapping[str, str]) -> str:
+    known = ", ".join(f"{name} (model {model})" for name, model in models.items())
+    given = [f"{key} {value!r}" for key, value in vars(label).items() if value]
+    said = f"no one stream has {' and '.join(given)}" if given else "it names no stream"
+    return plain(f"{said}; the spec's streams are {known}")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with open_regular(path) as file:
+            yield file
+    except OSError as error:
+        raise SpecError(f"{path}: {error.strerror}") from error

@@ -1,0 +1,182 @@
+"""Which requests of a recording a measurement replays, and when.
+
+A measurement that is shorter than the recording replays stretches of it: the busiest one, so that
+a burst is in every window, and others from calm to busy, each for an equal part of the recording's
+time. Before the window comes what came before the first stretch, and after it what followed the
+last. A recording that is shorter than a measurement goes round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tuner.load.recordings.lines import RecordedStream, Recording, read_recording, streams_of
+from tuner.load.traffic.arrivals import Times
+from tuner.load.traffic.repeats import Order
+from tuner.spec.workload import ArrivalsSpec, RecordingArrivals
+
+#: A stretch is at least so long, for a burst of seconds to fit with what it leaves behind, and a
+#: window has at most so many.
+LEAST_STRETCH_S, MOST_STRETCHES = 3.0, 8
+#: Of so many requests in a row the same share is left out or sent once more.
+BLOCK = 20
+_REPLAY = 4  # the seed's stream for stretches; see `traffic.repeats` and `turns` for others
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A part of a recording, which may reach beyond either end and then goes round."""
+
+    start_s: float
+    length_s: float
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Requests on the clock of a measurement, ascending, with their numbers in the recording."""
+
+    due_s: Times
+    lines: Order
+
+
+@dataclass(frozen=True)
+class RecordedTraffic:
+    """A recording, as the requests of a run come from it.
+
+    Attributes:
+        order: The stream of each request, as its place among the run's.
+        keeps_pace: A level makes it faster or slower; else more or fewer requests come at a time.
+    """
+
+    recording: Recording
+    order: Order
+    keeps_pace: bool = False
+
+    def of(self, stream: int) -> RecordedStream:
+        return RecordedStream(self.recording, np.flatnonzero(self.order == stream))
+
+    def replay(self, rate_per_s: float, spans_s: Sequence[float], seed: int) -> Replay:
+        """What comes in a run whose window has this mean rate.
+
+        Where the pace is kept, that of the whole recording would have it.
+
+        Args:
+            spans_s: Lengths of warm-up, window and what follows.
+        """
+        own, own_per_s = self.recording, self.recording.rate_per_s
+        pace = rate_per_s / own_per_s if self.keeps_pace else 1.0
+        before_s, window_s, after_s = (pace * span_s for span_s in spans_s)
+        parts = stretches(own.due_s, own.length_s, (before_s, window_s, after_s), seed)
+        found = cut(own.due_s, own.length_s, parts)
+        if self.keeps_pace:
+            return Replay(found.due_s / pace, found.lines)
+        inside = (found.due_s >= before_s) & (found.due_s < before_s + window_s)
+        return scaled(found, spans_s, rate_per_s * window_s / inside.sum(), self.order, seed)
+
+
+def recorded_traffic(arrivals: ArrivalsSpec, models: Mapping[str, str]) -> RecordedTraffic | None:
+    """The recording that a spec names, for streams with these models; None where it names none.
+
+    Raises:
+        SpecError: It cannot be read, or is of other streams.
+    """
+    if not isinstance(arrivals, RecordingArrivals):
+        return None
+    recording = read_recording(arrivals.file)
+    return RecordedTraffic(recording, streams_of(recording, models), arrivals.pace is not None)
+
+
+def busiest_per_s(recording: Recording) -> int:
+    """Requests in its busiest second."""
+    due_s = recording.due_s
+    return int((np.searchsorted(due_s, due_s + 1.0) - np.arange(due_s.size)).max())
+
+
+def stretches(
+    due_s: Times, length_s: float, spans_s: tuple[float, float, float], seed: int
+) -> list[Stretch]:
+    """The stretches that fill a window, in the order of the recording, with what is around them.
+
+    Args:
+        length_s: After so long the recording begins again.
+        spans_s: Before, of and after the window.
+    """
+    before_s, window_s, after_s = spans_s
+    if window_s >= length_s:
+        return [Stretch(-before_s, before_s + window_s + after_s)]
+    count = min(max(int(window_s / LEAST_STRETCH_S), 1), MOST_STRETCHES)
+    each_s = window_s / count
+    twice_s = np.concatenate([due_s, due_s + length_s])
+    busiest_s = float(due_s[np.argmax(_counts(twice_s, due_s, each_s))])
+    starts_s = (busiest_s + each_s * np.arange(int(length_s / each_s))) % length_s
+    busy = _counts(twice_s, starts_s, each_s)
+    busy[0] += due_s.size  # the last of all, also where others are as busy
+    rng = np.random.default_rng((seed, _REPLAY))
+    *calmer, last = np.array_split(np.argsort(busy, kind="stable"), count)
+    chosen = [float(starts_s[rng.choice(part)]) for part in calmer] + [float(starts_s[last[-1]])]
+    found = [Stretch(start_s, each_s) for start_s in sorted(chosen)]
+    found[0] = Stretch(found[0].start_s - before_s, found[0].length_s + before_s)
+    found[-1] = Stretch(found[-1].start_s, found[-1].length_s + after_s)
+    return found
+
+
+def _counts(twice_s: Times, starts_s: Times, each_s: float) -> Order:
+    """How many requests come within ``each_s`` of each start."""
+    ends = np.searchsorted(twice_s, starts_s + each_s, side="left")
+    counts: Order = ends - np.searchsorted(twice_s, starts_s, side="left")
+    return counts
+
+
+def cut(due_s: Times, length_s: float, parts: Sequence[Stretch]) -> Replay:
+    """The requests of these stretches, one after the other on one clock."""
+    times, lines, at_s = [], [], 0.0
+    for part in parts:
+        end_s = part.start_s + part.length_s
+        for lap in range(int(part.start_s // length_s), int(end_s // length_s) + 1):
+            low, high = (edge - lap * length_s for edge in (part.start_s, end_s))
+            first, last = np.searchsorted(due_s, [low, high], side="left")
+            times.append(due_s[first:last] - low + at_s)
+            lines.append(np.arange(first, last))
+        at_s += part.length_s
+    return Replay(np.concatenate(times), np.concatenate(lines))
+
+
+def scaled(
+    found: Replay, spans_s: Sequence[float], factor: float, order: Order, seed: int
+) -> Replay:
+    """So many times as many requests in each span, of each stream, by the same pattern in time.
+
+    One that comes several times is spread over the gap to the next of its stream. Which of several
+    neighbours comes more often than the others is left to chance: every second one could be that
+    of one client.
+    """
+    ends_s, times, lines = np.cumsum(spans_s), [], []
+    for stream in np.unique(order):
+        own = order[found.lines] == stream
+        due_s = found.due_s[own]
+        counts = np.bincount(np.searchsorted(ends_s, due_s, side="right")).tolist()
+        rng = np.random.default_rng((seed, _REPLAY, int(stream)))
+        more = [_once_more(count, factor % 1.0, rng) for count in counts]
+        copies = int(factor) + np.concatenate([np.zeros(0, np.int64), *more])
+        gaps_s = np.diff(due_s, append=ends_s[-1])
+        which = np.repeat(np.arange(due_s.size), copies)
+        number = np.arange(which.size) - np.repeat(np.cumsum(copies) - copies, copies)
+        times.append(due_s[which] + number * gaps_s[which] / np.maximum(copies[which], 1))
+        lines.append(found.lines[own][which])
+    every_s, every = np.concatenate(times), np.concatenate(lines)
+    in_order = np.lexsort((every, every_s))
+    return Replay(every_s[in_order], every[in_order])
+
+
+def _once_more(count: int, share: float, rng: np.random.Generator) -> Order:
+    """Which of so many come once more: of each block this share, as far as whole numbers allow."""
+    edges = np.minimum(np.arange(0, count + BLOCK, BLOCK), count)
+    quotas = np.diff(np.rint(share * edges)).astype(np.int64)
+    keys = np.full(quotas.size * BLOCK, np.inf)
+    keys[:count] = rng.random(count)
+    ranks = keys.reshape(-1, BLOCK).argsort(axis=1).argsort(axis=1)
+    more: Order = (ranks < quotas[:, None]).ravel()[:count].astype(np.int64)
+    return more
