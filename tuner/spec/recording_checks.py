@@ -53,8 +53,10 @@ def _check_arrivals(spec: Spec, arrivals: RecordingArrivals) -> Iterator[Finding
     if len(set(arrivals.pace)) < len(arrivals.pace):
         yield Finding((*where, "pace"), "a pace is listed twice")
     fixed = spec.objective.at_level is not None
-    given = [n for n in ("rate", "max_rate") if n in arrivals.model_fields_set]
-    for name in given:
+    usual = RecordingArrivals.model_fields
+    for name in ("rate", "max_rate"):
+        if getattr(arrivals, name) == usual[name].default:
+            continue
         text = f"pace says how fast the recording is replayed: leave {name} or pace out"
         yield Finding((*where, name), text, key=True)
     if fixed:
