@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -60,11 +60,13 @@ class Bench:
 
 
 @contextmanager
-def started(program: Installation, directory: Path) -> Iterator[Bench]:
+def started(
+    program: Installation, directory: Path, arguments: Sequence[str] = ()
+) -> Iterator[Bench]:
     repository = make_repository(directory)
     with tritonserver(None, os.environ) as installation:
         launcher = LocalLauncher(installation, repository)
-        cache = ["--cache-config=local,size=4194304"]
+        cache = ["--cache-config=local,size=4194304", *arguments]
         with (
             launcher.launch(cache, directory / "server.log") as server,
             Control(server.endpoints, timeout_s=3.0) as control,

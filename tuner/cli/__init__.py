@@ -24,6 +24,7 @@ COMMANDS = {
     "models": "list a repository's models, and what of each can be tuned",
     "doctor": "check programs, ports, GPU and permissions, and say how to fix each problem",
     "plan": "show what a run would do, without a server",
+    "record": "make a recording of requests from a trace, a log or inputs",
     "run": "search, prove and write the best config: the main job",
     "worker": "measure for a run from another GPU or machine",
     "check": "measure the config in the repository against its SLOs and the last accepted result",

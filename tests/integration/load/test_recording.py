@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from builders.candidates import the_one
+from builders.load_bench import started
 
+from tuner.load.recordings.making import Making, make_recording
+from tuner.load.recordings.triton_trace import requests_of_trace
 from tuner.load.streams_load import Asked, StreamsLoad
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import EarlyEnd, Window
@@ -15,6 +19,8 @@ from tuner.spec.workload import RecordingInputs
 
 if TYPE_CHECKING:
     from builders.load_bench import Bench
+
+    from tuner.server.binaries import Installation
 
 pytestmark = [pytest.mark.integration]
 
@@ -75,3 +81,25 @@ def test_an_overload_and_a_closed_loop_send_what_was_recorded(bench: Bench) -> N
     assert closed.failed_count == pytest.approx(0.03 * closed.completed_count, abs=4)
     step = load.measure(LoadPoint(Arrivals.STEP, 20.0), window(2.0), 1)
     assert step.completed_count > 20
+
+
+def test_what_a_server_traced_is_recorded_with_its_inputs(
+    program: Installation, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace.json"
+    config = [f"triton,file={trace}", "triton,log-frequency=2", "rate=1"]
+    config += ["level=TIMESTAMPS", "level=TENSORS"]
+    arguments = [f"--trace-config={value}" for value in config]
+    with started(program, tmp_path, arguments) as traced:
+        load = load_on(traced, ROWS[:41], {"plain": Asked("plain", HELD)}, pace=[1.0])
+        sent = load.measure(LoadPoint(Arrivals.RECORDING, 25.0), window(1.64), 1)
+    making, path = Making(), tmp_path / "made.jsonl"
+    paths = sorted(tmp_path.glob("trace.json*"))
+    found = requests_of_trace(paths, making, batched=True, named=True)
+    make_recording(found, path, making)
+    recorded = [json.loads(line) for line in path.read_text().splitlines()]
+    assert making.requests >= sent.completed_count + sent.failed_count
+    negative = [k for k, row in enumerate(recorded) if row["inputs"]["x"]["content"][0] < 0]
+    assert negative[0] == 10
+    assert {row["model"] for row in recorded} == {"plain"}
+    assert recorded[40]["due_s"] == pytest.approx(1.6, abs=0.5)

@@ -1,0 +1,266 @@
+"""Traces, logs and input files become recordings; the traces here are real ones of Triton 2.51."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.load.recordings.access_log import LogColumns, requests_of_log
+from tuner.load.recordings.lines import read_recording
+from tuner.load.recordings.making import FoundRequest, Making, make_recording
+from tuner.load.recordings.triton_trace import (
+    CUT,
+    NO_TENSORS,
+    NO_TIME,
+    NO_VALUES,
+    ROUNDED,
+    SPLIT,
+    requests_of_trace,
+)
+
+
+def made(found: Any, directory: Path, making: Making | None = None) -> list[dict[str, Any]]:
+    path = directory / "made.jsonl"
+    make_recording(found, path, making or Making())
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=2, max_size=50))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_requests_come_in_the_order_of_their_times_to_a_microsecond(
+    tmp_path: Path, times: list[float]
+) -> None:
+    making = Making()
+    found = [FoundRequest(t, {"entry": k}) for k, t in enumerate(times)]
+    rows = made(found, tmp_path, making)
+    assert [row["due_s"] for row in rows] == [round(t - min(times), 6) for t in sorted(times)]
+    assert sorted(row["entry"] for row in rows) == list(range(len(times)))
+    assert all(
+        times[row["entry"]] - min(times) == pytest.approx(row["due_s"], abs=1e-6) for row in rows
+    )
+    assert making.requests == len(times)
+    assert [path.name for path in tmp_path.iterdir()] == ["made.jsonl"]
+
+
+def test_what_is_made_is_read(tmp_path: Path) -> None:
+    found = [FoundRequest(5.0, {}), FoundRequest(3.5, {"shapes": {"x": [2]}, "stream": "é"})]
+    assert made(found, tmp_path)[0] == {"due_s": 0.0, "shapes": {"x": [2]}, "stream": "é"}
+    assert read_recording(tmp_path / "made.jsonl").due_s.tolist() == [0.0, 1.5]
+
+
+def test_a_recording_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "made.jsonl"
+    path.write_text("old")
+    with pytest.raises(SpecError, match="1 requests to record, and a recording needs two"):
+        made([FoundRequest(1.0, {})], tmp_path)
+    assert path.read_text() == "old"
+    assert [*tmp_path.iterdir()] == [path]
+    with pytest.raises(EnvironmentNotReadyError, match="cannot write"):
+        made([], path / "below")
+
+
+FP32 = '"tensor":{"name":"x","data":"%s","shape":"%s","dtype":"FP32"}'
+
+
+def activities(number: int, at_ns: int, *more: str, model: str = "plain", parent: int = 0) -> str:
+    """As Triton writes them for a request over gRPC."""
+    child = f',"parent_id":{parent}' if parent else ""
+    parts = [
+        f'{{"id":{number},"model_name":"{model}","model_version":1{child}}}',
+        f'{{"id":{number},"timestamps":[{{"name":"REQUEST_START","ns":{at_ns + 72448}}}]}}',
+        *(f'{{"id":{number},{text}}}' for text in more),
+        f'{{"id":{number},"timestamps":[{{"name":"GRPC_WAITREAD_START","ns":{at_ns - 10**9}}}]}}',
+        f'{{"id":{number},"timestamps":[{{"name":"GRPC_WAITREAD_END","ns":{at_ns}}}]}}',
+    ]
+    return ",".join(parts)
+
+
+def queued(data: str, shape: str, dtype: str = "FP32", name: str = "x") -> str:
+    tensor = f'{{"name":"{name}","data":"{data}","shape":"{shape}","dtype":"{dtype}"}}'
+    return f'"activity":"TENSOR_QUEUE_INPUT","tensor":{tensor}'
+
+
+def of_trace(
+    directory: Path, *texts: str, batched: bool = True, named: bool = False
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    paths = []
+    for number, text in enumerate(texts):
+        paths.append(directory / f"trace.json.{number}")
+        paths[-1].write_text(text)
+    making = Making()
+    found = requests_of_trace(paths, making, batched=batched, named=named)
+    return made(found, directory, making), making.notes
+
+
+def test_a_trace_gives_times_and_inputs_of_requests_from_several_files(tmp_path: Path) -> None:
+    later = activities(2, 17237660558308, queued("2,0.5", "1,2"))
+    first = activities(1, 17237112563681, queued("1,0", "1,2"))
+    rows, notes = of_trace(tmp_path, f"[{later}]", f"[{first}]", named=True)
+    held = [{"x": {"content": content, "shape": [2]}} for content in ([1.0, 0.0], [2.0, 0.5])]
+    assert rows == [
+        {"due_s": 0.0, "model": "plain", "inputs": held[0]},
+        {"due_s": 0.547995, "model": "plain", "inputs": held[1]},
+    ]
+    assert notes == {ROUNDED: 2}
+
+
+def test_a_request_over_http_came_when_its_first_byte_did(tmp_path: Path) -> None:
+    text = '{"id":3,"timestamps":[{"name":"HTTP_RECV_START","ns":17237801404502}]},'
+    text += '{"id":3,"timestamps":[{"name":"REQUEST_START","ns":17237801518441}]}'
+    rows, notes = of_trace(tmp_path, f"[{activities(1, 17237801000000)},{text}]")
+    assert [row["due_s"] for row in rows] == [0.0, 0.000405]
+    assert notes == {NO_TENSORS: 2}
+
+
+def test_requests_of_models_and_ensembles_to_others_are_not_the_users(tmp_path: Path) -> None:
+    parts = [
+        activities(1, 10**9),
+        activities(2, 2 * 10**9, model="step", parent=1),
+        activities(3, 3 * 10**9),
+    ]
+    rows, _ = of_trace(tmp_path, f"[{','.join(parts)}]")
+    assert [row["due_s"] for row in rows] == [0.0, 2.0]
+
+
+def test_each_inference_of_a_request_is_one_of_the_recording(tmp_path: Path) -> None:
+    two = activities(1, 10**9, queued("1,2,3,4", "2,2", "INT32"))
+    rows, notes = of_trace(
+        tmp_path, f"[{two},{activities(2, 3 * 10**9, queued('5,6', '1,2', 'INT32'))}]"
+    )
+    assert [(row["due_s"], row["inputs"]["x"]["content"]) for row in rows] == [
+        (0.0, [1, 2]),
+        (0.0, [3, 4]),
+        (2.0, [5, 6]),
+    ]
+    assert notes == {SPLIT: 1}
+    rows, _ = of_trace(
+        tmp_path, f"[{two},{activities(2, 10**9, queued('5', '1', 'INT32'))}]", batched=False
+    )
+    assert rows[0]["inputs"] == {"x": {"content": [1, 2, 3, 4], "shape": [2, 2]}}
+
+
+@pytest.mark.parametrize("data", ['\\"a\\",\\"b\\"', 'a "text" with, commas and "id":', ""])
+@pytest.mark.parametrize("dtype", ["BYTES", "FP16"])
+def test_values_that_a_trace_does_not_keep_become_shapes(
+    tmp_path: Path, data: str, dtype: str
+) -> None:
+    texts = activities(1, 10**9, queued(data, "1,2", dtype), queued("1", "1,1", "INT32", "mask"))
+    rows, notes = of_trace(tmp_path, f"[{texts},{activities(2, 2 * 10**9, queued('3', '1,1'))}]")
+    assert rows[0]["shapes"] == {"x": [2], "mask": [1]}
+    assert notes[NO_VALUES] == 1
+
+
+def test_a_trace_whose_server_was_killed_gives_what_it_has(tmp_path: Path) -> None:
+    whole = [activities(k, k * 10**9) for k in (1, 2)]
+    rows, notes = of_trace(tmp_path, f'[{",".join(whole)},{{"id":3,"timest')
+    assert len(rows) == 2
+    assert notes[CUT] == 1
+    untimed = '{"id":9,"model_name":"plain","model_version":1}'
+    rows, notes = of_trace(tmp_path, f"[{','.join([*whole, untimed])}")
+    assert len(rows) == 2
+    assert notes[NO_TIME] == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"data": []}', '[{"id": "1"}]', "time,length\n1,2"]
+)
+def test_what_is_no_trace_is_told(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SpecError, match=r"not a trace file of Triton"):
+        of_trace(tmp_path, text)
+
+
+def of_log(directory: Path, text: str, columns: LogColumns) -> list[dict[str, Any]]:
+    path = directory / "access.log"
+    path.write_text(text)
+    return made(requests_of_log([path], columns), directory)
+
+
+def test_a_table_gives_times_shapes_and_streams(tmp_path: Path) -> None:
+    columns = LogColumns("at", {"ids": ["n"], "picture": ["3", "h"]}, stream="who", model="m")
+    text = "at, n, h, who, m\n12.5,7,224,a,x\n11.25,9,32,b,y\n"
+    expected = [
+        {"due_s": 0.0, "stream": "b", "model": "y", "shapes": {"ids": [9], "picture": [3, 32]}},
+        {"due_s": 1.25, "stream": "a", "model": "x", "shapes": {"ids": [7], "picture": [3, 224]}},
+    ]
+    assert of_log(tmp_path, text, columns) == expected
+    rows = [
+        {"at": 12.5, "n": 7, "h": "224", "who": "a", "m": "x"},
+        {"at": 11.25, "n": 9.0, "h": 32, "who": "b", "m": "y"},
+    ]
+    assert of_log(tmp_path, "\n".join(map(json.dumps, rows)), columns) == expected
+
+
+@pytest.mark.parametrize(
+    ("times", "unit"),
+    [
+        (("1000", "2500"), "ms"),
+        (("1e9", "2.5e9"), "ns"),
+        (("2026-01-01T00:00:01Z", "2026-01-01T01:00:02.500+01:00"), "s"),
+        (("2026-01-01 00:00:01.000", "2026-01-01 00:00:02.500"), "s"),
+    ],
+)
+def test_times_are_numbers_or_dates(tmp_path: Path, times: tuple[str, str], unit: str) -> None:
+    text = "at\n" + "\n".join(times)
+    rows = of_log(tmp_path, text, LogColumns("at", time_unit=unit))
+    assert rows == [{"due_s": 0.0}, {"due_s": 1.5}]
+
+
+BAD_LOGS = {
+    "no column": ("at,len\n1,2\n", ":2:1: there is no 'n' (did you mean len?); there are at, len"),
+    "a text": ("at,n\n1,2\n1,x\n", ":3:1: n is no length of 1 or more: 'x'"),
+    "nothing": ("at,n\n1,0\n", ":2:1: n is no length of 1 or more: '0'"),
+    "a half": ('{"at": 1, "n": 1.5}\n', ":1:1: n is no length of 1 or more: 1.5"),
+    "no time": ("at,n\nnoon,2\n", ":2:1: at is neither a number nor a date as of ISO 8601: 'noon'"),
+    "no JSON": ('{"at": 1, "n": 1}\n{"at"\n', ":2:6: not JSON"),
+    "a list": ('{"at": 1, "n": 1}\n[1]\n', ":2:1: not an object with columns"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_LOGS)
+def test_a_row_that_lacks_what_is_asked_is_told_with_its_place(tmp_path: Path, name: str) -> None:
+    text, told = BAD_LOGS[name]
+    with pytest.raises(SpecError) as caught:
+        of_log(tmp_path, text, LogColumns("at", {"x": ["n"]}))
+    assert caught.value.message.replace(" (did you mean len?)", "") == (
+        f"{tmp_path / 'access.log'}{told}".replace(" (did you mean len?)", "")
+    )
+
+
+def read_as_recording(path: Path) -> None:
+    read_recording(path)
+
+
+def read_as_trace(path: Path) -> None:
+    list(requests_of_trace([path], Making(), batched=True, named=True))
+
+
+def read_as_log(path: Path) -> None:
+    list(requests_of_log([path], LogColumns("due_s", {"x": ["due_s"]})))
+
+
+PIECES = [
+    *(b'{"due_s": 0.5}\n', b'{"due_s": 2, "shapes": {"x": [2]}}\n', b'{"id":1,"timestamps":['),
+    *(b'{"name":"REQUEST_START","ns":7}', b"]},", b"[", b"]", b"due_s\n", b"1\n", b'"', b"\xff"),
+    activities(1, 5, queued("1,2", "1,2")).encode(),
+    *(b"\x00", b",", b"NaN", b"1e999", b'{"id":1,"tensor":{"name":"x","shape":",","dtype":"B"}}'),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join) | st.binary(max_size=60))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@pytest.mark.parametrize("read", [read_as_recording, read_as_trace, read_as_log])
+def test_any_bytes_are_read_or_refused(
+    tmp_path: Path, read: Callable[[Path], None], content: bytes
+) -> None:
+    path = tmp_path / "any"
+    path.write_bytes(content)
+    with suppress(SpecError):
+        read(path)

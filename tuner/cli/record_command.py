@@ -1,0 +1,154 @@
+"""`tune record`: a recording of requests, made from what was written down elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import accumulate, count, cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tuner.cli import options
+from tuner.cli.terminal import say
+from tuner.errors import SpecError
+
+if TYPE_CHECKING:
+    from tuner.load.recordings.making import FoundRequest
+
+
+def _shapes(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, list[str]]:
+    """Each INPUT=DIM,... as an input with its dimensions."""
+    found = {}
+    for value in values:
+        name, equals, dims = value.partition("=")
+        found[name] = [dim.strip() for dim in dims.split(",")]
+        if not (name and equals and all(found[name])):
+            text = f"{value!r} is not INPUT=DIM,..., such as input_ids=tokens"
+            raise click.BadParameter(text, ctx, param)
+    return found
+
+
+@click.command("record")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=options.FILE,
+    default=Path("requests.jsonl"),
+    show_default=True,
+    help="The recording to write.",
+)
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice(["triton-trace", "log", "inputs"]),
+    required=True,
+    help="triton-trace: files of tritonserver --trace-config triton,file=FILE; log: CSV with a "
+    "header, or JSON lines; inputs: perf_analyzer's JSON of inputs.",
+)
+@click.option("--time", metavar="COLUMN", help="log: when a request came.")
+@click.option(
+    "--time-unit",
+    type=click.Choice(["s", "ms", "us", "ns"]),
+    default="s",
+    show_default=True,
+    help="log: unit of times that are numbers; dates are as of ISO 8601.",
+)
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    callback=_shapes,
+    metavar="INPUT=DIM,...",
+    help="log: shape of an input without the batch; each DIM is a whole number, or a column with "
+    "a length, such as input_ids=tokens. May be repeated.",
+)
+@click.option("--stream", metavar="COLUMN", default="", help="log: the stream of a request.")
+@click.option("--model", metavar="COLUMN", default="", help="log: the model of a request.")
+@click.option(
+    "--no-batch",
+    is_flag=True,
+    help="triton-trace: the first dimension of tensors is no batch (max_batch_size: 0).",
+)
+@click.option(
+    "--named", is_flag=True, help="triton-trace: each line says its model, for several streams."
+)
+@click.option(
+    "--rate", type=click.FloatRange(min=0, min_open=True), help="inputs: requests per second."
+)
+@click.option(
+    "--intervals",
+    type=options.FILE,
+    help="inputs: perf_analyzer's file of gaps, in microseconds, in place of --rate; the inputs go "
+    "round until it ends.",
+)
+def record_command(
+    files: tuple[Path, ...],
+    output: Path,
+    source: str,
+    time: str | None,
+    time_unit: str,
+    shapes: dict[str, list[str]],
+    stream: str,
+    model: str,
+    no_batch: bool,
+    named: bool,
+    rate: float | None,
+    intervals: Path | None,
+) -> None:
+    """Make a recording of requests from FILES, for arrivals of kind recording.
+
+    docs/recordings.md says what a line of it holds. Replaces the output only by a whole recording.
+    """
+    from tuner.load.recordings.access_log import LogColumns, requests_of_log
+    from tuner.load.recordings.making import Making, make_recording
+    from tuner.load.recordings.triton_trace import requests_of_trace
+    from tuner.spec.units import digits
+
+    if output in files:
+        raise click.UsageError(f"{output} is both read and written: name another --output")
+    making = Making()
+    if source == "log":
+        if time is None:
+            raise click.UsageError("--from log needs --time: the column that says when")
+        columns = LogColumns(time, shapes, time_unit, stream, model)
+        found = requests_of_log(files, columns)
+    elif source == "inputs":
+        found = _of_inputs(files, rate, intervals)
+    else:
+        found = requests_of_trace(files, making, batched=not no_batch, named=named)
+    make_recording(found, output, making)
+    say(f"{output}: {making.requests} requests in {digits(making.length_s)} s")
+    for sentence, times in making.notes.items():
+        say(f"note:  {times} requests: {sentence}", err=True)
+    say(f"next:  workload: {{arrivals: {{kind: recording, file: {output}}}}} in a spec", err=True)
+
+
+def _of_inputs(
+    files: tuple[Path, ...], rate: float | None, intervals: Path | None
+) -> Iterator[FoundRequest]:
+    """Entries one after the other, at a steady rate or by gaps."""
+    from tuner.load.recordings.making import entries_at
+    from tuner.load.traffic.arrivals import read_trace
+    from tuner.regular import read_regular
+
+    if (rate is None) == (intervals is None):
+        raise click.UsageError("--from inputs needs --rate or --intervals: the file has no times")
+    entries = list[dict[str, Any]]()
+    for file in files:
+        try:
+            data = json.loads(read_regular(file))["data"]
+        except OSError as error:
+            raise SpecError(f"{file}: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise SpecError(f"{file}: not in perf_analyzer's input format: {error}") from error
+        if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
+            raise SpecError(f"{file}: data is no list of requests (sequences are not recorded)")
+        entries += data
+    if intervals is None:
+        return entries_at(entries, (k / (rate or 1.0) for k in count()))
+    return entries_at(cycle(entries), accumulate(read_trace(intervals) / 1e6))

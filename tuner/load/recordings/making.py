@@ -1,0 +1,104 @@
+"""Makes a recording of what teams have: requests in any order become lines in that of their times.
+
+Lines wait on disk until all are there, so that what they hold may be larger than memory.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tuner.errors import SpecError
+from tuner.writing import explained
+
+
+@dataclass(frozen=True)
+class FoundRequest:
+    """A request that was recorded elsewhere; ``row``: its line, without a time."""
+
+    at_s: float
+    row: dict[str, Any]
+
+
+@dataclass
+class Making:
+    """What was made, and what a user should know of it.
+
+    Attributes:
+        requests: Lines that were written.
+        notes: Sentences, each with the number of requests that it is about.
+    """
+
+    requests: int = 0
+    length_s: float = 0.0
+    notes: dict[str, int] = field(default_factory=dict)
+
+    def note(self, sentence: str) -> None:
+        self.notes[sentence] = self.notes.get(sentence, 0) + 1
+
+
+def make_recording(found: Iterable[FoundRequest], path: Path, making: Making) -> None:
+    """Writes the requests in the order of their times, which count from the first one's.
+
+    ``making`` is told how many there are; ``path`` is the old file or the whole new one.
+
+    Raises:
+        SpecError: There are fewer than two requests.
+        EnvironmentNotReadyError: It cannot be written.
+    """
+    at_s, offsets, lengths = array("d"), array("q"), array("q")
+    parts = [path.with_name(f".tune-{secrets.token_hex(8)}.{end}") for end in ("rows", "tmp")]
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with parts[0].open("w+b") as rows, parts[1].open("wb") as lines:
+                for one in found:
+                    text = json.dumps(one.row, ensure_ascii=False)[1:].encode() + b"\n"
+                    at_s.append(one.at_s)
+                    offsets.append(rows.tell())
+                    lengths.append(len(text))
+                    rows.write(text)
+                if len(at_s) < 2:
+                    message = f"there are {len(at_s)} requests to record, and a recording needs two"
+                    raise SpecError(message, "see tune record --help for what is read")
+                times = np.array(at_s)
+                first_s = float(times.min())
+                for number in np.argsort(times, kind="stable").tolist():
+                    rows.seek(offsets[number])
+                    rest = rows.read(lengths[number])
+                    comma = b"" if rest == b"}\n" else b", "
+                    due_s = round(at_s[number] - first_s, 6)
+                    lines.write(b'{"due_s": %s%s%s' % (str(due_s).encode(), comma, rest))
+                lines.flush()
+                os.fsync(lines.fileno())
+            parts[1].replace(path)
+        finally:
+            for part in parts:
+                part.unlink(missing_ok=True)
+    making.requests, making.length_s = len(at_s), float(times.max()) - first_s
+
+
+def finite(text: object) -> float | None:
+    """A number, also as text; None where it is none."""
+    try:
+        value = float(text)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return value if math.isfinite(value) and not isinstance(text, bool) else None
+
+
+def entries_at(
+    entries: Iterable[dict[str, Any]], times_s: Iterator[float]
+) -> Iterator[FoundRequest]:
+    """Entries of perf_analyzer's inputs, one after the other at these times."""
+    for entry, at_s in zip(entries, times_s, strict=False):
+        yield FoundRequest(at_s, {"inputs": {n: v for n, v in entry.items() if n != "model"}})
