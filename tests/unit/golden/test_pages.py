@@ -16,6 +16,7 @@ from builders.checks import SLO, facts, nights
 from builders.golden import Golden, difference, forms, sections, table_of
 from builders.mixed_shapes import shaped_run
 from builders.pages import STATUSES, told
+from builders.proof_cases import CASES
 from builders.runs import Toy, make_run
 from builders.soaked_runs import soaked_run
 
@@ -186,6 +187,12 @@ def gain(estimate: float, low: float, high: float, **facts: object) -> Gain:
     return Gain.model_validate({"ratio": ratio, "confidence": 0.95, **facts})
 
 
+def proofs() -> str:
+    """How a proof ends in each of its named cases, and why."""
+    verdicts = {name: case.proved()[1] for name, case in CASES.items()}
+    return table_of({n: "\n".join((v.status.value, *v.reasons)) for n, v in verdicts.items()})
+
+
 def with_current(data: ReportData, **known: Any) -> ReportData:
     assert data.current is not None
     return replace(data, current=replace(data.current, **known))
@@ -221,6 +228,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "compare-incomparable": compared("one-model", "ensemble"),
     "series": series,
     "sentences": sentences,
+    "proofs": proofs,
 }
 
 

@@ -13,11 +13,14 @@ from pathlib import Path
 
 import click
 import pytest
+from builders.candidates import candidate_of
 from builders.configs import case
+from builders.emulated import EmulatedBench
 from builders.ensemble_cases import ENSEMBLE, MODEL
 from builders.events import tell_a_run
-from builders.golden import Golden, sections
-from builders.jobs import SPEC
+from builders.golden import Golden, sections, table_of
+from builders.jobs import SPEC, a_job
+from builders.measurements import P99_40MS
 from builders.model_files import REPOSITORY, write_model
 from builders.runs import Toy, make_run
 from rich.console import Console
@@ -27,7 +30,12 @@ from tuner.cli.boundary import guarded
 from tuner.cli.console import PlainEvents
 from tuner.cli.inspect_commands import lines_of as lines_of_plan
 from tuner.cli.live import LiveEvents
+from tuner.measurement.measurement import Arrivals
 from tuner.run.plan import draw_plan
+from tuner.score.capacity import LevelRange
+from tuner.score.next_load import LoadPlan
+from tuner.search.estimate import Seen, estimate_run
+from tuner.search.first_load import first_level
 
 RUNS = Path(__file__).parents[2] / "runs"
 
@@ -120,6 +128,54 @@ def inspected(*words: str) -> Callable[[], str]:
     return text
 
 
+#: What a spec may ask, and what was seen of its model.
+ASKED = {
+    "as drafted": "",
+    "few trials": "budget: {trials: 10}\n",
+    "a short time": "budget: {time: 1m}\n",
+    "many rounds": "confirm: {rounds: 20, finalists: 4}\n",
+    "rounds for a minute": "confirm: {rounds: 20, finalists: 20, time: 1m}\n",
+    "no soak": "confirm: {soak: 0}\n",
+    "long windows": "workload: {window: 20s}\n",
+    "listed rates": "workload: {arrivals: {kind: poisson, rate: [300, 400, 600]}}\n",
+    "clients, started once": "workload: {arrivals: {kind: closed, restarts: 1}}\n",
+    "clients, started four times": "workload: {arrivals: {kind: closed, restarts: 4}}\n",
+    "a latency": "objective: minimize p99_latency at 300/s\n",
+}
+SEEN = {"nothing": Seen(), "8/s": Seen(8.0), "0.5/s": Seen(0.5), "loads in 60 s": Seen(None, 60.0)}
+
+
+def estimates() -> str:
+    """Each spec, and by what was seen of the model how long a run of it takes."""
+    text = SPEC.replace("[1, 4]", "[1, 40]")
+    jobs = {asked: a_job(Path(), text + more.replace("{", "{{").replace("}", "}}"))
+            for asked, more in ASKED.items()}  # fmt: skip
+    rows = {asked: {name: estimate_run(job, seen) for name, seen in SEEN.items()}
+            for asked, job in jobs.items()}  # fmt: skip
+    told = {asked: "\n".join(f"{name}: {e.sentence}" for name, e in row.items())
+            for asked, row in rows.items()}  # fmt: skip
+    return table_of(told)
+
+
+def first_loads() -> str:
+    """What is looked at before the first load, by how long one request takes and answers."""
+    levels = LevelRange(0.1, 1e5)
+    plans = [LoadPlan(kind, None, levels) for kind in (Arrivals.POISSON, Arrivals.CLOSED)]
+    told = {}
+    for alone_s in (0.0001, 0.01, 0.04, 0.05, 0.26, 1.0, 20.0):
+        for plan in plans:
+            notes: list[str] = []
+            bench = EmulatedBench(lambda _: 900.0 / 1.1, alone_s=alone_s)
+            bench.deploy(candidate_of({}))
+            bound = P99_40MS if alone_s < 0.1 else None
+            first = first_level(bench, plan, 1, notes.append, bound)
+            looks = ", ".join(str(many) for _, many in bench.looks)
+            lowest = ", the lowest" if first.lowest else ""
+            found = f"looks with {looks}; begins at {first.level:g}{lowest}"
+            told[f"{alone_s} s, {plan.arrivals.value}"] = "\n".join((found, *notes))
+    return table_of(told)
+
+
 def refused() -> str:
     """Command lines that are mistakes, each with its exit code, and what to do instead."""
     for name in ("a", "b", "none"):
@@ -157,6 +213,8 @@ PRINTED: dict[str, Callable[[], str]] = {
     "plan": plan("server: {binary: /opt/no/tritonserver}\n", whole=True),
     "plan-remote": plan(REMOTE + "workload: {arrivals: {kind: closed, max_concurrency: 64}}\n"),
     "plan-many-notes": plan("server: {mode: docker, image: 'i', gpus: [1], mounts: {/run: /m}}\n"),
+    "estimates": estimates,
+    "first-loads": first_loads,
     "lint": inspected("lint", "models"),
     "models": inspected("models", "models"),
     "init": inspected("init", "fast", "--repository", "models", "--output", "-", "--image", "i"),

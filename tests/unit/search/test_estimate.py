@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders.candidates import candidate_of
-from builders.jobs import a_job
+from builders.jobs import SPEC, a_job
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 from builders.runs import Toy, manifest_of
 
-from tuner.bench.job import Job, Request, prepare
+from tuner.bench.job import Job
 from tuner.record.store import RunStore
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState, TrialTime, Worker
 from tuner.search.estimate import (
-    DEPLOY_S,
-    OVERHEAD_S,
     Estimate,
     Seen,
     estimate_run,
@@ -27,92 +26,33 @@ from tuner.search.estimate import (
 )
 from tuner.spec.slo import Objective
 
-SPEC = """\
-model: emulated-accelerator
-repository: {repository}
-workload: {{window: 2s, warmup: 500ms, arrivals: {arrivals}}}
-slo: ["{slo}"]
-objective: {objective}
-space:
-  instance_group.count: {{int: [1, 6]}}
-  dynamic_batching.max_queue_delay_microseconds: {{int: [1, 500], or: 0}}
-budget: {{trials: {trials}{time}}}
-confirm: {{rounds: {rounds}, finalists: {finalists}, soak: {soak}}}
-"""
-REPOSITORY = Path(__file__).parents[3] / "model_repository"
-#: With the 0.25 s that load goes on after the window.
-POINT_S = 2.0 + 0.5 + 0.25 + OVERHEAD_S
+MORE = (
+    {"budget": {"trials": 40}},
+    {"confirm": {"rounds": 5}},
+    {"confirm": {"finalists": 4}},
+    {"confirm": {"soak": "60s"}},
+    {"workload": {"window": "4s"}},
+    {"workload": {"warmup": "2s"}},
+)
 
 
-def estimate(directory: Path, **changes: object) -> Estimate:
-    given: dict[str, object] = {
-        "arrivals": "{kind: poisson}",
-        "slo": "p99_latency <= 40ms",
-        "objective": "maximize goodput",
-        "trials": 20,
-        "time": "",
-        "rounds": 3,
-        "finalists": 2,
-        "soak": "30s",
-    }
-    path = directory / "spec.yaml"
-    path.write_text(SPEC.format(repository=REPOSITORY, **{**given, **changes}))
-    return estimate_run(prepare(Request(spec=path)))
+@pytest.mark.parametrize("more", MORE, ids=str)
+def test_whoever_asks_for_more_waits_longer_but_never_past_the_budget(
+    more: dict[str, Any], tmp_path: Path
+) -> None:
+    """How long each takes is told in `tests/golden/printed/estimates.txt`."""
+    least = {"budget": {"trials": 20}, "confirm": {"rounds": 3, "finalists": 2}}
 
+    def both(given: dict[str, Any]) -> Estimate:
+        asked = "".join(f"{key}: {json.dumps(value)}\n" for key, value in given.items())
+        text = SPEC.replace("[1, 4]", "[1, 40]")
+        return estimate_run(a_job(tmp_path, text + asked.replace("{", "{{").replace("}", "}}")))
 
-def test_more_rounds_finalists_changes_and_a_longer_soak_take_longer(tmp_path: Path) -> None:
-    least = estimate(tmp_path, rounds=3, soak="10s").proof_s
-    assert estimate(tmp_path, rounds=5, soak="10s").proof_s > least
-    assert estimate(tmp_path, rounds=3, soak="10s", finalists=4).proof_s > least
-    assert estimate(tmp_path, rounds=3, soak="30s").proof_s == pytest.approx(least + 20.0)
-    assert estimate(tmp_path, rounds=3, soak="0").proof_s < least - 10.0
-
-
-def test_rounds_end_with_their_time_by_default_that_of_the_search(tmp_path: Path) -> None:
-    def rounds_s(more: str, time: str = ", time: 3m") -> float:
-        many = {"finalists": f"20{more}", "rounds": 10, "soak": "0", "time": time}
-        return estimate(tmp_path, **many).proof_s - 2 * (DEPLOY_S + POINT_S - 1.0)
-
-    assert rounds_s(", time: 1m") == pytest.approx(60.0)
-    assert rounds_s("") == pytest.approx(180.0)
-    assert rounds_s("", ", time: 30s") == pytest.approx(120.0)
-
-
-def test_losers_cost_one_measurement_and_new_incumbents_more(tmp_path: Path) -> None:
-    search_s = estimate(tmp_path).search_s - 20 * DEPLOY_S
-    assert 20 * POINT_S < search_s < 20 * 5 * POINT_S
-
-
-def test_no_more_trials_than_there_are_configs_are_counted(tmp_path: Path) -> None:
-    listed = "{kind: poisson, rate: [300]}"
-    found = estimate(tmp_path, arrivals=listed, trials=99999)
-    assert found.search_s == pytest.approx(6 * 501 * (DEPLOY_S + POINT_S))
-    longer = estimate(tmp_path, arrivals=listed, time=", time: 30m")
-    assert longer.search_s == pytest.approx(20 * (DEPLOY_S + POINT_S))
-
-
-def test_each_start_of_a_closed_loop_takes_its_share_of_the_window(tmp_path: Path) -> None:
-    def each_s(restarts: int) -> float:
-        closed = f"{{kind: closed, concurrency: [8], restarts: {restarts}}}"
-        return estimate(tmp_path, arrivals=closed).search_s / 20 - DEPLOY_S
-
-    each_start_s = 0.5 + 0.25 + 0.6  # warm-up, the end of the load, perf_analyzer's own
-    assert each_s(1) == pytest.approx(2.0 + each_start_s)
-    assert each_s(2) == pytest.approx(2.0 + 2 * each_start_s)
-    assert each_s(4) == pytest.approx(4.0 + 4 * each_start_s)  # no part is under a second
-
-
-def test_the_search_is_no_longer_than_its_budget(tmp_path: Path) -> None:
-    assert estimate(tmp_path, time=", time: 1m").search_s == 60.0
-
-
-def test_where_loads_are_listed_each_is_measured_once(tmp_path: Path) -> None:
-    found = estimate(tmp_path, arrivals="{kind: poisson, rate: [300, 400, 600]}")
-    assert found.search_s == pytest.approx(20 * (DEPLOY_S + 2 * POINT_S))
-
-
-def test_without_an_earlier_run_the_time_is_said_to_be_about_so_long() -> None:
-    assert Estimate(60.0, 90.0).sentence == "the run takes about 2:30 (search 1:00, proof 1:30)"
+    (key, value), few = next(iter(more.items())), both(least)
+    many = both({**least, key: {**least.get(key, {}), **value}})
+    assert many.search_s + many.proof_s > few.search_s + few.proof_s
+    short = both({**least, key: {**least.get(key, {}), **value}, "budget": {"time": "1m"}})
+    assert short.search_s <= 60.0
 
 
 @pytest.fixture

@@ -1,0 +1,148 @@
+"""What the rounds of a proof say of configs whose truth is known, whatever that is.
+
+Rates are of truths that are the same in every run: their bounds hold or do not, and never flake.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+
+import pytest
+from builders.truths import CONFIGS, Raced, Truth, numbered, race, truth
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tuner.proof.rounds import MOST_LOADS
+from tuner.record.confirmation import Role
+from tuner.score.ratio import ERROR
+from tuner.spec.model import Confirm
+
+RULES = Confirm()
+LEAST, MATTERS = 1.0 + float(RULES.min_gain), 1.0 + float(RULES.rule_out)
+
+
+@cache
+def raced(count: int, gains: tuple[float, ...], noise: float | None = None) -> Sequence[Raced]:
+    return [race(each) for each in numbered(count, gains, noise)]
+
+
+# -- how often it is wrong, and how often it finds out
+
+
+@pytest.mark.parametrize("gains", [(LEAST,), (LEAST, LEAST)])
+def test_what_is_worth_no_change_is_called_better_in_one_run_of_twenty_at_most(
+    gains: tuple[float, ...],
+) -> None:
+    runs = raced(30, gains)
+    assert sum(bool(r.found.better) for r in runs) <= ERROR * len(runs)
+
+
+@pytest.mark.parametrize("gains", [(LEAST,), (LEAST, LEAST), (MATTERS,), (1.0,)])
+def test_the_interval_holds_the_true_gain_in_nineteen_runs_of_twenty(
+    gains: tuple[float, ...],
+) -> None:
+    found = [ratio for r in raced(30, gains) for ratio in r.ratios]
+    assert len(found) >= 30
+    assert sum(low <= gain <= high for gain, low, high in found) >= (1.0 - ERROR) * len(found)
+
+
+def test_a_gain_that_matters_is_found_and_one_that_is_not_there_ruled_out() -> None:
+    assert sum(bool(r.found.better) for r in raced(30, (MATTERS,), 0.02)) >= 28
+    assert sum(r.found.ruled_out for r in raced(30, (1.0,), 0.02)) >= 28
+
+
+def test_the_best_finalist_is_not_the_one_that_is_left_out() -> None:
+    runs = raced(30, (0.85, 1.03), 0.02)
+    dropped = [r for r in runs if any("another finalist" in f.left for f in r.found.finalists)]
+    assert len(dropped) >= 4  # else nothing was asked here
+    assert not [r for r in dropped if r.found.finalists[1].left]
+    equal = raced(30, (LEAST, LEAST))
+    assert sum(any(f.left for f in r.found.finalists) for r in equal) <= ERROR * len(equal)
+
+
+# -- in every run
+
+
+@settings(max_examples=20)
+@given(truth())
+def test_a_proof_never_contradicts_itself_and_measures_no_more_than_it_may(made: Truth) -> None:
+    ran = race(made)
+    found, rounds = ran.found, len(ran.found.current.rounds)
+    assert not (found.better and found.ruled_out)
+    for contender in found.better:
+        ratio = found.ratios[contender.candidate]
+        assert LEAST < ratio.low <= ratio.estimate <= ratio.high
+    if found.ruled_out:
+        assert all(found.ratios[f.candidate].high < MATTERS for f in found.finalists if not f.left)
+    assert rounds <= RULES.rounds
+    in_round = Counter((row.round, row.candidate_key) for row in ran.rows)
+    assert max(in_round.values()) <= MOST_LOADS
+    loads = {(row.round, row.candidate_key, row.point.level) for row in ran.rows}
+    assert len(loads) == len(ran.rows) == len(ran.bench.asked)  # none twice
+    assert len(ran.bench.deployed) == len(in_round)  # a fresh server for each
+
+
+@settings(max_examples=20)
+@given(truth())
+def test_each_round_has_arrivals_of_its_own_which_are_the_same_for_all(made: Truth) -> None:
+    ran = race(made)
+    seeds = {row.round: row.point.measurement.seed for row in ran.rows}
+    assert len(set(seeds.values())) == len(seeds)
+    assert all(row.point.measurement.seed == seeds[row.round] for row in ran.rows)
+    roles = {(row.candidate_key == CONFIGS[0].key, row.role) for row in ran.rows}
+    assert roles <= {(True, Role.CURRENT), (False, Role.CANDIDATE)}
+
+
+QUIET = truth(noise=st.just(0.0), busy=st.just(0.0), slope=st.floats(4.0, 16.0))
+
+
+@settings(max_examples=20)
+@given(QUIET)
+@example(Truth((100.0, 130.0, 200.0)))
+@example(Truth((100.0, 200.0, 130.0)))
+def test_without_noise_the_answer_is_the_truth(made: Truth) -> None:
+    ran = race(made)
+    best = max(made.gains)
+    for gain, low, high in ran.ratios:
+        assert low <= gain <= high
+    assert bool(ran.found.better) >= (best > 1.04)
+    assert not ran.found.better or best > LEAST
+    assert ran.found.ruled_out >= (best < 1.0)
+    if ran.found.better and best > 1.04:
+        winner = ran.found.better[0]
+        assert made.gains[ran.found.finalists.index(winner)] >= 0.98 * best
+
+
+@settings(max_examples=15)
+@given(QUIET, st.floats(0.4, 2.5), st.floats(1.0, 20.0))
+def test_the_answer_does_not_depend_on_what_the_search_expected_nor_on_the_unit(
+    made: Truth, expected: float, factor: float
+) -> None:
+    answers = [
+        race(made),
+        race(made, lambda capacity: expected * capacity),
+        race(made.times(factor)),
+    ]
+    found = {(bool(a.found.better), a.found.ruled_out) for a in answers}
+    near = any(abs(gain / edge - 1.0) < 0.03 for gain in made.gains for edge in (LEAST, MATTERS))
+    assert near or len(found) == 1
+
+
+@settings(max_examples=15)
+@given(truth(gains=st.lists(st.sampled_from([0.9, 1.0, 1.3]), min_size=2, max_size=2)))
+def test_the_answer_does_not_depend_on_the_order_of_the_finalists(made: Truth) -> None:
+    one, other = race(made), race(made, order=(1, 0))
+    assert {f.candidate for f in one.found.better} == {f.candidate for f in other.found.better}
+    assert one.found.ruled_out == other.found.ruled_out
+    assert sum(one.ratios, ()) == pytest.approx(sum(other.ratios, ()))
+
+
+@settings(max_examples=15)
+@given(truth(), st.floats(0.0, 0.5))
+def test_who_asks_for_more_gain_gets_no_more_often_a_better_config(
+    made: Truth, more: float
+) -> None:
+    asked = race(made, min_gain=min(0.02 + more, 0.5))
+    assert not asked.found.better or race(made).found.better
