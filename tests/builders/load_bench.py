@@ -23,7 +23,7 @@ from tuner.server.server import Server
 from tuner.spec.workload import Workload
 from tuner.triton.local import LocalLauncher
 
-MODELS = ("plain", "cached", "types", "image", "words", "texts", "ragged")
+MODELS = ("plain", "cached", "types", "image", "words", "texts", "ragged", "delays", "over")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from builders.decoupled_models import write_delays
 from builders.model_files import write_model
 
 #: Seconds the model works on each execution, whatever its size.
@@ -134,7 +135,7 @@ def make_repository(directory: Path, service_s: float = SERVICE_S) -> Path:
     """Models ``plain``, ``cached`` (the same with the response cache), ``types`` and ``image``.
 
     And ``words``, which answers with the length of a text; and ``texts`` and ``ragged``, which fail
-    a batch of unlike lengths; Triton makes such batches of the latter.
+    a batch of unlike lengths; Triton makes such batches of the latter. And decoupled ones.
     """
     model = _MODEL.replace("SERVICE_S", str(service_s))
     repository = directory / "repository"
@@ -160,4 +161,5 @@ def make_repository(directory: Path, service_s: float = SERVICE_S) -> Path:
     write_model(repository / "texts", texts, code)
     ragged = _TEXTS_CONFIG.format(name="ragged", ragged="allow_ragged_batch: true", more=_LENGTHS)
     write_model(repository / "ragged", ragged, code)
+    write_delays(repository)
     return repository

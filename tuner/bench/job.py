@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.bench.recordings import RecordedFigures, figures_of, traffic_of
+from tuner.bench.responses import refuse_other_latencies
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.load.traffic.encoding import (
     Content,
@@ -184,6 +185,7 @@ def _space(loaded: LoadedSpec, spec: Spec, served: Served) -> Space:
         model = served.models[label]
         refuse_unmeasurable(model.name, model.base.completed)
     _refuse_unknown_priorities(spec, served)
+    refuse_other_latencies(loaded, spec, served)
     for name, stream in spec.streams.items():
         _refuse_misfits(loaded, name, stream, served.models[stream.model])
         drawn_tensors(stream, served.models[stream.model])

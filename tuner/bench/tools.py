@@ -20,6 +20,7 @@ from tuner.load.traffic.encoding import request_bytes
 from tuner.machine.host import NOT_SPLIT, Cores, Host, read_host
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import unragged_inputs
+from tuner.modelconfig.ensembles import answers_many_times
 from tuner.modelconfig.queues import HANGS, may_be_full, may_reject
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
@@ -149,6 +150,7 @@ def choose_generator(job: Job) -> GeneratorChoice:
             stream.priority or 0,
             mixed=len(shapes) > 1,
             recorded=isinstance(job.spec.workload.arrivals, RecordingArrivals),
+            decoupled=answers_many_times(stream.model, configs),
         )
         demands.append(demand)
     return choose(demands)

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from tuner.modelconfig.files import ModelFiles
     from tuner.space.draft import DraftedModel
 
-#: Proposed where this machine's tritonserver lacks a backend; it has those of NVIDIA's releases.
-IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
 #: The SLO of a draft, where nobody says one.
 EXAMPLE = "p99_latency <= 100ms"
+#: Proposed where this machine's tritonserver lacks a backend; it has those of NVIDIA's releases.
+IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
 
 
 @click.command("init")
@@ -54,7 +54,7 @@ EXAMPLE = "p99_latency <= 100ms"
     "slos",
     multiple=True,
     help="An SLO; may be given several times. One of them is on a latency.  [default: the YAML's, "
-    f"or {EXAMPLE}]",
+    f"or {EXAMPLE}; p99_first_response <= 200ms of a decoupled model]",
 )
 @click.option("--image", help="The server is a container of this image, as NVIDIA's tritonserver.")
 @click.option("--server", "host", help="The server runs already, on this host.")
@@ -272,7 +272,6 @@ def _drafted(
         more = _needed_server(read_model(repository, name, write_to) for name in parts)
     where = os.path.relpath(repository, directory)
     machine = read_machine(children_environment())
-    slos = slos or (EXAMPLE,)
     return draft_spec(parts, machine, where, slos, given, write_to=write_to, **more)
 
 

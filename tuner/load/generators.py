@@ -2,9 +2,10 @@
 
 perf_analyzer measures wherever it can: it is NVIDIA's own, well maintained, and what others use.
 It cannot send several streams on one clock, replay a recording, draw the shapes of requests by
-their shares, or send requests with a priority, and it gives no result when a request is refused.
-It should not be used where tensors are large: its export of every request's times, without which a
-late client hides a stalled server, also holds every tensor as text, and no option leaves them out.
+their shares, or send requests with a priority. It gives no result when a request is refused, and
+one latency of a request that is answered many times. It should not be used where tensors are large:
+its export of every request's times, without which a late client hides a stalled server, also holds
+every tensor as text, and no option leaves them out.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Demand:
         shapes: Of its inputs, for variable dimensions, without the batch.
         mixed: Its requests have several shapes.
         recorded: They come as they were recorded.
+        decoupled: A request may be answered many times.
     """
 
     config: Any
@@ -61,6 +63,7 @@ class Demand:
     priority: int = 0
     mixed: bool = False
     recorded: bool = False
+    decoupled: bool = False
 
 
 def _why_not(demands: Sequence[Demand]) -> str:
@@ -72,6 +75,8 @@ def _why_not(demands: Sequence[Demand]) -> str:
         return "perf_analyzer does not replay a recording, each request at its time"
     if demand.priority:
         return "perf_analyzer has no option for the priority of requests"
+    if demand.decoupled:
+        return "perf_analyzer tells nothing of first responses, or of lost ones"
     if demand.mixed:
         return "perf_analyzer does not draw shapes by share, or tell latencies by shape"
     if demand.may_refuse:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,17 +47,23 @@ TOO_LATE = "no results by the deadline"
 
 @dataclass(frozen=True)
 class LoadTarget:
-    """What load is put on."""
+    """What load is put on; ``streamed``: a decoupled model, which is asked through gRPC streams."""
 
     model: str
     endpoints: Endpoints
     protocol: Protocol = Protocol.GRPC
     batch_size: int = 1
+    streamed: bool = False
 
     @property
     def address(self) -> str:
         """host:port requests go to."""
         return self.endpoints.grpc if self.protocol is Protocol.GRPC else self.endpoints.http
+
+    def future_by(self, method: Any) -> Callable[..., Any]:
+        """How `tuner.load.client.calls.asking` asks such a model."""
+        way: Callable[..., Any] = method.streamed if self.streamed else method.future
+        return way
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from tuner.measurement.measurement import (
     Restart,
     ServerStatistics,
 )
+from tuner.measurement.responses import responses_of_all
 from tuner.measurement.window import LatencyBound, Window
 from tuner.modelconfig.queues import may_reject
 from tuner.spec.model import Spec
@@ -203,7 +204,8 @@ def _stream(
 ) -> Stream:
     control, model = site.control, asked.model
     config = control.running_config(model)
-    target = LoadTarget(model, site.endpoints, protocol, asked.batch_size)
+    streamed = config.model_transaction_policy.decoupled
+    target = LoadTarget(model, site.endpoints, protocol, asked.batch_size, streamed)
     if isinstance(asked.inputs, RecordingInputs):
         assert recorded is not None  # the spec is refused
         held = RecordedContents(asked.inputs, recorded, inputs_of(config), site.directory)
@@ -286,6 +288,7 @@ def combine(starts: Sequence[Measurement], bounds: Sequence[LatencyBound] = ()) 
         streams=_each([m.streams for m in starts], bounds),
         shapes={n: replace(m, warnings=()) for n, m in _each([m.shapes for m in starts]).items()},
         failures=_failures([m.failures for m in starts]),
+        responses=responses_of_all(m.responses for m in starts),
         host=_host([m.host for m in starts]),
         backlog=starts[-1].backlog,
         restarts=tuple(Restart(m.throughput_infer_per_s, m.p99_latency_us) for m in starts),

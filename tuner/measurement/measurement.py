@@ -11,6 +11,7 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from tuner.facts import Facts
+from tuner.measurement.responses import ResponseFigures
 from tuner.spec.units import digits
 
 if TYPE_CHECKING:
@@ -147,11 +148,18 @@ class Course:
 
 
 class FailureReason(Enum):
-    """Why a request got no answer, by the server's words; a queue policy gives the first two."""
+    """Why a request failed, by the server's words; the last two are those of decoupled models."""
 
     TIMED_OUT = "timed_out"
     QUEUE_FULL = "queue_full"
     OTHER = "other"
+    INCOMPLETE = "incomplete"
+    DOUBLED = "doubled"
+
+    @property
+    def by_queue(self) -> bool:
+        """Whether a queue policy refused it."""
+        return self in (FailureReason.TIMED_OUT, FailureReason.QUEUE_FULL)
 
     @property
     def words(self) -> str:
@@ -163,6 +171,8 @@ _FAILED = {
     FailureReason.TIMED_OUT: "timed out in the queue",
     FailureReason.QUEUE_FULL: "refused by a full queue",
     FailureReason.OTHER: "failed for other reasons",
+    FailureReason.INCOMPLETE: "without a final response",
+    FailureReason.DOUBLED: "answered again after the final response",
 }
 
 
@@ -235,6 +245,8 @@ class Measurement(Facts):
         in_time_infer_per_s: Of a shape: inferences answered within the bound of the stream's SLO on
             the highest percentile; None where no percentile is bounded.
         models: What the server counted of every model it serves, by name.
+        responses: Of a decoupled model, whose latencies above are until the response, first or
+            last, that the SLO on the highest percentile is about; without one until the last.
         server: Of the model that the load is put on; None where there are several.
         restarts: Closed loops: each start of the load on its own; the figures are over all.
         slices: How it went over time; only where that was asked for (overload).
@@ -291,6 +303,7 @@ class Measurement(Facts):
     models: Annotated[Mapping[str, ServerStatistics], Field(exclude_if=_empty)] = field(
         default_factory=dict
     )
+    responses: Annotated[ResponseFigures | None, Field(exclude_if=_unknown)] = None
     latencies_us: Latencies = field(default=None, compare=False, repr=False)
     by_arrival_us: Latencies = field(default=None, compare=False, repr=False)
     all_by_arrival_us: Latencies = field(default=None, compare=False, repr=False)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 
 from tuner.measurement.measurement import LoadPoint
-from tuner.spec.metrics import requests_needed
+from tuner.spec.metrics import Until, requests_needed
 from tuner.spec.model import Spec
+from tuner.spec.slo import Slo, hardest
 from tuner.spec.units import Seconds
 from tuner.spec.workload import BUSY_TIMES, BurstArrivals, Workload
 
@@ -39,11 +40,13 @@ class LatencyBound:
     """An SLO on a percentile: so large a ``share`` of a stream's requests is in time.
 
     ``stream``: "" for all requests.
+    ``until_first``: Until the first response, of a decoupled model.
     """
 
     share: float
     within_s: float
     stream: str = ""
+    until_first: bool = False
 
     def holds_for(self, stream: str) -> bool:
         """Whether it is about the requests of a stream: its own, or all."""
@@ -191,11 +194,7 @@ def window_of(
     """
     workload = spec.workload
     tails = [s for s in spec.slos if s.metric.is_latency]
-    bounds = tuple(
-        LatencyBound(s.metric.quantile, s.bound / 1e6, s.stream)
-        for s in tails
-        if s.metric.quantile is not None
-    )
+    bounds = bounds_of(tails)
     level = load.level if load.arrivals.open_loop else rate_per_s
     windows = [
         window_for(
@@ -211,6 +210,21 @@ def window_of(
         for stream, rate in spec.rates(level).items()
     ]
     return replace(_longest(windows), bounds=bounds)
+
+
+def bounds_of(slos: Sequence[Slo]) -> tuple[LatencyBound, ...]:
+    """The SLOs on percentiles of the latency that a measurement is made for.
+
+    Each request has one such latency: of a stream's bounds on the first response and on the last,
+    those are left out that are about the other one than its hardest. They are judged all the same.
+    """
+    found = []
+    for slo in slos:
+        same = hardest(other for other in slos if other.stream == slo.stream)
+        if slo.metric.quantile is not None and same and slo.metric.until is same.metric.until:
+            first = slo.metric.until is Until.FIRST
+            found.append(LatencyBound(slo.metric.quantile, slo.bound / 1e6, slo.stream, first))
+    return tuple(found)
 
 
 def _shares_of(bounds: Iterable[LatencyBound], stream: str) -> list[float]:

@@ -64,13 +64,18 @@ def _branches(ensemble: ModelConfig, models: Mapping[str, ModelConfig]) -> Itera
             text = f"{own} joins {' and '.join(sorted(joined))}"
             yield f"{_STEP}[{index}].input_map", text, _JOINED
             return
-        inner = [models[n] for n in _reached(step.model_name, models) if n in models]
-        if not any(model.model_transaction_policy.decoupled for model in inner):
+        if not answers_many_times(step.model_name, models):
             own = "".join(joined)
         source.update(dict.fromkeys(step.output_map.values(), own))
     ends = {source[tensor.name] for tensor in ensemble.output if tensor.name in source}
     if len(ends) > 1:
         yield "output", f"the outputs join {' and '.join(sorted(ends))}", _JOINED
+
+
+def answers_many_times(name: str, models: Mapping[str, ModelConfig]) -> bool:
+    """Whether a model is decoupled, or an ensemble has a decoupled step, as far as it is known."""
+    inner = [models[n] for n in _reached(name, models) if n in models]
+    return any(model.model_transaction_policy.decoupled for model in inner)
 
 
 def _reached(name: str, models: Mapping[str, ModelConfig]) -> list[str]:

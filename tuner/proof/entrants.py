@@ -173,7 +173,7 @@ def slo_missed_at_low_load(session: Session, candidate: Candidate, level: float 
     alone_s = session.bench.one_at_a_time(seed)
     for slo in session.spec.slos:
         took_us = 1e6 * alone_s.get(slo.stream, 0.0)
-        if slo.metric.is_latency and took_us > slo.bound:
+        if slo.metric.of_whole and took_us > slo.bound:
             return f"one request at a time takes {digits(took_us / 1e3, 4)} ms: misses {slo}"
     tenth = plan.levels.nearest(level / 10.0)
     window = window_of(session.spec, LoadPoint(plan.arrivals, tenth))

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 from tuner.plain import plain
 from tuner.record.shapes import shapes_of
 from tuner.report.data import ReportData, judged_point, load
+from tuner.report.responses import latency_metrics
 from tuner.score.judge import passes, slo_utilisation
 from tuner.score.point import Point
 from tuner.score.trial import Trial
 from tuner.space.candidate import FieldValue
 from tuner.spec.labels import several
-from tuner.spec.metrics import METRICS
+from tuner.spec.metrics import METRICS, Until
 
 if TYPE_CHECKING:  # half a second to import
     import pandas as pd
@@ -33,6 +34,7 @@ _REQUESTS = (
     *("completed_count", "failed_count", "rejected_count", "unanswered_count", "error_rate"),
     *("batch_size", "mean_in_flight"),
 )
+_RESPONSES = ("mean_responses", "fewest_responses", "most_responses")
 _TIMES = ("queue_us", "compute_input_us", "compute_infer_us", "compute_output_us")
 _SERVED = ("mean_batch_size", "cache_hit_rate")
 _SHAPE = (
@@ -178,7 +180,13 @@ def _models(point: Point) -> dict[str, Cell]:
 
 
 def _latencies(point: Point, stream: str) -> dict[str, Cell]:
-    return {x.column: point.reading(x, stream) for x in METRICS.values() if x.is_latency}
+    own = point.measurement.of(stream)
+    given = [] if own is None or own.responses is None else [*latency_metrics(own)]
+    timed = [x for x in METRICS.values() if x.is_latency and x.until is Until.ANSWER]
+    return {
+        **{x.column: point.reading(x, stream) for x in (*timed, *given)},
+        **(_named(own.responses, *_RESPONSES) if own and given else {}),
+    }
 
 
 def _row(trial: Trial) -> dict[str, Cell]:
@@ -224,7 +232,7 @@ def _load(point: Point, stream: str = "") -> dict[str, Cell]:
         "measurement_seed": m.seed,
         "window_s": m.duration_s,
     }
-    for metric in METRICS.values():
+    for metric in (x for x in METRICS.values() if x.until is Until.ANSWER):
         row.setdefault(metric.column, point.reading(metric, stream))
     return row
 

@@ -41,6 +41,7 @@ from tuner.report.quantities import (
     seconds_text,
     verdict_text,
 )
+from tuner.report.responses import responses
 from tuner.report.trust import trust
 from tuner.score.judge import Verdict
 from tuner.score.trial import Trial
@@ -88,6 +89,7 @@ def first_screen(data: ReportData) -> Iterator[Block | None]:
     yield Steps("What next", tuple(sentence.next_steps(data)))
     yield trust(data)
     yield tables.shapes(data)
+    yield responses(data)
     yield Code("Server flags it needs", "\n".join(data.result.server_args))
     yield Bullets("Caution", tuple(dict.fromkeys(_cautions(data))))
     yield next(iter(load_charts(data)), None)

@@ -29,6 +29,7 @@ from tuner.report.quantities import (
     time_text,
     verdict_text,
 )
+from tuner.report.responses import count_of, latency_metrics
 from tuner.report.sentence import held_text, score_text
 from tuner.score.judge import SloResult, Verdict, slo_utilisation
 from tuner.score.point import Point
@@ -191,11 +192,12 @@ def _numbers(point: Point, labels: Collection[str]) -> dict[str, str]:
     m, host = point.measurement, point.measurement.host
     cpu = None if host.cpu_percent is None else host.cpu_percent / 100
     memory = host.gpu_memory_used_bytes
-    timed = (metric for metric in METRICS.values() if metric.is_latency)
+    timed = latency_metrics(m)
     return {
         "measured at load": load_text(m.load),
         "throughput": rate_text(m.throughput_infer_per_s),
         **{metric.words: metric_text(metric.name, point.reading(metric)) for metric in timed},
+        "responses a request": NOTHING if m.responses is None else count_of(m.responses),
         "requests in the window": f"{m.completed_count:,}",
         "failed requests": f"{m.failed_count:,}",
         **{f"of which {reason.words}": _failures(m, reason) for reason in FailureReason},

@@ -14,7 +14,7 @@ from tuner.facts import Facts
 from tuner.measurement.measurement import Measurement
 from tuner.measurement.window import CONFIDENCE
 from tuner.spec.metrics import Better, Metric, parse_metric, requests_needed
-from tuner.spec.slo import Slo
+from tuner.spec.slo import Slo, hardest
 from tuner.spec.units import digits
 
 #: SLO utilisation up to which noise alone may miss an SLO, where the noise was not measured: two
@@ -118,14 +118,18 @@ def value_of(metric: Metric, measurement: Measurement | None, lost: int = 0) -> 
     """
     if measurement is None:
         return None
-    value: Any = measurement
-    for name in metric.reading.split("."):
-        value = getattr(value, name, None)
-    latencies, quantile = measurement.latencies_us, metric.quantile
+    value, latencies = _at(metric.reading, measurement), _at(metric.ranked, measurement)
+    quantile = metric.quantile
     if quantile is not None and latencies is not None and (lost or value is None):
         rank = math.ceil(quantile * (latencies.size + lost))
         value = latencies[rank - 1] if rank <= latencies.size else value
     return None if value is None or math.isnan(value) else float(value)
+
+
+def _at(path: str, found: Any) -> Any:
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found
 
 
 def judge(slo: Slo, measurement: Measurement, *, lasting: bool = True) -> SloResult:
@@ -195,8 +199,7 @@ def violation(results: Sequence[SloResult]) -> float:
 
 def tail_slo(slos: Iterable[Slo]) -> Slo | None:
     """The SLO on the highest percentile of the latency, if any bounds its tail."""
-    tails = [s for s in slos if (s.metric.quantile or 0.0) >= TAIL]
-    return max(tails, key=lambda s: (s.metric.quantile, -s.bound), default=None)
+    return hardest(s for s in slos if (s.metric.quantile or 0.0) >= TAIL)
 
 
 def tails(slos: Sequence[Slo]) -> list[Slo]:
@@ -207,7 +210,8 @@ def tails(slos: Sequence[Slo]) -> list[Slo]:
 
 
 def tightest_latency(slos: Iterable[Slo]) -> Slo | None:
-    bounds = [s for s in slos if s.metric.is_latency]
+    """The lowest bound on the time until all of an answer is there."""
+    bounds = [s for s in slos if s.metric.of_whole]
     return min(bounds, key=lambda s: s.bound, default=None)
 
 

@@ -152,19 +152,22 @@ def _check_values(parameter: Parameter, current: Any) -> None:
         tried = parameter.values
     for value in tried:
         message = with_fields(batched, {parameter.path: value})
-        _refuse_unmeasurable(message)
+        _refuse_unmeasurable(message, current)
         encoded = message.SerializeToString(deterministic=True)
         if encoded in seen:
             raise SpecError(f"{_show(seen[encoded])} and {_show(value)} are the same to Triton")
         seen[encoded] = value
 
 
-def _refuse_unmeasurable(changed: Any) -> None:
+def _refuse_unmeasurable(changed: Any, current: Any) -> None:
     try:
         refuse_unmeasurable("the model", changed)
     except SpecError as error:
         text = f"cannot be searched: with it, {error.message}"
         raise SpecError(text, "take it out of the space") from error
+    if changed.model_transaction_policy != current.model_transaction_policy:
+        text = "cannot be searched: whether a model is decoupled is up to its code"
+        raise SpecError(text, "take it out of the space")
 
 
 def _mistakes_between(parameters: Mapping[str, Parameter], owner: str, config: Base) -> _Mistakes:
@@ -323,7 +326,7 @@ def broken_config(violations: Sequence[Violation], place: Callable[[Violation], 
 
 
 def refuse_unmeasurable(model: str, config: ModelConfig) -> None:
-    """Returns for a model that answers each request once, by itself.
+    """Returns for a model that answers each request by itself.
 
     Raises:
         SpecError: A request to this one has no latency to tune for; the hint says what to do.
@@ -333,12 +336,6 @@ def refuse_unmeasurable(model: str, config: ModelConfig) -> None:
             f"{model} is a language model ({config.backend}): it batches inside its engine, and "
             "what counts are time to first token and time per token",
             "tune its engine's own parameters with NVIDIA's aiconfigurator or aiperf",
-        )
-    if config.model_transaction_policy.decoupled:
-        raise SpecError(
-            f"{model} is decoupled: it may answer a request many times or not at all, so a "
-            "request has no one latency to tune for",
-            "measure it with perf_analyzer --streaming; tune the models that it calls",
         )
     if config.HasField("sequence_batching"):
         raise SpecError(

@@ -11,9 +11,11 @@ from typing import Any
 from tuner.errors import SpecError
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import turns_on_batching, unragged_inputs
+from tuner.modelconfig.ensembles import answers_many_times
 from tuner.modelconfig.schema import enum_name
 from tuner.space.build import refuse_unmeasurable
 from tuner.space.draft_queue import queue_lines
+from tuner.space.draft_slos import EXAMPLE, EXAMPLE_OF_MANY, latency_bound, slo_lines
 from tuner.space.experts import EXPERTS, UNKNOWN, Expert
 from tuner.spec.paths import (
     CONFIG_NAME,
@@ -38,6 +40,12 @@ OPEN_DIMENSION, MOST_ELEMENTS = 128, 1 << 16
 _REPEATS = (
     "# Only where requests repeat byte for byte. Then say how often, under workload.inputs:",
     "#   repeat: {kind: zipf, exponent: 0.9}",
+)
+_CACHE = "response_cache.size: {choice: [off, 64MiB, 256MiB]}"
+_CACHE_OF_SERVER = (
+    *_REPEATS,
+    "# and beside mode, under server:",
+    f"#   space: {{{_CACHE}}}",
 )
 _LOCAL = MappingProxyType({"mode": "local"})
 
@@ -99,7 +107,7 @@ def draft_spec(
     models: Mapping[str, DraftedModel],
     machine: Machine,
     repository: str,
-    slos: tuple[str, ...] = ("p99_latency <= 100ms",),
+    slos: tuple[str, ...] = (),
     given: Given | None = None,
     *,
     server: Mapping[str, Any] = _LOCAL,
@@ -112,7 +120,7 @@ def draft_spec(
         models: The model by its name, then those of its steps, those that its code calls, and
             theirs.
         repository: Path as it is to appear in the spec.
-        slos: At least one of them on a latency.
+        slos: At least one of them on a latency; without any, an example.
         given: What is known already, and takes the place of the draft's own guesses.
         server: The spec's section, where nothing is given.
         why: A remark beside it.
@@ -123,7 +131,9 @@ def draft_spec(
     """
     model, whole = next(iter(models.items()))
     refuse_unmeasurable(model, whole.config)
-    bound = _latency_bound((*given.slos, *slos) if given else slos)
+    many = answers_many_times(model, {name: part.config for name, part in models.items()})
+    slos = slos or (EXAMPLE_OF_MANY if many else EXAMPLE,)
+    bound = latency_bound((*given.slos, *slos) if given else slos)
     if is_ensemble(whole.config) and len(models) == 1:
         hint = "put the models of its steps into the repository: they are what is searched"
         raise SpecError(f"{model} is an ensemble, and none of its models is there", hint)
@@ -134,28 +144,14 @@ def draft_spec(
     known = given.space
     if len(models) > 1 or whole.unnamed:
         searched = _models(models, machine, bound, {model: known} if known else {})
+        searched += [] if many else _CACHE_OF_SERVER
     else:
-        cache = "# response_cache.size: {choice: [off, 64MiB, 256MiB]}"
-        fields = [*_space(whole, machine, bound, known, alone=True), *_REPEATS, cache]
+        fields = [*_space(whole, machine, bound, known, alone=True)]
+        fields += [] if many else [*_REPEATS, f"# {_CACHE}"]
         fields = [*_given_space(known, fields)] if known else fields
         searched = ["space:", *(f"  {line}" for line in fields)]
     lines = [*_head(place, given), *_workload(whole.config, given), *searched, *_tail(machine)]
     return "\n".join(lines) + "\n"
-
-
-def _latency_bound(slos: tuple[str, ...]) -> Slo:
-    """The first SLO on a latency, by which times are bounded."""
-    try:
-        parsed = [Slo.parse(text) for text in slos]
-    except ValueError as error:
-        raise SpecError(f"--slo: {error}") from error
-    bound = next((slo for slo in parsed if slo.metric.is_latency), None)
-    if bound is None:
-        raise SpecError(
-            f"--slo: {slos[0]} is no SLO on a latency, and goodput is what meets one",
-            "give one as well, e.g. --slo 'p99_latency <= 100ms'",
-        )
-    return bound
 
 
 def open_shapes(config: Any) -> dict[str, list[int]]:
@@ -178,7 +174,6 @@ def _guess(dims: list[int]) -> list[int]:
 
 
 def _head(place: list[str], given: Given) -> list[str]:
-    told = any(text.startswith("error_rate") for text in given.slos)
     remark = "          # highest load that meets every SLO" if given.objective == GOODPUT else ""
     return [
         "# yaml-language-server: $schema=tune.schema.json",
@@ -188,8 +183,7 @@ def _head(place: list[str], given: Given) -> list[str]:
         *(f"#   {line}" for line in given.left),
         *place,
         "slo:                                 # what your users need: change this first",
-        *(f"  - {_flow(slo)}" for slo in given.slos),
-        *([] if told else ["  - error_rate <= 0%"]),
+        *slo_lines(given.slos),
         f"objective: {given.objective}{remark}",
     ]
 
@@ -266,12 +260,7 @@ def _models(
             fields = [*_space(part, machine, shared, own, alone=len(models) == 1)]
             fields = [*_given_space(own, fields)] if own else fields
             lines += ["    space:", *(f"      {line}" for line in fields)]
-    return [
-        *lines,
-        *_REPEATS,
-        "# and beside mode, under server:",
-        "#   space: {response_cache.size: {choice: [off, 64MiB, 256MiB]}}",
-    ]
+    return lines
 
 
 def _space(

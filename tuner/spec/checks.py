@@ -201,7 +201,7 @@ def _check_cache_state(spec: Spec) -> Iterator[Finding]:
         yield Finding(("workload", "cache"), text)
 
 
-def _bounds(spec: Spec) -> Iterator[tuple[Location, Slo]]:
+def written_bounds(spec: Spec) -> Iterator[tuple[Location, Slo]]:
     """Each SLO that is written, about the stream it is written for, with its place."""
     for index, slo in enumerate(spec.slo):
         yield ("slo", index), slo
@@ -215,7 +215,7 @@ def _check_slos(spec: Spec) -> Iterator[Finding]:
         empty = "slo" in spec.model_fields_set
         yield Finding(("slo",), "must not be empty" if empty else "is missing")
     seen: set[tuple[Metric, str]] = set()
-    for where, slo in _bounds(spec):
+    for where, slo in written_bounds(spec):
         above = slo.stream and slo.metric.scope is Scope.STREAM and (slo.metric, "") in seen
         if above:
             text = f"{slo.metric.name} is bounded twice: for each stream at the top, and here"
@@ -229,7 +229,7 @@ def _check_goodput(spec: Spec) -> Iterator[Finding]:
     """Goodput is found by raising the load until an SLO fails: lower must be easier."""
     if spec.objective.goal is not Goal.MAXIMIZE_GOODPUT or not spec.slos:
         return
-    for where, slo in _bounds(spec):
+    for where, slo in written_bounds(spec):
         constant = slo.stream and spec.streams[slo.stream].rate is not None
         if slo.metric is THROUGHPUT and not constant:
             text = (
@@ -261,7 +261,7 @@ def _check_objective_load(spec: Spec) -> Iterator[Finding]:
     if getattr(arrivals, name):
         text = f"the objective fixes the load at {level}; leave {name} out"
         yield Finding(("workload", "arrivals", name), text, key=True)
-    for where, slo in _bounds(spec):
+    for where, slo in written_bounds(spec):
         shares = {n: share for n, share in spec.shares.items() if n == slo.stream or not slo.stream}
         inferences = sum(share * spec.streams[n].batch_size for n, share in shares.items())
         most = objective.at_level * inferences
@@ -319,7 +319,7 @@ def _check_load_held(spec: Spec) -> Iterator[Finding]:
 
 
 def _check_gpu_memory(spec: Spec) -> Iterator[Finding]:
-    where: list[Location] = [at for at, slo in _bounds(spec) if slo.metric is GPU_MEMORY]
+    where: list[Location] = [at for at, slo in written_bounds(spec) if slo.metric is GPU_MEMORY]
     where += [("objective",)] if spec.objective.metric is GPU_MEMORY else []
     if where and not spec.server.managed and not spec.server.metrics:
         text = "gpu_memory of a remote server is read from server.metrics, which is missing"

@@ -32,6 +32,14 @@ class Scope(Enum):
     SERVER = "the server as a whole"
 
 
+class Until(Enum):
+    """To what a latency lasts, from when a request was due."""
+
+    ANSWER = "the answer"
+    FIRST = "the first response"  # of a decoupled model, which may send many
+    LAST = "the last response"
+
+
 @dataclass(frozen=True, eq=False)
 class Unit:
     """How a bound is written.
@@ -62,6 +70,7 @@ class Metric:
         aliases: What it is called elsewhere (Model Analyzer, Prometheus, dashboards).
         not_minimised: Why no objective minimises it, and what to write instead.
         scope: What it is a property of.
+        until: Of a latency.
     """
 
     name: str
@@ -72,10 +81,28 @@ class Metric:
     aliases: tuple[str, ...] = ()
     not_minimised: str = ""
     scope: Scope = Scope.STREAM
+    until: Until = Until.ANSWER
 
     @property
     def is_latency(self) -> bool:
         return self.unit is TIME
+
+    @property
+    def of_whole(self) -> bool:
+        """Whether it is a latency until all of an answer is there."""
+        return self.is_latency and self.until is not Until.FIRST
+
+    @property
+    def ranked(self) -> str:
+        """Where a `Measurement` has the latencies, ascending, that a percentile is of."""
+        return {Until.FIRST: "responses.first_us", Until.LAST: "responses.last_us"}.get(
+            self.until, "latencies_us"
+        )
+
+    def lasting(self, until: Until) -> Metric:
+        """The same percentile, or mean, of the latency until something else."""
+        kind = self.name.partition("_")[0]
+        return METRICS[f"{kind}_{_LATENCY[until]}"]
 
     @property
     def words(self) -> str:
@@ -121,13 +148,15 @@ def parse_metric(name: str) -> Metric:
     meant = aliases.get(bare) or METRICS.get(turned)
     if meant is not None:
         raise ValueError(f"unknown metric '{name}' (did you mean {meant.name}?)")
-    *most, last = (m.name.removesuffix("_latency") for m in METRICS.values() if m.quantile)
+    *most, last = (m.name.removesuffix("_latency") for m in _LATENCIES if m.quantile)
     percentile = re.match(r"p[\d.]+", bare)
     if percentile and percentile[0] not in (*most, last):
         known = f"{', '.join(most)} and {last}"
         raise ValueError(f"'{name}' is not measured: percentiles are {known}")
     guess = in_brackets(name, METRICS)
-    raise ValueError(f"unknown metric '{name}'{guess}; metrics are {', '.join(METRICS)}")
+    listed = ", ".join(m.name for m in METRICS.values() if m.until is Until.ANSWER)
+    more = f"and {P99_LATENCY.lasting(Until.FIRST).name} and the like of decoupled models"
+    raise ValueError(f"unknown metric '{name}'{guess}; metrics are {listed}, {more}")
 
 
 def _share(text: str) -> Decimal | None:
@@ -179,6 +208,14 @@ SIZE = Unit(
 )
 
 
+#: How a latency's name ends, after the percentile.
+_LATENCY = {
+    Until.ANSWER: "latency",
+    Until.FIRST: "first_response",
+    Until.LAST: "last_response",
+}
+
+
 def _percentile(name: str, quantile: float, *aliases: str) -> Metric:
     metric = f"{name}_latency"
     return Metric(metric, TIME, f"{metric}_us", quantile=quantile, aliases=(name, *aliases))
@@ -219,4 +256,20 @@ GPU_MEMORY = Metric(
 )
 
 _LATENCIES = (P50_LATENCY, P90_LATENCY, P95_LATENCY, P99_LATENCY, AVG_LATENCY)
-METRICS = {m.name: m for m in (*_LATENCIES, ERROR_RATE, THROUGHPUT, GPU_MEMORY)}
+
+
+def _until(until: Until, metric: Metric) -> Metric:
+    kind, end = metric.name.partition("_")[0], _LATENCY[until]
+    aliases = _OF_RESPONSES[until] if metric is P99_LATENCY else ()
+    reading = f"responses.{kind}_{end}_us"
+    return Metric(
+        f"{kind}_{end}", TIME, reading, quantile=metric.quantile, aliases=aliases, until=until
+    )
+
+
+_OF_RESPONSES = {
+    Until.FIRST: ("first_response", "ttft", "time_to_first_token", "time_to_first_response"),
+    Until.LAST: ("last_response", "request_latency"),
+}
+_RESPONSES = (_until(until, metric) for until in _OF_RESPONSES for metric in _LATENCIES)
+METRICS = {m.name: m for m in (*_LATENCIES, *_RESPONSES, ERROR_RATE, THROUGHPUT, GPU_MEMORY)}

@@ -86,6 +86,12 @@ def tail_shares(slos: Iterable[Slo]) -> list[float]:
     return [slo.metric.quantile for slo in slos if slo.metric.quantile is not None]
 
 
+def hardest(slos: Iterable[Slo]) -> Slo | None:
+    """The one on the highest percentile; of equal ones the lowest bound."""
+    ranked = [slo for slo in slos if slo.metric.quantile is not None]
+    return max(ranked, key=lambda slo: (slo.metric.quantile, -slo.bound), default=None)
+
+
 def _refuse_other_sign(metric: Metric, sign: str, bound: str) -> None:
     wanted = metric.better
     if sign == wanted.value:

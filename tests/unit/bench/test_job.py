@@ -63,7 +63,8 @@ def test_an_ensemble_and_its_steps_make_a_job(spec: Path) -> None:
         ),
         pytest.param(
             {"two": TWO + "model_transaction_policy { decoupled: true }"},
-            "^two is decoupled",
+            r"spec.yaml:3:7: slo\[0\]: e is decoupled: it may answer a request many times; write "
+            "p99_first_response or p99_last_response",
             id="a step that answers many times",
         ),
         pytest.param(

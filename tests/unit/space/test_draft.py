@@ -212,14 +212,21 @@ def test_a_missing_gpu_is_pointed_out(tmp_path: Path) -> None:
     assert "none is here" in text
 
 
-@pytest.mark.parametrize(
-    "config",
-    ['backend: "vllm"', 'backend: "tensorrtllm"', "model_transaction_policy { decoupled: true }"],
-)
+@pytest.mark.parametrize("config", ['backend: "vllm"', 'backend: "tensorrtllm"'])
 def test_models_without_one_latency_are_refused_with_advice(config: str) -> None:
     with pytest.raises(SpecError) as caught:
         draft_spec({"m": DraftedModel(parse(f'name: "m" {config}'))}, Machine(4), "models")
     assert caught.value.hint
+
+
+def test_a_decoupled_model_is_drafted_with_an_slo_on_its_first_response(tmp_path: Path) -> None:
+    config = BATCHING + IO + "model_transaction_policy { decoupled: true }"
+    text = draft_spec({"m": DraftedModel(parse(config))}, Machine(4), "models")
+    (tmp_path / "spec.yaml").write_text(text)
+    spec = load_spec(tmp_path / "spec.yaml").spec
+    assert [str(slo) for slo in spec.slo] == ["p99_first_response <= 200ms", "error_rate <= 0%"]
+    assert "p99_last_response" in text
+    assert "cache" not in text  # which no decoupled model can have
 
 
 @pytest.mark.parametrize("backend", ["", "onnxruntime"])

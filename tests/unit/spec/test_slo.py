@@ -28,6 +28,18 @@ from tuner.spec.slo import Goal, Objective, Slo
         ("p99_latency <= 60ms", P99_LATENCY, 60_000, "p99_latency <= 60ms"),
         ("p50_latency<=0.5 ms", P50_LATENCY, 500, "p50_latency <= 500us"),
         ("avg_latency <= 1500ms", AVG_LATENCY, 1_500_000, "avg_latency <= 1.5s"),
+        (
+            "p99_first_response <= 0.2s",
+            METRICS["p99_first_response"],
+            200_000,
+            "p99_first_response <= 200ms",
+        ),
+        (
+            "p50_last_response <= 2s",
+            METRICS["p50_last_response"],
+            2_000_000,
+            "p50_last_response <= 2s",
+        ),
         ("error_rate <= 0.5%", ERROR_RATE, 0.005, "error_rate <= 0.5%"),
         ("error_rate <= 0", ERROR_RATE, 0, "error_rate <= 0%"),
         ("error_rate <= 100%", ERROR_RATE, 1, "error_rate <= 100%"),
@@ -66,6 +78,9 @@ def test_its_text_gives_it_back(metric: Metric, bound: float) -> None:
         ("eror_rate", "error_rate"),
         ("qps", "throughput"),
         ("gpu_used_memory", "gpu_memory"),
+        ("ttft", "p99_first_response"),
+        ("first_response", "p99_first_response"),
+        ("p99_first_respons", "p99_first_response"),
     ],
 )
 def test_mistyped_metrics_are_guessed(name: str, meant: str) -> None:

@@ -27,6 +27,8 @@ from tuner.spec.workload import Protocol
 
 if TYPE_CHECKING:
     import grpc  # type: ignore[import-untyped]
+
+    from tuner.load.client.streamed import StreamedCall
 else:
     grpc = Deferred("grpc")
 
@@ -67,6 +69,8 @@ def channel_to(address: str, tls: Tls | None, kind: Any = grpc) -> Any:
 def asking(endpoints: Endpoints, connect_s: float = 0.0) -> Iterator[Any]:
     """Sends one request, as gRPC's callables do: without serialisers bytes go and come.
 
+    ``future`` sends it, and ``streamed`` one to a decoupled model.
+
     ``connect_s``: how long to wait for the connection first, so that this time is not counted as
     the model's. A failure to connect shows with the first request.
     """
@@ -74,8 +78,15 @@ def asking(endpoints: Endpoints, connect_s: float = 0.0) -> Iterator[Any]:
         if connect_s:
             with suppress(grpc.FutureTimeoutError):
                 grpc.channel_ready_future(channel).result(timeout=connect_s)
-        send = partial(channel.unary_unary(INFER).future, metadata=[*endpoints.headers.items()])
-        yield SimpleNamespace(future=send)
+        metadata = [*endpoints.headers.items()]
+        send = partial(channel.unary_unary(INFER).future, metadata=metadata)
+        yield SimpleNamespace(future=send, streamed=partial(_streamed, channel, metadata=metadata))
+
+
+def _streamed(channel: Any, question: bytes, **more: Any) -> StreamedCall:
+    from tuner.load.client.streamed import StreamedCall
+
+    return StreamedCall(channel, question, **more)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.load import seeds
 from tuner.load.client.job import Answers, Outcome, select
+from tuner.load.client.responses import response_figures, until_first
 from tuner.load.latency import (
     LATE_US,
     AnsweredRequests,
@@ -37,6 +38,8 @@ _REASONS = {
     Outcome.TIMED_OUT: FailureReason.TIMED_OUT,
     Outcome.QUEUE_FULL: FailureReason.QUEUE_FULL,
     Outcome.FAILED: FailureReason.OTHER,
+    Outcome.INCOMPLETE: FailureReason.INCOMPLETE,
+    Outcome.DOUBLED: FailureReason.DOUBLED,
 }
 
 
@@ -86,22 +89,63 @@ class Run:
         Raises:
             LoadFailedError: Nothing was answered.
         """
-        streams = {}
+        streams, judged = {}, self._as_judged(window)
         for k, stream in enumerate(self.streams):
-            part = self._part([k])
+            part = judged._part([k])
             if len(self.streams) > 1 and part.any_in(window, self.begun_ns):
                 seen = observe(part, window, spells_ns, self.begun_ns)
                 found = self._of_stream(seen, part, stream, window.of(stream.name))
-                shapes = self._shapes(k, window, seen)
+                found = self._with_responses(found, k, window, seen)
+                shapes = judged._shapes(k, window, seen)
                 streams[stream.name] = replace(found, background=stream.background, shapes=shapes)
-        shared = self._part([k for k, s in enumerate(self.streams) if not s.background])
+        shared = judged._part([k for k, s in enumerate(self.streams) if not s.background])
         observed = observe(shared, window, spells_ns, self.begun_ns)
         size = self.streams[0].target.batch_size
         bounds = window.of("").bounds
         whole = measurement(observed, shared, self.load, self.seed, bounds, size)
         if streams:
             return observed, _with_streams(whole, streams)
-        return observed, replace(whole, shapes=self._shapes(0, window, observed))
+        whole = self._with_responses(whole, 0, window, observed)
+        return observed, replace(whole, shapes=judged._shapes(0, window, observed))
+
+    def _as_judged(self, window: Window) -> Run:
+        """The same with each request answered when that counts: by its first response or its last.
+
+        Only the latencies are those of this run.
+        """
+        first = [
+            k
+            for k, stream in enumerate(self.streams)
+            if any(bound.until_first for bound in window.of(stream.name).bounds)
+        ]
+        if not first:
+            return self
+        which = np.isin(self.plan.order[self.answers.numbers % self.plan.order.size], first)
+        return replace(self, answers=until_first(self.answers, which))
+
+    def _with_responses(
+        self, found: Measurement, number: int, window: Window, observed: Observed
+    ) -> Measurement:
+        """Adds what a decoupled model's requests got until the first response and the last.
+
+        ``observed``: as they were judged.
+        """
+        if not self.streams[number].target.streamed:
+            return found
+        part = self._part([number])
+        begun = replace(part, answers=until_first(part.answers))
+        first, last = (
+            observe(each, replace(window, slice_s=None), (), self.begun_ns, observed.quiet)
+            for each in (begun, part)
+        )
+        seconds = seconds_of(last.quiet)
+        return replace(
+            found,
+            completed_count=last.answered_count,
+            throughput_infer_per_s=last.answered_count * found.batch_size / seconds,
+            mean_in_flight=last.mean_in_flight,
+            responses=response_figures(part.answers, first, last),
+        )
 
     def _of_stream(
         self, observed: Observed, part: StreamSlice, stream: Stream, window: Window
@@ -181,6 +225,8 @@ def _answered(
     """
     told = answers.outcomes == Outcome.ANSWERED
     failed = int((answers.outcomes == Outcome.FAILED).sum())
+    if not told.any() and (lost := int((answers.outcomes == Outcome.INCOMPLETE).sum())):
+        raise ModelFailsError(f"the model sent no final response to {lost} of {lost} requests")
     if not told.any() and failed:
         raise ModelFailsError(f"the model failed {failed} of {failed} requests: {answers.failure}")
     waiting = or_waiting and (answers.outcomes <= Outcome.UNANSWERED).any()
@@ -259,7 +305,7 @@ def measurement(
         batch_size,
         bounds=bounds,
         failed_count=failed,
-        rejected_count=failed - counts.get(FailureReason.OTHER, 0),
+        rejected_count=sum(count for reason, count in counts.items() if reason.by_queue),
     )
     return replace(found, failures=failures)
 

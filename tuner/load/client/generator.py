@@ -35,6 +35,7 @@ from tuner.load.client.cost import request_cost_s
 from tuner.load.client.figures import Run, by_stream, check_sent
 from tuner.load.client.job import GONE, HEADERS, Answers, ClientJob, Outcome, Questions, merge
 from tuner.load.client.process import LEAD_NS
+from tuner.load.client.responses import SILENCE_S, warnings_of
 from tuner.load.client.shared import keep, laying
 from tuner.load.setup import TOO_LATE, Schedule, Setup, schedule
 from tuner.load.traffic.arrivals import Times
@@ -108,6 +109,7 @@ class OpenClient(Setup):
         warnings += ended_early(window, planned)
         if failed := int((answers.outcomes == Outcome.FAILED).sum()):
             warnings.append(f"{failed} requests failed, the first of them: {answers.failure}")
+        warnings += warnings_of(answers.outcomes)
         warnings += client_busy(answers.busy)
         warnings += self._cost(answers, run, window)
         return replace(result, warnings=(*warnings, *warnings_about(result, window.bounds)))
@@ -135,12 +137,14 @@ class OpenClient(Setup):
         questions, warnings = list[Questions](), list[str]()
         for stream in self.streams:
             of_stream = seeds.of_stream(seed, stream.name, self.streams)
+            until_first = any(bound.until_first for bound in window.of(stream.name).bounds)
             for shape in stream.shapes:
                 lines = None if plan.lines is None else plan.lines[order == len(questions)]
                 count = next(counts)
                 own = seeds.of_stream(of_stream, shape.name, stream.shapes)
                 given = shape.inputs.file(own, count * stream.target.batch_size, lines)
-                asked = Questions(stream.form, given.path, count)
+                streamed = stream.target.streamed
+                asked = Questions(stream.form, given.path, count, streamed, until_first)
                 if lay is not None:
                     built = private / f"requests-{len(questions)}.npz"
                     keep(self._built(asked, lay), built)
@@ -162,6 +166,7 @@ class OpenClient(Setup):
             target.protocol,
             clients=0 if load.arrivals.open_loop else round(load.level),
             tls=None if tls is None else tls.model_dump(),
+            silence_s=max(SILENCE_S, window.tail_s),
         )
         np.save(job.order, order)
         if job.due is not None and plan.due_s is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -33,18 +33,25 @@ class Outcome(IntEnum):
     QUEUE_FULL = 4  # by a queue policy, which lets no more wait
     FAILED = 5  # any other error from the server
     LOST = 6  # with its connection
+    INCOMPLETE = 7  # of a decoupled model: without a final response
+    DOUBLED = 8  # of a decoupled model: after its final response came another
 
 
 @dataclass(frozen=True)
 class Questions:
     """What the requests of one stream are made of that have one shape.
 
-    ``built``: The requests themselves, where their inputs are laid out already.
+    Attributes:
+        streamed: Their model is decoupled: they go through a gRPC stream.
+        until_first: What counts is when their first response comes.
+        built: The requests themselves, where their inputs are laid out already.
     """
 
     form: RequestForm
     inputs: Path
     most: int = 0
+    streamed: bool = False
+    until_first: bool = False
     built: Path | None = None
 
 
@@ -65,6 +72,7 @@ class ClientJob(Facts):
         clients: Of a closed loop: requests outstanding at all times.
         first: Of the processes that share one run, the number of this one, from 0.
         step: How many share it: of inputs and due times each takes every step-th.
+        silence_s: A begun answer of a decoupled model is given up after so long without a response.
     """
 
     address: str
@@ -81,6 +89,15 @@ class ClientJob(Facts):
     first: int = 0
     step: int = 1
     tls: Mapping[str, Any] | None = None
+    silence_s: float = 0.0
+
+    @property
+    def streamed(self) -> bool:
+        return any(questions.streamed for questions in self.questions)
+
+
+def _no_column() -> npt.NDArray[np.int64]:
+    return np.array([], np.int64)
 
 
 @dataclass(frozen=True)
@@ -94,6 +111,9 @@ class Answers:
         cpu_s: What the client took of all cores.
         failure: The server's first error message about a failed request; empty without one.
         lost: Why the run was given up; empty when it was not.
+        first_ns: When the first response came, 0 without one; no column where no model is
+            decoupled.
+        response_counts: Of each; likewise.
     """
 
     numbers: npt.NDArray[np.int64]
@@ -105,6 +125,8 @@ class Answers:
     cpu_s: float
     failure: str
     lost: str
+    first_ns: npt.NDArray[np.int64] = field(default_factory=_no_column)
+    response_counts: npt.NDArray[np.int64] = field(default_factory=_no_column)
 
     def write(self, path: Path) -> None:
         """All at once: a file that is there is whole."""
@@ -119,12 +141,13 @@ class Answers:
 
 
 #: What `Answers` has of each request.
-_COLUMNS = ("numbers", "sent_ns", "answered_ns", "outcomes")
+_COLUMNS = ("numbers", "sent_ns", "answered_ns", "outcomes", "first_ns", "response_counts")
 
 
 def select(answers: Answers, which: npt.NDArray[np.bool_]) -> Answers:
     """Only some of the requests."""
-    return replace(answers, **{name: getattr(answers, name)[which] for name in _COLUMNS})
+    columns = {name: getattr(answers, name) for name in _COLUMNS}
+    return replace(answers, **{name: own[which] for name, own in columns.items() if own.size})
 
 
 def merge(parts: Sequence[Answers], open_loop: bool) -> Answers:
@@ -137,7 +160,7 @@ def merge(parts: Sequence[Answers], open_loop: bool) -> Answers:
     columns = {n: np.concatenate([getattr(part, n) for part in parts]) for n in _COLUMNS}
     order = np.argsort(columns["numbers" if open_loop else "sent_ns"], kind="stable")
     return Answers(
-        **{name: column[order] for name, column in columns.items()},
+        **{name: column[order] for name, column in columns.items() if column.size},
         end_ns=min(part.end_ns for part in parts),
         busy=max(part.busy for part in parts),
         cpu_s=sum(part.cpu_s for part in parts),

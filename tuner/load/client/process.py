@@ -15,10 +15,11 @@ import selectors
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,9 @@ from tuner.load.client.shared import kept
 from tuner.load.traffic.encoding import build
 from tuner.load.traffic.turns import in_order
 from tuner.spec.server import Tls
+
+if TYPE_CHECKING:
+    from tuner.load.client.streaming import StreamedCalls
 
 #: From the signal to begin to the start, so that every process of a run has received it.
 LEAD_NS = 20_000_000
@@ -50,6 +54,7 @@ class Loop:
         due_s: When each is sent, whether or not others are answered (open loop).
         shown: Shows what became of each of these meanwhile, see `ClientJob.shown`.
         clients: How many are outstanding at all times (closed loop).
+        drain: Waits, once the time is over, for answers that are still coming.
     """
 
     def __init__(
@@ -63,8 +68,11 @@ class Loop:
         clients: int = 0,
         first: int = 0,
         step: int = 1,
+        drain: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._send = send
+        self._drain = drain
+        self.offset_ns = 0  # from the clock of durations to the wall clock
         self._requests = requests
         self._total_ns = round(total_s * 1e9)
         self._due_ns = [] if due_s is None else np.rint(due_s * 1e9).astype(np.int64).tolist()
@@ -86,7 +94,7 @@ class Loop:
             begin_ns: The start, on the monotonic clock; None for soon.
         """
         # durations from the clock that is never set, moments on the wall clock
-        offset_ns = time.time_ns() - time.monotonic_ns()
+        offset_ns = self.offset_ns = time.time_ns() - time.monotonic_ns()
         begin_ns = time.monotonic_ns() + LEAD_NS if begin_ns is None else begin_ns
         rest_s = (begin_ns + self._total_ns - time.monotonic_ns()) / 1e9
         busy_s, cpu_s = time.thread_time(), time.process_time()
@@ -95,10 +103,14 @@ class Loop:
         with suppress(TimeoutError):
             async with asyncio.timeout(rest_s):
                 await self._ended.wait()
+        unfinished = sender.cancel()
+        self._clients = 0
+        if self._drain is not None and not self._ended.is_set():
+            await self._drained(self._drain)
         self._ended.set()
         end_ns = time.monotonic_ns()
         busy_s, cpu_s = time.thread_time() - busy_s, time.process_time() - cpu_s
-        if not sender.cancel():
+        if not unfinished:
             sender.result()  # a bug in here must not look like a silent server
         return Answers(
             self._first + self._step * np.arange(len(self._sent_ns)),
@@ -111,6 +123,15 @@ class Loop:
             without_passwords(self._failure),
             without_passwords(self._lost),
         )
+
+    async def _drained(self, drain: Callable[[], Awaitable[None]]) -> None:
+        """Unless it is stopped before."""
+        work = {asyncio.ensure_future(drain()), asyncio.create_task(self._ended.wait())}
+        done, waiting = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+        for task in done:
+            task.result()
 
     def stop(self) -> None:
         """Ends the run now, with what there is."""
@@ -171,23 +192,37 @@ async def _carry_out(
     job: ClientJob, requests: Sequence[bytes], headers: Mapping[str, str]
 ) -> Answers:
     tls = None if job.tls is None else Tls(**job.tls)
-    calls = calls_over(job.protocol, job.address, tls, headers)
-    await calls.connect()
     own = slice(job.first, None, job.step)
+    shown = None if job.due is None else np.load(job.shown, mmap_mode="r+")[own]
+    streamed = _streamed(job, tls, headers, shown) if job.streamed else None
+    calls = streamed or calls_over(job.protocol, job.address, tls, headers)
+    await calls.connect()
     load = Loop(
         calls.send,
         requests,
         job.total_s,
         due_s=None if job.due is None else np.load(job.due)[own],
-        shown=None if job.due is None else np.load(job.shown, mmap_mode="r+")[own],
+        shown=None if streamed else shown,
         clients=job.clients,
         first=job.first,
         step=job.step,
+        drain=streamed.drain if streamed else None,
     )
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, load.stop)
     answers = await load.run(await _beginning(job))
     await calls.close()
-    return answers
+    return streamed.account(answers, load.offset_ns) if streamed else answers
+
+
+def _streamed(
+    job: ClientJob,
+    tls: Tls | None,
+    headers: Mapping[str, str],
+    shown: npt.NDArray[np.int64] | None,
+) -> StreamedCalls:
+    from tuner.load.client.streaming import StreamedCalls, own_questions
+
+    return StreamedCalls(job, tls, headers, own_questions(job, np.load(job.order)), shown)
 
 
 async def _beginning(job: ClientJob) -> int:

@@ -43,7 +43,7 @@ def ask_alone(stream: Stream, patience_s: float) -> LoneRequests:
     with asking(stream.target.endpoints, patience_s) as method:
         for question in stream.questions(ASKED):
             begin = time.monotonic()
-            call = method.future(question, timeout=patience_s)
+            call = stream.target.future_by(method)(question, timeout=patience_s)
             try:
                 reply = reply_to(call, "the server is gone after an overload", "no answer in time")
             except LoadFailedError:

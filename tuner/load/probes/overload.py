@@ -20,7 +20,7 @@ from tuner.load.probes.lone import LoneRequests
 from tuner.load.traffic.arrivals import OVERLOAD
 from tuner.load.validity import client_kept_up
 from tuner.measurement.measurement import FailureReason, Failures, Measurement, Slice
-from tuner.measurement.window import EarlyEnd, LatencyBound, Window
+from tuner.measurement.window import EarlyEnd, Window, bounds_of
 from tuner.spec.slo import Slo
 from tuner.spec.units import digits
 
@@ -127,7 +127,7 @@ class Overload:
 
 def overload_window(slo: Slo) -> Window:
     """The spans of a probe: settling and calm, overload, calm again."""
-    bound_s, share = slo.bound / 1e6, slo.metric.quantile
+    bound_s = slo.bound / 1e6
     calm_s = SLICE_S * math.ceil(max(_CALM_S, _CALM_OVER_BOUND * bound_s) / SLICE_S)
     before_s = _SETTLING_S + calm_s
     tail_s = _WATCHED * calm_s + _TAIL_OVER_BOUND * bound_s
@@ -138,7 +138,7 @@ def overload_window(slo: Slo) -> Window:
         deadline_s=2.0 * total_s + _SLACK_S,
         tail_s=tail_s,
         slice_s=SLICE_S,
-        bounds=() if share is None else (LatencyBound(share, bound_s, slo.stream),),
+        bounds=bounds_of([slo]),
         ends_early=EarlyEnd.NEVER,
     )
 

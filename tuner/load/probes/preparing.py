@@ -26,7 +26,7 @@ from tuner.errors import LoadFailedError, ModelFailsError, SpecError
 from tuner.load.client.calls import asking, reply_to
 from tuner.load.perf_analyzer.outputs import bare_words
 from tuner.load.probes.warming import FirstCalls, warm_batches
-from tuner.load.setup import Stream
+from tuner.load.setup import LoadTarget, Stream
 from tuner.load.traffic.encoding import build
 from tuner.load.traffic.inputs import MAX_STEPS
 
@@ -67,7 +67,7 @@ def await_first_answers(
         return FirstCalls(model)  # inputs that only perf_analyzer can send
     begin = time.monotonic()
     with asking(stream.target.endpoints) as method:
-        calls = [method.future(question, timeout=patience_s) for question, _ in questions]
+        calls = [t.future_by(method)(question, timeout=patience_s) for question, t in questions]
         if not _all_done(calls, begin + QUIET_S):
             note(f"waiting for the first answer of {model}, up to {patience_s:g} s")
         failures = [_failure(call, model, patience_s) for call in calls]
@@ -94,7 +94,7 @@ def seconds_for(asked: Sequence[tuple[Stream, int]], patience_s: float) -> float
         return None
     with asking(asked[0][0].target.endpoints, patience_s) as method:
         begin = time.monotonic()
-        calls = [(method.future(q, timeout=patience_s), model) for q, model in questions]
+        calls = [(t.future_by(method)(q, timeout=patience_s), t.model) for q, t in questions]
         errors = [call.exception() for call, _ in calls]
         took_s = time.monotonic() - begin
     if any(errors):
@@ -105,11 +105,11 @@ def seconds_for(asked: Sequence[tuple[Stream, int]], patience_s: float) -> float
     return took_s
 
 
-def _built(asked: Sequence[tuple[Stream, int]]) -> list[tuple[bytes, str]] | None:
-    """Requests, each with its model; None where only perf_analyzer can send them."""
+def _built(asked: Sequence[tuple[Stream, int]]) -> list[tuple[bytes, LoadTarget]] | None:
+    """Requests, each with its target; None where only perf_analyzer can send them."""
     try:
         return [
-            (question, stream.target.model)
+            (question, stream.target)
             for stream, count in asked
             for question in stream.questions(count)
         ]

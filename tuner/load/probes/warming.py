@@ -11,7 +11,7 @@ with batching would pay many times what one without pays.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -77,6 +77,7 @@ def warm_batches(stream: Stream, config: Any, instances: int, patience_s: float)
     delay_s = config.dynamic_batching.max_queue_delay_microseconds / 1e6
     usual_s = bytes_each = answer_s = 0.0
     with asking(stream.target.endpoints) as method:
+        future = stream.target.future_by(method)
         sizes = batch_sizes(config, form.batch_size)
         for size, shape in ((size, shape) for size in sizes for shape in stream.shapes):
             if usual_s > MOST_S or bytes_each * size * instances > MOST_BYTES:
@@ -91,7 +92,7 @@ def warm_batches(stream: Stream, config: Any, instances: int, patience_s: float)
                 if (left_s := deadline_s - time.monotonic()) <= 0.0:
                     break
                 apart_s = delay_s + min(max(answer_s / 2, APART_S), MOST_APART_S)
-                took_s.append(_ask(method, question, instances, apart_s, left_s))
+                took_s.append(_ask(future, question, instances, apart_s, left_s))
                 answer_s = min(took_s) - (instances - 1) * apart_s
             if not _steady(took_s):
                 left.add(size)
@@ -114,13 +115,15 @@ def batch_sizes(config: Any, least: int) -> list[int]:
     return [count * least for count in (*doubled, *sorted(others))]
 
 
-def _ask(method: Any, question: bytes, instances: int, apart_s: float, patience_s: float) -> float:
+def _ask(
+    future: Callable[..., Any], question: bytes, instances: int, apart_s: float, patience_s: float
+) -> float:
     """How long it takes until each instance has answered once."""
     begin, calls = time.monotonic(), list[Any]()
     while len(calls) < instances:
         if calls:
             time.sleep(apart_s)
-        calls.append(method.future(question, timeout=patience_s))
+        calls.append(future(question, timeout=patience_s))
     for call in calls:
         call.exception()
     return time.monotonic() - begin

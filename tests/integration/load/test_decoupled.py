@@ -1,0 +1,130 @@
+"""Decoupled models on a real server: what their requests get, and what becomes of broken ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from builders.decoupled_models import GAP_S, LOST_MS, RESPONSES
+
+from tuner.errors import ModelFailsError
+from tuner.load.streams_load import Asked, StreamsLoad
+from tuner.measurement.measurement import Arrivals, FailureReason, LoadPoint, Measurement
+from tuner.measurement.window import LatencyBound, Window
+from tuner.spec.workload import FileInputs
+
+if TYPE_CHECKING:
+    from builders.load_bench import Bench
+
+pytestmark = pytest.mark.integration
+
+WINDOW = Window(duration_s=2.0, warmup_s=0.5, deadline_s=60.0, tail_s=0.5)
+FIRST = LatencyBound(0.99, 0.300, until_first=True)
+#: In milliseconds, evenly spread.
+DELAYS_MS = [20.0, 40.0, 60.0, 80.0, 100.0]
+
+
+def load_on(
+    bench: Bench, directory: Path, delays_ms: list[float], model: str = "delays", **workload: Any
+) -> StreamsLoad:
+    path = directory / "inputs.json"
+    path.write_text(json.dumps({"data": [{"x": [delay]} for delay in delays_ms]}))
+    asked = Asked(model, FileInputs.model_validate({"kind": "file", "file": str(path)}))
+    return bench.streams({model: asked}, **workload)
+
+
+def measured(load: StreamsLoad, rate: float, window: Window = WINDOW) -> Measurement:
+    return load.measure(LoadPoint(Arrivals.POISSON, rate), window, 1)
+
+
+@pytest.mark.parametrize("model", ["delays", "over"])
+def test_each_response_is_counted_and_the_first_comes_before_the_last(
+    bench: Bench, tmp_path: Path, model: str
+) -> None:
+    found = measured(load_on(bench, tmp_path, DELAYS_MS, model), 40.0)
+    responses = found.responses
+    assert responses is not None
+    assert (responses.fewest_responses, responses.most_responses) == (RESPONSES, RESPONSES)
+    assert found.failed_count == found.unanswered_count == 0
+    assert found.completed_count == pytest.approx(80, abs=8)
+    between_us = responses.p50_last_response_us - responses.p50_first_response_us
+    assert between_us >= 0.9e6 * GAP_S * (RESPONSES - 1)
+    assert responses.p50_first_response_us >= 60e3
+    assert found.p99_latency_us == responses.p99_last_response_us
+    assert found.mean_in_flight is not None
+
+
+def test_with_an_slo_on_the_first_response_that_is_the_latency(
+    bench: Bench, tmp_path: Path
+) -> None:
+    window = Window(**{**vars(WINDOW), "bounds": (FIRST,)})
+    found = measured(load_on(bench, tmp_path, DELAYS_MS), 40.0, window)
+    assert found.responses is not None
+    assert found.p99_latency_us == found.responses.p99_first_response_us
+    assert found.p99_latency_us < found.responses.p99_last_response_us
+    assert found.within_bounds
+
+
+def test_clients_that_wait_for_the_last_response_send_the_next_request(
+    bench: Bench, tmp_path: Path
+) -> None:
+    load = load_on(bench, tmp_path, [40.0], arrivals={"kind": "closed", "restarts": 2})
+    found = load.measure(LoadPoint(Arrivals.CLOSED, 3.0), WINDOW, 1)
+    one_s = 0.040 + GAP_S * (RESPONSES - 1)
+    assert found.throughput_infer_per_s == pytest.approx(3.0 / one_s, rel=0.25)
+    assert found.responses is not None
+    assert found.responses.mean_responses == RESPONSES
+    assert len(found.restarts) == 2
+
+
+def test_requests_without_a_final_response_are_failures_and_hold_nobody_up(
+    bench: Bench, tmp_path: Path
+) -> None:
+    delays_ms = [20.0, 20.0, 20.0, LOST_MS]
+    found = measured(load_on(bench, tmp_path, delays_ms), 40.0)
+    lost = found.failures[FailureReason.INCOMPLETE]
+    assert lost.count == found.failed_count == pytest.approx(20, abs=4)
+    assert found.completed_count == pytest.approx(60, abs=6)
+    assert found.rejected_count == 0
+    assert any("no final response" in warning for warning in found.warnings)
+
+
+def test_a_model_that_fails_says_why(bench: Bench, tmp_path: Path) -> None:
+    found = measured(load_on(bench, tmp_path, [20.0, -1.0]), 40.0)
+    assert found.failures[FailureReason.OTHER].count == pytest.approx(40, abs=6)
+    assert any("negative delay" in warning for warning in found.warnings)
+
+
+def test_a_model_that_never_ends_an_answer_is_told_before_any_load(
+    bench: Bench, tmp_path: Path
+) -> None:
+    with pytest.raises(ModelFailsError, match="no final response within 5 s"):
+        load_on(bench, tmp_path, [LOST_MS]).await_first_answers(60.0, lambda _: None)
+
+
+def test_what_is_asked_apart_from_load_is_streamed_too(bench: Bench, tmp_path: Path) -> None:
+    load = load_on(bench, tmp_path, [40.0])
+    assert load.await_first_answers(60.0, lambda _: None) == []
+    alone = load.seconds_alone(60.0)
+    assert alone is not None
+    assert alone["delays"] >= 0.040 + GAP_S * (RESPONSES - 1)
+    took_s = load.seconds_for(8, 60.0)
+    assert took_s is not None
+    assert took_s < 8 * alone["delays"]
+
+
+@pytest.mark.measuring
+@pytest.mark.parametrize("rate", [20.0, 60.0, 120.0])
+def test_the_p99_of_the_first_response_is_the_known_delay(
+    bench: Bench, tmp_path: Path, rate: float
+) -> None:
+    """The delays are spread evenly over 100 to 300 ms; the model's threads sleep side by side."""
+    delays_ms = np.linspace(100.0, 300.0, 101)
+    window = Window(duration_s=10.0, warmup_s=1.0, deadline_s=90.0, tail_s=0.5)
+    found = measured(load_on(bench, tmp_path, delays_ms.tolist()), rate, window)
+    assert found.responses is not None
+    known_us = 1e3 * float(np.quantile(delays_ms, 0.99))
+    assert found.responses.p99_first_response_us == pytest.approx(known_us, rel=0.05)

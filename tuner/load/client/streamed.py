@@ -1,0 +1,95 @@
+"""One request to a decoupled model that is asked apart from a load: gRPC's future of its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from threading import Event, Thread
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]
+
+from tuner.load.client.calls import refusal_in
+from tuner.load.client.job import Outcome
+from tuner.load.client.responses import SILENCE_S, Ending, ResponseRecord
+from tuner.load.client.streaming import INFER, numbered, response_of
+
+_LOOKS_S = 0.05
+
+
+class StreamedError(grpc.RpcError):  # type: ignore[misc]
+    """What the server, or the model, answered instead of all responses."""
+
+
+class StreamedCall:
+    """A request in a stream of its own; it has ended with its final response, or failed.
+
+    Args:
+        timeout: After so long without its end it has failed, in seconds.
+    """
+
+    def __init__(
+        self, channel: Any, request: bytes, timeout: float, metadata: Sequence[tuple[str, str]]
+    ) -> None:
+        self._record, self._ended = ResponseRecord(), Event()
+        self._answer = b""
+        self._error: Exception | None = None
+        self._code, self._words = grpc.StatusCode.OK, ""
+        message = iter([numbered(request, self._record.asked())])
+        self._call = channel.stream_stream(INFER)(message, timeout=timeout, metadata=metadata)
+        Thread(target=self._hear, daemon=True).start()
+
+    def result(self) -> bytes:
+        """Its first response; raises gRPC's error where it failed."""
+        error = self.exception()
+        if error is not None:
+            raise error
+        return self._answer
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """Waits for the end; raises gRPC's FutureTimeoutError where it does not come in time."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self._ended.wait(_LOOKS_S):
+            for ending in self._record.silent(time.monotonic_ns(), round(SILENCE_S * 1e9)):
+                self._end(ending)
+            if until is not None and time.monotonic() > until:
+                raise grpc.FutureTimeoutError
+        return self._error
+
+    def code(self) -> Any:
+        return self._code
+
+    def details(self) -> str:
+        return self._words
+
+    def _hear(self) -> None:
+        try:
+            for message in self._call:
+                response = response_of(message, time.monotonic_ns())
+                self._answer = self._answer or message
+                if (ending := self._record.heard(response)) is not None:
+                    self._end(ending)
+        except grpc.RpcError as error:
+            if not self._ended.is_set():
+                self._fail(error.code(), str(error.details()))
+        if not self._ended.is_set():
+            self._fail(grpc.StatusCode.UNAVAILABLE, "the server ended the stream")
+
+    def _end(self, ending: Ending) -> None:
+        if ending.outcome is Outcome.ANSWERED:
+            self._ended.set()
+        elif ending.outcome is Outcome.INCOMPLETE:
+            words = (
+                f"no final response within {SILENCE_S:g} s of its last one: a decoupled model "
+                "must end each answer with TRITONSERVER_RESPONSE_COMPLETE_FINAL"
+            )
+            self._fail(grpc.StatusCode.UNKNOWN, words)
+        elif refusal_in(ending.words):
+            self._fail(grpc.StatusCode.UNAVAILABLE, ending.words)
+        else:
+            self._fail(grpc.StatusCode.UNKNOWN, ending.words)
+        self._call.cancel()
+
+    def _fail(self, code: Any, words: str) -> None:
+        self._error, self._code, self._words = StreamedError(words), code, words
+        self._ended.set()

@@ -1,0 +1,169 @@
+"""Requests to decoupled models, through one gRPC stream for each process of our own client.
+
+Triton answers requests of a stream as their responses come, in any order: each carries the id of
+its request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from grpc import aio  # type: ignore[import-untyped]
+from tritonclient.grpc import service_pb2
+
+from tuner.load.client.calls import Done, GrpcCalls
+from tuner.load.client.job import GONE, Answers, ClientJob, Outcome, Questions
+from tuner.load.client.responses import Ending, Response, ResponseRecord
+from tuner.spec.server import Tls
+
+INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
+
+#: Without it Triton does not tell of an answer that ends with no tensors.
+_EMPTY_FINAL = "triton_enable_empty_final_response"
+_FINAL = "triton_final_response"
+_LOOKS_S = 0.05
+
+
+def numbered(request: bytes, number: int) -> bytes:
+    """A serialised request under this number, which asks for its final response."""
+    more = service_pb2.ModelInferRequest(id=str(number))
+    more.parameters[_EMPTY_FINAL].bool_param = True
+    # protobuf takes fields of messages that follow each other as those of one
+    return request + bytes(more.SerializeToString())
+
+
+def response_of(message: bytes, at_ns: int) -> Response:
+    """Reads what came through a stream."""
+    told = service_pb2.ModelStreamInferResponse.FromString(message)
+    answer = told.infer_response
+    return Response(
+        int(answer.id) if answer.id.isdecimal() else None,
+        at_ns,
+        final=answer.parameters[_FINAL].bool_param,
+        empty=not answer.outputs,
+        error=told.error_message,
+    )
+
+
+class StreamedCalls(GrpcCalls):
+    """Sends each request of a run by itself, or through the stream if its model is decoupled.
+
+    Args:
+        questions: What the requests are made of, in the order in which they are sent; repeated.
+        shown: See `ClientJob.shown`; of these requests.
+    """
+
+    def __init__(
+        self,
+        job: ClientJob,
+        tls: Tls | None,
+        headers: Mapping[str, str],
+        questions: Sequence[Questions],
+        shown: npt.NDArray[np.int64] | None,
+    ) -> None:
+        super().__init__(job.address, tls, headers)
+        self._questions = questions
+        self._shown = shown
+        self._silence_ns = round(job.silence_s * 1e9)
+        self._record = ResponseRecord()
+        self._dones: dict[int, Done] = {}
+        self._to_write: asyncio.Queue[bytes] = asyncio.Queue()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def connect(self) -> None:
+        await super().connect()
+        stream = self._channel.stream_stream(INFER)(metadata=self._metadata)
+        work = (self._write(stream), self._read(stream), self._watch())
+        self._tasks = [asyncio.create_task(coroutine) for coroutine in work]
+
+    def send(self, request: bytes, done: Done) -> None:
+        number = len(self._record)
+        streamed = self._question(number).streamed
+        self._record.asked(streamed=streamed)
+        if not streamed:
+            super().send(request, partial(self._over, number, done))
+            return
+        self._dones[number] = partial(self._over, number, done)
+        self._to_write.put_nowait(numbered(request, number))
+
+    async def drain(self) -> None:
+        """Waits until what was begun by now is answered to its last response, or given up."""
+        begun = self._record.begun
+        while begun & self._record.begun:
+            await asyncio.sleep(_LOOKS_S)
+
+    def account(self, answers: Answers, offset_ns: int) -> Answers:
+        """See `ResponseRecord.account`."""
+        return self._record.account(answers, self._silence_ns, offset_ns)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await super().close()
+        for task in self._tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def _question(self, number: int) -> Questions:
+        return self._questions[number % len(self._questions)]
+
+    def _over(self, number: int, done: Done, outcome: Outcome, words: str) -> None:
+        if outcome is Outcome.ANSWERED:
+            self._show(number)
+        elif self._shown is not None:
+            self._shown[number] = GONE
+        done(outcome, words)
+
+    def _show(self, number: int) -> None:
+        if self._shown is not None and not self._shown[number]:
+            self._shown[number] = time.monotonic_ns()
+
+    def _end(self, ending: Ending | None) -> None:
+        if ending is not None:
+            self._dones.pop(ending.number)(ending.outcome, ending.words)
+
+    async def _write(self, stream: Any) -> None:
+        with suppress(aio.AioRpcError, asyncio.InvalidStateError):  # whoever reads will tell
+            while True:
+                await stream.write(await self._to_write.get())
+
+    async def _read(self, stream: Any) -> None:
+        words = "the server ended the stream"
+        try:
+            while (message := await stream.read()) is not aio.EOF:
+                self._hear(response_of(message, time.monotonic_ns()))
+        except aio.AioRpcError as error:
+            words = str(error.details())
+        for number in [*self._dones]:
+            self._end(self._record.failed(number, Outcome.LOST, words))
+
+    def _hear(self, response: Response) -> None:
+        ending = self._record.heard(response)
+        asked = -1 if response.number is None else response.number
+        until_first = asked in self._dones and self._question(asked).until_first
+        if until_first and self._record.has_begun(asked):
+            self._show(asked)
+        self._end(ending)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOKS_S)
+            for ending in [*self._record.silent(time.monotonic_ns(), self._silence_ns)]:
+                self._end(ending)
+
+
+def own_questions(job: ClientJob, order: npt.NDArray[np.int64]) -> list[Questions]:
+    """What the requests of this process are made of, in its order, as often as they differ."""
+    return [*_own(job, order)]
+
+
+def _own(job: ClientJob, order: npt.NDArray[np.int64]) -> Iterator[Questions]:
+    for number in range(order.size):
+        yield job.questions[order[(job.first + number * job.step) % order.size]]

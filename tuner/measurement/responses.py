@@ -1,0 +1,100 @@
+"""What requests got that may be answered many times: latencies to the first response and the last.
+
+Counted like any latency, see `Measurement`: a response is one with tensors, and the last is there
+with the mark that it is the final one, which may come by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+
+from tuner.spec.metrics import METRICS, Until
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Values = npt.NDArray[np.float64]
+    Counts = npt.NDArray[np.int64]
+    Unstored = npt.NDArray[Any] | None
+else:
+    Unstored = Annotated[SkipJsonSchema[Any], Field(exclude=True)]
+
+
+@dataclass(frozen=True)
+class ResponseFigures:
+    """The figures of one measurement.
+
+    Attributes:
+        mean_responses: Responses a request, of those answered in the window to the last.
+        first_us: Each request's latency to its first response, ascending; not stored on disk.
+        last_us: Likewise to its last.
+        counts: Responses of each; not stored on disk.
+    """
+
+    p50_first_response_us: float
+    p90_first_response_us: float
+    p95_first_response_us: float
+    p99_first_response_us: float
+    avg_first_response_us: float
+    p50_last_response_us: float
+    p90_last_response_us: float
+    p95_last_response_us: float
+    p99_last_response_us: float
+    avg_last_response_us: float
+    mean_responses: float | None
+    fewest_responses: int | None
+    most_responses: int | None
+    first_us: Unstored = field(default=None, compare=False, repr=False)
+    last_us: Unstored = field(default=None, compare=False, repr=False)
+    counts: Unstored = field(default=None, compare=False, repr=False)
+
+
+def figures_of(first_us: Values, last_us: Values, counts: Counts) -> ResponseFigures:
+    """From each request's latencies, in any order, and the number of responses of each."""
+    import numpy as np
+
+    sorted_us = {Until.FIRST: np.sort(first_us), Until.LAST: np.sort(last_us)}
+    named = {
+        metric.column: _figure(sorted_us[metric.until], metric.quantile)
+        for metric in METRICS.values()
+        if metric.until in sorted_us
+    }
+    return ResponseFigures(
+        **named,
+        mean_responses=float(counts.mean()) if counts.size else None,
+        fewest_responses=int(counts.min()) if counts.size else None,
+        most_responses=int(counts.max()) if counts.size else None,
+        first_us=sorted_us[Until.FIRST],
+        last_us=sorted_us[Until.LAST],
+        counts=counts,
+    )
+
+
+def _figure(ascending_us: Values, quantile: float | None) -> float:
+    if quantile is None:
+        return float(ascending_us.mean())
+    return float(ascending_us[max(math.ceil(quantile * ascending_us.size) - 1, 0)])
+
+
+def responses_of_all(parts: Iterable[ResponseFigures | None]) -> ResponseFigures | None:
+    """Of several starts of one load; None where requests are answered once."""
+    found = [part for part in parts if part is not None]
+    if not found:
+        return None
+    import numpy as np
+
+    def whole(columns: Sequence[Any]) -> Any:
+        return np.concatenate([column for column in columns if column is not None])
+
+    return figures_of(
+        whole([part.first_us for part in found]),
+        whole([part.last_us for part in found]),
+        whole([part.counts for part in found]),
+    )
