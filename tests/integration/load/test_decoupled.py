@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import grpc  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 from builders.decoupled_models import GAP_S, LOST_MS, RESPONSES
+from tritonclient.grpc import service_pb2
 
 from tuner.errors import ModelFailsError
+from tuner.load.client.job import Answers, ClientJob, Outcome, Questions
+from tuner.load.client.process import Loop
+from tuner.load.client.streaming import StreamedCalls
 from tuner.load.streams_load import Asked, StreamsLoad
+from tuner.load.traffic.encoding import RequestForm
 from tuner.measurement.measurement import Arrivals, FailureReason, LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window
 from tuner.spec.workload import FileInputs
@@ -21,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-WINDOW = Window(duration_s=2.0, warmup_s=0.5, deadline_s=60.0, tail_s=0.5)
+WINDOW = Window(duration_s=1.0, warmup_s=0.3, deadline_s=60.0, tail_s=0.5)
 FIRST = LatencyBound(0.99, 0.300, until_first=True)
 #: In milliseconds, evenly spread.
 DELAYS_MS = [20.0, 40.0, 60.0, 80.0, 100.0]
@@ -49,9 +58,9 @@ def test_each_response_is_counted_and_the_first_comes_before_the_last(
     assert responses is not None
     assert (responses.fewest_responses, responses.most_responses) == (RESPONSES, RESPONSES)
     assert found.failed_count == found.unanswered_count == 0
-    assert found.completed_count == pytest.approx(80, abs=8)
+    assert found.completed_count == pytest.approx(40, abs=8)
     between_us = responses.p50_last_response_us - responses.p50_first_response_us
-    assert between_us >= 0.9e6 * GAP_S * (RESPONSES - 1)
+    assert between_us >= 0.5e6 * GAP_S * (RESPONSES - 1)
     assert responses.p50_first_response_us >= 60e3
     assert found.p99_latency_us == responses.p99_last_response_us
     assert found.mean_in_flight is not None
@@ -86,15 +95,15 @@ def test_requests_without_a_final_response_are_failures_and_hold_nobody_up(
     delays_ms = [20.0, 20.0, 20.0, LOST_MS]
     found = measured(load_on(bench, tmp_path, delays_ms), 40.0)
     lost = found.failures[FailureReason.INCOMPLETE]
-    assert lost.count == found.failed_count == pytest.approx(20, abs=4)
-    assert found.completed_count == pytest.approx(60, abs=6)
+    assert lost.count == found.failed_count == pytest.approx(10, abs=4)
+    assert found.completed_count == pytest.approx(30, abs=6)
     assert found.rejected_count == 0
     assert any("no final response" in warning for warning in found.warnings)
 
 
 def test_a_model_that_fails_says_why(bench: Bench, tmp_path: Path) -> None:
     found = measured(load_on(bench, tmp_path, [20.0, -1.0]), 40.0)
-    assert found.failures[FailureReason.OTHER].count == pytest.approx(40, abs=6)
+    assert found.failures[FailureReason.OTHER].count == pytest.approx(20, abs=4)
     assert any("negative delay" in warning for warning in found.warnings)
 
 
@@ -107,13 +116,59 @@ def test_a_model_that_never_ends_an_answer_is_told_before_any_load(
 
 def test_what_is_asked_apart_from_load_is_streamed_too(bench: Bench, tmp_path: Path) -> None:
     load = load_on(bench, tmp_path, [40.0])
-    assert load.await_first_answers(60.0, lambda _: None) == []
+    (calls,) = load.await_first_answers(60.0, lambda _: None)
+    assert not calls.slow_s
     alone = load.seconds_alone(60.0)
     assert alone is not None
     assert alone["delays"] >= 0.040 + GAP_S * (RESPONSES - 1)
     took_s = load.seconds_for(8, 60.0)
     assert took_s is not None
     assert took_s < 8 * alone["delays"]
+
+
+class Babbler(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """An emulated server: no Python model of a real one gets these past Triton's backend."""
+
+    def service(self, details: Any) -> Any:
+        return grpc.stream_stream_rpc_method_handler(self.answers)
+
+    def answers(self, requests: Iterator[bytes], _: Any) -> Iterator[bytes]:
+        for request in requests:
+            number = service_pb2.ModelInferRequest.FromString(request).id
+            ids = [number]
+            if int(number) % 4 == 1:
+                ids = [number, number]
+            if int(number) % 4 == 3:
+                ids = [f"not {number}", number]
+            for own in ids:
+                told = service_pb2.ModelStreamInferResponse()
+                told.infer_response.id = own
+                told.infer_response.parameters["triton_final_response"].bool_param = True
+                told.infer_response.outputs.add(name="y")
+                yield told.SerializeToString()
+
+
+def test_an_emulated_server_that_answers_twice_or_under_unknown_ids_is_found_out() -> None:
+    server = grpc.server(ThreadPoolExecutor(2), [Babbler()])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    form = RequestForm("m", {}, {}, batched=False, batch_size=1)
+    asked = Questions(form, Path(), streamed=True)
+    job = ClientJob(f"127.0.0.1:{port}", (asked,), *[Path()] * 2, 1.0, *[Path()] * 4, silence_s=1.0)
+
+    async def run() -> Answers:
+        calls = StreamedCalls(job, None, {}, [asked], None)
+        await calls.connect()
+        load = Loop(calls.send, [b""], 0.5, clients=1, drain=calls.drain)
+        answers = await load.run()
+        await calls.close()
+        return calls.account(answers, load.offset_ns)
+
+    outcomes = asyncio.run(run()).outcomes.tolist()
+    server.stop(0)
+    sure = outcomes[: len(outcomes) // 4 * 4 - 4]  # the second answer to the last ones may be late
+    assert len(sure) >= 4
+    assert sure == [Outcome.ANSWERED, Outcome.DOUBLED] * (len(sure) // 2)
 
 
 @pytest.mark.measuring

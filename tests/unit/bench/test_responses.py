@@ -57,8 +57,8 @@ def test_an_slo_on_either_response_makes_a_job_for_our_own_client(
             "grpc",
             "maximize goodput",
             (
-                r"spec.yaml:3:7: slo\[0\]: speech is decoupled: it may answer a request many times; "
-                "write p99_first_response or p99_last_response"
+                r"spec.yaml:3:7: slo\[0\]: speech is decoupled: it may answer a request many "
+                "times; write p99_first_response or p99_last_response"
             ),
         ),
         (

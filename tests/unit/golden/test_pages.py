@@ -13,6 +13,7 @@ from typing import Any
 import click
 import pytest
 from builders.checks import SLO, facts, nights
+from builders.decoupled_runs import decoupled_run
 from builders.golden import Golden, difference, forms, sections, table_of
 from builders.mixed_shapes import shaped_run
 from builders.pages import STATUSES, told
@@ -218,6 +219,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "run-killed": run("killed"),
     "run-not-written": run("improved", lambda data: told(data, written=None)),
     "run-taken-back": run("improved", lambda data: replace(data, taken_back=True)),
+    "run-decoupled": lambda: of_run(load(decoupled_run(Path("results")))),
     "run-shapes": lambda: of_run(load(shaped_run(Path("results")))),
     "run-claim-lowered": soaked("winner"),
     "run-kept-soaked": soaked("baseline"),
