@@ -107,6 +107,9 @@ class EmulatedBench:
     def enter(self, stage: object) -> None:
         pass
 
+    def warm_up(self, candidate: Candidate, texts: object) -> None:
+        """None of its configs is slow at first."""
+
     def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
         self.deployed.append((candidate, fresh))
         if self.troubles.get(candidate):

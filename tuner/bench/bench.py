@@ -37,6 +37,7 @@ from tuner.errors import (
 )
 from tuner.load.probes.answers import ConfigAnswers
 from tuner.load.probes.overload import Overload, overload_of, overload_window
+from tuner.load.probes.warmup import WarmUp
 from tuner.load.validity import client_behind, client_kept_up
 from tuner.load.watch.machine import disturbances
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Stage
@@ -84,6 +85,7 @@ class TritonBench:
         self._backlog = self._must_be_empty = False
         self._warming = 0  # so many measurements may still be made again for gaps
         self._told: Sequence[str] = ()  # of the first calls of what is loaded
+        self._slow_at_first = set[str]()  # candidates, by their keys
         self._left = False  # it was told that batch sizes are left to the load
         self._rates_of: defaultdict[str, Rates] = defaultdict(Rates)  # by candidate
         self.sendable = ClientCeiling()
@@ -116,14 +118,14 @@ class TritonBench:
                 self._generator = self._make_generator(deployment.endpoints)
                 self._endpoints = deployment.endpoints
             if new:
-                self._await_first_answers(self._generator)
+                self._await_first_answers(self._generator, candidate)
         self._must_be_empty = cache is not None and self._rules.cache.state is CacheState.EMPTY
         if cache is not None:
             with self._book.phase(Phase.MEASURING):
                 self._rules.cache.fill(self._generator, cache)
         return deployment
 
-    def _await_first_answers(self, generator: LoadClient) -> None:
+    def _await_first_answers(self, generator: LoadClient, candidate: Candidate) -> None:
         try:
             asked = generator.await_first_answers(self._rules.first_answer_s, self._rules.note)
         except LoadFailedError:
@@ -134,6 +136,8 @@ class TritonBench:
             self._rules.note(left)
             self._left = True  # of most candidates it is much the same
         told = [*filter(None, (calls.slow for calls in asked))]
+        if told:
+            self._slow_at_first.add(candidate.key)
         if told and not self._told:
             self._rules.note(" ".join(told))
         self._told = told
@@ -353,6 +357,15 @@ class TritonBench:
         self._rules.checkpoint()
         with self._book.phase(Phase.MEASURING):
             return self._load.answers()
+
+    def warm_up(self, candidate: Candidate, texts: Mapping[str, str]) -> WarmUp | None:
+        """See `probes.warmup.warm_up`; None where its first calls were fast."""
+        if candidate.key not in self._slow_at_first:
+            return None
+        self.deploy(candidate)
+        self._backlog = True  # what is served from now on is no candidate
+        with self._book.phase(Phase.MEASURING):
+            return self._load.warm_up(texts, self._rules.first_answer_s, self._rules.note)
 
     @property
     def _load(self) -> LoadClient:

@@ -10,6 +10,7 @@ from typing import Any
 from tuner.bench.recordings import RecordedFigures, figures_of, traffic_of
 from tuner.bench.responses import refuse_other_latencies
 from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.load.probes.warmup import WarmUp, propose
 from tuner.load.traffic.encoding import (
     Content,
     TensorShape,
@@ -318,11 +319,27 @@ def draw_up(job: Job, winner: Candidate) -> Change:
 
     It is what the server was given for the winner's trials; what is completed is not written.
     """
-    configs, diffs = {}, []
+    after = {}
     for label in job.searched or job.served.models:
         model = job.served.models[label]
+        after[label] = edit(model.files.text, model.base.changes(winner.of(label)))
+    return _change_to(job, after)
+
+
+def with_proposal(job: Job, change: Change, found: WarmUp) -> Change:
+    """The same with a `model_warmup` as a comment, where that spares users something."""
+    after = {label: own.config_after for label, own in change.configs.items()}
+    for label, text in after.items():
+        if job.served.models[label].name == found.model:
+            after[label] = propose(text, found)
+    return _change_to(job, after)
+
+
+def _change_to(job: Job, after: Mapping[str, str]) -> Change:
+    configs, diffs = {}, []
+    for label, text in after.items():
+        model = job.served.models[label]
         before = model.files.text
-        after = edit(before, model.base.changes(winner.of(label)))
-        configs[label] = ChangedConfig(config_before=before, config_after=after)
-        diffs.append(unified_diff(before, after, f"{model.name}/{model.files.write_to}"))
+        configs[label] = ChangedConfig(config_before=before, config_after=text)
+        diffs.append(unified_diff(before, text, f"{model.name}/{model.files.write_to}"))
     return Change(configs, "".join(diffs))

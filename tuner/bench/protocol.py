@@ -12,6 +12,7 @@ from tuner.load.probes.lone import LoneRequests
 from tuner.load.probes.overload import Overload
 from tuner.load.probes.preparing import Filling
 from tuner.load.probes.warming import FirstCalls
+from tuner.load.probes.warmup import Note, WarmUp
 from tuner.measurement.measurement import Measurement, Stage
 from tuner.measurement.window import Window
 from tuner.score.point import Point
@@ -45,6 +46,8 @@ class Bench(Protocol):
 
     def answers(self) -> Mapping[str, ConfigAnswers]: ...
 
+    def warm_up(self, candidate: Candidate, texts: Mapping[str, str]) -> WarmUp | None: ...
+
     def lost(self, reason: str) -> None: ...
 
 
@@ -54,6 +57,8 @@ class LoadClient(LoadGenerator, Protocol):
     def await_first_answers(
         self, patience_s: float, note: Callable[[str], None]
     ) -> Sequence[FirstCalls]: ...
+
+    def warm_up(self, texts: Mapping[str, str], patience_s: float, note: Note) -> WarmUp | None: ...
 
     def seconds_for(self, count: int, patience_s: float) -> float | None: ...
 

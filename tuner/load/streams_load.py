@@ -22,6 +22,7 @@ from tuner.load.probes.answers import ConfigAnswers, ask
 from tuner.load.probes.lone import LoneRequests, ask_alone
 from tuner.load.probes.preparing import Filling, await_first_answers, fill, seconds_for, together
 from tuner.load.probes.warming import FirstCalls
+from tuner.load.probes.warmup import Note, WarmUp, warm_up
 from tuner.load.recordings.contents import RecordedContents
 from tuner.load.recordings.lines import RecordedStream
 from tuner.load.recordings.replay import recorded_traffic
@@ -126,14 +127,15 @@ class StreamsLoad:
         """What is answered to some of each stream's inputs; see `probes.answers.ask`."""
         return {s.name: ask(s, self._config(s)) for s in self.setup.streams}
 
-    def await_first_answers(
-        self, patience_s: float, note: Callable[[str], None]
-    ) -> list[FirstCalls]:
+    def await_first_answers(self, patience_s: float, note: Note) -> list[FirstCalls]:
         """Those of each stream; see `tuner.load.probes.preparing`."""
         return [
-            await_first_answers(stream, self._config(stream), patience_s, note)
-            for stream in self.setup.streams
+            await_first_answers(s, self._config(s), patience_s, note) for s in self.setup.streams
         ]
+
+    def warm_up(self, texts: Mapping[str, str], patience_s: float, note: Note) -> WarmUp | None:
+        """See `tuner.load.probes.warmup`."""
+        return warm_up(self.setup, texts, patience_s, note)
 
     def seconds_for(self, count: int, patience_s: float) -> float | None:
         """Sends requests at once, from each stream its share; see `probes.preparing`."""

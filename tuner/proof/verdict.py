@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import geometric_mean
 
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
+from tuner.load.probes.warmup import WarmUp
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.rounds import Contender, RoundsResult
 from tuner.record.confirmation import ChangeUndone
@@ -35,6 +36,7 @@ class RunDecision:
         simplification: Each change of the winner that was undone as a test.
         reasons: Why, one sentence each.
         overload: None when the run did not get that far.
+        warm_up: None where its first calls are fast, or where that is not known.
     """
 
     status: Status
@@ -46,6 +48,7 @@ class RunDecision:
     to_know: ToKnow | None = None
     simplification: tuple[ChangeUndone, ...] = ()
     overload: Overloads | None = None
+    warm_up: WarmUp | None = None
 
 
 def gain_of(race: RoundsResult, own: Contender, rules: ProofRules) -> Gain | None:

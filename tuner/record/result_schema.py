@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from tuner.load.probes.overload import Overload
+from tuner.load.probes.warmup import WarmUp
 from tuner.measurement.measurement import Rejected
 from tuner.record.confirmation import ChangeUndone, RunNoise
 from tuner.record.proved import ProvedConfig
@@ -195,6 +196,11 @@ class Result(ResultPart):
     simplification: tuple[ChangeUndone, ...] | None = None
     noise: RunNoise | None = Field(None, description="null when nothing was measured twice")
     overload: Overloads | None = Field(None, description="null when the run did not get that far")
+    warm_up: WarmUp | None = Field(
+        None,
+        exclude_if=_empty,
+        description="what a model_warmup spares users of the winner, or of the current config",
+    )
     diff: str | None = Field(None, description="unified diff of config.pbtxt, of all that change")
     models: dict[str, ChangedConfig] = Field(
         default_factory=dict, exclude_if=_empty, description="the configs it changes, by model"

@@ -90,6 +90,7 @@ def first_screen(data: ReportData) -> Iterator[Block | None]:
     yield trust(data)
     yield tables.shapes(data)
     yield responses(data)
+    yield Sentence(data.result.warm_up.sentence if data.result.warm_up else "")
     yield Code("Server flags it needs", "\n".join(data.result.server_args))
     yield Bullets("Caution", tuple(dict.fromkeys(_cautions(data))))
     yield next(iter(load_charts(data)), None)
@@ -185,6 +186,13 @@ def overload(data: ReportData) -> Fold:
     return Fold("overload", "Overload and recovery", filled(sentences))
 
 
+def warm_up(data: ReportData) -> Fold:
+    """A block to paste, or to uncomment where it was written."""
+    found = data.result.warm_up
+    block = Code("For config.pbtxt, as it was tried", found.block if found and found.helps else "")
+    return Fold("warm-up", "A warm-up for the first calls", filled(block))
+
+
 def surroundings(data: ReportData) -> Fold:
     configs = [
         Code(
@@ -212,6 +220,7 @@ SECTIONS: tuple[Callable[[ReportData], Fold], ...] = (
     loads,
     request_time,
     overload,
+    warm_up,
     search,
     trials,
     surroundings,

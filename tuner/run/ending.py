@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from tuner.bench.events import Events
-from tuner.bench.job import Change, Job, Request, draw_up
+from tuner.bench.job import Change, Job, Request, draw_up, with_proposal
 from tuner.bench.machine_lock import Neighbours
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
@@ -80,6 +80,8 @@ class Ending:
             if verdict.winner is not None:
                 winner = verdict.winner.candidate
                 change = draw_up(job, winner)
+                if verdict.warm_up is not None:
+                    change = with_proposal(job, change, verdict.warm_up)
                 store.write_best(best_configs(job, change), winner.server_args)
             with uninterrupted():
                 written = self._write(opened, verdict, change)

@@ -69,6 +69,7 @@ def result_of(
         simplification=verdict.simplification or None,
         noise=noise,
         overload=verdict.overload,
+        warm_up=verdict.warm_up,
         diff=None if change is None else change.diff,
         models={} if change is None else change.configs,
     )

@@ -20,6 +20,7 @@ from tuner.machine.stop import Stop, explain_error
 from tuner.measurement.measurement import Stage
 from tuner.proof.overload import probe_overload
 from tuner.proof.proof import prove
+from tuner.proof.warmup import probe_warm_up
 from tuner.record.store import RunStore, new_run_id
 from tuner.run.ending import Ending, Finished
 from tuner.run.open_run import (
@@ -151,6 +152,7 @@ def _run(
             if stored:
                 events.note(f"going on with its proof: {len(stored)} measurements are kept")
             verdict = probe_overload(session, prove(session, trials, stored))
+            verdict = probe_warm_up(session, verdict)
         stop.measured()  # asked to stop during the last measurement: nothing is written
         return ending.finish(served.job, opened, verdict)
     raise AssertionError("no context keeps an error to itself")

@@ -19,7 +19,7 @@ from tuner.load.latency import latency_figures
 from tuner.load.probes.answers import ConfigAnswers
 from tuner.load.probes.lone import LoneRequests
 from tuner.load.probes.preparing import Filling
-from tuner.load.probes.warming import FirstCalls
+from tuner.load.probes.warming import CallTimes, FirstCalls
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.score.judge import passes
@@ -358,7 +358,7 @@ class Warming(EmulatedLoad):
         self.asked = 0
 
     def await_first_answers(self, patience_s: float, note: Any) -> Sequence[FirstCalls]:
-        return (FirstCalls("m", {1: 0.7}, left=[3]),)
+        return (FirstCalls("m", {1: CallTimes(0.7, 0.004)}, left=[3]),)
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         self.asked += 1

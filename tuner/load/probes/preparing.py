@@ -65,18 +65,18 @@ def await_first_answers(
     questions, model = _built([(stream, count)]), stream.target.model
     if questions is None:
         return FirstCalls(model)  # inputs that only perf_analyzer can send
-    begin = time.monotonic()
-    with asking(stream.target.endpoints) as method:
+    with asking(stream.target.endpoints, QUIET_S) as method:
+        begin = time.monotonic()
         calls = [t.future_by(method)(question, timeout=patience_s) for question, t in questions]
         if not _all_done(calls, begin + QUIET_S):
             note(f"waiting for the first answer of {model}, up to {patience_s:g} s")
         failures = [_failure(call, model, patience_s) for call in calls]
-    took_s = time.monotonic() - begin
+        took_s = time.monotonic() - begin
     if failures and all(failures):
         raise ModelFailsError(f"the model fails: {failures[0]}")
     if took_s > QUIET_S:
         note(f"its first answer took {took_s:.1f} s")
-    return warm_batches(stream, config, count, patience_s)
+    return warm_batches(stream, config, count, patience_s, took_s)
 
 
 def seconds_for(asked: Sequence[tuple[Stream, int]], patience_s: float) -> float | None:

@@ -38,27 +38,45 @@ APART_S, MOST_APART_S = 0.001, 0.02
 
 
 @dataclass(frozen=True)
+class CallTimes:
+    """Of a batch size: its longest and its shortest call, and how many came before two alike."""
+
+    longest_s: float
+    usual_s: float
+    slow_count: int = 1
+
+
+#: By batch size.
+Sizes = Mapping[int, CallTimes]
+
+
+@dataclass(frozen=True)
 class FirstCalls:
     """How a model that was just loaded answered its first calls.
 
     Attributes:
-        slow_s: The longest of each batch size whose later calls took less.
+        sizes: Those that were asked for until their answers were steady.
         left: Batch sizes that were not asked for until their answers were steady.
     """
 
     model: str
-    slow_s: Mapping[int, float] = field(default_factory=dict)
+    sizes: Sizes = field(default_factory=dict)
     left: Sequence[int] = ()
+
+    @property
+    def slow_sizes(self) -> Sizes:
+        return {n: c for n, c in self.sizes.items() if c.longest_s - c.usual_s > TOLD_S}
 
     @property
     def slow(self) -> str:
         """What users of the model must know; empty where nothing was slow."""
-        if not self.slow_s:
+        if not (slow := self.slow_sizes):
             return ""
+        longest_s = max(calls.longest_s for calls in slow.values())
         return (
-            f"The first calls of {listed(self.slow_s)} took up to "
-            f"{digits(max(self.slow_s.values()), 2)} s: after every load, users wait for that. A "
-            "model_warmup for each size avoids it; with preferred sizes there are fewer."
+            f"The first calls of {listed(slow)} took up to {digits(longest_s, 2)} s: after every "
+            "load, users wait for that. A model_warmup for each size avoids it; with preferred "
+            "sizes there are fewer."
         )
 
     @property
@@ -70,10 +88,15 @@ class FirstCalls:
         return f"{asked} until it is steady: they take too long, or are too large"
 
 
-def warm_batches(stream: Stream, config: Any, instances: int, patience_s: float) -> FirstCalls:
-    """Asks each instance for a batch of each size, as one request; errors are left to the load."""
+def warm_batches(
+    stream: Stream, config: Any, instances: int, patience_s: float, *first_s: float
+) -> FirstCalls:
+    """Asks each instance for a batch of each size, as one request; errors are left to the load.
+
+    ``first_s``: What each instance's first answer, to one request as the workload sends it, took.
+    """
     deadline_s, form = time.monotonic() + patience_s, stream.form
-    slow_s, left = dict[int, float](), set[int]()
+    calls, left = dict[int, CallTimes](), set[int]()
     delay_s = config.dynamic_batching.max_queue_delay_microseconds / 1e6
     usual_s = bytes_each = answer_s = 0.0
     with asking(stream.target.endpoints) as method:
@@ -87,7 +110,7 @@ def warm_batches(stream: Stream, config: Any, instances: int, patience_s: float)
                 (question,) = build(shape.inputs.first(1), replace(form, batch_size=size), 1)
             except (LoadFailedError, SpecError):
                 break
-            bytes_each, took_s = len(question) / size, list[float]()
+            bytes_each, took_s, first_s = len(question) / size, [*first_s], ()
             while not _steady(took_s) and len(took_s) < MOST_TIMES:
                 if (left_s := deadline_s - time.monotonic()) <= 0.0:
                     break
@@ -96,10 +119,11 @@ def warm_batches(stream: Stream, config: Any, instances: int, patience_s: float)
                 answer_s = min(took_s) - (instances - 1) * apart_s
             if not _steady(took_s):
                 left.add(size)
-            elif max(took_s) - min(took_s) > TOLD_S:
-                slow_s[size] = max(*took_s, slow_s.get(size, 0.0))
+            else:
+                own = CallTimes(max(took_s), min(took_s), max(len(took_s) - 2, 1))
+                calls[size] = max(own, calls.get(size, own), key=lambda c: c.longest_s)
             usual_s += len(took_s) * min(took_s, default=0.0)
-    return FirstCalls(stream.target.model, slow_s, sorted(left))
+    return FirstCalls(stream.target.model, calls, sorted(left))
 
 
 def batch_sizes(config: Any, least: int) -> list[int]:

@@ -177,6 +177,14 @@ class RequestForm:
     optional: Sequence[str] = ()
 
 
+def tensors_of(form: RequestForm) -> list[TensorShape]:
+    """The inputs of a model's requests."""
+    return [
+        TensorShape(name, datatype, tuple(form.shapes[name]), name in form.optional)
+        for name, datatype in form.datatypes.items()
+    ]
+
+
 @dataclass(frozen=True)
 class Content:
     """One input of one inference, in Triton's binary form."""
@@ -265,11 +273,7 @@ def build(
         SpecError: The file does not fit the model.
         LoadFailedError: Entries of a batch do not fit each other, or all of it not in memory.
     """
-    tensors = [
-        TensorShape(name, datatype, tuple(form.shapes[name]), name in form.optional)
-        for name, datatype in form.datatypes.items()
-    ]
-    steps = read_recorded(path, tensors)
+    steps = read_recorded(path, tensors_of(form))
     # after as many requests as there are steps, whatever the batch size, the same come again
     wanted = range(min(count, len(steps)) * form.batch_size)
     known: dict[bytes, bytes] = {}

@@ -1,0 +1,91 @@
+"""What is told and proposed of a model_warmup that was tried."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tuner.load.probes.warming import CallTimes
+from tuner.load.probes.warmup import WarmUp, block_for, propose
+from tuner.load.setup import LoadTarget, ShapedInputs, Stream
+from tuner.load.traffic.encoding import RequestForm, TensorShape
+from tuner.load.traffic.inputs import InputFiles
+from tuner.modelconfig.message import parse
+from tuner.server.server import Endpoints
+from tuner.spec.workload import RandomInputs
+
+FOUND = WarmUp("m", (1, 2), "model_warmup [\n]\n", 0.72, 0.005, 1.3, 0.006, 5.1)
+HELPS = (
+    "After each load of m the first calls of batch sizes 1, 2 take up to 720 ms, later ones 5 ms. "
+    "Tried with a model_warmup for them it was 6 ms, and the load took 5.1 s instead of 1.3 s."
+)
+
+
+def test_what_it_spares_is_told_with_what_it_costs() -> None:
+    assert FOUND.sentence == HELPS
+    slow = replace(FOUND, first_warm_s=0.5)
+    assert slow.sentence.endswith("1.3 s: it does not help.")
+    refused = replace(FOUND, first_warm_s=None, load_warm_s=None, refused="bad zeros")
+    assert refused.sentence.endswith("was tried, and refused: bad zeros.")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_config_gets_it_as_a_comment_that_means_it_without_its_marks(end: str) -> None:
+    text = f'name: "m"{end}max_batch_size: 4{end}'
+    found = propose(text, FOUND)
+    assert found.startswith(text)
+    assert parse(found) == parse(text)
+    assert found.replace("\r\n", "").count("\n") == (0 if end == "\r\n" else found.count("\n"))
+    added = found.removeprefix(text).splitlines()
+    above = [line.removeprefix("# ") for line in added[:-2]]
+    assert " ".join(above) == f"tune: {HELPS} To use it, take the # from the lines below."
+    assert max(map(len, added)) < 100
+    assert "\n".join(line.removeprefix("# ") for line in added[-2:]) + "\n" == FOUND.block
+
+
+def test_a_last_line_without_an_end_stays_a_line() -> None:
+    assert propose('name: "m"', FOUND).splitlines()[0] == 'name: "m"'
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("# model_warmup [", FOUND),
+        ("model_warmup [ ]", FOUND),
+        ("", replace(FOUND, first_warm_s=0.7)),
+        ("", replace(FOUND, first_warm_s=None, refused="bad")),
+    ],
+)
+def test_a_config_that_has_one_and_one_that_does_not_help_stay_as_they_are(
+    text: str, found: WarmUp
+) -> None:
+    assert propose(text, found) == text
+
+
+def test_each_size_of_each_shape_has_a_sample_of_its_own(tmp_path: Path) -> None:
+    form = RequestForm("m", {"ids": "INT64", "t": "BYTES"}, {"ids": (-1,), "t": (1,)}, True, 1)
+    shapes = tuple(
+        ShapedInputs(
+            InputFiles(
+                RandomInputs(kind="random"),
+                [TensorShape("ids", "INT64", (size,)), TensorShape("t", "BYTES", (1,))],
+                tmp_path,
+            ),
+            f"[{size}]",
+            0.5,
+        )
+        for size in (64, 256)
+    )
+    stream = Stream("m", LoadTarget("m", Endpoints("h:1", "h:2", None)), form, shapes)
+    slow = {2: CallTimes(0.7, 0.01), 1: CallTimes(0.9, 0.01, 3)}
+    config = parse(block_for(stream, slow))
+    assert [(w.name, w.batch_size, w.count) for w in config.model_warmup] == [
+        ("batch of 1 [64]", 1, 3),
+        ("batch of 1 [256]", 1, 3),
+        ("batch of 2 [64]", 2, 0),
+        ("batch of 2 [256]", 2, 0),
+    ]
+    assert [list(w.inputs["ids"].dims) for w in config.model_warmup] == [[64], [256]] * 2
+    assert all(w.inputs["t"].zero_data for w in config.model_warmup)

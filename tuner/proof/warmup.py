@@ -1,0 +1,33 @@
+"""Whether a `model_warmup` would spare users the slow first calls of a run's config."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tuner.bench.job import draw_up
+from tuner.bench.session import Session
+from tuner.errors import TrialError
+from tuner.modelconfig.backends import is_ensemble
+from tuner.proof.verdict import RunDecision
+from tuner.record.status import Status
+
+
+def probe_warm_up(session: Session, verdict: RunDecision) -> RunDecision:
+    """The verdict with what was found; the last that is asked of a bench."""
+    side = verdict.winner or verdict.baseline
+    if side is None or verdict.status not in (Status.IMPROVED, Status.KEPT):
+        return verdict
+    models = session.job.served.models
+    texts = {
+        models[label].name: own.config_after
+        for label, own in draw_up(session.job, side.candidate).configs.items()
+        if not is_ensemble(models[label].base.file)  # its steps would have to be warmed up
+    }
+    try:
+        found = session.bench.warm_up(side.candidate, texts)
+    except TrialError as error:
+        session.events.note(f"no model_warmup was tried: {error.message}")
+        return verdict
+    if found is not None:
+        session.events.note(found.sentence)
+    return replace(verdict, warm_up=found)
