@@ -22,6 +22,7 @@ from tuner.proof.rounds import Contender, measure_round
 from tuner.proof.soak import short_of_cpu, soak
 from tuner.record.checks import Baseline, Shown, SloRounds
 from tuner.record.confirmation import Role, Soak
+from tuner.record.responses import responses_of
 from tuner.record.shapes import shapes_of
 from tuner.record.status import CheckStatus
 from tuner.score.capacity import Bracket
@@ -93,6 +94,7 @@ class CheckRounds:
                 for results in zip(*(p.slo for p in self.held), strict=True)
             ],
             shapes=list(shapes_of(slowest)),
+            responses=list(responses_of(slowest.measurement)),
             ratio=ratio,
             nights=0 if ratio is None or baseline is None else len(baseline.ratios),
             credited=None if credited is None or not met else self._soak(credited),

@@ -252,8 +252,7 @@ def _littles_law(m: Measurement) -> Iterator[str]:
     expected = m.load.level if not m.load.arrivals.open_loop else m.mean_in_flight
     if expected is None or m.unanswered_count:
         return
-    mean_us = m.responses.avg_last_response_us if m.responses else m.avg_latency_us
-    found = m.requests_per_s * mean_us / 1e6
+    found = m.requests_per_s * m.avg_answer_us / 1e6
     if abs(found - expected) > max(_LITTLE * expected, 1.0):
         yield (
             f"Little's law does not hold: rate times latency gives {digits(found)} requests in "

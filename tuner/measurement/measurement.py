@@ -327,6 +327,11 @@ class Measurement(Facts):
         return self.throughput_infer_per_s / self.batch_size
 
     @property
+    def avg_answer_us(self) -> float:
+        """The mean time until all of an answer is there, which is what servers count."""
+        return self.responses.avg_last_response_us if self.responses else self.avg_latency_us
+
+    @property
     def error_rate(self) -> float | None:
         """Failed requests per request, 0..1; ``None`` when nothing was answered at all."""
         total = self.completed_count + self.failed_count

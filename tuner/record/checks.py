@@ -24,6 +24,7 @@ from tuner.facts import Facts
 from tuner.record.confirmation import Soak
 from tuner.record.manifest import Manifest, mix_in
 from tuner.record.reading import UnreadableFileError, read_as, read_bytes, read_json
+from tuner.record.responses import ResponseFacts
 from tuner.record.result_schema import Count, NotNegative, Result, ResultPart, Sha256
 from tuner.record.shapes import ShapeFacts
 from tuner.record.status import CheckStatus
@@ -257,6 +258,11 @@ class Shown(ResultPart):
     shapes: list[ShapeFacts] = Field(
         [],
         description="where requests have several, those of the round with the highest p99",
+        exclude_if=lambda found: not found,
+    )
+    responses: list[ResponseFacts] = Field(
+        [],
+        description="of decoupled models, those of the round with the highest p99",
         exclude_if=lambda found: not found,
     )
     ratio: Ratio | None = Field(

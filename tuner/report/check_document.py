@@ -30,6 +30,7 @@ from tuner.report.blocks import (
 from tuner.report.charts import BLUE, GREEN, ORANGE, RED, axis, hover, line, scatter
 from tuner.report.quantities import NOTHING, count_text, metric_text, seconds_text, share_text
 from tuner.report.render import write_report
+from tuner.report.responses import response_table
 from tuner.report.tables import rows_of, shape_table, slo_table, slo_tile
 from tuner.score.judge import Verdict
 from tuner.score.ratio import Ratio
@@ -84,6 +85,7 @@ def document(check: CheckFacts) -> Document:
             *map(Sentence, check.reasons),
             _tiles(check),
             shape_table([("", own) for own in check.shapes]),
+            response_table([("", own) for own in check.responses]),
             Steps("What next", tuple(next_steps(check))),
             trend_chart(check) or trend(check),
             Fold(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
-from tuner.measurement.measurement import FailureReason, Measurement
+from tuner.measurement.measurement import Measurement
 from tuner.measurement.responses import ResponseFigures
+from tuner.record.responses import ResponseFacts, responses_of
 from tuner.report.blocks import Table
 from tuner.report.charts import sides
 from tuner.report.data import ReportData
@@ -40,41 +41,29 @@ def count_of(figures: ResponseFigures) -> str:
 
 def responses(data: ReportData) -> Table | None:
     """Of the current and the best config, at the load that each is judged at."""
-    found = [(name, point.measurement) for name, *_, point in sides(data)]
-    rows = [row for name, measured in found for row in _rows(name, measured)]
-    if not rows:
+    sent = [(name, responses_of(point.measurement)) for name, *_, point in sides(data)]
+    return response_table([(name, own) for name, found in sent for own in found])
+
+
+def response_table(found: Sequence[tuple[str, ResponseFacts]]) -> Table | None:
+    """A row for each stream of each named config, equal streams one below the other."""
+    if not found:
         return None
-    until = {_until(own).value for _, measured in found for _, own in _streamed(measured)}
-    caption = f"Responses; a latency elsewhere is until {' or '.join(sorted(until))}"
-    return Table(_HEADS, tuple(sorted(rows, key=itemgetter(0))), caption)
+    until = " or ".join(sorted({own.latency_until for _, own in found}))
+    rows = sorted((_row(name, own) for name, own in found), key=itemgetter(0))
+    return Table(_HEADS, tuple(rows), f"Responses; a latency elsewhere is until {until}")
 
 
-def _streamed(measured: Measurement) -> Iterator[tuple[str, Measurement]]:
-    """The streams whose model is decoupled."""
-    for name, own in (measured.streams or {"": measured}).items():
-        if own.responses is not None:
-            yield name, own
-
-
-def _until(own: Measurement) -> Until:
-    """What its latencies are until."""
-    first = own.responses and own.responses.p99_first_response_us == own.p99_latency_us
-    return Until.FIRST if first else Until.LAST
-
-
-def _rows(config: str, measured: Measurement) -> Iterator[tuple[str, ...]]:
-    for stream, own in _streamed(measured):
-        found = own.responses
-        assert found is not None
-        broken = (FailureReason.INCOMPLETE, FailureReason.DOUBLED)
-        counts = (own.failures[reason].count if reason in own.failures else 0 for reason in broken)
-        yield (
-            stream or "all requests",
-            config,
-            latency_text(found.p50_first_response_us),
-            latency_text(found.p99_first_response_us),
-            latency_text(found.p50_last_response_us),
-            latency_text(found.p99_last_response_us),
-            count_of(found),
-            *(f"{count:,}" for count in counts),
-        )
+def _row(config: str, own: ResponseFacts) -> tuple[str, ...]:
+    figures = own.figures
+    return (
+        own.stream or "all requests",
+        config,
+        latency_text(figures.p50_first_response_us),
+        latency_text(figures.p99_first_response_us),
+        latency_text(figures.p50_last_response_us),
+        latency_text(figures.p99_last_response_us),
+        count_of(figures),
+        f"{own.incomplete_count:,}",
+        f"{own.doubled_count:,}",
+    )

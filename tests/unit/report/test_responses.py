@@ -5,15 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 import pytest
+from builders.checks import facts
 from builders.decoupled_runs import decoupled_run
 from builders.pages import page_of, text_of
 from builders.runs import make_run
 
+from tuner.record.responses import responses_of
 from tuner.record.result_schema import check
+from tuner.report.check_document import document as check_document
 from tuner.report.data import ReportData, load
 from tuner.report.frames import trials_csv
 from tuner.report.run_document import document
@@ -50,6 +54,15 @@ def test_the_table_of_trials_has_columns_of_responses(data: ReportData) -> None:
     assert float(row["p99_first_response_us"]) == 90e3
     assert float(row["avg_last_response_us"]) == pytest.approx(0.55 * 700e3)
     assert float(row["mean_responses"]) == 9.0
+
+
+def test_a_check_tells_them_in_its_report(data: ReportData) -> None:
+    assert data.current is not None
+    own = [asdict(found) for found in responses_of(data.current.judged.measurement)]
+    shown = click.unstyle("\n".join(lines_of(check_document(facts(responses=own)))))
+    (row,) = (line.split() for line in shown.splitlines() if "all requests" in line)
+    assert row[-2:] == ["2", "0"]  # not completed, answered again
+    assert "until the last response" in shown
 
 
 def test_a_model_that_answers_once_has_no_responses_told(tmp_path: Path) -> None:

@@ -190,6 +190,8 @@ class OpenClient(Setup):
         if window.ends_early is EarlyEnd.LATE:
             which = by_stream(self.streams, plan.order)
             return TooManyLate(self._due(plan), window, partial(progress, job, which))
+        if job.streamed:  # the server counts neither first responses nor failed ones
+            return no_early_end
         due: defaultdict[str, dict[str, Times]] = defaultdict(dict)
         for number, stream in enumerate(self.streams):
             due[stream.target.model][stream.name] = plan.of(number)

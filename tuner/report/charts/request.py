@@ -58,7 +58,7 @@ def parts_us(data: ReportData, point: Point) -> dict[str, float]:
             "compute output": server.compute_output_us,
         }
     known = {name: us for name, us in parts.items() if us is not None}
-    rest = measurement.avg_latency_us - sum(known.values())
+    rest = measurement.avg_answer_us - sum(known.values())
     # The network of an ensemble is what is no compute: its steps' queues too, some side by side.
     for name in ("network", "queue", "compute infer", *known):
         cut = min(known.get(name, 0.0), max(-rest, 0.0))
@@ -77,7 +77,7 @@ def latency_parts(data: ReportData) -> Chart | None:
     lengths = {part: [p.get(part, 0.0) * MS for p in by_side] for part, _ in PARTS}
     parts = [(part, color, lengths[part]) for part, color in PARTS if max(lengths[part]) > 0]
     rows = [(part, *(latency_text(p.get(part)) for p in by_side)) for part, _ in PARTS]
-    averages = (latency_text(point.measurement.avg_latency_us) for _, point in shown)
+    averages = (latency_text(point.measurement.avg_answer_us) for _, point in shown)
     rows.append(("average latency", *averages))
     return Chart(
         name="parts",
