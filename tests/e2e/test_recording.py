@@ -37,7 +37,7 @@ repository: repository
 workload:
   arrivals: {kind: recording, file: requests.jsonl, pace: [0.4, 1]}
   window: 9s
-slo: [p90_latency <= 900ms]
+slo: [p90_latency <= 1200ms]
 space:
   dynamic_batching: {choice: [off, on]}
 budget: {trials: 2}
@@ -65,4 +65,5 @@ def test_a_config_is_written_that_holds_the_burst_of_an_access_log(workplace: Wo
     loads = [point["load"] for trial in workplace.trials() for point in trial["points"]]
     assert {load["arrivals"] for load in loads} == {"recording"}
     for name in ("report.html", "report.md"):
-        assert "recording" in (workplace.run / name).read_text()
+        assert "By shape of request" in (workplace.run / name).read_text()
+    assert [own["shape"] for own in result["winner"]["shapes"]] == ["[16]", "[32]"]

@@ -269,7 +269,13 @@ def _replayed(
     due_s, lines = found.due_s[meant], found.lines[meant]
     order = traffic.order[lines]
     spans = np.searchsorted(np.cumsum(spans_s), due_s, side="right")
-    return Schedule(due_s, order, _drawn_shapes(streams, order, spans, seed), lines)
+    shapes = _drawn_shapes(streams, order, spans, seed)
+    for number, stream in enumerate(streams if shapes is not None else ()):
+        held = [shape.inputs for shape in stream.shapes]
+        for place, own in enumerate(held):
+            if shapes is not None and isinstance(own, RecordedContents):
+                shapes[(order == number) & np.isin(lines, own.numbers)] = place
+    return Schedule(due_s, order, shapes, lines)
 
 
 def _drawn_shapes(streams: Sequence[Stream], order: Order, spans: Order, seed: int) -> Order | None:

@@ -23,9 +23,9 @@ from tuner.load.probes.lone import LoneRequests, ask_alone
 from tuner.load.probes.preparing import Filling, await_first_answers, fill, seconds_for, together
 from tuner.load.probes.warming import FirstCalls
 from tuner.load.probes.warmup import Note, WarmUp, warm_up
-from tuner.load.recordings.contents import RecordedContents
 from tuner.load.recordings.lines import RecordedStream
 from tuner.load.recordings.replay import recorded_traffic
+from tuner.load.recordings.shaped import shaped_contents
 from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream, in_turn
 from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
 from tuner.load.traffic.encoding import RequestForm, TensorShape, inputs_of, resolve
@@ -210,8 +210,7 @@ def _stream(
     target = LoadTarget(model, site.endpoints, protocol, asked.batch_size, streamed)
     if isinstance(asked.inputs, RecordingInputs):
         assert recorded is not None  # the spec is refused
-        held = RecordedContents(asked.inputs, recorded, inputs_of(config), site.directory)
-        shapes: tuple[ShapedInputs, ...] = (ShapedInputs(held),)
+        shapes = tuple(shaped_contents(asked.inputs, recorded, inputs_of(config), site.directory))
     else:
         shapes = tuple(
             ShapedInputs(

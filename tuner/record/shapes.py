@@ -18,7 +18,7 @@ from tuner.modelconfig.message import parse
 from tuner.record.manifest import Manifest
 from tuner.score.judge import SloResult, judge
 from tuner.score.point import Point
-from tuner.spec.forms import long_form
+from tuner.spec.forms import RECORDING, long_form
 from tuner.spec.metrics import Scope, parse_metric
 from tuner.spec.shapes import mixed_in
 from tuner.spec.slo import Slo
@@ -100,8 +100,10 @@ def _batched_with(
         return None  # of an ensemble the steps form batches, of tensors of their own
     if max(size for size, *_ in server.batch_stats) <= measured.batch_size:
         return ()
-    given = long_form(manifest.spec).data["streams"][stream]["inputs"].get("shapes", {})
-    mixed, served = mixed_in(given), parse(config.completed or config.text, config.path)
-    apart = any(t.name in mixed and -1 in t.dims and not t.allow_ragged_batch for t in served.input)
+    given = long_form(manifest.spec).data["streams"][stream]["inputs"]
+    mixed, recorded = mixed_in(given.get("shapes", {})), given["kind"] == RECORDING
+    served = parse(config.completed or config.text, config.path)
+    unlike = [t for t in served.input if -1 in t.dims and (recorded or t.name in mixed)]
+    apart = any(not t.allow_ragged_batch for t in unlike)
     every = tuple(other.shape for other in shapes if other.stream == own.stream)
     return (own.shape,) if apart else every

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from tuner.facts import Facts
-from tuner.measurement.measurement import Measurement
+from tuner.measurement.measurement import Arrivals, Measurement
 from tuner.measurement.window import CONFIDENCE
 from tuner.spec.metrics import Better, Metric, parse_metric, requests_needed
 from tuner.spec.slo import Slo, hardest
@@ -83,14 +83,20 @@ def unsteadiness(measurement: Measurement, bound_us: float) -> str:
     """Why the state it was measured in does not last, in words; empty when nothing shows that.
 
     Either fewer requests were answered than were due, or latency rises on a line through the
-    window, by more than chance would explain. A closed loop is always steady.
+    window, by more than chance would explain. A closed loop is always steady, and of a recording
+    only the first is told.
     """
     if not measurement.load.arrivals.open_loop:
         return ""
     behind, course = behind_share(measurement), measurement.course
     if behind is not None:
         return f"answered {digits(100 * (1 - behind), 3)}% of what was due"
-    if course is None or course.growth * measurement.avg_latency_us <= OF_BOUND * bound_us:
+    uneven = measurement.load.arrivals is Arrivals.RECORDING  # and latency with what comes
+    if (
+        uneven
+        or course is None
+        or course.growth * measurement.avg_latency_us <= OF_BOUND * bound_us
+    ):
         return ""
     if course.growth > max(GROWTH, SURE * course.growth_error):
         return f"latency grows by {digits(100 * course.growth, 2)}% of its mean within the window"

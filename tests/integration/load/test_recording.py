@@ -75,6 +75,15 @@ def test_a_level_sends_as_many_and_each_stream_its_own(bench: Bench) -> None:
     assert 1 <= found.streams["floats"].failed_count <= 3
 
 
+def test_requests_of_each_length_have_figures_of_their_own(bench: Bench) -> None:
+    rows = [{"due_s": 0.05 * k, "shapes": {"ids": [128 if k % 10 < 3 else 16]}} for k in range(80)]
+    load = load_on(bench, rows, {"texts": Asked("texts", HELD)}, pace=[1.0])
+    found = load.measure(LoadPoint(Arrivals.RECORDING, 20.0), window(4.0), 1)
+    short, long = found.shapes["[16]"], found.shapes["[128]"]
+    assert (short.completed_count, long.completed_count) == (56, 24)
+    assert long.due_per_s == pytest.approx(0.3 * found.due_per_s)
+
+
 def test_an_overload_and_a_closed_loop_send_what_was_recorded(bench: Bench) -> None:
     load = load_on(bench, ROWS, {"plain": Asked("plain", HELD)})
     closed = load.measure(LoadPoint(Arrivals.CLOSED, 2.0), window(2.0), 1)

@@ -104,6 +104,18 @@ def test_a_closed_loop_waits_for_its_answers_and_is_steady() -> None:
     assert unsteadiness(opened, closed.p99_latency_us)
 
 
+def test_a_recording_that_gets_busier_is_no_trend_of_the_server() -> None:
+    growing = Course(growth=3.0, growth_error=0.1, relaxation_s=1.0)
+    load = LoadPoint(Arrivals.RECORDING, 100.0)
+    found = replace(synthetic_measurement(100.0), load=load, course=growing, due_per_s=100.0)
+    found = replace(found, completed_count=300, duration_s=3.0)
+    assert unsteadiness(found, 30_000.0) == ""
+    assert unsteadiness(replace(found, load=LoadPoint(Arrivals.POISSON, 100.0)), 30_000.0)
+    assert "answered 90% of what was due" in unsteadiness(
+        replace(found, completed_count=270), 30_000.0
+    )
+
+
 def test_what_a_queue_refuses_is_no_backlog() -> None:
     refusing = synthetic_measurement(100.0, count=200, failed=100, duration_s=3.0)
     assert not unsteadiness(replace(refusing, due_per_s=100.0), SECOND)

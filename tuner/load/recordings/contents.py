@@ -50,7 +50,7 @@ class RecordedContents:
         all_known: bool = True,
     ) -> None:
         self._spec = spec
-        self._recording, self._numbers = recorded.recording, recorded.numbers
+        self._recording, self.numbers = recorded.recording, recorded.numbers
         self._tensors = tuple(tensors)
         self._directory = directory
         self._all_known = all_known
@@ -66,8 +66,8 @@ class RecordedContents:
             SpecError: The recording has changed.
         """
         if lines is None:
-            first = int(np.random.default_rng((seed, _PLACE)).integers(self._numbers.size))
-            lines = self._numbers[(first + np.arange(steps)) % self._numbers.size]
+            first = int(np.random.default_rng((seed, _PLACE)).integers(self.numbers.size))
+            lines = self.numbers[(first + np.arange(steps)) % self.numbers.size]
         if self._last is not None:
             self._last.unlink(missing_ok=True)  # they would fill the disk
         self._files += 1
@@ -76,7 +76,7 @@ class RecordedContents:
 
     def first(self, count: int) -> Path:
         """A file of the first ``count`` requests, the same in each call."""
-        return self._written(self._numbers[:count], (seeds.INPUTS,))
+        return self._written(self.numbers[:count], (seeds.INPUTS,))
 
     def remembered(self, seed: int) -> Path | None:
         """Nothing that a cache is filled with: see `tuner.spec.recording_checks`."""
@@ -91,7 +91,7 @@ class RecordedContents:
         """
         wrong: list[str] = []
         rng = np.random.default_rng(seeds.INPUTS)
-        for number, text, row in self._recording.read(self._numbers.tolist()):
+        for number, text, row in self._recording.read(self.numbers.tolist()):
             try:
                 yield self._contents(text, row, rng)
             except LineError as error:

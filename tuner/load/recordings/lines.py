@@ -44,6 +44,10 @@ class Label:
     model: str = ""
 
 
+#: The inputs that a line gives, each with its dimensions; none where it does not say these.
+LineShapes = tuple[tuple[str, tuple[int, ...]], ...]
+
+
 class LineError(ValueError):
     """What is wrong with a line, and at which column."""
 
@@ -65,6 +69,8 @@ class Recording:
         due_s: From the first one's.
         offsets: Where each one's line begins in the file.
         owners: The label of each, as its place in ``labels``.
+        shapes: What the inputs of a request may be like, as far as lines say it.
+        forms: The shapes of each, as their place in ``shapes``.
     """
 
     path: Path
@@ -72,6 +78,8 @@ class Recording:
     offsets: Order
     labels: tuple[Label, ...]
     owners: Order
+    shapes: tuple[LineShapes, ...]
+    forms: Order
 
     @property
     def length_s(self) -> float:
@@ -131,6 +139,7 @@ def _read(path: Path, size: int, changed_ns: int) -> Recording:
     del size, changed_ns
     due_s, offsets, owners = array("d"), array("q"), array("i")
     labels: dict[Label, int] = {}
+    forms, shapes = array("i"), dict[LineShapes, int]()
     wrong: list[str] = []
     offset = 0
     with _opened(path) as file:
@@ -151,6 +160,7 @@ def _read(path: Path, size: int, changed_ns: int) -> Recording:
                 offsets.append(offset)
                 label = Label(row.get("stream", ""), row.get("model", ""))
                 owners.append(labels.setdefault(label, len(labels)))
+                forms.append(shapes.setdefault(shapes_of_line(row), len(shapes)))
             offset += len(line)
     if wrong:
         raise SpecError("\n".join(wrong), HINT)
@@ -158,8 +168,8 @@ def _read(path: Path, size: int, changed_ns: int) -> Recording:
     if times.size < 2 or times[-1] - times[0] < LEAST_S:
         held = {0: "no request", 1: "one request only"}.get(times.size, "less than a second")
         raise SpecError(f"{path}:1:1: there is {held} in the recording", HINT)
-    numbers, places = np.array(offsets, np.int64), np.array(owners, np.int64)
-    return Recording(path, times - times[0], numbers, tuple(labels), places)
+    places, whose, like = (np.array(own, np.int64) for own in (offsets, owners, forms))
+    return Recording(path, times - times[0], places, tuple(labels), whose, tuple(shapes), like)
 
 
 def _row(line: bytes) -> tuple[str, dict[str, Any]]:
@@ -202,6 +212,19 @@ def parse_line(text: str) -> dict[str, Any]:
         message = f"{carried[0]} and {carried[1]} are given, and one of them is enough"
         raise LineError.at(text, carried[1], message)
     return row
+
+
+def shapes_of_line(row: Mapping[str, Any]) -> LineShapes:
+    """What a line says of the shapes of its inputs, whether or not these fit the model."""
+    given = row.get("shapes", row.get("inputs"))
+    found = []
+    for name, value in given.items() if isinstance(given, dict) else ():
+        dims = value if "shapes" in row else [len(value)] if isinstance(value, list) else value
+        dims = dims.get("shape") if isinstance(dims, dict) else dims
+        if not isinstance(dims, list) or not all(type(dim) is int for dim in dims):
+            return ()
+        found.append((name, tuple(dims)))
+    return tuple(found)
 
 
 def streams_of(recording: Recording, models: Mapping[str, str]) -> Order:

@@ -21,6 +21,8 @@ from tuner.spec.workload import ArrivalsSpec, RecordingArrivals
 #: A stretch is at least so long, for a burst of seconds to fit with what it leaves behind, and a
 #: window has at most so many.
 LEAST_STRETCH_S, MOST_STRETCHES = 3.0, 8
+#: The busiest such part of a stretch has as much before it, and what it leaves behind after it.
+LEAD = 1 / 3
 #: Of so many requests in a row the same share is left out or sent once more.
 BLOCK = 20
 _REPLAY = 4  # the seed's stream for stretches; see `traffic.repeats` and `turns` for others
@@ -98,7 +100,10 @@ def busiest_per_s(recording: Recording) -> int:
 def stretches(
     due_s: Times, length_s: float, spans_s: tuple[float, float, float], seed: int
 ) -> list[Stretch]:
-    """The stretches that fill a window, in the order of the recording, with what is around them.
+    """The stretches that fill a window, with what is around them.
+
+    The busiest comes in the middle, so that its queue is worked off within the window, and the
+    others around it as they were recorded.
 
     Args:
         length_s: After so long the recording begins again.
@@ -110,22 +115,24 @@ def stretches(
     count = min(max(int(window_s / LEAST_STRETCH_S), 1), MOST_STRETCHES)
     each_s = window_s / count
     twice_s = np.concatenate([due_s, due_s + length_s])
-    busiest_s = float(due_s[np.argmax(_counts(twice_s, due_s, each_s))])
+    lead_s = each_s * LEAD
+    busiest_s = float(due_s[np.argmax(_counts(twice_s, due_s, lead_s))]) - lead_s
     starts_s = (busiest_s + each_s * np.arange(int(length_s / each_s))) % length_s
     busy = _counts(twice_s, starts_s, each_s)
-    busy[0] += due_s.size  # the last of all, also where others are as busy
+    busy[0] += due_s.size  # the last of all, also where another has as many
     rng = np.random.default_rng((seed, _REPLAY))
     *calmer, last = np.array_split(np.argsort(busy, kind="stable"), count)
-    chosen = [float(starts_s[rng.choice(part)]) for part in calmer] + [float(starts_s[last[-1]])]
-    found = [Stretch(start_s, each_s) for start_s in sorted(chosen)]
+    chosen = sorted(float(starts_s[rng.choice(part)]) for part in calmer)
+    chosen.insert(len(chosen) // 2, float(starts_s[last[-1]]))
+    found = [Stretch(start_s, each_s) for start_s in chosen]
     found[0] = Stretch(found[0].start_s - before_s, found[0].length_s + before_s)
     found[-1] = Stretch(found[-1].start_s, found[-1].length_s + after_s)
     return found
 
 
-def _counts(twice_s: Times, starts_s: Times, each_s: float) -> Order:
-    """How many requests come within ``each_s`` of each start."""
-    ends = np.searchsorted(twice_s, starts_s + each_s, side="left")
+def _counts(twice_s: Times, starts_s: Times, span_s: float) -> Order:
+    """How many requests come within ``span_s`` of each start."""
+    ends = np.searchsorted(twice_s, starts_s + span_s, side="left")
     counts: Order = ends - np.searchsorted(twice_s, starts_s, side="left")
     return counts
 

@@ -150,6 +150,6 @@ def test_a_stream_without_requests_is_told(tmp_path: Path) -> None:
 def test_only_times_and_places_of_lines_are_kept(tmp_path: Path) -> None:
     rows = ({"due_s": k / 10, "inputs": {"x": ["a" * 10_000]}} for k in range(100))
     recording = read_recording(written(tmp_path, *rows))
-    kept = (recording.due_s, recording.offsets, recording.owners)
-    assert sum(array.nbytes for array in kept) == 24 * 100
+    kept = (recording.due_s, recording.offsets, recording.owners, recording.forms)
+    assert sum(array.nbytes for array in kept) == 32 * 100
     assert all(array.dtype in (np.float64, np.int64) for array in kept)

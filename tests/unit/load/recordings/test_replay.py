@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tuner.load.recordings.lines import Label, Recording
 from tuner.load.recordings.replay import (
     BLOCK,
+    LEAD,
     RecordedTraffic,
     Replay,
     busiest_per_s,
@@ -24,7 +25,8 @@ from tuner.load.traffic.arrivals import Times
 
 def recording(due_s: Times) -> Recording:
     count = due_s.size
-    return Recording(Path("r"), due_s, np.arange(count), (Label(),), np.zeros(count, np.int64))
+    same = np.zeros(count, np.int64)
+    return Recording(Path("r"), due_s, np.arange(count), (Label(),), same, ((),), same)
 
 
 def traffic(due_s: Times, streams: int = 1, *, keeps_pace: bool = False) -> RecordedTraffic:
@@ -53,7 +55,7 @@ def test_a_window_is_filled_and_has_the_busiest_stretch_of_its_recording(
     assert parts == stretches(due_s, own.length_s, (before_s, window_s, after_s), seed)
     found = cut(due_s, own.length_s, parts)
     assert (np.diff(found.due_s) >= -1e-6).all()
-    each_s = min(window_s / len(parts), own.length_s)
+    each_s = min(LEAD * window_s / len(parts), own.length_s)
     twice_s = np.concatenate([due_s, due_s + own.length_s])
     most = max(int(((twice_s >= t) & (twice_s < t + each_s - 1e-6)).sum()) for t in due_s)
     inside = found.due_s[(found.due_s >= before_s - 1e-6) & (found.due_s < before_s + window_s)]
@@ -128,6 +130,7 @@ def test_a_window_has_calm_and_busy_times_in_their_shares() -> None:
         assert len(parts) == 8
         eighths = [int(start // 75.0) for start in starts]
         assert all(abs(k - eighth) <= 1 for k, eighth in enumerate(eighths))
+        assert max(part.start_s for part in parts[:-1]) > parts[-1].start_s
         assert eighths[-1] == 7
 
 

@@ -1,0 +1,26 @@
+"""What the requests of a stream of a recording carry, those of each shape by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tuner.load.recordings.contents import RecordedContents
+from tuner.load.recordings.lines import RecordedStream
+from tuner.load.recordings.shapes import groups_of
+from tuner.load.setup import ShapedInputs
+from tuner.load.traffic.encoding import TensorShape
+from tuner.spec.workload import RecordingInputs
+
+
+def shaped_contents(
+    inputs: RecordingInputs,
+    recorded: RecordedStream,
+    tensors: Sequence[TensorShape],
+    directory: Path,
+) -> Iterator[ShapedInputs]:
+    """Contents of each shape, with its share of the stream's requests."""
+    for group in groups_of(recorded):
+        own = RecordedStream(recorded.recording, group.numbers)
+        contents = RecordedContents(inputs, own, tensors, directory)
+        yield ShapedInputs(contents, group.name, group.numbers.size / recorded.numbers.size)

@@ -1,0 +1,68 @@
+"""Requests of a recording by shape: each by itself where they are few, else by size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from tuner.load.recordings.lines import LineShapes, RecordedStream
+from tuner.load.traffic.repeats import Order
+
+#: More shapes than this are told apart by size only, in so many groups with as many requests each.
+MOST_SHAPES, GROUPS = 8, 4
+
+
+@dataclass(frozen=True)
+class RecordedGroup:
+    """Requests that are told apart from a stream's others.
+
+    Attributes:
+        name: What their shape is called, or their sizes; "" where they are all.
+        numbers: In the recording.
+    """
+
+    name: str
+    numbers: Order
+
+
+def groups_of(recorded: RecordedStream) -> list[RecordedGroup]:
+    """The requests of a stream by shape, the smallest first."""
+    own, numbers = recorded.recording, recorded.numbers
+    found, which = np.unique(own.forms[numbers], return_inverse=True)
+    shapes = [own.shapes[form] for form in found.tolist()]
+    if len(shapes) == 1 or () in shapes:
+        return [RecordedGroup("", numbers)]
+    if len(shapes) <= MOST_SHAPES:
+        alike = {tuple(name for name, _ in shape) for shape in shapes}
+        names = [shape_name(shape, alone=len(alike) == 1 and len(shape) == 1) for shape in shapes]
+        groups = [RecordedGroup(name, numbers[which == k]) for k, name in enumerate(names)]
+        return sorted(groups, key=lambda group: _size(own.shapes[own.forms[group.numbers[0]]]))
+    sizes = np.array([_size(shape) for shape in shapes])[which]
+    return _by_size(sizes, numbers)
+
+
+def shape_name(shape: LineShapes, *, alone: bool) -> str:
+    """As the shapes of random inputs are called: dimensions, with their inputs where it matters."""
+    if alone or len({dims for _, dims in shape}) == 1:
+        return str([*shape[0][1]])
+    return ", ".join(f"{name} {[*dims]}" for name, dims in shape)
+
+
+def _size(shape: LineShapes) -> int:
+    return sum(prod(dims) for _, dims in shape)
+
+
+def _by_size(sizes: Order, numbers: Order) -> list[RecordedGroup]:
+    edges: Sequence[int] = np.unique(
+        np.quantile(sizes, np.arange(1, GROUPS + 1) / GROUPS, method="higher")
+    ).tolist()
+    found, below = [], 0
+    for edge in edges:
+        inside = (sizes > below) & (sizes <= edge)
+        name = f"{int(sizes[inside].min())} to {edge} values"
+        found.append(RecordedGroup(name, numbers[inside]))
+        below = edge
+    return found if len(found) > 1 else [RecordedGroup("", numbers)]
