@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from tuner.writeback.backups import keep_backup
 from tuner.writeback.journal import Action, Entry, FileChange, locked_journal
@@ -58,39 +55,6 @@ def only(written: Written) -> WrittenFile:
     """What became of the one file of a plan."""
     (file,) = written.files
     return file
-
-
-class Fuse:
-    """Lets a number of calls through, then fails one."""
-
-    def __init__(self, after: int) -> None:
-        self.left = after
-        self.blown = False
-
-    def wrap(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            if not self.blown and self.left == 0:
-                self.blown = True
-                raise OSError(28, "No space left on device")
-            self.left -= 1
-            return call(*args, **kwargs)
-
-        return wrapped
-
-
-FALLIBLE = [
-    (os, "open"),
-    (os, "write"),
-    (os, "fsync"),
-    (os, "fchmod"),
-    (os, "listxattr"),
-    (Path, "replace"),
-    (Path, "unlink"),
-    (Path, "read_bytes"),
-    (os, "pread"),
-    (os, "ftruncate"),
-    (fcntl, "flock"),
-]
 
 
 def cut_short(plan: WritePlan, *done: str, action: Action = Action.APPLY) -> None:

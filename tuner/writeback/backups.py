@@ -10,7 +10,6 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.writeback.files import (
     explained,
     read_plain,
-    remove_file,
     replace_file,
     sha256_of_bytes,
 )
@@ -25,10 +24,9 @@ def backup_of(config: Path, sha256: str) -> Path:
 
 
 def keep_backup(config: Path, content: bytes) -> Path:
-    """Stores a backup and gives its path; the same content only once."""
+    """Stores a backup, as private as the config is now, and gives its path."""
     path = backup_of(config, sha256_of_bytes(content))
-    if read_plain(path) != content:
-        replace_file(path, content, like=config)
+    replace_file(path, content, like=config)
     return path
 
 
@@ -73,14 +71,6 @@ def _written_by_tune(newest_first: Sequence[tuple[Action, FileChange]]) -> set[s
         foreign |= {change.sha256_before} - own
         own |= {change.sha256_after} if action is Action.APPLY else set()
     return {sha256 for sha256 in own - foreign if sha256}
-
-
-def restore(config: Path, content: bytes | None) -> None:
-    """Gives a config its old content back; ``None`` removes it."""
-    if content is None:
-        remove_file(config)
-    else:
-        replace_file(config, content, like=like_of(config, content))
 
 
 def like_of(config: Path, content: bytes | None) -> Path:

@@ -83,15 +83,20 @@ def _copy_xattr(source: Path, descriptor: int) -> list[str]:
 
 
 def read_plain(path: Path) -> bytes | None:
-    """Content of a file of tune's own; ``None`` where there is none, or a link or a pipe."""
+    """Content of a file of tune's own; ``None`` where there is none, or no plain file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
             return None
         raise
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
 
 
 def sha256_of_bytes(content: bytes) -> str:

@@ -116,12 +116,14 @@ class Journal:
         self._descriptor = descriptor
 
     def newest_first(self) -> Iterator[Noted]:
-        """Raises:
-        EnvironmentNotReadyError: It cannot be read, or an entry that is reached is damaged.
+        """Reads it at once, and its entries as they are asked for.
+
+        Raises:
+            EnvironmentNotReadyError: It cannot be read, or an entry that is reached is damaged.
         """
         with explained(self._path):
             content = self._content()
-        yield from _newest_first(self._path, content)
+        return _newest_first(self._path, content)
 
     def note_end(self, entry: Entry, end: Action) -> None:
         """It only matters should a file be changed by hand, so it may fail."""
@@ -140,15 +142,11 @@ class Journal:
 
 
 def look(repository: Path) -> Iterator[Noted]:
-    """Reads the journal without its lock, newest first; empty where there is none.
-
-    Raises:
-        EnvironmentNotReadyError: It cannot be read, or an entry that is reached is damaged.
-    """
+    """Reads the journal without its lock, as `Journal.newest_first`; empty where there is none."""
     path = journal_of(repository)
     with explained(path):
         content = read_plain(path)
-    yield from _newest_first(path, content or b"")
+    return _newest_first(path, content or b"")
 
 
 def _newest_first(path: Path, content: bytes) -> Iterator[Noted]:

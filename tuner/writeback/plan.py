@@ -257,7 +257,7 @@ def apply(plan: WritePlan, *, through_links: bool = False, dry_run: bool = False
     notes = () if repaired is None else repaired.all_notes
     # Before anything is created; again below, where nobody else can write.
     for file, target in parts:
-        _looked_at(plan, file, target)
+        _refuse_stale(plan, file, target.read())
     done: dict[Path, WrittenFile] = {}
     if any(file.changes for file, _ in parts):
         with open_repository(plan.repository, through_links=through_links) as opened:
@@ -273,13 +273,13 @@ def _write(
     plan: WritePlan, parts: Sequence[tuple[FilePlan, Target]], opened: OpenRepository
 ) -> dict[Path, WrittenFile]:
     """What was written, by the file behind its links."""
-    for file, target in parts:
-        _looked_at(plan, file, target)
-    to_write = {target.real: (file, target) for file, target in parts if file.changes}
-    found = ((file, opened.find(target)) for file, target in to_write.values())
+    found = [(file, opened.find(target)) for file, target in parts]
+    for file, there in found:
+        _refuse_stale(plan, file, there.content)
+    to_write = {there.target.real: (file, there) for file, there in found if file.changes}
     replacements = [
         Replacement(there, file.content_after, like=there.target.real)
-        for file, there in found
+        for file, there in to_write.values()
         if there.content != file.content_after
     ]
     return {f.real: f for f in commit(opened, replacements, Action.APPLY, plan.run_id)}
@@ -303,14 +303,14 @@ def _parts_of(plan: WritePlan, *, through_links: bool) -> list[tuple[FilePlan, T
 
 
 def _would_be(plan: WritePlan, file: FilePlan, target: Target) -> WrittenFile:
-    content = _looked_at(plan, file, target)
+    content = target.read()
+    _refuse_stale(plan, file, content)
     if content == file.content_after or not file.changes:
         return replace(unchanged(target, file.sha256_after), notes=target.notes)
     return replaced(target, content, file.content_after, None)
 
 
-def _looked_at(plan: WritePlan, file: FilePlan, target: Target) -> bytes | None:
-    content = target.read()
+def _refuse_stale(plan: WritePlan, file: FilePlan, content: bytes | None) -> None:
     found = sha256_or_none(content)
     if found not in (file.sha256_before, file.sha256_after):
         raise StalePlanError(
@@ -318,7 +318,6 @@ def _looked_at(plan: WritePlan, file: FilePlan, target: Target) -> bytes | None:
             f"(then {_short(file.sha256_before)}, now {_short(found)}); nothing was written",
             "run `tune run` again on the new file, or put the old one back and apply again",
         )
-    return content
 
 
 def _short(sha256: str | None) -> str:

@@ -16,8 +16,15 @@ from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, StalePlanError, TunerError
 from tuner.modelconfig.files import directory_of
-from tuner.writeback.backups import keep_backup, read_backup, restore
-from tuner.writeback.files import drop_staged, explained, sha256_or_none
+from tuner.writeback.backups import keep_backup, like_of, read_backup
+from tuner.writeback.files import (
+    drop_staged,
+    explained,
+    remove_file,
+    rename_staged,
+    sha256_or_none,
+    stage_file,
+)
 from tuner.writeback.journal import (
     Action,
     Entry,
@@ -268,8 +275,7 @@ def _restored(
     if part.is_old:
         return unchanged(target, part.old)
     if not dry_run:
-        with explained(target.path):
-            restore(target.real, content)
+        restore(part.file, content)
     return replaced(target, part.file.content, content, backup)
 
 
@@ -277,3 +283,35 @@ def keep(file: FoundFile) -> Path | None:
     """Stores a backup of it, if there is a file."""
     with explained(file.target.path):
         return None if file.content is None else keep_backup(file.target.real, file.content)
+
+
+def put(file: FoundFile, wanted: bytes | None) -> None:
+    """Puts what is staged for a config in its place; removes the config for ``None``.
+
+    Raises:
+        StalePlanError: Somebody who takes no lock, such as an editor, changed it meanwhile.
+    """
+    target = file.target
+    if target.read() != file.content:
+        raise StalePlanError(
+            f"{target.path} changed while it was about to be replaced; it was left as it is",
+            "look at the file, then try again",
+        )
+    with explained(target.path):
+        if wanted is None:
+            remove_file(target.real)
+        else:
+            rename_staged(target.real)
+
+
+def restore(file: FoundFile, content: bytes | None) -> None:
+    """Gives a config its old content back; ``None`` removes it. Errors as of `put`."""
+    real = file.target.real
+    try:
+        if content is not None:
+            with explained(file.target.path):
+                stage_file(real, content, like=like_of(real, content))
+        put(file, content)
+    except BaseException:
+        drop_staged(real)
+        raise

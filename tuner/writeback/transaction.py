@@ -9,23 +9,16 @@ import contextlib
 import os
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, StalePlanError, TunerError
 from tuner.modelconfig.files import directory_of
-from tuner.writeback.backups import prune_backups, restore
-from tuner.writeback.files import (
-    drop_staged,
-    explained,
-    remove_file,
-    rename_staged,
-    sha256_or_none,
-    stage_file,
-)
+from tuner.writeback.backups import prune_backups
+from tuner.writeback.files import drop_staged, explained, sha256_or_none, stage_file
 from tuner.writeback.journal import Action, Entry, FileChange
-from tuner.writeback.repository import FoundFile, OpenRepository, keep
+from tuner.writeback.repository import FoundFile, OpenRepository, keep, put, restore
 from tuner.writeback.target import WrittenFile, replaced
 
 
@@ -68,7 +61,7 @@ def commit(
         opened.journal.append(entry)
         noted = True
         for replacement in replacements:
-            _put(replacement)
+            put(replacement.file, replacement.wanted)
     except BaseException as error:
         back = _put_all_back(opened, replacements, entry if noted else None)
         if isinstance(error, TunerError) and not back and len(replacements) > 1:
@@ -99,20 +92,6 @@ def _stage(replacement: Replacement) -> list[str]:
         return stage_file(target.real, wanted, like=replacement.like)
 
 
-def _put(replacement: Replacement) -> None:
-    target, real = replacement.file.target, replacement.file.target.real
-    if target.read() != replacement.file.content:
-        raise StalePlanError(
-            f"{target.path} changed while it was about to be replaced; nothing was written",
-            "look at the file, then try again",
-        )
-    with explained(target.path):
-        if replacement.wanted is None:
-            remove_file(real)
-        else:
-            rename_staged(real)
-
-
 def _put_all_back(
     opened: OpenRepository, replacements: Sequence[Replacement], noted: Entry | None
 ) -> bool:
@@ -124,7 +103,9 @@ def _put_all_back(
     try:
         for replacement in replacements:
             if replacement.file.target.read() == replacement.wanted:
-                restore(replacement.file.target.real, replacement.file.content)
+                put_there = replace(replacement.file, content=replacement.wanted)
+                with contextlib.suppress(StalePlanError):  # it is somebody's by now
+                    restore(put_there, replacement.file.content)
     except (OSError, TunerError):
         return False
     opened.journal.note_end(noted, Action.UNDONE)

@@ -11,7 +11,7 @@ import pytest
 from builders.plans import AFTER, BEFORE, make_plan, only
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError
-from tuner.writeback.journal import journal_of, locked_journal
+from tuner.writeback.journal import locked_journal
 from tuner.writeback.plan import WritePlan, apply, sha256_of
 from tuner.writeback.rollback import is_back, rollback
 from tuner.writeback.target import is_config_of, target_of
@@ -35,22 +35,6 @@ def test_replaces_the_file_byte_for_byte_and_keeps_a_backup(tmp_path: Path) -> N
         "sha256_after": sha256_of(AFTER),
         "backup": str(only(written).backup),
     }
-
-
-def test_leaves_only_hidden_plain_files_beside_it(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path)
-    written = apply(plan)
-    assert names(plan.path.parent) == {"1", "config.pbtxt", only(written).backup.name}
-    assert only(written).backup.name.startswith(".")
-    assert names(tmp_path) == {"m", ".tune.journal"}
-    assert journal_of(tmp_path).is_file(), "Triton takes a directory for a model"
-
-
-def test_creates_a_file_where_there_was_none(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path, before=None)
-    written = apply(plan)
-    assert plan.path.read_bytes() == AFTER.encode()
-    assert (only(written).sha256_before, only(written).backup) == (None, None)
 
 
 @pytest.mark.parametrize("now", ["edited meanwhile\n", None])
@@ -114,15 +98,6 @@ def test_a_symbolic_link_stays_one_and_its_target_is_replaced(tmp_path: Path) ->
     rollback(tmp_path, "m")
     assert plan.path.is_symlink()
     assert target.read_bytes() == BEFORE.encode()
-
-
-def test_a_leftover_temporary_file_does_not_matter(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path)
-    leftover = plan.path.with_name(".config.pbtxt.tune.tmp")
-    leftover.write_text("from a killed process")
-    apply(plan)
-    assert plan.path.read_bytes() == AFTER.encode()
-    assert not leftover.exists()
 
 
 def test_a_missing_model_directory_is_explained(tmp_path: Path) -> None:

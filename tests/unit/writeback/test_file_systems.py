@@ -218,6 +218,16 @@ def test_nothing_beside_a_private_config_is_less_private(
     assert stat.S_IMODE(plan.path.stat().st_mode) == 0o600
 
 
+def test_a_backup_is_as_private_as_its_config_has_become(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    apply(plan)
+    rollback(tmp_path, "m")
+    plan.path.chmod(0o600)
+    backup = only(apply(plan)).backup
+    assert backup is not None
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+
+
 @pytest.mark.parametrize(
     ("directory", "journal"),
     [(0o775, 0o664), (0o755, 0o644), (0o705, 0o604), (0o777, 0o664), (0o700, 0o600)],

@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.plans import AFTER, BEFORE, make_file, make_plan
+from builders.plans import AFTER, BEFORE, cut_short, make_file, make_plan
 
 from tuner.errors import StalePlanError
+from tuner.writeback.files import stage_file
 from tuner.writeback.journal import Action, Entry, Journal
 from tuner.writeback.plan import WritePlan, apply, sha256_of
+from tuner.writeback.repository import FoundFile, OpenRepository, repair
 from tuner.writeback.rollback import rollback
+from tuner.writeback.target import Target
 
 TEMPORARY = ".config.pbtxt.tune.tmp"
 JOURNAL = ".tune.journal"
@@ -159,3 +162,36 @@ def test_what_an_editor_saves_during_a_write_of_several_is_not_overwritten(
     assert not list(tmp_path.glob("*/*.tmp")) + list(tmp_path.glob("*/.*.tmp"))
     (tmp_path / edited / "config.pbtxt").write_bytes(BEFORE.encode())
     assert apply(plan).changed
+
+
+def test_what_an_editor_saves_before_a_backup_is_made_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(tmp_path)
+    find = OpenRepository.find
+
+    def saved_meanwhile(opened: OpenRepository, target: Target) -> FoundFile:
+        target.real.write_text("# by hand\n")
+        return find(opened, target)
+
+    monkeypatch.setattr(OpenRepository, "find", saved_meanwhile)
+    with pytest.raises(StalePlanError, match="changed since run r1 read it"):
+        apply(plan)
+    assert plan.path.read_text() == "# by hand\n"
+
+
+def test_what_an_editor_saves_while_half_a_write_is_undone_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = WritePlan(tuple(make_file(tmp_path, name) for name in ("a", "b")), "r1")
+    cut_short(plan, "a")
+
+    def saved_meanwhile(path: Path, content: bytes, like: Path) -> list[str]:
+        path.write_text("# by hand\n")
+        return stage_file(path, content, like)
+
+    monkeypatch.setattr("tuner.writeback.repository.stage_file", saved_meanwhile)
+    with pytest.raises(StalePlanError, match=r"a/config\.pbtxt changed while"):
+        repair(tmp_path)
+    found = [file.path.read_bytes() for file in plan.files]
+    assert found == [b"# by hand\n", BEFORE.encode()]

@@ -24,16 +24,6 @@ def applied(repository: Path, before: str | None = BEFORE) -> WritePlan:
 
 
 @pytest.mark.parametrize("before", [BEFORE, None])
-def test_the_second_time_nothing_changes(tmp_path: Path, before: str | None) -> None:
-    plan = applied(tmp_path, before)
-    first = only(rollback(tmp_path, "m"))
-    assert first.sha256_after == (None if before is None else sha256_of(before))
-    again = rollback(tmp_path, "m")
-    assert not again.changed
-    assert plan.path.exists() == (before is not None)
-
-
-@pytest.mark.parametrize("before", [BEFORE, None])
 def test_whether_it_is_back_is_seen_in_the_file(tmp_path: Path, before: str | None) -> None:
     plan = applied(tmp_path, before)
     facts = (plan.path, plan.sha256_before, plan.sha256_after)
@@ -43,27 +33,6 @@ def test_whether_it_is_back_is_seen_in_the_file(tmp_path: Path, before: str | No
     plan.path.write_text("changed by hand")
     assert not is_back(*facts)
     assert not is_back(tmp_path / "another machine" / "config.pbtxt", *facts[1:])
-
-
-def test_can_be_applied_again_afterwards(tmp_path: Path) -> None:
-    plan = applied(tmp_path)
-    rollback(tmp_path, "m")
-    assert apply(plan).changed
-    assert plan.path.read_bytes() == AFTER.encode()
-    assert rollback(tmp_path, "m").changed
-    assert plan.path.read_bytes() == BEFORE.encode()
-
-
-def test_takes_back_the_last_write_only(tmp_path: Path) -> None:
-    applied(tmp_path)
-    plan = make_plan(tmp_path, before=AFTER, after="third\n")
-    apply(plan)
-    back = only(rollback(tmp_path, "m"))
-    assert (back.sha256_before, back.sha256_after) == (sha256_of("third\n"), sha256_of(AFTER))
-    assert back.backup is not None
-    assert back.backup.read_bytes() == b"third\n"
-    assert plan.path.read_bytes() == AFTER.encode()
-    assert not rollback(tmp_path, "m").changed
 
 
 def test_a_model_never_written_is_explained_and_left_alone(tmp_path: Path) -> None:
@@ -93,14 +62,6 @@ def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:
     assert plan.path.read_bytes() == AFTER.encode()
 
 
-def test_a_rollback_noted_but_never_made_is_finished(tmp_path: Path) -> None:
-    plan = applied(tmp_path)
-    hashes = {plan.path: (sha256_of(AFTER), sha256_of(BEFORE))}
-    note(tmp_path, Action.ROLLBACK, "r1", hashes)
-    assert rollback(tmp_path, "m").changed
-    assert plan.path.read_bytes() == BEFORE.encode()
-
-
 THIRD = "max_batch_size: 32\n"
 
 
@@ -108,53 +69,6 @@ def noted_only(plan: WritePlan, after: str, run_id: str = "r2") -> None:
     """A write that a power cut ended between its entry in the journal and the rename."""
     found = sha256_of(plan.path.read_bytes().decode())
     note(plan.repository, Action.APPLY, run_id, {plan.path: (found, sha256_of(after))})
-
-
-def test_a_write_that_a_crash_cut_short_does_not_hide_the_one_before_it(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path)
-    apply(plan)
-    noted_only(plan, THIRD)
-    noted_only(plan, THIRD)  # tried again, cut short again
-    written = rollback(tmp_path, "m")
-    assert (written.changed, written.run_id) == (True, "r1")
-    assert plan.path.read_bytes() == BEFORE.encode()
-    assert not rollback(tmp_path, "m").changed
-
-
-def test_writes_that_were_never_made_leave_nothing_to_take_back(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path)
-    noted_only(plan, AFTER, "r1")
-    noted_only(plan, THIRD, "r2")
-    written = rollback(tmp_path, "m")
-    assert (written.changed, written.run_id) == (False, "r2")
-    assert plan.path.read_bytes() == BEFORE.encode()
-
-
-def test_a_write_put_back_by_hand_is_not_taken_for_one_that_was_never_made(tmp_path: Path) -> None:
-    apply(make_plan(tmp_path))
-    plan = make_plan(tmp_path, before=AFTER, after=THIRD)
-    apply(plan)
-    plan.path.write_bytes(AFTER.encode())
-    assert not rollback(tmp_path, "m").changed
-    assert plan.path.read_bytes() == AFTER.encode()
-
-
-def test_a_write_cut_short_after_a_rollback_leaves_it_rolled_back(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path)
-    apply(plan)
-    rollback(tmp_path, "m")
-    noted_only(plan, THIRD)
-    assert not rollback(tmp_path, "m").changed
-    assert plan.path.read_bytes() == BEFORE.encode()
-
-
-def test_a_journal_of_an_older_tune_without_marks_of_what_was_done(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path)
-    apply(plan)
-    journal = journal_of(tmp_path)
-    journal.write_text(journal.read_text().splitlines()[0] + "\n")
-    assert rollback(tmp_path, "m").changed
-    assert plan.path.read_bytes() == BEFORE.encode()
 
 
 def backups(config: Path) -> list[bytes]:
@@ -253,17 +167,6 @@ def test_a_damaged_journal_is_named_with_its_line(tmp_path: Path, line: str) -> 
     with pytest.raises(EnvironmentNotReadyError, match=r"journal:3: the journal is damaged"):
         rollback(tmp_path, "m")
     assert plan.path.read_bytes() == AFTER.encode()
-
-
-def test_a_line_cut_short_is_replaced_by_the_next(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path)
-    apply(plan)
-    journal = journal_of(tmp_path)
-    whole = journal.read_bytes()
-    journal.write_bytes(whole + b'{"action": "app')
-    assert rollback(tmp_path, "m").changed
-    assert journal.read_bytes().startswith(whole + b'{"action": "rollback"')
-    assert plan.path.read_bytes() == BEFORE.encode()
 
 
 @pytest.mark.parametrize("kind", ["link", "dead link", "pipe", "directory"])
