@@ -10,6 +10,7 @@ import dataclasses
 import json
 import math
 import random
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,15 @@ from tuner.score.trial import Predicted, Trial, TrialState, TrialTime
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.slo import Objective, Slo
 from tuner.writeback.plan import sha256_of, text_with
+
+RUNS = Path(__file__).parents[1] / "runs"
+
+
+def stored_run(parent: Path, name: str = "ensemble") -> Path:
+    """A copy of a run of `tests/runs`, to be changed."""
+    run_id = json.loads((RUNS / name / "manifest.json").read_text())["run_id"]
+    return Path(shutil.copytree(RUNS / name, parent / run_id))
+
 
 COUNT, BATCH = "instance_group.count", "max_batch_size"
 PREFERRED = "dynamic_batching.preferred_batch_size"

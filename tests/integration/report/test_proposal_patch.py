@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.mixed_runs import mixed_run
-from builders.runs import BETTER, CONFIG, Toy, edit_config, make_run, with_config
+from builders.runs import BETTER, CONFIG, Toy, edit_config, make_run, stored_run, with_config
 
 from tuner.report.data import load
 from tuner.report.render import patch_of, write_proposal
@@ -55,7 +54,7 @@ def test_git_apply_takes_it(tmp_path: Path, before: str | None, model: str) -> N
 def test_git_apply_takes_the_configs_of_several_models_as_one(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     subprocess.run(["git", "init", "--quiet", str(checkout)], check=True)
-    run = mixed_run(tmp_path, trials=5)
+    run = stored_run(tmp_path)
     manifest = json.loads((run / "manifest.json").read_text())
     configs = []
     for name in ("tiny-bert", "tokenizer"):

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from builders.commands import Tune
-from builders.mixed_runs import mixed_run
-from builders.runs import CONFIG
+from builders.runs import CONFIG, stored_run
 
 from tuner.record.result_schema import check
 
@@ -29,7 +28,7 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    directory = mixed_run(tmp_path, trials=5)
+    directory = stored_run(tmp_path)
     result = json.loads((directory / "result.json").read_text())
     (directory / "result.json").write_text(json.dumps({**result, "written": None}))
     return directory
