@@ -379,6 +379,7 @@ class TritonBench:
             if self._backlog and self._candidate is not None:
                 self._deploy(self._candidate, fresh=True)
             generator, begin = self._load, time.monotonic()
+            self._rules.loading(load, window.total_s)
             try:
                 with self._book.phase(Phase.MEASURING):
                     measurement = generator.measure(load, window, seed)

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from tuner.measurement.measurement import LoadPoint
 from tuner.score.point import Point
 from tuner.score.trial import Trial
 from tuner.space.candidate import Candidate
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """How a run stands.
+
+    Attributes:
+        left_s: Until its verdict, about.
+        gain: Of the best config over the current one, by the search; None where it is not known.
+        at_least: The current config is only known to be no better than that.
+    """
+
+    left_s: float
+    gain: float | None = None
+    at_least: bool = False
 
 
 class Events(Protocol):
@@ -21,10 +38,15 @@ class Events(Protocol):
 
     def trial_started(self, number: int, candidate: Candidate, current: Candidate) -> None: ...
 
+    def loading(self, load: LoadPoint, takes_s: float) -> None:
+        """Load is put on what is deployed, for about so long."""
+
     def measured(self, point: Point) -> None: ...
 
     def round_over(self, what: str, sustained: Point) -> None:
         """A config was measured again; ``sustained``: at the highest load that met every SLO."""
+
+    def outlook(self, outlook: Outlook) -> None: ...
 
     def trial_finished(self, trial: Trial, best: Trial | None) -> None: ...
 
@@ -35,4 +57,5 @@ class Silent:
     def started(self, *_: object, **__: object) -> None:
         pass
 
-    phase = note = trial_started = measured = round_over = trial_finished = started
+    phase = note = trial_started = loading = measured = round_over = started
+    outlook = trial_finished = started

@@ -154,6 +154,7 @@ def set_up_bench(
             measured=events.measured,
             rejected=reject,
             note=events.note,
+            loading=events.loading,
             first_answer_s=float(spec.server.load_timeout),
             soak=lambda load, rate, least_s: soak_of(spec, load, rate, least_s),
             cache=CacheRules(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
+from tuner.bench.events import Outlook
 from tuner.cli.terminal import say
+from tuner.measurement.measurement import LoadPoint
 from tuner.report.quantities import metric_text
 from tuner.score.judge import SloResult, Verdict, rank
 from tuner.score.point import Point
@@ -19,6 +22,7 @@ from tuner.spec.units import digits
 
 #: Nothing is told for this long, in seconds, at most.
 QUIET_S = 30.0
+_NEAR_S = 90.0
 
 
 def point_text(point: Point) -> str:
@@ -43,6 +47,22 @@ def slo_text(result: SloResult) -> str:
     return f"{result.metric} {metric_text(result.metric, result.value)} ({result.expression})"
 
 
+def gain_text(outlook: Outlook) -> str:
+    """`2.4x as good as current`; empty while that is not known."""
+    if outlook.gain is None:
+        return ""
+    return f"{'at least ' * outlook.at_least}{digits(outlook.gain, 3)}x as good as current"
+
+
+def verdict_text(left_s: float) -> str:
+    """`verdict in about 4 min`, to the next 10 s where it is near."""
+    if left_s <= 0.0:
+        return "verdict later than foreseen"
+    if left_s < _NEAR_S:
+        return f"verdict in about {10 * math.ceil(left_s / 10)} s"
+    return f"verdict in about {math.ceil(left_s / 60)} min"
+
+
 class PlainEvents:
     """One stable line for each thing worth knowing, and a word each `QUIET_S`: CI logs, pipes."""
 
@@ -51,6 +71,8 @@ class PlainEvents:
         self._trials = 0
         self._started = self._told_s = clock()
         self._doing = "starting"
+        self._load = ""
+        self._outlook: tuple[Outlook, float] | None = None  # and when it was told
         self._over = threading.Event()
 
     def __enter__(self) -> Self:
@@ -66,7 +88,15 @@ class PlainEvents:
 
     def say_if_quiet(self) -> None:
         if self._clock() - self._told_s >= QUIET_S:
-            self.note(f"still at it: {self._doing}")
+            self.note(f"still at it: {self._doing}{self._load}{self._outlook_text()}")
+
+    def _outlook_text(self) -> str:
+        if self._outlook is None:
+            return ""
+        outlook, told_s = self._outlook
+        left_s = outlook.left_s - (self._clock() - told_s)
+        best = gain_text(outlook)
+        return f"; best so far {best}" * bool(best) + f"; {verdict_text(left_s)}"
 
     def started(self, run: Path, trials: int, space_size: int | None) -> None:
         self._trials = trials
@@ -74,7 +104,7 @@ class PlainEvents:
         self._say(f"run {run}: up to {trials} trials{size}")
 
     def phase(self, text: str) -> None:
-        self._doing = text
+        self._doing, self._load = text, ""
         self._say(f"{text} ...")
 
     def note(self, text: str) -> None:
@@ -82,9 +112,15 @@ class PlainEvents:
             self._say(text)
 
     def trial_started(self, number: int, candidate: Candidate, current: Candidate) -> None:
-        self._doing = changes_text(candidate, current)
+        self._doing, self._load = changes_text(candidate, current), ""
         if self._verbosity > 0:
             self._say(f"trial {number}: {self._doing}")
+
+    def loading(self, load: LoadPoint, takes_s: float) -> None:
+        self._load = f", at {load}"
+
+    def outlook(self, outlook: Outlook) -> None:
+        self._outlook = outlook, self._clock()
 
     def measured(self, point: Point) -> None:
         if self._verbosity > 0:

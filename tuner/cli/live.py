@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -10,8 +11,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tuner.cli.console import first_line, point_text, tightest_slo
+from tuner.bench.events import Outlook
+from tuner.cli.console import first_line, gain_text, point_text, tightest_slo, verdict_text
 from tuner.cli.terminal import harmless
+from tuner.measurement.measurement import LoadPoint
 from tuner.report.quantities import margin_text, metric_text
 from tuner.score.judge import SloResult
 from tuner.score.point import Point
@@ -27,14 +30,23 @@ _RECENT = 6
 class LiveEvents:
     """Shows trial n of N, what is going on, the incumbent with its margins, the last outcomes."""
 
-    def __init__(self, console: Console | None = None, *, no_color: bool = False) -> None:
+    def __init__(
+        self,
+        console: Console | None = None,
+        *,
+        no_color: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
         self._console = console or Console(stderr=True, no_color=no_color)
-        self._began = time.monotonic()
+        self._began = clock()
         self._run: Path | None = None
         self._trials = 0
         self._done = 0
         self._doing = "starting"
-        self._point = ""
+        self._load = self._point = ""
+        self._outlook: Outlook | None = None
+        self._verdict_s = 0.0
         self._best: Trial | None = None
         self._current = Candidate()
         self._recent: list[tuple[str, Trial]] = []
@@ -52,7 +64,7 @@ class LiveEvents:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._doing, self._point = "done", ""
+        self._doing, self._load, self._point, self._outlook = "done", "", "", None
         self._live.stop()
 
     def started(self, run: Path, trials: int, space_size: int | None) -> None:
@@ -61,7 +73,7 @@ class LiveEvents:
         self._console.print(_text("tune", "bold"), _text(f" {run}  up to {trials} trials{size}"))
 
     def phase(self, text: str) -> None:
-        self._doing, self._point = text, ""
+        self._doing, self._load, self._point = text, "", ""
 
     def note(self, text: str) -> None:
         self._console.print(_text(text, "dim"))
@@ -69,7 +81,14 @@ class LiveEvents:
     def trial_started(self, number: int, candidate: Candidate, current: Candidate) -> None:
         self._current = current
         self._candidate_text = changes_text(candidate, current)
-        self._doing, self._point = f"trial {number}: {self._candidate_text}", "deploying"
+        self._doing, self._point = f"trial {number}: {self._candidate_text}", ""
+        self._load = "deploying"
+
+    def loading(self, load: LoadPoint, takes_s: float) -> None:
+        self._load = f"at {load} for {takes_s:.0f} s"
+
+    def outlook(self, outlook: Outlook) -> None:
+        self._outlook, self._verdict_s = outlook, self._clock() + outlook.left_s
 
     def measured(self, point: Point) -> None:
         self._point = point_text(point)
@@ -91,8 +110,9 @@ class LiveEvents:
         if self._best is not None:
             lines += [_line(text, "green") for text in self._best_lines(self._best)]
         lines.append(_line(self._progress_line(), "bold"))
-        if self._point:
-            lines.append(_line(f"        {self._point}"))
+        last = f"last: {self._point}" if self._load and self._point else self._point
+        if told := "  ".join(filter(None, (self._load, last))):
+            lines.append(_line(f"        {told}"))
         return Group(*lines)
 
     def _best_lines(self, best: Trial) -> list[str]:
@@ -100,17 +120,18 @@ class LiveEvents:
         point = _best_point(best)
         throughput = point.measurement.throughput_infer_per_s
         slos = "; ".join(f"{s.expression}: {_value(s)}, {margin_text(s)}" for s in point.slo)
+        gain = "" if self._outlook is None else gain_text(self._outlook)
+        rate = ", ".join(filter(None, (f"{digits(throughput, 4)}/s", gain)))
         return [
-            f"best    {digits(throughput, 4)}/s  {changes_text(best.candidate, self._current)}",
+            f"best    {rate}  {changes_text(best.candidate, self._current)}",
             f"        {slos}",
         ]
 
     def _progress_line(self) -> str:
-        elapsed = time.monotonic() - self._began
-        left = ""
-        if 0 < self._done < self._trials:
-            left = f"  about {_clock(elapsed / self._done * (self._trials - self._done))} left"
-        return f"{_clock(elapsed):<7} {self._done}/{self._trials} trials{left}  {self._doing}"
+        now_s = self._clock()
+        left = "" if self._outlook is None else f"  {verdict_text(self._verdict_s - now_s)}"
+        elapsed = _clock(now_s - self._began)
+        return f"{elapsed:<7} {self._done}/{self._trials} trials{left}  {self._doing}"
 
     def _recent_table(self) -> Table:
         table = Table(box=None, show_header=False, pad_edge=False)

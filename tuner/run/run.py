@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,13 +35,14 @@ from tuner.score.trial import Trial
 from tuner.search.estimate import (
     SLOW_LOAD_S,
     Seen,
-    estimate_run,
     foresee_run,
     minutes,
     refuse_too_short,
     seen_before,
-    seen_in,
+    spent_s,
 )
+from tuner.search.incumbent import incumbent
+from tuner.search.outlook import outlook_of
 from tuner.search.recorded import replay_notes
 from tuner.search.searcher import Searcher
 from tuner.search.searching import search
@@ -180,12 +182,16 @@ def _search(session: Session, searcher: Searcher, store: RunStore) -> list[Trial
     """All trials of the run, those of an earlier part of it included."""
     session.events.phase("searching")
     known = len(store.trials())
+    begun_s = session.load_s + spent_s(searcher.history)
+    session.events.outlook(outlook_of(session.job, searcher.history, None, begun_s))
     trials, reason = search(session, searcher)
     searcher.over()
     session.events.note(reason.value)
     session.bench.enter(Stage.CONFIRMATION)
     if len(trials) > known:  # other finalists, or an interval of the search in between
         store.cut_confirmation(0)
-    proof_s = estimate_run(session.job, seen_in(trials, session.job)).proof_s
-    session.events.note(f"the proof takes about {minutes(proof_s)}")
+    best = incumbent(trials, session.spec.objective.goal, session.current)
+    outlook = outlook_of(session.job, trials, best, math.inf)
+    session.events.outlook(outlook)
+    session.events.note(f"the proof takes about {minutes(outlook.left_s)}")
     return trials

@@ -27,6 +27,7 @@ from tuner.search.estimate import (
 from tuner.search.fits import cannot_fit
 from tuner.search.incumbent import incumbent, trials_since_best
 from tuner.search.measuring import Clock, Measuring
+from tuner.search.outlook import outlook_of
 from tuner.search.screening import Screening
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
@@ -81,6 +82,7 @@ def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReaso
         with session.book.phase(Phase.WRITING):
             searcher.tell(trial)
         best = incumbent(history, goal, session.current)
+        session.events.outlook(outlook_of(session.job, history, best, clock.elapsed_s()))
         session.events.trial_finished(trial, best)
 
 

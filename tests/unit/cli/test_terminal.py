@@ -18,12 +18,14 @@ from builders.measurements import P99_40MS, synthetic_server
 from rich.console import Console
 
 import tuner.cli
+from tuner.bench.events import Outlook
 from tuner.cli import terminal
 from tuner.cli.console import PlainEvents, outcome_text
 from tuner.cli.inspect_commands import lines_of as plan_lines
 from tuner.cli.live import LiveEvents
 from tuner.cli.terminal import harmless, harmless_lines, say_document, say_lines
 from tuner.errors import TunerError
+from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.run.plan import DrawnPlan, Preview
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState
@@ -245,6 +247,50 @@ def test_the_live_view_fits_a_narrow_terminal_and_tells_each_margin() -> None:
     assert [line.split()[0] for line in lines] == first
     assert lines[4].strip().startswith("p99_latency <= 40ms: 25.8 ms, 35.6% left; error_")
     assert max(map(len, lines)) <= 60
+
+
+def test_the_live_view_tells_the_gain_the_load_and_how_long_until_the_verdict() -> None:
+    now_s, screen = [0.0], io.StringIO()
+    console = Console(file=screen, width=100, color_system=None)
+    point = judge_point([P99_40MS], synthetic_server(900, 1000))
+    score = score_points(Objective.goodput(), [point])
+    best = Trial(1, OTHER, TrialState.MEASURED, points=(point,), score=score)
+    with LiveEvents(Console(file=io.StringIO()), clock=lambda: now_s[0]) as events:
+        events.started(Path("results/r"), 12, 12)
+        events.outlook(Outlook(400.0))
+        events.trial_started(1, OTHER, CURRENT)
+        now_s[0] = 45.0
+        events.outlook(Outlook(300.0, 2.4))
+        events.trial_finished(best, best)
+        events.trial_started(2, candidate_of({"instance_group.count": 3}), CURRENT)
+        events.measured(point)
+        events.loading(LoadPoint(Arrivals.POISSON, 918.0), 3.2)
+        for now_s[0] in (60.0, 320.0, 400.0):
+            console.print(events.view())
+    lines = screen.getvalue().splitlines()
+    assert lines[1].startswith("best    900/s, 2.4x as good as current  instances 2")
+    assert lines[3:5] == [
+        "1:00    2/12 trials  verdict in about 5 min  trial 2: instances 3",
+        "        at 918/s for 3 s  last: 900/s ok, p99_latency 25.8 ms (p99_latency <= 40ms)",
+    ]
+    assert lines[8].startswith("5:20    2/12 trials  verdict in about 30 s  ")
+    assert lines[13].startswith("6:40    2/12 trials  verdict later than foreseen  ")
+    assert len(lines) == 15
+
+
+def test_what_takes_long_is_told_in_a_log_with_its_load_the_gain_and_the_verdict(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now_s = [0.0]
+    events = PlainEvents(clock=lambda: now_s[0])
+    events.trial_started(3, OTHER, CURRENT)
+    events.outlook(Outlook(250.0, 14.7, at_least=True))
+    events.loading(LoadPoint(Arrivals.POISSON, 20.0), 50.0)
+    now_s[0] = 31.0
+    events.say_if_quiet()
+    told = "at least 14.7x as good as current; verdict in about 4 min"
+    said = f"[00:31] still at it: instances 2, at 20/s; best so far {told}\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_config_that_misses_everywhere_is_told_by_its_lowest_load() -> None:
