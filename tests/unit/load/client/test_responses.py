@@ -28,7 +28,9 @@ from tuner.load.traffic.encoding import RequestForm
 from tuner.measurement.measurement import Arrivals, FailureReason, LoadPoint, Measurement
 from tuner.measurement.responses import figures_of, responses_of_all
 from tuner.measurement.window import LatencyBound, Window
+from tuner.score.judge import Verdict, judge
 from tuner.server.server import Endpoints
+from tuner.spec.slo import Slo
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -271,6 +273,44 @@ def test_what_was_never_completed_or_answered_twice_failed_for_that_reason() -> 
     assert counts == {FailureReason.INCOMPLETE: 1, FailureReason.DOUBLED: 2}
     assert (found.failed_count, found.rejected_count, found.completed_count) == (3, 0, 77)
     assert found.within_bounds is False  # 3 of 80 got no good answer
+
+
+@pytest.mark.parametrize(
+    ("slo", "value_us", "verdict"),
+    [
+        ("p99_first_response <= 150ms", 100e3, Verdict.PASS),
+        ("p99_first_response <= 90ms", 100e3, Verdict.FAIL),
+        ("p99_last_response <= 500ms", 400e3, Verdict.PASS),
+        ("avg_last_response <= 300ms", 400e3, Verdict.FAIL),
+        ("p99_latency <= 60s", 400e3, Verdict.PASS),  # until the last, where no SLO is on the first
+    ],
+)
+def test_an_slo_on_either_response_is_held_against_that_one(
+    slo: str, value_us: float, verdict: Verdict
+) -> None:
+    found = replace(measured(run_of()), completed_count=1000, due_per_s=None, course=None)
+    result = judge(Slo.parse(slo), found)
+    assert (result.value, result.verdict) == (pytest.approx(value_us), verdict)
+
+
+def test_of_a_mix_only_the_decoupled_stream_has_responses() -> None:
+    run = run_of()
+    (speech,) = run.streams
+    plain = replace(speech, name="plain", target=replace(speech.target, streamed=False))
+    order = np.arange(COUNT) % 2
+    mix = replace(
+        run,
+        streams=[replace(speech, share=0.5), replace(plain, share=0.5)],
+        plan=replace(run.plan, order=order),
+    )
+    bounds = (LatencyBound(0.9, 0.3, "m", until_first=True), LatencyBound(0.9, 0.5, "plain"))
+    found = measured(mix, replace(WINDOW, bounds=bounds))
+    assert found.streams["m"].responses is not None
+    assert found.streams["m"].p99_latency_us == pytest.approx(100e3)
+    assert found.streams["plain"].responses is None
+    assert found.streams["plain"].p99_latency_us == pytest.approx(400e3)
+    assert found.responses is None
+    assert found.within_bounds
 
 
 def test_a_request_that_is_still_being_answered_has_its_first_response() -> None:
