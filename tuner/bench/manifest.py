@@ -9,9 +9,11 @@ from pathlib import Path
 from tuner.bench.job import Job, Request
 from tuner.bench.tools import Programs, choose_generator
 from tuner.load import seeds
+from tuner.modelconfig.content import hashes_of
 from tuner.modelconfig.message import to_text
 from tuner.record.manifest import Choices, KeptConfig, Manifest
 from tuner.record.storage_url import parsed_url, shown_url
+from tuner.spec.meaning import files_of
 
 
 def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> Manifest:
@@ -37,6 +39,7 @@ def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> 
         current=job.space.current,
         choices=choices_of(request),
         arrivals=seeds.of_confirmation(run_id),
+        load_files=hashes_of(files_of(job.spec)),
     )
 
 

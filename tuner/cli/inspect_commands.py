@@ -13,11 +13,13 @@ import click
 from tuner.cli import options
 from tuner.cli.storage import children_environment
 from tuner.cli.terminal import annotation, say, say_annotations, say_columns, say_json, say_lines
-from tuner.errors import EnvironmentNotReadyError, NothingToSearchError, TunerError
+from tuner.errors import EnvironmentNotReadyError, NothingToSearchError, SpecError, TunerError
 
 if TYPE_CHECKING:
     from tuner.lint.rules import LintFinding
     from tuner.run.plan import DrawnPlan
+    from tuner.spec.model import Spec
+    from tuner.triton.doctor import MachineCheck
 
 
 @click.command("models")
@@ -129,6 +131,7 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     from tuner.bench.sharing import room_note, shared_bytes
     from tuner.machine.host import has_gpu
     from tuner.spec.load import load_spec
+    from tuner.spec.workload import RecordingArrivals
     from tuner.triton.doctor import MachineCheck, run_checks
     from tuner.writeback.repository import half_written
     from tuner.writeback.target import foreseen
@@ -163,6 +166,8 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
                         "inputs", "room for inputs", False, error.message, error.hint
                     )
                 checks.append(inputs)
+    if wanted is not None and isinstance(wanted.workload.arrivals, RecordingArrivals):
+        checks.append(_recording_check(wanted))
     seen = wanted is None or not wanted.server.managed or has_gpu()
     if wanted and (lacking := no_gpu_memory(wanted, seen=seen)):
         checks.append(
@@ -178,6 +183,21 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
             if check.mend:
                 say(f"        {check.mend}")
     return 0 if all(c.ok for c in checks) else EnvironmentNotReadyError.exit_code
+
+
+def _recording_check(spec: Spec) -> MachineCheck:
+    """Whether what is to be replayed can be read; `tune plan` also holds it against the models."""
+    from tuner.bench.recordings import traffic_of
+    from tuner.triton.doctor import MachineCheck
+
+    named = ("recording", "recorded requests")
+    try:
+        traffic = traffic_of(spec)
+    except SpecError as error:
+        return MachineCheck(*named, ok=False, found=error.message, mend=error.hint)
+    assert traffic is not None
+    count, path = traffic.recording.due_s.size, traffic.recording.path
+    return MachineCheck(*named, ok=True, found=f"{count} in {path}")
 
 
 @click.command("plan")

@@ -37,11 +37,16 @@ def content_of(
             if path.suffix != ".pbtxt" or parts[:-1] not in ((), ("configs",)):
                 name = _shown("/".join((label, *parts[:2])))
                 found.setdefault(name, []).append(f"{_shown(str(parts))} {_digest(path)}")
-    found |= {name: [_digest(path)] for name, path in others.items()}
-    return {
-        name: hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
-        for name, lines in found.items()
-    }
+    return {name: _hash("\n".join(lines)) for name, lines in found.items()} | hashes_of(others)
+
+
+def hashes_of(files: Mapping[str, Path]) -> dict[str, str]:
+    """A hash for each of them, by its name here."""
+    return {name: _hash(_digest(path)) for name, path in files.items()}
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def differences(there: Mapping[str, str], here: Mapping[str, str]) -> list[str]:

@@ -205,6 +205,7 @@ class Manifest(Facts):
             takes the next. Drawn from the run's id, so that another run is a replication.
         client: The load generator, see `tuner.load.generators.GENERATORS`; None until a server was
             queried.
+        load_files: A hash for each file that says what the load is, by the field that names it.
     """
 
     unknown = "ignore"
@@ -229,6 +230,9 @@ class Manifest(Facts):
     space_size: int | None = None
     client: str | None = None
     choices: Choices = field(default_factory=Choices)
+    load_files: Annotated[Mapping[str, str], Field(exclude_if=lambda files: not files)] = field(
+        default_factory=dict
+    )
     schema_version: int = SCHEMA_VERSION
 
     @classmethod
@@ -304,6 +308,9 @@ class Manifest(Facts):
         ]
         names = [n for n in {**facts[0], **facts[1]} if facts[0].get(n) != facts[1].get(n)]
         wrong += [f"{n}: {facts[0].get(n)} then, {facts[1].get(n)} now" for n in names]
+        now_in = now.load_files
+        files = [n for n, held in self.load_files.items() if now_in.get(n, held) != held]
+        wrong += [f"{n}: its file holds something else now" for n in files]
         refuse_changes(f"run {self.run_id}", wrong, edited, advice)
 
     def refuse_if_completed_otherwise(self, now: Manifest) -> None:

@@ -143,6 +143,14 @@ def test_resuming_another_experiment_is_refused_by_name() -> None:
     a_manifest().refuse_if_different(a_manifest(created_at="later", run_id="q"))
 
 
+def test_a_run_is_not_resumed_under_another_recording() -> None:
+    file = "workload.arrivals.file"
+    one, other = (a_manifest(load_files={file: held}) for held in ("1", "2"))
+    with pytest.raises(SpecError, match=rf"\n  {file}: its file holds something else now$"):
+        one.refuse_if_different(other)
+    one.refuse_if_different(a_manifest(load_files={file: "1"}))
+
+
 def test_resuming_says_which_model_has_another_config_by_now() -> None:
     def of(**sha256: str | None) -> Manifest:
         kept = {n: KeptConfig(n, f"{n}/config.pbtxt", "", sha256[n]) for n in sha256}
