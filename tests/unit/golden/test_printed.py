@@ -6,6 +6,7 @@ Each entry of `PRINTED` is a file of `tests/golden/printed`.
 from __future__ import annotations
 
 import io
+import json
 import shutil
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -128,6 +129,52 @@ def inspected(*words: str) -> Callable[[], str]:
     return text
 
 
+REMOTE_AT = "server: {mode: remote, http: 'h:1', grpc: 'h:2'"
+HERE = "server: {mode: remote, http: 'localhost:1', grpc: '127.0.0.1:2'"
+HEADERS = "headers_from_env: {Authorization: TOKEN}}"
+#: Keys of a spec that a plan has something to say about.
+NOTED = (
+    "server: {binary: /tmp/evil}",
+    "server: {binary: /t, environment: {LD_PRELOAD: /tmp/evil.so}}",
+    "server: {binary: /t, gpus: [0]}",
+    "server: {binary: /t, gpus: all}",
+    "server: {mode: docker, image: 'evil:1'}",
+    "server: {mode: docker, image: 'evil:1', mounts: {/opt/a: /b, /c: /d}}",
+    "server: {mode: docker, image: i, mounts: {/: /m}}",
+    "server: {mode: docker, image: i, mounts: {/var/../run/docker.sock: /m}}",
+    "server: {mode: docker, image: i, mounts: {/home/me/engine.sock: /m}}",
+    "server: {mode: docker, image: i, mounts: {/home/me/weights: /m}}",
+    "server: {mode: docker, image: i, gpus: [1]}",
+    f"{REMOTE_AT}, {HEADERS}",
+    f"{REMOTE_AT}, tls: {{services: [grpc]}}, {HEADERS}",
+    f"{REMOTE_AT}, tls: {{}}, {HEADERS}",
+    f"{HERE}, {HEADERS}",
+    REMOTE_AT + "}\nworkload: {perf_analyzer: /tmp/evil}",
+    "workload: {max_window: 20s}",
+    "workload: {arrivals: {kind: poisson, rate: [8]}}",
+    "workload: {arrivals: {kind: poisson, rate: [800]}}",
+    "workload: {arrivals: {kind: closed}}",
+    "workload: {arrivals: {kind: trace, file: gaps.txt, rate: [200]}}",
+    "workload: {arrivals: {kind: trace, file: gaps.txt}}",
+    "workload: {inputs: {kind: file, file: recorded.json}}",
+)
+
+
+def plan_notes() -> str:
+    """What a plan remarks on, or ends with; nothing that a spec names is started."""
+    shutil.copytree(REPOSITORY / "emulated-accelerator", "models/emulated-accelerator")
+    Path("gaps.txt").write_text("1000\n" * 100_000)
+    row = {"x": {"content": [1.0] * 64, "shape": [64]}}
+    Path("recorded.json").write_text(json.dumps({"data": [row]}))
+    told = {}
+    for more in NOTED:
+        server = "" if "server" in more else "server: {binary: /t}\n"
+        Path("spec.yaml").write_text(f"{SPEC.format(repository='models')}{server}{more}\n")
+        drawn = draw_plan(Path("spec.yaml"), {"PATH": ""}, 0)
+        told[more] = "\n".join([*drawn.notes, *(f"error: {p}" for p in drawn.problems)])
+    return table_of(told).replace(str(Path.cwd()), "HERE")
+
+
 #: What a spec may ask, and what was seen of its model.
 ASKED = {
     "as drafted": "",
@@ -213,6 +260,7 @@ PRINTED: dict[str, Callable[[], str]] = {
     "plan": plan("server: {binary: /opt/no/tritonserver}\n", whole=True),
     "plan-remote": plan(REMOTE + "workload: {arrivals: {kind: closed, max_concurrency: 64}}\n"),
     "plan-many-notes": plan("server: {mode: docker, image: 'i', gpus: [1], mounts: {/run: /m}}\n"),
+    "plan-notes": plan_notes,
     "estimates": estimates,
     "first-loads": first_loads,
     "lint": inspected("lint", "models"),

@@ -143,21 +143,6 @@ class TestLeaving:
         assert found.better == (better,)
         assert len(gone.rounds) == 1
 
-    def test_one_that_cannot_be_served_again_leaves_and_the_others_go_on(self) -> None:
-        found = race(FreshBench({CURRENT: 100.0, THIRD: 200.0}), (98, 196, 196))
-        gone, better = found.finalists
-        assert (gone.left, gone.rounds) == ("out of memory", [])
-        assert found.better == (better,)
-
-    def test_without_any_left_nothing_is_known(self) -> None:
-        found = race(FreshBench({CURRENT: 100.0}), (98, 196))
-        assert (found.better, found.ruled_out, dict(found.ratios)) == ((), False, {})
-        assert len(found.current.rounds) == 1
-
-    def test_a_current_config_that_cannot_be_served_again_ends_it(self) -> None:
-        with pytest.raises(TrialError, match="out of memory"):
-            race(FreshBench({OTHER: 1000.0}), (98, 980))
-
     @pytest.mark.parametrize(
         ("error", "ruled_out"),
         [
@@ -205,13 +190,6 @@ class TestLimits:
 
 
 class TestTime:
-    def test_once_the_time_is_over_the_next_look_is_the_last(self) -> None:
-        for late_after in (0, 2, 4):
-            bench = FreshBench({CURRENT: 1000.0, OTHER: 1040.0}, noise=0.05, seed=1)
-            found = race(bench, (1000, 1040), late_after=late_after)
-            assert len(found.current.rounds) == max(late_after, 3)
-            assert ratio_of(found).low < 1.04 < ratio_of(found).high
-
     def test_the_spec_says_how_many_rounds_there_are_at_most(self) -> None:
         bench = FreshBench({CURRENT: 1000.0, OTHER: 1040.0}, noise=0.05, seed=1)
         assert len(race(bench, (1000, 1040), rules(rounds=4)).current.rounds) == 4

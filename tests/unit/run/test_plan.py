@@ -26,34 +26,6 @@ def planned(tmp_path: Path, more: str, candidates: int = 0) -> DrawnPlan:
     return draw_plan(spec, {"PATH": ""}, candidates)
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ("server: {binary: /tmp/evil}\n", "a tritonserver of its own"),
-        (
-            "server: {environment: {LD_PRELOAD: /tmp/evil.so}}\n",
-            "the server's variables LD_PRELOAD",
-        ),
-        ("server: {mode: docker, image: 'evil:1'}\n", "the image evil:1"),
-        (
-            "server: {mode: docker, image: 'evil:1', mounts: {/opt/a: /b, /c: /d}}\n",
-            "the image evil:1 and the mounts /opt/a at /b, /c at /d",
-        ),
-        (
-            "server: {mode: remote, http: 'e:1', grpc: 'e:2', metrics: 'e:3', tls: {}}\n",
-            "the remote server https://e:1 grpcs://e:2 https://e:3",
-        ),
-        ("workload: {perf_analyzer: /tmp/evil}\n", "a perf_analyzer of its own"),
-    ],
-)
-def test_what_the_spec_chooses_is_named_and_not_run(tmp_path: Path, more: str, said: str) -> None:
-    plan = planned(tmp_path, more)
-    assert any(said in note and "not tried" in note for note in plan.notes)
-    assert plan.space_size > 1
-    if more.endswith(" /tmp/evil}\n"):
-        assert any(line[0] == "/tmp/evil" for line in plan.commands.values())
-
-
 def test_a_repository_that_is_not_there_is_told_with_its_place_and_a_guess(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     spec = tmp_path / "spec.yaml"
@@ -78,24 +50,6 @@ def test_a_model_behind_a_link_is_told_with_the_file_that_is_written(tmp_path: P
     model = REPOSITORY / "emulated-accelerator"
     written = f"is a link to {model}: {model / 'config.pbtxt'} is written"
     assert f"{repository}/emulated-accelerator {written}" in draw_plan(spec, {"PATH": ""}, 0).notes
-
-
-@pytest.mark.parametrize(
-    ("mount", "warned"),
-    [
-        ("/", True),
-        ("/run", True),
-        ("/var/../run/docker.sock", True),
-        ("/home/me/engine.sock", True),
-        ("/home/me/weights", False),
-    ],
-)
-def test_a_mount_that_makes_the_server_root_of_the_machine_is_warned_of(
-    mount: str, warned: bool, tmp_path: Path
-) -> None:
-    plan = planned(tmp_path, f"server: {{mode: docker, image: i, mounts: {{{mount}: /m}}}}\n")
-    said = f"with the mount {mount} the server may reach"
-    assert any(note.startswith(said) for note in plan.notes) is warned
 
 
 def test_the_arguments_of_a_server_in_a_container_are_shown(tmp_path: Path) -> None:
@@ -140,15 +94,6 @@ def test_no_key_to_a_server_is_shown(server: str, tmp_path: Path) -> None:
 FOREIGN = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}\n"
 
 
-def test_everything_that_the_spec_chooses_is_named_at_once(tmp_path: Path) -> None:
-    more = FOREIGN + "workload: {perf_analyzer: /tmp/evil}\n"
-    (note, *_) = planned(tmp_path, more).notes
-    assert note == (
-        "the spec names the remote server http://h:1 grpc://h:2 and a perf_analyzer of its own: "
-        "not tried, so not known to work"
-    )
-
-
 def test_the_file_whose_requests_a_remote_server_gets_is_named(tmp_path: Path) -> None:
     row = {"x": {"content": [1.0] * 64, "shape": [64]}}
     (tmp_path / "recorded.json").write_text(json.dumps({"data": [row]}))
@@ -156,27 +101,6 @@ def test_the_file_whose_requests_a_remote_server_gets_is_named(tmp_path: Path) -
     said = f"and requests from {tmp_path / 'recorded.json'}: not tried"
     assert said in planned(tmp_path, FOREIGN + more).notes[0]
     assert said not in planned(tmp_path, "server: {binary: /t}\n" + more).notes[0]
-
-
-@pytest.mark.parametrize(
-    ("server", "read"),
-    [
-        ("http: 'h:1', grpc: 'h:2'", ["http://h:1", "grpc://h:2"]),
-        ("http: 'h:1', grpc: 'h:2', tls: {services: [grpc]}", ["http://h:1"]),
-        ("http: 'h:1', grpc: 'h:2', tls: {}", []),
-        ("http: 'localhost:1', grpc: '127.0.0.1:2', metrics: '[::1]:3'", []),
-        ("http: '127.evil.example:1', grpc: 'localhost:2'", ["http://127.evil.example:1"]),
-    ],
-)
-def test_a_header_that_others_can_read_on_the_way_is_warned_of(
-    server: str, read: list[str], tmp_path: Path
-) -> None:
-    for headers in ("", ", headers_from_env: {Authorization: TOKEN}"):
-        plan = planned(tmp_path, f"server: {{mode: remote, {server}{headers}}}\n")
-        warned = [note for note in plan.notes if "can read the headers" in note]
-        assert (" and your TOKEN as headers: not tried" in plan.notes[0]) is bool(headers)
-        told = f"{' '.join(read)} has no TLS: whoever is on the way can read the headers"
-        assert warned == ([told] if read and headers else [])
 
 
 @pytest.mark.parametrize(
@@ -257,43 +181,6 @@ def test_a_searched_parameter_that_the_backend_does_not_read_is_told(
     assert told == ([] if near is None else [words])
 
 
-@pytest.mark.parametrize(
-    ("workload", "said"),
-    [
-        ("{}", ""),
-        ("{max_window: 20s}", "below 24/s, workload.max_window is too short"),
-        (
-            "{arrivals: {kind: poisson, rate: [8]}}",
-            "p99_latency at about 8/s needs windows of 60 s",
-        ),
-        ("{arrivals: {kind: poisson, rate: [800]}}", ""),
-        ("{arrivals: {kind: closed}}", ""),
-    ],
-)
-def test_how_long_the_percentile_makes_a_measurement_is_told(
-    tmp_path: Path, workload: str, said: str
-) -> None:
-    notes = planned(tmp_path, f"{FOREIGN}workload: {workload}\n").notes
-    told = [note for note in notes if note.startswith("p99_latency")]
-    assert bool(told) is bool(said)
-    assert said in "".join(told)
-
-
-@pytest.mark.parametrize(
-    ("gaps", "rate", "said"),
-    [(100_000, 200, "(750 of 100000 gaps)"), (100_000, None, "at 100/s"), (300, 200, "")],
-)
-def test_the_share_of_a_trace_that_a_measurement_sees_is_told(
-    tmp_path: Path, gaps: int, rate: int | None, said: str
-) -> None:
-    (tmp_path / "gaps.txt").write_text("1000\n" * gaps)
-    listed = "" if rate is None else f", rate: [{rate}]"
-    trace = f"workload: {{arrivals: {{kind: trace, file: gaps.txt{listed}}}}}\n"
-    told = [note for note in planned(tmp_path, FOREIGN + trace).notes if "trace" in note]
-    assert bool(told) is bool(said)
-    assert said in "".join(told)
-
-
 def test_perf_analyzer_is_shown_only_where_it_measures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,30 +211,6 @@ OF_GPU = "instance_group { kind: KIND_GPU }"
             False,
         ),
         (COUNT, OF_GPU, "config.pbtxt:2:1: instance_group: KIND_GPU", True),
-        (
-            f"server: {{mode: docker, image: i}}\n{COUNT}",
-            OF_GPU,
-            "the container runs on the CPU",
-            False,
-        ),
-        (
-            f"server: {{mode: docker, image: i, gpus: [1]}}\n{COUNT}",
-            "",
-            "server.gpus is [1], and no GPU is seen here: the container is refused",
-            False,
-        ),
-        (
-            f"server: {{binary: /t, gpus: [0]}}\n{COUNT}",
-            "",
-            "server.gpus is [0], and no GPU is seen here: models run on the CPU",
-            False,
-        ),
-        (
-            f"server: {{binary: /t, gpus: all}}\n{COUNT}",
-            "",
-            "server.gpus is all, and no GPU is seen here: models run on the CPU",
-            False,
-        ),
         (
             f"objective: minimize gpu_memory at 300/s\n{COUNT}",
             "",
