@@ -30,6 +30,7 @@ from tuner.score.next_load import LoadPlan, load_plan
 from tuner.server.binaries import has_perf_analyzer
 from tuner.space.build import build_space, refuse_empty, refuse_unmeasurable
 from tuner.space.candidate import Candidate
+from tuner.space.sequences import refuse_misfit_load
 from tuner.space.space import Space
 from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.model import ModelSpec, Spec
@@ -185,6 +186,7 @@ def _space(loaded: LoadedSpec, spec: Spec, served: Served) -> Space:
     for label in served.answering(stream.model for stream in spec.streams.values()):
         model = served.models[label]
         refuse_unmeasurable(model.name, model.base.completed)
+    refuse_misfit_load(spec, served)
     _refuse_unknown_priorities(spec, served)
     refuse_other_latencies(loaded, spec, served)
     for name, stream in spec.streams.items():

@@ -38,6 +38,7 @@ from tuner.spec.workload import (
     RandomInputs,
     RecordingArrivals,
     RecordingInputs,
+    SequenceArrivals,
     SharedMemory,
 )
 from tuner.triton.launchers import cores_of, server_launcher
@@ -151,6 +152,7 @@ def choose_generator(job: Job) -> GeneratorChoice:
             mixed=len(shapes) > 1,
             recorded=isinstance(job.spec.workload.arrivals, RecordingArrivals),
             decoupled=answers_many_times(stream.model, configs),
+            sequences=isinstance(job.spec.workload.arrivals, SequenceArrivals),
         )
         demands.append(demand)
     return choose(demands)

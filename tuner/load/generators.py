@@ -54,6 +54,7 @@ class Demand:
         mixed: Its requests have several shapes.
         recorded: They come as they were recorded.
         decoupled: A request may be answered many times.
+        sequences: They are requests of sequences.
     """
 
     config: Any
@@ -64,6 +65,7 @@ class Demand:
     mixed: bool = False
     recorded: bool = False
     decoupled: bool = False
+    sequences: bool = False
 
 
 def _why_not(demands: Sequence[Demand]) -> str:
@@ -77,6 +79,8 @@ def _why_not(demands: Sequence[Demand]) -> str:
         return "perf_analyzer has no option for the priority of requests"
     if demand.decoupled:
         return "perf_analyzer tells nothing of first responses, or of lost ones"
+    if demand.sequences:
+        return "perf_analyzer does not check the order of answers, or keep a pace within sequences"
     if demand.mixed:
         return "perf_analyzer does not draw shapes by share, or tell latencies by shape"
     if demand.may_refuse:

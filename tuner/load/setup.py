@@ -15,9 +15,17 @@ from tuner.load import seeds
 from tuner.load.latency import Observed
 from tuner.load.recordings.contents import RecordedContents
 from tuner.load.recordings.replay import RecordedTraffic
-from tuner.load.traffic.arrivals import SLACK_S, Shape, Times, arrivals_of, expected_requests
+from tuner.load.traffic.arrivals import (
+    SLACK_S,
+    STEPS,
+    Shape,
+    Times,
+    arrivals_of,
+    expected_requests,
+)
 from tuner.load.traffic.encoding import RequestForm, build
 from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.sequences import SequencePace, sequence_arrivals
 from tuner.load.traffic.turns import by_chance, evenly, in_order
 from tuner.load.watch.machine import watch_stalls
 from tuner.load.watch.sampler import (
@@ -104,6 +112,8 @@ class Stream:
     def questions(self, count: int) -> list[bytes]:
         """Requests with the first of its inputs, those of all shapes evenly mixed.
 
+        Where the model takes sequences each is one of its own.
+
         Raises:
             LoadFailedError: Only perf_analyzer can send them.
             SpecError: The user's file holds sequences, or cannot be read.
@@ -114,7 +124,12 @@ class Stream:
             build(shape.inputs.first(max(own, 1) * self.form.batch_size), self.form, own)
             for shape, own in zip(self.shapes, of_each, strict=True)
         ]
-        return built[0] if len(built) == 1 else in_order(built, turns)
+        made = built[0] if len(built) == 1 else in_order(built, turns)
+        return self.form.alone(made)
+
+    @property
+    def takes_sequences(self) -> bool:
+        return self.form.sequence_ids is not None
 
     def load(self, load: LoadPoint) -> LoadPoint:
         """Its part of a load on all streams."""
@@ -156,6 +171,10 @@ class Setup:
     streams: tuple[Stream, ...]
     models: tuple[str, ...]
     shape: Shape | RecordedTraffic | None = None
+
+    @property
+    def takes_sequences(self) -> bool:
+        return any(stream.takes_sequences for stream in self.streams)
 
     @contextmanager
     def watched(self, window: Window) -> Iterator[Sampler]:
@@ -206,12 +225,14 @@ class Schedule:
         order: The stream of each, as its place; of a closed loop repeated.
         shapes: The shape of each, as its place among its stream's; None where each has only one.
         lines: The number of each in the recording that is replayed.
+        sequences: The number of each one's sequence, where there are any.
     """
 
     due_s: Times | None
     order: Order
     shapes: Order | None = None
     lines: Order | None = None
+    sequences: Order | None = None
 
     def shape_of_each(self) -> Order:
         return np.zeros_like(self.order) if self.shapes is None else self.shapes
@@ -243,17 +264,27 @@ def schedule(
         if load.arrivals is Arrivals.RECORDING:
             return _replayed(streams, shape, load.level, spans_s, seed)
         shape = None  # an overload is Poisson's
-    times = []
+    times, numbers, count = list[Times](), list[Order](), 0
     for stream in streams:
         own = seeds.of_stream(seed, stream.name, streams)
-        due_s = arrivals_of(stream.load(load), spans_s, own, shape)
+        if isinstance(shape, SequencePace):
+            part = stream.load(load)
+            steps = STEPS if part.arrivals is Arrivals.STEP else (1.0,) * len(spans_s)
+            rates = [step * part.level for step in steps]
+            due_s, own_numbers = sequence_arrivals(rates, spans_s, own, shape)
+            numbers.append(own_numbers[due_s < window.total_s] + count)
+            count += int(own_numbers.max()) + 1
+        else:
+            due_s = arrivals_of(stream.load(load), spans_s, own, shape)
         times.append(due_s[due_s < window.total_s])
     due_s = np.concatenate(times)
     order = np.repeat(np.arange(len(times)), [own.size for own in times])
     by_time = np.argsort(due_s, kind="stable")
     order, due_s = order[by_time], due_s[by_time]
     spans = np.searchsorted(np.cumsum(spans_s), due_s, side="right")
-    return Schedule(due_s, order, _drawn_shapes(streams, order, spans, seed))
+    shapes = _drawn_shapes(streams, order, spans, seed)
+    sequences = np.concatenate(numbers)[by_time] if numbers else None
+    return Schedule(due_s, order, shapes, sequences=sequences)
 
 
 def _replayed(

@@ -27,9 +27,10 @@ from tuner.load.recordings.lines import RecordedStream
 from tuner.load.recordings.replay import recorded_traffic
 from tuner.load.recordings.shaped import shaped_contents
 from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream, in_turn
-from tuner.load.traffic.arrivals import BurstShape, Shape, read_trace
+from tuner.load.traffic.arrivals import shape_of
 from tuner.load.traffic.encoding import RequestForm, TensorShape, inputs_of, resolve
 from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.sequences import SequenceIds, ids_for
 from tuner.load.validity import warnings_about
 from tuner.measurement.measurement import (
     FailureReason,
@@ -46,15 +47,12 @@ from tuner.modelconfig.queues import may_reject
 from tuner.spec.model import Spec
 from tuner.spec.units import digits
 from tuner.spec.workload import (
-    ArrivalsSpec,
-    BurstArrivals,
     ClosedArrivals,
     FileInputs,
     Inputs,
     Protocol,
     RandomInputs,
     RecordingInputs,
-    TraceArrivals,
     Workload,
 )
 
@@ -192,17 +190,24 @@ def streams_load(
     """
     arrivals = workload.arrivals
     traffic = recorded_traffic(arrivals, {name: own.model for name, own in streams.items()})
+    models = tuple(served)
+    ids = ids_for(map(site.control.running_config, models))
     asked = tuple(
-        _stream(name, own, workload.protocol, site, traffic.of(number) if traffic else None)
+        _stream(name, own, workload.protocol, site, traffic.of(number) if traffic else None, ids)
         for number, (name, own) in enumerate(streams.items())
     )
-    setup = Setup(site, asked, tuple(served), traffic or shape_of(arrivals))
+    setup = Setup(site, asked, models, traffic or shape_of(arrivals))
     starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
     return StreamsLoad(kind.make(setup), starts, setup)
 
 
 def _stream(
-    name: str, asked: Asked, protocol: Protocol, site: Site, recorded: RecordedStream | None
+    name: str,
+    asked: Asked,
+    protocol: Protocol,
+    site: Site,
+    recorded: RecordedStream | None,
+    sequence_ids: SequenceIds | None,
 ) -> Stream:
     control, model = site.control, asked.model
     config = control.running_config(model)
@@ -233,6 +238,7 @@ def _stream(
         batch_size=asked.batch_size,
         priority=asked.priority,
         optional=tuple(t.name for t in config.input if t.optional),
+        sequence_ids=sequence_ids,
     )
     return Stream(name, target, form, shapes, asked.share, asked.rate_per_s)
 
@@ -251,16 +257,6 @@ def _shaped(
         unique = None if inputs.unique is None else max(round(inputs.unique * shape.share), 1)
         own = inputs.model_copy(update={"unique": unique})
         yield own, resolve(model, config, shape.dims), shape.name, shape.share
-
-
-def shape_of(arrivals: ArrivalsSpec) -> Shape | None:
-    """What arrivals have beside their rate: bursts, or a recorded trace."""
-    if isinstance(arrivals, TraceArrivals):
-        return read_trace(arrivals.file)
-    if isinstance(arrivals, BurstArrivals):
-        length_s = float(arrivals.burst_length)
-        return BurstShape(arrivals.burst_ratio, float(arrivals.burst_share), length_s)
-    return None
 
 
 def part_s(duration_s: float, count: int) -> float:

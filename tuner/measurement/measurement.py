@@ -31,6 +31,7 @@ class Arrivals(Enum):
     TRACE = "trace"  # level = mean requests per second, gaps from a file, rescaled
     RECORDING = "recording"  # level = mean requests per second of what a window replays
     BURSTS = "bursts"  # level = mean requests per second, Poisson that switches between two rates
+    SEQUENCES = "sequences"  # level = requests per second of sequences, each on a clock of its own
     STEP = "step"  # level = capacity in requests per second, which the measured window exceeds
 
     @property
@@ -244,6 +245,7 @@ class Measurement(Facts):
             the shape; those of which no request was due are left out.
         in_time_infer_per_s: Of a shape: inferences answered within the bound of the stream's SLO on
             the highest percentile; None where no percentile is bounded.
+        sequences_at_once: Of a load of sequences: how many ran at once, on average.
         models: What the server counted of every model it serves, by name.
         responses: Of a decoupled model, whose latencies above are until the response, first or
             last, that the SLO on the highest percentile is about; without one until the last.
@@ -295,6 +297,7 @@ class Measurement(Facts):
         default_factory=dict
     )
     in_time_infer_per_s: Annotated[float | None, Field(exclude_if=_unknown)] = None
+    sequences_at_once: Annotated[float | None, Field(exclude_if=_unknown)] = None
     background: Annotated[bool, Field(exclude_if=_empty)] = False
     left_out_s: Annotated[float, Field(exclude_if=_empty)] = 0.0
     failures: Annotated[Mapping[FailureReason, Failures], Field(exclude_if=_empty)] = field(

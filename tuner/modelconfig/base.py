@@ -259,7 +259,7 @@ def _is_batching(path: str) -> bool:
 
 
 #: SEQUENCE_IDLE_DEFAULT_MICROSECONDS of Triton's core.
-_DEFAULT_SEQUENCE_IDLE_US = 1_000_000
+DEFAULT_SEQUENCE_IDLE_US = 1_000_000
 #: What Triton or the backend fills in, from the machine or the model's files, when it is unset.
 _FILLED_IN = ("instance_group", "platform", "backend", "default_model_filename", "input", "output")
 
@@ -304,7 +304,7 @@ def _normalize(asked: ModelConfig) -> ModelConfig:
     if config.HasField("sequence_batching"):
         sequence = config.sequence_batching
         if not sequence.max_sequence_idle_microseconds:
-            sequence.max_sequence_idle_microseconds = _DEFAULT_SEQUENCE_IDLE_US
+            sequence.max_sequence_idle_microseconds = DEFAULT_SEQUENCE_IDLE_US
         if sequence.HasField("oldest"):
             _prefer_largest(sequence.oldest, config.max_batch_size)
     if not config.HasField("ensemble_scheduling"):

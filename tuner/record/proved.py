@@ -48,6 +48,7 @@ class ProvedConfig(Facts):
         slo: For each SLO the worst result of these; too little data to judge is not a pass.
         streams: By name, where there are several.
         shapes: Where requests have several.
+        sequences_at_once: That the credited load is made of, where requests come in sequences.
         bottleneck: Where a request spends its time, with several models.
     """
 
@@ -69,6 +70,7 @@ class ProvedConfig(Facts):
         dict[str, StreamFacts], Field(default_factory=dict, exclude_if=lambda found: not found)
     ] = field(default_factory=dict)
     shapes: Annotated[tuple[ShapeFacts, ...], Field(exclude_if=lambda found: not found)] = ()
+    sequences_at_once: Annotated[float | None, Field(exclude_if=lambda found: found is None)] = None
     bottleneck: Annotated[Bottleneck | None, Field(exclude_if=lambda found: not found)] = None
 
     @classmethod
@@ -102,7 +104,8 @@ class ProvedConfig(Facts):
             slo=tuple(min(own, key=severity) for own in zip(*(p.slo for p in points), strict=True)),
             streams={name: _stream(name, points) for name in points[-1].measurement.streams},
         )
-        return replace(found, shapes=shapes_of(found.judged))
+        at_once = None if credited is None else found.judged.measurement.sequences_at_once
+        return replace(found, shapes=shapes_of(found.judged), sequences_at_once=at_once)
 
     @classmethod
     def of_trial(cls, trial: Trial | None) -> ProvedConfig | None:
@@ -125,7 +128,8 @@ class ProvedConfig(Facts):
         )
         if trial.score.feasible:
             return found
-        return replace(found, credited_infer_per_s=None, at_least=False)  # a lone request missed
+        # a lone request missed
+        return replace(found, credited_infer_per_s=None, at_least=False, sequences_at_once=None)
 
     @property
     def held(self) -> Soaked | None:

@@ -86,12 +86,15 @@ def gain_sentence(data: ReportData) -> str:
     gain, current, said = data.result.gain, data.current, list[str]()
     if data.status in (Status.KEPT, Status.NOT_KNOWN) and data.best is not None:
         now, there = (worth_text(data, c) or "no load" for c in (current, data.best))
-        return f"Measured: {now} now, {there} with {change_text(data, data.best.candidate)}."
+        change = change_text(data, data.best.candidate)
+        told = f"Measured: {now} now, {there} with {change}."
+        return " ".join(filter(None, (told, _at_once(data))))
     if data.status is Status.IMPROVED and gain is not None:
         low, best = (_amount(r, gain) for r in (gain.ratio.low, gain.ratio.estimate))
         about = "" if gain.at_least or low == best else f"; {best} by the best estimate"
         compared = (gain.compared or "goodput").replace("_", " ")
         said.append(f"At least {low} in {compared}, {gain.confidence:.0%} sure{about}.")
+    said += filter(None, [_at_once(data)])
     if current is None or data.status is not Status.IMPROVED:
         return " ".join(said)
     if current.credited_infer_per_s is None:
@@ -101,6 +104,17 @@ def gain_sentence(data: ReportData) -> str:
     elif current.from_search:
         said.append("The current config was measured once, so its figure is rough.")
     return " ".join(said)
+
+
+def _at_once(data: ReportData) -> str:
+    """Of the loads that both are credited with; empty where requests come in no sequences."""
+    counts = [None if c is None else c.sequences_at_once for c in (data.current, data.best)]
+    if all(count is None for count in counts):
+        return ""
+    now, then = ("none" if count is None else digits(count, 4) for count in counts)
+    if data.best is None:
+        return f"Sequences at once: {now}."
+    return f"Sequences at once: {now} with the current config, {then} with the {data.best_name}."
 
 
 def gain_text(gain: Gain) -> str:

@@ -114,12 +114,16 @@ class Bracket:
 
 @dataclass(frozen=True)
 class LevelRange:
-    """Levels that may be asked for; ``whole`` for concurrency, ``limited`` by what can be sent."""
+    """Levels that may be asked for; ``whole`` for concurrency, ``limited`` by what can be sent.
+
+    ``step``: Each is a multiple of it; 0: any.
+    """
 
     lowest: float
     highest: float
     whole: bool = False
     limited: bool = False
+    step: float = 0.0
 
     def below(self, sendable: float) -> LevelRange:
         """Those of them that the load generator can send."""
@@ -134,7 +138,14 @@ class LevelRange:
 
     def nearest(self, level: float) -> float:
         level = min(max(level, self.lowest), self.highest)
-        return float(round(level)) if self.whole else float(f"{level:.5g}")
+        if self.unit:
+            return float(f"{max(round(level / self.unit), 1) * self.unit:.12g}")
+        return float(f"{level:.5g}")
+
+    @property
+    def unit(self) -> float:
+        """The distance of one level from the next; 0: they are as near as can be."""
+        return 1.0 if self.whole else self.step
 
 
 #: A server that answers less than this share of what is sent is saturated.

@@ -11,7 +11,7 @@ from tuner.measurement.measurement import Arrivals
 from tuner.measurement.window import lowest_rate
 from tuner.score.capacity import Bracket, LevelRange, Probe, crossing, saturated
 from tuner.spec.slo import Objective, Slo, tail_shares
-from tuner.spec.workload import ClosedArrivals, RecordingArrivals, Workload
+from tuner.spec.workload import ClosedArrivals, RecordingArrivals, SequenceArrivals, Workload
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,13 @@ def load_plan(
     else:
         given = arrivals.rate
         lowest = lowest_level(slos, shares, float(workload.max_window))
-        levels = LevelRange(min(lowest, arrivals.max_rate), arrivals.max_rate)
+        step = 0.0
         if isinstance(arrivals, RecordingArrivals) and arrivals.pace is not None:
             given = [pace * recorded_per_s for pace in arrivals.pace]
+        if isinstance(arrivals, SequenceArrivals):  # whole numbers of sequences at once
+            step = 1.0 / float(arrivals.interval)
+            lowest = step * math.ceil(lowest / step)
+        levels = LevelRange(min(lowest, arrivals.max_rate), arrivals.max_rate, step=step)
     if objective.at_level is not None:
         given = (objective.at_level,)
     listed = None if given is None else tuple(sorted(float(level) for level in given))
@@ -136,16 +140,16 @@ def next_load(
     else:
         return None  # too few answers for a verdict
     level = levels.nearest(level)
-    if levels.whole:
-        level = _within(bracket, level)
+    if levels.unit:
+        level = levels.nearest(_within(bracket, level, levels.unit))
     return None if any(p.level == level for p in probes) else level
 
 
-def _within(bracket: Bracket, level: float) -> float:
-    """The whole number nearest to ``level`` that lies inside the bracket, where one does."""
+def _within(bracket: Bracket, level: float, step: float) -> float:
+    """The step nearest to ``level`` that lies inside the bracket, where one does."""
     if bracket.ceiling is not None:
-        level = min(level, bracket.ceiling.level - 1.0)
-    return level if bracket.floor is None else max(level, bracket.floor.level + 1.0)
+        level = min(level, bracket.ceiling.level - step)
+    return level if bracket.floor is None else max(level, bracket.floor.level + step)
 
 
 def _between(probes: Sequence[Probe], bracket: Bracket, steps: StepRule) -> float:

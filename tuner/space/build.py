@@ -21,10 +21,20 @@ from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import Served, ServedModel
 from tuner.space.candidate import CACHE, Candidate, FieldValue, split_args
 from tuner.space.parameters import SERVER, ChoiceParameter, Knob, Parameter, RangeParameter
+from tuner.space.sequences import takes_sequences
 from tuner.space.space import COUNTED_ONE_BY_ONE, Space
 from tuner.spec.fields import Choice, IntRange, ParameterSpec, Subsets
 from tuner.spec.model import Spec
-from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING, MAX_BATCH_SIZE, is_inside
+from tuner.spec.paths import (
+    CACHE_ENABLE,
+    CACHE_SIZE,
+    DIRECT,
+    DYNAMIC_BATCHING,
+    MAX_BATCH_SIZE,
+    OLDEST,
+    SLOT_UTILIZATION,
+    is_inside,
+)
 from tuner.spec.units import parse_bytes
 
 #: By whose they are, and the path as the spec has it.
@@ -57,7 +67,13 @@ def build_space(
         raise SpecError(lines, "`tune init MODEL` drafts a valid spec")
     asked = tuple(dict.fromkeys(stream.model for stream in spec.streams.values()))
     more = {s.model for s in spec.streams.values() if s.batch_size > 1}
-    one_row = tuple(m for m in asked if m not in more and not served.wholes(m))
+    one_row = tuple(
+        model
+        for model in asked
+        if model not in more
+        and not served.wholes(model)
+        and not takes_sequences(served.models[model].base.completed)
+    )
     space = Space(tuple(parameters), served, asked, args, one_row)
     space = replace(space, current=_current(space, size))
     refuse_broken(space)
@@ -86,7 +102,8 @@ def _parameters(
         if base.known and base.leaves_batch_open and not base.completed.max_batch_size:
             found.pop(MAX_BATCH_SIZE, None)  # the server found no batch dimension
         mistakes |= _mistakes_between(found, owner, base)
-    return sorted(found.values(), key=lambda p: (p.path != MAX_BATCH_SIZE, p.path.count(".")))
+    first = (MAX_BATCH_SIZE, SLOT_UTILIZATION)  # others of as many dots depend on them
+    return sorted(found.values(), key=lambda p: (p.path.count("."), p.path not in first))
 
 
 def _refuse_of_an_ensemble(path: str, model: ServedModel) -> None:
@@ -146,6 +163,7 @@ def _check_values(parameter: Parameter, current: Any) -> None:
     seen: dict[bytes, FieldValue] = {}
     inside = is_inside(parameter.path, DYNAMIC_BATCHING)
     batched = with_fields(current, {DYNAMIC_BATCHING: True}) if inside else current
+    batched = _without_other_strategy(batched, parameter.path)
     if isinstance(parameter, RangeParameter):
         tried: tuple[FieldValue, ...] = (parameter.low, parameter.high, *parameter.special)
     else:
@@ -159,6 +177,14 @@ def _check_values(parameter: Parameter, current: Any) -> None:
         seen[encoded] = value
 
 
+def _without_other_strategy(message: Any, path: str) -> Any:
+    """Ready for ``path``: of the two strategies for sequences, a config names one."""
+    for strategy, other in ((DIRECT, OLDEST), (OLDEST, DIRECT)):
+        if path == strategy or is_inside(path, strategy):
+            return with_fields(message, {other: None})
+    return message
+
+
 def _refuse_unmeasurable(changed: Any, current: Any) -> None:
     try:
         refuse_unmeasurable("the model", changed)
@@ -167,6 +193,10 @@ def _refuse_unmeasurable(changed: Any, current: Any) -> None:
         raise SpecError(text, "take it out of the space") from error
     if changed.model_transaction_policy != current.model_transaction_policy:
         text = "cannot be searched: whether a model is decoupled is up to its code"
+        raise SpecError(text, "take it out of the space")
+    if takes_sequences(changed) != takes_sequences(current):
+        what = "takes sequences" if takes_sequences(changed) else "takes no sequences any more"
+        text = f"cannot be searched: with it, the model {what}"
         raise SpecError(text, "take it out of the space")
 
 
@@ -227,7 +257,8 @@ def _current_value(parameter: Parameter, message: Any) -> FieldValue:
     if isinstance(found, str) and found.isdigit():
         options.append(int(found))
     for value in options:
-        if value in parameter and with_fields(message, {parameter.path: value}) == message:
+        ready = _without_other_strategy(message, parameter.path)
+        if value in parameter and with_fields(ready, {parameter.path: value}) == message:
             return value
     return found
 
@@ -336,11 +367,4 @@ def refuse_unmeasurable(model: str, config: ModelConfig) -> None:
             f"{model} is a language model ({config.backend}): it batches inside its engine, and "
             "what counts are time to first token and time per token",
             "tune its engine's own parameters with NVIDIA's aiconfigurator or aiperf",
-        )
-    if config.HasField("sequence_batching"):
-        raise SpecError(
-            f"{model} takes sequences of requests (sequence_batching): what it answers depends on "
-            "what was asked before, and single requests in random order are not its traffic",
-            "measure it with perf_analyzer's sequence options (--num-of-sequences, "
-            "--sequence-length); tune the models that it calls",
         )

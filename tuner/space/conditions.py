@@ -10,7 +10,17 @@ from dataclasses import dataclass
 
 from tuner.modelconfig.values import FieldValue
 from tuner.space.parameters import ChoiceParameter, Parameter, sizes_in
-from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, is_inside
+from tuner.spec.paths import (
+    DIRECT,
+    DIRECT_DELAY,
+    DYNAMIC_BATCHING,
+    MAX_BATCH_SIZE,
+    OLDEST,
+    OLDEST_PREFERRED,
+    PREFERRED,
+    SLOT_UTILIZATION,
+    is_inside,
+)
 
 
 @dataclass(frozen=True)
@@ -64,16 +74,34 @@ class PreferredSizes(Condition):
         return None if not kept or (kept == (beside,) and None in left) else kept
 
 
+class WithSlots(Condition):
+    """A delay of the direct strategy counts only with a share of slots that ends it sooner."""
+
+    def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter | None:
+        return parameter if beside else None
+
+
+class Direct(Condition):
+    """The strategies of sequences exclude each other."""
+
+    def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter | None:
+        return None if beside is True else parameter
+
+
 #: By path; those of fields inside a searched message go without saying.
 KNOWN: dict[str, Condition] = {
     DYNAMIC_BATCHING: Batcher(MAX_BATCH_SIZE),
     PREFERRED: PreferredSizes(MAX_BATCH_SIZE),
+    OLDEST_PREFERRED: PreferredSizes(MAX_BATCH_SIZE),
+    DIRECT_DELAY: WithSlots(SLOT_UTILIZATION),
 }
 
 
 def conditions_of(path: str, searched: Collection[str]) -> tuple[Condition, ...]:
     """The conditions on a field, that of the nearest searched message around it first."""
     known = (KNOWN[path],) if path in KNOWN else ()
+    if OLDEST in searched and is_inside(path, DIRECT):
+        known = (Direct(OLDEST), *known)
     around = [p for p in (*searched, DYNAMIC_BATCHING) if is_inside(path, p)]
     if not around:
         return known

@@ -14,9 +14,11 @@ from tuner.modelconfig.base import turns_on_batching, unragged_inputs
 from tuner.modelconfig.ensembles import answers_many_times
 from tuner.modelconfig.schema import enum_name
 from tuner.space.build import refuse_unmeasurable
-from tuner.space.draft_queue import queue_lines
+from tuner.space.draft_queue import longest_delay_us, queue_lines
+from tuner.space.draft_sequences import sequence_arrivals_lines, sequence_space_lines
 from tuner.space.draft_slos import EXAMPLE, EXAMPLE_OF_MANY, latency_bound, slo_lines
 from tuner.space.experts import EXPERTS, UNKNOWN, Expert
+from tuner.space.sequences import takes_sequences
 from tuner.spec.paths import (
     CONFIG_NAME,
     DELAY,
@@ -32,8 +34,6 @@ GOODPUT = "maximize goodput"
 MOST_GPU_INSTANCES = 4
 #: And on a CPU, however many cores there are.
 MOST_CPU_INSTANCES = 8
-#: Longest delay worth trying, microseconds; and never more than half of the latency allowed.
-MOST_DELAY_US = 10_000
 #: The size used for a dimension that config.pbtxt leaves open, or less, so that an input has at
 #: most this many elements: nobody should send megabytes in each request without asking for it.
 OPEN_DIMENSION, MOST_ELEMENTS = 128, 1 << 16
@@ -146,11 +146,12 @@ def draft_spec(
         searched = _models(models, machine, bound, {model: known} if known else {})
         searched += [] if many else _CACHE_OF_SERVER
     else:
+        cached = not many and not takes_sequences(whole.config)
         fields = [*_space(whole, machine, bound, known, alone=True)]
-        fields += [] if many else [*_REPEATS, f"# {_CACHE}"]
+        fields += [*_REPEATS, f"# {_CACHE}"] if cached else []
         fields = [*_given_space(known, fields)] if known else fields
         searched = ["space:", *(f"  {line}" for line in fields)]
-    lines = [*_head(place, given), *_workload(whole.config, given), *searched, *_tail(machine)]
+    lines = [*_head(place, given), *_workload(models, given), *searched, *_tail(machine)]
     return "\n".join(lines) + "\n"
 
 
@@ -210,10 +211,15 @@ def _flow(value: Any) -> str:
     return dump_scalar([value])[1:-1]
 
 
-def _workload(config: Any, given: Given) -> Iterator[str]:
+def _workload(models: Mapping[str, DraftedModel], given: Given) -> Iterator[str]:
+    config = next(iter(models.values())).config
     yield "workload:"
-    remark = "" if given.arrivals else "          # requests come on their own clock, as users do"
-    yield f"  arrivals: {_flow(given.arrivals or {'kind': 'poisson'})}{remark}"
+    if any(takes_sequences(part.config) for part in models.values()):
+        yield from sequence_arrivals_lines()
+    elif given.arrivals:
+        yield f"  arrivals: {_flow(given.arrivals)}"
+    else:
+        yield "  arrivals: {kind: poisson}          # requests come on their own clock, as users do"
     if given.batch_size > 1:
         yield f"  batch_size: {given.batch_size}"
     if given.file:
@@ -328,16 +334,12 @@ def _on_gpu(group: Any, machine: Machine) -> bool:
 def _completed_batching(sizes: tuple[int, ...], slo: Slo) -> Iterator[str]:
     yield "# config.pbtxt leaves max_batch_size to the server, which completes it when it loads the"
     yield "# model. A run asks it first, and searches this only where the model batches:"
-    yield f"{DELAY}: {{int: [50, {_longest_delay(slo)}], log: true, or: 0}}"
+    yield f"{DELAY}: {{int: [50, {longest_delay_us(slo)}], log: true, or: 0}}"
     if sizes:
         yield f"max_batch_size: {{choice: {[*sizes]}}}     # the server's default is {sizes[0]}"
     else:
         yield "# Smaller batches than the model's largest, where that is known:"
         yield "#   max_batch_size: {choice: [4, 8]}"
-
-
-def _longest_delay(slo: Slo) -> int:
-    return max(200, min(MOST_DELAY_US, round(slo.bound / 2)))
 
 
 def _batching(
@@ -348,7 +350,7 @@ def _batching(
     *,
     alone: bool,
 ) -> Iterator[str]:
-    config, delay = part.config, _longest_delay(slo)
+    config, delay = part.config, longest_delay_us(slo)
     largest = config.max_batch_size
     above = (2 * largest,) if expert.larger and alone and not known else ()
     drafted = (largest // 4, largest // 2, largest, *above)
@@ -358,6 +360,9 @@ def _batching(
         yield f"# {part.why_least}"
     if taken:
         yield f"max_batch_size: {{choice: {taken}}}     # {largest} in config.pbtxt"
+    if takes_sequences(config):
+        yield from sequence_space_lines(largest, delay)
+        return
     if config.HasField("dynamic_batching"):
         yield "# Naming a field of dynamic_batching keeps it on. To search that too, add"
         yield "#   dynamic_batching: {choice: [off, on]}"

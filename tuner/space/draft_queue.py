@@ -1,4 +1,4 @@
-"""The queue timeout that `tune init` drafts, commented out, from the SLO."""
+"""The longest delay that `tune init` drafts from the SLO, and the queue timeout it proposes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ from collections.abc import Iterator
 
 from tuner.spec.paths import QUEUE_TIMEOUT
 from tuner.spec.slo import Slo
+
+#: Longest delay worth trying, microseconds; and never more than half of the latency allowed.
+MOST_DELAY_US = 10_000
+
+
+def longest_delay_us(slo: Slo) -> int:
+    return max(200, min(MOST_DELAY_US, round(slo.bound / 2)))
 
 
 def queue_timeout_us(slo: Slo) -> int:

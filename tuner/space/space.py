@@ -26,7 +26,15 @@ from tuner.modelconfig.served import Served
 from tuner.space.candidate import CACHE, Candidate, FieldValue
 from tuner.space.conditions import Condition, conditions_of
 from tuner.space.parameters import SERVER, Knob, Parameter, RangeParameter
-from tuner.spec.paths import CACHE_ENABLE, DELAY, DYNAMIC_BATCHING, MAX_BATCH_SIZE, is_inside
+from tuner.spec.paths import (
+    CACHE_ENABLE,
+    DELAY,
+    DIRECT,
+    DYNAMIC_BATCHING,
+    MAX_BATCH_SIZE,
+    OLDEST,
+    is_inside,
+)
 
 #: Up to this many candidates `Space.size` asks Triton's rules about each.
 COUNTED_ONE_BY_ONE = 2000
@@ -261,6 +269,12 @@ class Space:
         return tuple((batcher, size) for batcher, size in found if batcher not in searched)
 
     @cached_property
+    def _direct_by_name(self) -> tuple[str, ...]:
+        """Models whose configs name the direct strategy for sequences."""
+        models = self.served.models.items()
+        return tuple(n for n, m in models if get(m.base.completed, DIRECT) is not None)
+
+    @cached_property
     def _conditions(self) -> Mapping[Knob, tuple[tuple[Knob, Condition], ...]]:
         """The conditions on each parameter; a field depends on fields of its own model."""
         found: dict[Knob, tuple[tuple[Knob, Condition], ...]] = {}
@@ -296,6 +310,10 @@ class Space:
             values |= {Knob(label, CACHE_ENABLE): enabled for label in self.asked}
         for batcher, size in self.implied_batchers:
             values[batcher] = True if self._is_batched(size, chosen) else None
+        for owner in self._direct_by_name:
+            set_ones = (k.path for k, v in chosen.items() if k.owner == owner and v is not None)
+            if any(path == OLDEST or is_inside(path, OLDEST) for path in set_ones):
+                values[Knob(owner, DIRECT)] = None  # one excludes the other
         for batcher, size, kept in self.sizes_without_effect:
             if values.get(batcher) is None:
                 values[size] = kept

@@ -7,10 +7,14 @@ from tuner.space.parameters import Knob
 from tuner.spec.labels import labelled
 from tuner.spec.paths import (
     CACHE_ENABLE,
+    CANDIDATE_SEQUENCES,
     DELAY,
     DYNAMIC_BATCHING,
     INSTANCES,
     MAX_BATCH_SIZE,
+    OLDEST,
+    OLDEST_DELAY,
+    OLDEST_PREFERRED,
     PREFERRED,
     is_instance_count,
 )
@@ -24,6 +28,10 @@ SHORT_NAMES = {
     PREFERRED: "preferred",
     DELAY: "delay",
     CACHE_ENABLE: "cache",
+    OLDEST: "oldest",
+    OLDEST_PREFERRED: "preferred",
+    OLDEST_DELAY: "delay",
+    CANDIDATE_SEQUENCES: "candidate sequences",
 }
 
 
@@ -36,7 +44,7 @@ def field_text(candidate: Candidate, knob: Knob) -> str:
 def _path_text(path: str, value: FieldValue) -> str:
     name = SHORT_NAMES.get(path, path)
     if value is None:
-        return f"{name} off" if name in ("dynamic batching", "cache") else f"no {name}"
+        return f"{name} off" if name in ("dynamic batching", "cache", "oldest") else f"no {name}"
     if value is True or value is False:
         return f"{name} {'on' if value else 'off'}"
     if value == 0 and is_instance_count(path):

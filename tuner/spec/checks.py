@@ -39,7 +39,9 @@ from tuner.spec.workload import (
     ClosedArrivals,
     DuplicatesRepeat,
     LogRepeat,
+    Protocol,
     RandomInputs,
+    SequenceArrivals,
     SharedMemory,
     ZipfRepeat,
 )
@@ -169,6 +171,26 @@ def _check_bursts(spec: Spec) -> Iterator[Finding]:
         )
         given = [n for n in ("burst_length", "burst_share") if _is_given(arrivals, n)]
         yield Finding((*where, given[0]) if given else ("workload", "max_window"), text)
+
+
+def _check_sequences(spec: Spec) -> Iterator[Finding]:
+    arrivals, where = spec.workload.arrivals, ("workload", "arrivals")
+    if not isinstance(arrivals, SequenceArrivals):
+        return
+    if arrivals.interval <= 0:
+        yield Finding((*where, "interval"), "must be above 0")
+    low, high = arrivals.lengths
+    if high < low:
+        yield Finding((*where, "longest"), f"{high} is below length, {low}")
+    if spec.workload.protocol is Protocol.HTTP:
+        text = "sequences are sent over gRPC, on whose one connection they cannot meet in disorder"
+        yield Finding(("workload", "protocol"), f"{text}: leave it out")
+    for name, stream in spec.streams.items():
+        if stream.batch_size > 1:
+            text = (
+                "a request of a sequence holds one inference (Triton's sequence batcher): write 1"
+            )
+            yield Finding(("streams", name, "batch_size"), text)
 
 
 def _check_inputs(spec: Spec) -> Iterator[Finding]:
@@ -346,6 +368,7 @@ _CHECKS: tuple[tuple[Callable[[Spec], Iterator[Finding]], tuple[str, ...]], ...]
     (_check_windows, ("workload",)),
     (_check_levels, ("workload",)),
     (_check_bursts, ("workload",)),
+    (_check_sequences, ("workload", "streams")),
     (_check_inputs, ("streams",)),
     (check_recording, ("streams", "workload", "server", "models", "objective")),
     (_check_cache_state, ("workload", "server")),

@@ -43,11 +43,11 @@ _MESSAGES: Mapping[str, str] = {
 
 #: Where the value found is not shown.
 _SECRET = ("server", "environment")
-#: Keys that one might write for a stream, for things that a stream cannot do.
+#: Keys that one might write for a stream, for things that are said elsewhere.
 _EXCHANGES = ("kind", "sequences", "streaming")
-_SINGLE_REQUESTS = (
-    "a stream sends single requests and gets one answer to each; sequences and streamed "
-    "answers are for perf_analyzer (--num-of-sequences, --streaming)"
+_NOT_A_STREAMS = (
+    "a stream says what it asks of which model; sequences are arrivals of kind sequences, and "
+    "whether one request is answered many times is up to the model"
 )
 _SPACE_FORMS = "write {int: [1, 4]}, {choice: [8, 16]} or {subsets: [4, 8]}"
 
@@ -114,7 +114,7 @@ def _not_one_of(value: Any, expected: str) -> str:
 def _unknown_key(location: Location, owners: _Models) -> str:
     key = str(location[-1])
     if location[0] == "streams" and len(location) == 3 and key in _EXCHANGES:
-        return f"unknown key '{key}': {_SINGLE_REQUESTS}"
+        return f"unknown key '{key}': {_NOT_A_STREAMS}"
     short = {Spec: SHORT_KEYS, Workload: CARRIED}  # what may be written there, in either form
     allowed = {(o, name) for o in owners for name in (*_names(o), *short.get(o, ()))}
     known = sorted({name for _, name in allowed - {(ModelSpec, "name")}})

@@ -16,6 +16,15 @@ DELAY = f"{DYNAMIC_BATCHING}.max_queue_delay_microseconds"
 QUEUE_POLICY = f"{DYNAMIC_BATCHING}.default_queue_policy"
 QUEUE_TIMEOUT = f"{QUEUE_POLICY}.default_timeout_microseconds"
 PRIORITY_LEVELS = f"{DYNAMIC_BATCHING}.priority_levels"
+SEQUENCE_BATCHING = "sequence_batching"
+SEQUENCE_IDLE = f"{SEQUENCE_BATCHING}.max_sequence_idle_microseconds"
+DIRECT = f"{SEQUENCE_BATCHING}.direct"
+SLOT_UTILIZATION = f"{DIRECT}.minimum_slot_utilization"
+DIRECT_DELAY = f"{DIRECT}.max_queue_delay_microseconds"
+OLDEST = f"{SEQUENCE_BATCHING}.oldest"
+OLDEST_PREFERRED = f"{OLDEST}.preferred_batch_size"
+OLDEST_DELAY = f"{OLDEST}.max_queue_delay_microseconds"
+CANDIDATE_SEQUENCES = f"{OLDEST}.max_candidate_sequences"
 INSTANCE_GROUP = "instance_group"
 INSTANCES = f"{INSTANCE_GROUP}.count"
 CACHE_ENABLE = "response_cache.enable"
@@ -56,6 +65,7 @@ _SCHEDULING = (
     PRIORITY_LEVELS,
     "dynamic_batching.default_priority_level",
     CACHE_ENABLE,
+    SEQUENCE_BATCHING,
 )
 #: Whole messages: on or off.
 _BLOCKS = (DYNAMIC_BATCHING, "response_cache")

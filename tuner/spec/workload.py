@@ -120,8 +120,44 @@ class RecordingArrivals(Strict):
     max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
 
 
+class SequenceArrivals(Strict):
+    """Open loop: sequences of requests, for models with ``sequence_batching``.
+
+    So many run at once, each on a clock of its own; where one ends, the next begins. A request
+    waits for the answer to the one before it, and that is part of its latency.
+    """
+
+    kind: Literal["sequences"] = _KIND
+    length: Count = Field(description="requests of a sequence")
+    longest: Count | None = Field(
+        None, description="lengths are drawn evenly from length to this; default: all are the same"
+    )
+    interval: Seconds = Field(description="from one request of a sequence to the next")
+    count_output: str | None = Field(
+        None,
+        description="output of one number in which the model counts the requests of a sequence, "
+        "from 1: an answer out of order is a failure; default: the order is kept, not checked",
+    )
+    rate: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
+        None,
+        description="requests per second to measure; so many times interval is the number of "
+        "sequences at once; default: search for the highest number of these",
+    )
+    max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """The fewest and the most requests of a sequence."""
+        return self.length, self.longest or self.length
+
+
 ArrivalsSpec = Annotated[
-    ClosedArrivals | PoissonArrivals | BurstArrivals | TraceArrivals | RecordingArrivals,
+    ClosedArrivals
+    | PoissonArrivals
+    | BurstArrivals
+    | TraceArrivals
+    | RecordingArrivals
+    | SequenceArrivals,
     Field(discriminator="kind"),
 ]
 

@@ -70,8 +70,9 @@ def test_every_model_has_a_row_with_what_can_be_tuned_or_why_not(
     rows = rows_of(make_repository(tmp_path, *MODELS), tune)
     assert [*rows] == sorted(MODELS)
     tunable = {name: [*row["tunable"]] for name, row in rows.items() if row["tunable"]}
-    alone = {name: [name] for name in ("fast", "single", "stream")}
+    alone = {name: [name] for name in ("fast", "single", "stream", "talk")}
     assert tunable == {**alone, "over-fast": ["fast"], "over-stream": ["stream"]}
+    assert {"instance_group.count", "sequence_batching.oldest"} < {*rows["talk"]["tunable"]["talk"]}
     assert {"instance_group.count", "max_batch_size"} < {*rows["fast"]["tunable"]["fast"]}
     assert rows["single"]["tunable"] == {"single": ["instance_group.count"]}
     assert rows["fast"]["why_not"] == rows["over-fast"]["why_not"] == ""
@@ -81,7 +82,6 @@ def test_every_model_has_a_row_with_what_can_be_tuned_or_why_not(
         "over-broken": "broken/config.pbtxt:1:",
         "over-misfit": "it needs misfit: ",
         "single": "max_batch_size is 0",
-        "talk": "sequence_batching",
     }
     assert [n for n, reason in reasons.items() if reason not in rows[n]["why_not"]] == []
 
@@ -146,8 +146,8 @@ def test_it_lists_what_init_drafts(tmp_path: Path, tune: Tune) -> None:
 def test_a_repository_without_a_tunable_model_has_nothing_to_search(
     tmp_path: Path, tune: Tune
 ) -> None:
-    assert tune("models", make_repository(tmp_path, "broken", "talk")) == 3
-    assert "sequence_batching" in tune.out
+    assert tune("models", make_repository(tmp_path, "broken", "stream")) == 3
+    assert "decoupled" in tune.out
     assert "can be tuned" in tune.err
     (tmp_path / "empty" / "docs").mkdir(parents=True)
     assert tune("models", tmp_path / "empty") == 2

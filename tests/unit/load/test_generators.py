@@ -56,6 +56,7 @@ ONE = Demand(config(SMALL, SMALL), {}, 1, may_refuse=False)
         ([ONE, ONE], "perf_analyzer sends one stream of requests, to one model"),
         ([replace(ONE, mixed=True)], "does not draw shapes by share, or tell latencies by shape"),
         ([replace(ONE, decoupled=True)], "tells nothing of first responses, or of lost ones"),
+        ([replace(ONE, sequences=True)], "perf_analyzer does not check the order of answers"),
         ([replace(ONE, priority=1)], "perf_analyzer has no option for the priority of requests"),
     ],
 )

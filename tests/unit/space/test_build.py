@@ -228,7 +228,6 @@ def test_a_rare_candidate_is_found_in_a_space_too_large_to_go_through() -> None:
 
 
 REFUSED = {
-    "takes sequences": "sequence_batching { }",
     "language model": 'backend: "vllm"',
 }
 

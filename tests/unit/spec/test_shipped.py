@@ -145,12 +145,12 @@ EXAMPLES = [block for block in BLOCKS if "repository:" in block]  # others show 
     list(
         zip(
             EXAMPLES,
-            ["tiny-bert", "nlp", "chat+search", "chat+search", "chat"],
-            [1, 3, 2, 2, 2],
+            ["tiny-bert", "nlp", "chat+search", "speech", "chat+search", "chat"],
+            [1, 3, 2, 1, 2, 2],
             strict=True,
         )
     ),
-    ids=["one model", "an ensemble", "two models", "a background", "a neighbour"],
+    ids=["one model", "an ensemble", "two models", "sequences", "a background", "a neighbour"],
 )
 def test_each_example_of_the_guide_loads_and_fits_the_schema(
     example: str,

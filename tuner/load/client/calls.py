@@ -148,6 +148,19 @@ class GrpcCalls:
         self._under_way.add(call)  # nobody else holds it
         call.add_done_callback(partial(self.ended, self._under_way, done))
 
+    def ask(self, request: bytes, answered: Callable[[Outcome, str, bytes], None]) -> None:
+        """Sends it as `send` does, and tells its answer too, which takes a task."""
+        call = self._call(request, metadata=self._metadata)
+        reading = asyncio.ensure_future(self._asked(call, answered))
+        self._under_way.add(reading)
+        reading.add_done_callback(self._under_way.discard)
+
+    async def _asked(self, call: Any, answered: Callable[[Outcome, str, bytes], None]) -> None:
+        answer = b""
+        with suppress(grpc.RpcError):
+            answer = await call
+        self.ended(set(), lambda outcome, words: answered(outcome, words, answer), call)
+
     @staticmethod
     def ended(under_way: set[Any], done: Done, call: Any) -> None:
         """Reports how a call ended; nothing for a call that was given up."""

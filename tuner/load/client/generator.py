@@ -33,13 +33,23 @@ from tuner.errors import LoadFailedError, ServerGoneError, TunerError
 from tuner.load import seeds
 from tuner.load.client.cost import request_cost_s
 from tuner.load.client.figures import Run, by_stream, check_sent
-from tuner.load.client.job import GONE, HEADERS, Answers, ClientJob, Outcome, Questions, merge
+from tuner.load.client.job import (
+    GONE,
+    HEADERS,
+    Answers,
+    ClientJob,
+    Outcome,
+    Questions,
+    SequencesAsked,
+    merge,
+)
 from tuner.load.client.process import LEAD_NS
 from tuner.load.client.responses import SILENCE_S, warnings_of
 from tuner.load.client.shared import keep, laying
 from tuner.load.setup import TOO_LATE, Schedule, Setup, schedule
 from tuner.load.traffic.arrivals import Times
 from tuner.load.traffic.encoding import build
+from tuner.load.traffic.sequences import SequencePace, first_id
 from tuner.load.traffic.wire import Lay
 from tuner.load.validity import (
     BUSY,
@@ -59,7 +69,7 @@ from tuner.load.watch.early_end import (
 )
 from tuner.machine.host import core_count
 from tuner.machine.process import child, tail
-from tuner.measurement.measurement import LoadPoint, Measurement
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import EarlyEnd, Window
 from tuner.server import health
 
@@ -67,6 +77,10 @@ _POLL_S = 0.01
 _READY_S = 60.0  # for the processes to start and to make their requests
 #: One process sustains this many clients of a closed loop, whose rate is not known.
 _PROCESS_CLIENTS = 64
+_UNENDED = (
+    "sequences could not be ended after the load: until max_sequence_idle_microseconds they keep "
+    "their slots."
+)
 #: So many requests of a stream show how large they are.
 _FIRST = 20
 
@@ -78,6 +92,7 @@ class OpenClient(Setup):
         begin = time.monotonic()
         plan = schedule(self.streams, load, window, seed, self.shape)
         count = min(processes_for(load, self._cores_for(load)), core_count(self.site.program.cpus))
+        count = 1 if self.takes_sequences else count  # the requests of one are in order
         with (
             tempfile.TemporaryDirectory(prefix="load-", dir=self.site.directory) as private,
             laying(self.site.endpoints) as lay,
@@ -101,12 +116,15 @@ class OpenClient(Setup):
         result = replace(
             self.with_readings(result, observed, watched),
             backlog=not at_rest,
+            sequences_at_once=self._at_once(load),
             wall_s=time.monotonic() - begin,
             command=command,
         )
         if client_kept_up(result):  # else it is the client's fault, and reported as such
             check_answered(observed.answered_count, window, planned)
         warnings += ended_early(window, planned)
+        if answers.unended:
+            warnings.append(f"{answers.unended} {_UNENDED}")
         if failed := int((answers.outcomes == Outcome.FAILED).sum()):
             warnings.append(f"{failed} requests failed, the first of them: {answers.failure}")
         warnings += warnings_of(answers.outcomes)
@@ -167,6 +185,7 @@ class OpenClient(Setup):
             clients=0 if load.arrivals.open_loop else round(load.level),
             tls=None if tls is None else tls.model_dump(),
             silence_s=max(SILENCE_S, window.tail_s),
+            sequences=self._sequences(plan, private),
         )
         np.save(job.order, order)
         if job.due is not None and plan.due_s is not None:
@@ -179,6 +198,20 @@ class OpenClient(Setup):
         target = self.streams[0].target
         head = [f"Host: {target.address}"]
         return build(asked.inputs, asked.form, asked.most, target.protocol, head, lay)
+
+    def _at_once(self, load: LoadPoint) -> float | None:
+        pace = self.shape if load.arrivals is Arrivals.SEQUENCES else None
+        return pace.at_once(load.level) if isinstance(pace, SequencePace) else None
+
+    def _sequences(self, plan: Schedule, private: Path) -> SequencesAsked | None:
+        if not self.takes_sequences:
+            return None
+        numbers = None if plan.sequences is None else private / "sequences.npy"
+        if numbers is not None and plan.sequences is not None:
+            np.save(numbers, plan.sequences)
+        pace = self.shape
+        output = pace.count_output if isinstance(pace, SequencePace) else ""
+        return SequencesAsked(numbers, first_id(), output)
 
     def _due(self, plan: Schedule) -> dict[str, Times]:
         """When requests are due, by stream as in `by_stream`; none of a closed loop."""

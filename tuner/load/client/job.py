@@ -56,6 +56,23 @@ class Questions:
 
 
 @dataclass(frozen=True)
+class SequencesAsked:
+    """What makes the requests of a job ones of sequences.
+
+    Attributes:
+        numbers: ``.npy`` with the sequence of each request; None of a closed loop, in which each
+            request is a sequence of its own.
+        first_id: Added to these numbers.
+        count_output: Output in which the model counts the requests of a sequence, from 1; "" where
+            none does.
+    """
+
+    numbers: Path | None
+    first_id: int
+    count_output: str = ""
+
+
+@dataclass(frozen=True)
 class ClientJob(Facts):
     """What to send, and where results go.
 
@@ -89,6 +106,7 @@ class ClientJob(Facts):
     first: int = 0
     step: int = 1
     tls: Mapping[str, Any] | None = None
+    sequences: SequencesAsked | None = None
     silence_s: float = 0.0
 
     @property
@@ -114,6 +132,7 @@ class Answers:
         first_ns: When the first response came, 0 without one; no column where no model is
             decoupled.
         response_counts: Of each; likewise.
+        unended: Sequences that could not be ended afterwards.
     """
 
     numbers: npt.NDArray[np.int64]
@@ -127,6 +146,7 @@ class Answers:
     lost: str
     first_ns: npt.NDArray[np.int64] = field(default_factory=_no_column)
     response_counts: npt.NDArray[np.int64] = field(default_factory=_no_column)
+    unended: int = 0
 
     def write(self, path: Path) -> None:
         """All at once: a file that is there is whole."""
@@ -166,4 +186,5 @@ def merge(parts: Sequence[Answers], open_loop: bool) -> Answers:
         cpu_s=sum(part.cpu_s for part in parts),
         failure=next((part.failure for part in parts if part.failure), ""),
         lost=next((part.lost for part in parts if part.lost), ""),
+        unended=sum(part.unended for part in parts),
     )

@@ -17,9 +17,10 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,15 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError, TunerError
 from tuner.hiding import keep_secret, without_passwords
 from tuner.load.client.calls import Done, calls_over
-from tuner.load.client.job import GONE, HEADERS, Answers, ClientJob, Outcome
+from tuner.load.client.job import (
+    GONE,
+    HEADERS,
+    Answers,
+    ClientJob,
+    Outcome,
+    SequencesAsked,
+)
+from tuner.load.client.sequences import SequenceSender
 from tuner.load.client.shared import kept
 from tuner.load.traffic.encoding import build
 from tuner.load.traffic.turns import in_order
@@ -197,8 +206,9 @@ async def _carry_out(
     streamed = _streamed(job, tls, headers, shown) if job.streamed else None
     calls = streamed or calls_over(job.protocol, job.address, tls, headers)
     await calls.connect()
+    sequences = None if job.sequences is None else _sequences(job, job.sequences, calls)
     load = Loop(
-        calls.send,
+        calls.send if sequences is None else sequences.send,
         requests,
         job.total_s,
         due_s=None if job.due is None else np.load(job.due)[own],
@@ -210,6 +220,8 @@ async def _carry_out(
     )
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, load.stop)
     answers = await load.run(await _beginning(job))
+    if sequences is not None and not answers.lost:
+        answers = replace(answers, unended=await sequences.end())
     await calls.close()
     return streamed.account(answers, load.offset_ns) if streamed else answers
 
@@ -223,6 +235,12 @@ def _streamed(
     from tuner.load.client.streaming import StreamedCalls, own_questions
 
     return StreamedCalls(job, tls, headers, own_questions(job, np.load(job.order)), shown)
+
+
+def _sequences(job: ClientJob, asked: SequencesAsked, calls: Any) -> SequenceSender:
+    numbers = None if asked.numbers is None else np.load(asked.numbers)
+    ids = [job.questions[k].form.sequence_ids for k in np.load(job.order).tolist()]
+    return SequenceSender(calls, asked, numbers, ids)
 
 
 async def _beginning(job: ClientJob) -> int:

@@ -129,8 +129,12 @@ def warm_batches(
 def batch_sizes(config: Any, least: int) -> list[int]:
     """Sizes that the dynamic batcher of a ``ModelConfig`` may form, the doubled ones first.
 
+    Of a model that takes sequences none: one request cannot be several of these.
+
     ``least``: Inferences in one request of the workload.
     """
+    if config.HasField("sequence_batching"):
+        return []
     if config.response_cache.enable:
         return []  # what is asked here would be in the cache
     most = config.max_batch_size // least if config.HasField("dynamic_batching") else 1

@@ -18,8 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, SpecError
+from tuner.load.traffic.sequences import SequencePace
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.regular import read_regular
+from tuner.spec.workload import ArrivalsSpec, BurstArrivals, SequenceArrivals, TraceArrivals
 
 #: Rates before, during and after the measured window of arrivals that step, over the level.
 CALM, OVERLOAD = 0.8, 1.2
@@ -50,8 +52,9 @@ class BurstShape:
     mean_burst_s: float = 0.2
 
 
-#: What some kinds of arrivals have beside their rate: a trace's gaps in microseconds, bursts.
-Shape = Times | BurstShape
+#: What some kinds of arrivals have beside their rate: a trace's gaps in microseconds, bursts,
+#: sequences.
+Shape = Times | BurstShape | SequencePace
 
 
 def arrivals_of(
@@ -182,6 +185,19 @@ def read_trace(path: Path) -> npt.NDArray[np.float64]:
     if not any(gaps):
         raise SpecError(f"{path}: no gaps between requests", "write one a line, in microseconds")
     return np.array(gaps)
+
+
+def shape_of(arrivals: ArrivalsSpec) -> Shape | None:
+    """What arrivals have beside their rate: bursts, a recorded trace, or sequences."""
+    if isinstance(arrivals, TraceArrivals):
+        return read_trace(arrivals.file)
+    if isinstance(arrivals, BurstArrivals):
+        length_s = float(arrivals.burst_length)
+        return BurstShape(arrivals.burst_ratio, float(arrivals.burst_share), length_s)
+    if isinstance(arrivals, SequenceArrivals):
+        output = arrivals.count_output or ""
+        return SequencePace(arrivals.lengths, float(arrivals.interval), output)
+    return None
 
 
 def write_intervals(times: Times, path: Path) -> Times:

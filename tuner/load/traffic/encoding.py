@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import LoadFailedError, SpecError
+from tuner.load.traffic.sequences import SequenceIds, first_id, marks
 from tuner.load.traffic.wire import WRITERS, Lay
 from tuner.modelconfig.schema import enum_name
 from tuner.plain import plain
@@ -166,6 +167,7 @@ class RequestForm:
     Attributes:
         shapes: By input, without the batch; -1 where the input file gives the shape.
         priority: 1 is the highest; 0 leaves it to the model.
+        sequence_ids: How they name their sequence; None where the model takes none.
     """
 
     model: str
@@ -175,6 +177,15 @@ class RequestForm:
     batch_size: int
     priority: int = 0
     optional: Sequence[str] = ()
+    sequence_ids: SequenceIds | None = None
+
+    def alone(self, requests: list[bytes]) -> list[bytes]:
+        """The same; where the model takes sequences, each a whole one."""
+        if self.sequence_ids is None:
+            return requests
+        first, ids = first_id(), self.sequence_ids
+        numbered = enumerate(requests, start=first)
+        return [request + marks(n, ids, start=True, end=True) for n, request in numbered]
 
 
 def tensors_of(form: RequestForm) -> list[TensorShape]:

@@ -1,0 +1,178 @@
+"""Sequences on a real server, by a model that counts the requests of each by its correlation id."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from builders.load_bench import Bench
+from builders.sequence_model import write_sequence_model
+
+from tuner.load.client.calls import GrpcCalls, asking
+from tuner.load.client.job import Answers, Outcome, SequencesAsked
+from tuner.load.client.process import Loop
+from tuner.load.client.sequences import SequenceSender
+from tuner.load.generators import OWN_CLIENT
+from tuner.load.streams_load import StreamsLoad
+from tuner.load.traffic.encoding import build
+from tuner.load.traffic.sequences import SequenceIds, counted_in, first_id
+from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.measurement.window import Window
+from tuner.server.binaries import Installation, tritonserver
+from tuner.server.control import Control
+from tuner.triton.local import LocalLauncher
+
+pytestmark = pytest.mark.integration
+
+SHORT = Window(duration_s=1.0, warmup_s=0.3, deadline_s=60.0, tail_s=0.5)
+PACE = {"kind": "sequences", "length": 3, "longest": 8, "interval": "50ms"}
+OLDEST = "oldest { max_candidate_sequences: 64 }"
+MODELS = {
+    "direct": ("direct { }", "TYPE_UINT64"),
+    "oldest": (OLDEST, "TYPE_INT32"),
+    "named": (OLDEST, "TYPE_STRING"),
+    "forgetful": ("max_sequence_idle_microseconds: 20000 direct { }", "TYPE_UINT64"),
+}
+
+
+@pytest.fixture(scope="module")
+def sequences(program: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    directory = tmp_path_factory.mktemp("sequences")
+    for name, (strategy, ids) in MODELS.items():
+        write_sequence_model(directory / "repository", name, strategy, ids)
+    with tritonserver(None, os.environ) as installation:
+        launcher = LocalLauncher(installation, directory / "repository")
+        with (
+            launcher.launch([], directory / "server.log") as server,
+            Control(server.endpoints, timeout_s=3.0) as control,
+            ThreadPoolExecutor() as loading,
+        ):
+            list(loading.map(lambda model: control.load(model, None, 60.0), MODELS))
+            yield Bench(server, control, program, directory)
+
+
+def load_of(bench: Bench, model: str, **more: Any) -> StreamsLoad:
+    arrivals = {**PACE, "count_output": "count", **more.pop("arrivals", {})}
+    return bench.generator(model, OWN_CLIENT, arrivals=arrivals, **more)
+
+
+def at(rate: float) -> LoadPoint:
+    return LoadPoint(Arrivals.SEQUENCES, rate)
+
+
+def left_open(bench: Bench, model: str) -> float | None:
+    """How many sequences the model itself knows that have not ended."""
+    (question,) = load_of(bench, model).setup.streams[0].questions(1)
+    with asking(bench.server.endpoints) as method:
+        return counted_in(method.future(question, timeout=10.0).result(), "open")
+
+
+@pytest.mark.parametrize("rate", [20.0, 60.0, 160.0])
+@pytest.mark.parametrize("model", ["direct", "oldest", "named"])
+def test_all_answers_are_in_order_and_each_sequence_is_ended(
+    sequences: Bench, model: str, rate: float
+) -> None:
+    found = load_of(sequences, model).measure(at(rate), SHORT, 1)
+    assert found.failed_count == 0, found.warnings
+    assert found.due_per_s == pytest.approx(rate, abs=1 + 0.1 * rate)
+    assert left_open(sequences, model) == 0
+
+
+def test_more_sequences_than_slots_wait_and_are_all_ended(sequences: Bench) -> None:
+    """The direct strategy has eight slots here: a ninth sequence waits until one ends."""
+    pace = {"length": 10, "longest": 10}
+    found = load_of(sequences, "direct", arrivals=pace).measure(at(400.0), SHORT, 1)
+    assert found.failed_count == 0
+    assert found.p50_latency_us > 50e3
+    assert left_open(sequences, "direct") == 0
+
+
+def test_what_follows_a_failure_is_not_sent_and_fails_with_it(
+    sequences: Bench, tmp_path: Path
+) -> None:
+    path = tmp_path / "inputs.json"
+    path.write_text(json.dumps({"data": [{"x": [1.0] * 4}] * 7 + [{"x": [-1.0] * 4}]}))
+    asked = load_of(sequences, "oldest", inputs={"kind": "file", "file": str(path)})
+    found = asked.measure(at(80.0), SHORT, 1)
+    assert found.completed_count > 20
+    assert 10 < found.failed_count < 60
+    (said,) = [text for text in found.warnings if "failed" in text]
+    assert "negative input" in said
+    assert left_open(sequences, "oldest") == 0
+
+
+def test_a_sequence_that_the_server_forgot_is_told(sequences: Bench) -> None:
+    """It drops one that is idle for 20 ms, though only where another waits for its slot."""
+    pace = {"length": 10, "longest": 10, "interval": "200ms"}
+    found = load_of(sequences, "forgetful", arrivals=pace).measure(at(100.0), SHORT, 1)
+    assert found.failed_count > 0
+    assert any("max_sequence_idle_microseconds" in text for text in found.warnings)
+
+
+def test_what_is_asked_apart_from_load_is_a_sequence_of_its_own(sequences: Bench) -> None:
+    load = load_of(sequences, "direct")
+    assert not any(found.slow_s for found in load.await_first_answers(30.0, print))
+    assert load.seconds_for(20, 30.0) is not None
+    assert load.seconds_alone(30.0) is not None
+    found = load.measure(LoadPoint(Arrivals.CLOSED, 8), SHORT, 1)
+    assert found.failed_count == 0
+    assert found.completed_count > 50
+    assert left_open(sequences, "direct") == 0
+
+
+def test_an_overload_has_more_sequences_at_once_for_a_while(sequences: Bench) -> None:
+    window = Window(duration_s=1.0, warmup_s=1.0, deadline_s=60.0, tail_s=1.0, slice_s=0.25)
+    found = load_of(sequences, "oldest").measure(LoadPoint(Arrivals.STEP, 100.0), window, 1)
+    assert found.failed_count == 0
+    assert found.due_per_s == pytest.approx(120, abs=5)
+
+
+class HastySender(SequenceSender):
+    """Waits for no answer: the mistake that is planted."""
+
+    def _ask(self, course: Any, told: Any, **marks: bool) -> None:
+        super()._ask(course, told, **marks)
+        course.waiting = False
+
+
+class OvertakingCalls:
+    """Holds every third request back, so that what is sent behind it overtakes it."""
+
+    def __init__(self, calls: GrpcCalls) -> None:
+        self.calls, self.count = calls, 0
+
+    def ask(self, request: bytes, answered: Any) -> None:
+        self.count += 1
+        wait_s = 0.0 if self.count % 3 else 0.1
+        asyncio.get_running_loop().call_later(wait_s, self.calls.ask, request, answered)
+
+
+@pytest.mark.parametrize(("sender", "wrong"), [(SequenceSender, False), (HastySender, True)])
+def test_a_wrong_order_that_is_planted_in_the_client_is_found(
+    sequences: Bench, sender: type[SequenceSender], wrong: bool
+) -> None:
+    (stream,) = load_of(sequences, "oldest").setup.streams
+    requests = build(stream.shapes[0].inputs.first(1), stream.form, 1)
+
+    async def sent() -> Answers:
+        calls = GrpcCalls(sequences.server.endpoints.grpc, None, {})
+        await calls.connect()
+        numbers = np.tile(np.arange(2), 10)
+        asked = SequencesAsked(None, first_id(), "count")
+        own = sender(OvertakingCalls(calls), asked, numbers, [SequenceIds.NUMBERS])
+        answers = await Loop(own.send, requests, 3.0, due_s=np.arange(20) * 0.01).run()
+        await own.end()
+        await calls.close()
+        return answers
+
+    answers = asyncio.run(sent())
+    failed = int((answers.outcomes == Outcome.FAILED).sum())
+    assert (failed > 0) is wrong, answers.failure
+    assert ("out of order: request" in answers.failure) is wrong

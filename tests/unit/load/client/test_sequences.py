@@ -1,0 +1,146 @@
+"""What is sent of sequences, and when, over an emulated server that answers in any order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Callable
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tritonclient.grpc import service_pb2
+
+from tuner.load.client.job import Outcome, SequencesAsked
+from tuner.load.client.sequences import SequenceSender
+from tuner.load.traffic.sequences import SequenceIds
+
+NUMBERS = st.lists(st.integers(0, 4), min_size=1, max_size=30)
+NEVER_STARTED = "inference request for sequence 8 to model 'm' must specify the START flag"
+
+
+class EmulatedServer:
+    """Keeps requests until they are answered; those in ``fails`` are, by their order, errors."""
+
+    def __init__(self, fails: dict[int, tuple[Outcome, str]] | None = None) -> None:
+        self.fails = fails or {}
+        self.waiting: list[tuple[int, int, Callable[[Outcome, str, bytes], None]]] = []
+        self.seen: dict[int, list[tuple[bool, bool]]] = defaultdict(list)
+        self.count = 0
+        self.most_at_once = 0
+
+    def ask(self, request: bytes, answered: Callable[[Outcome, str, bytes], None]) -> None:
+        told = service_pb2.ModelInferRequest.FromString(request).parameters
+        number = told["sequence_id"].int64_param
+        self.seen[number].append(
+            (told["sequence_start"].bool_param, told["sequence_end"].bool_param)
+        )
+        self.waiting.append((number, self.count, answered))
+        self.count += 1
+        self.most_at_once = max(Counter(n for n, _, _ in self.waiting).values())
+
+    def answer(self, place: int) -> None:
+        _, k, answered = self.waiting.pop(place % len(self.waiting))
+        answered(*self.fails.get(k, (Outcome.ANSWERED, "")), b"")
+
+
+def sent(
+    numbers: list[int], turns: list[int], server: EmulatedServer
+) -> tuple[list[tuple[Outcome, str] | None], int]:
+    """What became of each request, where after each some are answered; the rest at the end."""
+    found: list[tuple[Outcome, str] | None] = [None] * len(numbers)
+    sender = SequenceSender(
+        server, SequencesAsked(None, 7), np.array(numbers), [SequenceIds.NUMBERS]
+    )
+
+    def told(k: int) -> Callable[[Outcome, str], None]:
+        def done(outcome: Outcome, words: str) -> None:
+            assert found[k] is None  # told once
+            found[k] = outcome, words
+
+        return done
+
+    for k, turn in zip(range(len(numbers)), turns * len(numbers), strict=False):
+        sender.send(b"", told(k))
+        if turn and server.waiting:
+            server.answer(turn)
+    while server.waiting and turns[0] % 2:
+        server.answer(0)
+
+    async def ended() -> int:
+        ending = asyncio.ensure_future(sender.end(patience_s=5.0))
+        while not ending.done():
+            await asyncio.sleep(0)
+            while server.waiting:
+                server.answer(0)
+        return await ending
+
+    return found, asyncio.run(ended())
+
+
+@settings(deadline=None)
+@given(NUMBERS, st.lists(st.integers(0, 9), min_size=1, max_size=30))
+def test_each_request_waits_for_the_one_before_it_and_each_sequence_begins_and_ends_once(
+    numbers: list[int], turns: list[int]
+) -> None:
+    server = EmulatedServer()
+    found, left = sent(numbers, turns, server)
+    assert left == 0
+    assert server.most_at_once == 1
+    for own in server.seen.values():
+        assert [start for start, _ in own] == [True] + [False] * (len(own) - 1)
+        assert [end for _, end in own] == [False] * (len(own) - 1) + [True]
+    if turns[0] % 2:  # all were answered before the end
+        assert set(found) == {(Outcome.ANSWERED, "")}
+        assert {n - 7: len(own) for n, own in server.seen.items()} == Counter(numbers)
+
+
+@settings(deadline=None)
+@given(NUMBERS, st.lists(st.integers(0, 9), min_size=1), st.integers(0, 20))
+def test_what_follows_a_failure_fails_unsent_and_the_sequence_is_ended(
+    numbers: list[int], turns: list[int], which: int
+) -> None:
+    server = EmulatedServer({which: (Outcome.FAILED, "bad input")})
+    found, left = sent(numbers, [1, *turns], server)
+    assert left == 0
+    broken = [k for k, own in enumerate(found) if own == (Outcome.FAILED, "bad input")]
+    for k in broken:
+        after = [found[j] for j in range(k + 1, len(numbers)) if numbers[j] == numbers[k]]
+        assert all(own is not None and "not sent" in own[1] for own in after)
+        assert all(own is not None and own[0] is Outcome.FAILED for own in after)
+    for own in server.seen.values():
+        assert own[-1][1]
+        assert sum(end for _, end in own) == 1
+
+
+def test_a_sequence_whose_first_request_was_refused_is_not_ended() -> None:
+    server = EmulatedServer({0: (Outcome.QUEUE_FULL, "Exceeds maximum queue size")})
+    found, left = sent([0, 0, 0], [1], server)
+    assert left == 0
+    assert [own[0] for own in found if own] == [Outcome.QUEUE_FULL] + [Outcome.FAILED] * 2
+    assert server.seen == {7: [(True, False)]}
+
+
+def test_a_sequence_that_the_server_dropped_is_told_with_the_field() -> None:
+    server = EmulatedServer({1: (Outcome.FAILED, NEVER_STARTED)})
+    found, _ = sent([0, 0, 0], [1], server)
+    assert found[1] is not None
+    assert "max_sequence_idle_microseconds" in found[1][1]
+
+
+def test_sequences_that_do_not_end_in_time_are_counted() -> None:
+    server = EmulatedServer()
+    sender = SequenceSender(
+        server, SequencesAsked(None, 7), np.array([0, 1, 0, 1]), [SequenceIds.NUMBERS]
+    )
+    for _ in range(4):
+        sender.send(b"", lambda *_: None)
+    assert asyncio.run(sender.end(patience_s=0.02)) == 2
+
+
+def test_each_request_of_a_closed_loop_is_a_sequence_of_its_own() -> None:
+    server = EmulatedServer()
+    sender = SequenceSender(server, SequencesAsked(None, 7), None, [SequenceIds.NUMBERS])
+    for _ in range(3):
+        sender.send(b"", lambda *_: None)
+    assert server.seen == {n: [(True, True)] for n in (7, 8, 9)}

@@ -1,0 +1,160 @@
+"""Requests of sequences: each is sent when it is due and the one before it has its answer.
+
+What follows a request that failed is not sent and fails with it: its sequence is lost to the user.
+A sequence that the end of the load, or a failure, cuts short is ended by one more request, so that
+the server's slot for it is free again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from tuner.load.client.calls import Done
+from tuner.load.client.job import Outcome, SequencesAsked
+from tuner.load.traffic.sequences import (
+    Numbers,
+    SequenceIds,
+    counted_in,
+    last_of_each,
+    marks,
+    out_of_order,
+)
+
+#: Called once for a request, with the server's words where it was not answered, or the answer.
+Answered = Callable[[Outcome, str, bytes], None]
+#: For sequences to be ended in.
+_PATIENCE_S, _POLL_S = 10.0, 0.005
+_REFUSED = (Outcome.TIMED_OUT, Outcome.QUEUE_FULL)
+#: Triton's words (sequence_batch_scheduler.cc) for a sequence it does not know, or no more.
+_UNKNOWN = "must specify the START flag"
+_FORGOTTEN = "the server had dropped the sequence after max_sequence_idle_microseconds"
+
+
+class Asks(Protocol):
+    """Sends a request now, and tells its answer."""
+
+    def ask(self, request: bytes, answered: Answered) -> None: ...
+
+
+@dataclass
+class _Course:
+    """How far a sequence has come; ``ended``: nothing of it is to be sent any more."""
+
+    number: int
+    ids: SequenceIds
+    sent: int = 0
+    waiting: bool = False
+    ended: bool = False
+    broken: str = ""
+    last_request: bytes = b""
+    held: deque[tuple[bytes, Done, bool]] = field(default_factory=deque)
+
+
+class SequenceSender:
+    """Sends the requests of a load in the order of their sequences.
+
+    Args:
+        numbers: The sequence of each request, in the order in which `send` is called; None: each
+            is a sequence of its own.
+        ids: How the id of each is told, likewise; used again and again.
+    """
+
+    def __init__(
+        self,
+        calls: Asks,
+        asked: SequencesAsked,
+        numbers: Numbers | None,
+        ids: Sequence[SequenceIds | None],
+    ) -> None:
+        self._calls = calls
+        self._asked = asked
+        self._numbers = None if numbers is None else numbers.tolist()
+        self._last = None if numbers is None else last_of_each(numbers).tolist()
+        self._ids = ids
+        self._sent = 0
+        self._courses: dict[int, _Course] = {}
+        self._ending = False
+
+    def send(self, request: bytes, done: Done) -> None:
+        """Takes the next request of the load, which is due; ``done`` as with `GrpcCalls.send`."""
+        k, self._sent = self._sent, self._sent + 1
+        ids = self._ids[k % len(self._ids)]
+        if ids is None:  # its model takes no sequences
+            self._calls.ask(request, lambda outcome, words, _: done(outcome, words))
+            return
+        number = k if self._numbers is None else self._numbers[k]
+        course = self._courses.get(number)
+        if course is None:
+            course = _Course((self._asked.first_id + number) % (1 << 31), ids)
+            self._courses[number] = course
+        if course.broken:
+            done(Outcome.FAILED, course.broken)
+            return
+        course.held.append((request, done, self._last is None or self._last[k]))
+        self._go_on(course)
+
+    async def end(self, patience_s: float = _PATIENCE_S) -> int:
+        """Ends each sequence that is under way; how many could not be ended in time."""
+        self._ending = True
+        courses = [course for course in self._courses.values() if course.sent]
+        for course in courses:
+            course.held.clear()
+            self._go_on(course)
+        until = time.monotonic() + patience_s
+        while (left := sum(c.waiting for c in courses)) and time.monotonic() < until:
+            await asyncio.sleep(_POLL_S)
+        return left
+
+    def _go_on(self, course: _Course) -> None:
+        """Sends what is to be sent next of a sequence, if anything is."""
+        if course.waiting or course.ended:
+            return
+        if course.held:
+            request, done, last = course.held.popleft()
+            course.sent += 1
+            course.last_request = request
+            told = partial(self._told, course, course.sent, done)
+            self._ask(course, told, start=course.sent == 1, end=last)
+        elif self._ending or course.broken:
+            self._ask(course, partial(self._closed, course), start=False, end=True)
+
+    def _ask(self, course: _Course, told: Answered, *, start: bool, end: bool) -> None:
+        course.waiting, course.ended = True, end
+        mark = marks(course.number, course.ids, start=start, end=end)
+        self._calls.ask(course.last_request + mark, told)
+
+    def _told(
+        self,
+        course: _Course,
+        place: int,
+        done: Done,
+        outcome: Outcome,
+        words: str,
+        answer: bytes,
+    ) -> None:
+        course.waiting = False
+        output = self._asked.count_output
+        if outcome is Outcome.ANSWERED and output:
+            words = out_of_order(counted_in(answer, output), place, output)
+            outcome = Outcome.FAILED if words else outcome
+        elif outcome is not Outcome.ANSWERED:
+            words += f" ({_FORGOTTEN})" if place > 1 and _UNKNOWN in words else ""
+            self._break(course, words)
+            course.ended |= outcome in _REFUSED and place == 1  # it has no slot
+        done(outcome, words)
+        self._go_on(course)
+
+    def _break(self, course: _Course, words: str) -> None:
+        course.broken = f"not sent, since a request before it in its sequence failed: {words}"
+        while course.held:
+            _, done, _ = course.held.popleft()
+            done(Outcome.FAILED, course.broken)
+
+    def _closed(self, course: _Course, outcome: Outcome, words: str, answer: bytes) -> None:
+        course.waiting = False
