@@ -146,8 +146,8 @@ def test_it_lists_what_init_drafts(tmp_path: Path, tune: Tune) -> None:
 def test_a_repository_without_a_tunable_model_has_nothing_to_search(
     tmp_path: Path, tune: Tune
 ) -> None:
-    assert tune("models", make_repository(tmp_path, "broken", "stream")) == 3
-    assert "decoupled" in tune.out
+    assert tune("models", make_repository(tmp_path, "broken", "misfit")) == 3
+    assert "broken/config.pbtxt:1:" in tune.out
     assert "can be tuned" in tune.err
     (tmp_path / "empty" / "docs").mkdir(parents=True)
     assert tune("models", tmp_path / "empty") == 2
