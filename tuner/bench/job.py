@@ -23,7 +23,7 @@ from tuner.machine.host import has_gpu
 from tuner.modelconfig.backends import may_set_batch
 from tuner.modelconfig.edit import edit, unified_diff
 from tuner.modelconfig.encoding import UTF_8
-from tuner.modelconfig.files import ModelFiles, model_names
+from tuner.modelconfig.files import ModelFiles, model_directory, model_names
 from tuner.modelconfig.served import Served, ServedModel, read_served
 from tuner.record.result_schema import ChangedConfig
 from tuner.score.next_load import LoadPlan, load_plan
@@ -156,6 +156,12 @@ def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> 
         EnvironmentNotReadyError: There is no such repository or model.
     """
     refuse_no_repository(loaded)
+    for label in spec.models:
+        try:
+            model_directory(spec.repository, label)
+        except SpecError as error:
+            place = loaded.mistake(("models", label), "").place
+            raise SpecError(f"{place}: {error.message}", error.hint) from error
     served = models_of(spec)
     for label, model in spec.models.items():
         _refuse_mixed_encodings(served.models[label].files, model)
