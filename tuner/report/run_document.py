@@ -90,10 +90,20 @@ def first_screen(data: ReportData) -> Iterator[Block | None]:
     yield trust(data)
     yield tables.shapes(data)
     yield responses(data)
-    yield Sentence(data.result.warm_up.sentence if data.result.warm_up else "")
+    yield Bullets("First calls", tuple(_first_calls(data)))
     yield Code("Server flags it needs", "\n".join(data.result.server_args))
     yield Bullets("Caution", tuple(dict.fromkeys(_cautions(data))))
     yield next(iter(load_charts(data)), None)
+
+
+def _first_calls(data: ReportData) -> Iterator[str]:
+    """What a `model_warmup` spares users, and where it is."""
+    if (found := data.result.warm_up) is None:
+        return
+    yield found.sentence
+    if found.helps:
+        written = any("# model_warmup" in own.config_after for own in data.result.models.values())
+        yield f"It is {'a comment in the new config' if written else 'below, to be pasted'}."
 
 
 def _cautions(data: ReportData) -> Iterator[str]:

@@ -92,7 +92,8 @@ def test_what_the_first_calls_cost_is_measured_without_and_with_a_warm_up(attemp
     assert found.load_warm_s >= 3 * FIRST_S  # Triton runs every sample before the model is ready
     assert found.helps
     samples = parse(CONFIG.format(name="lazy") + found.block).model_warmup
-    assert [(s.batch_size, s.count) for s in samples] == [(1, 0), (2, 2), (3, 2)]
+    assert [s.batch_size for s in samples] == [1, 2, 3]
+    assert min(s.count for s in samples[1:]) >= 2  # their second call is the slow one
     assert {(name, *own.dims) for s in samples for name, own in s.inputs.items()} == {
         ("ids", 16),
         ("text", 1),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from builders.pages import STATUSES, Made, told
 
+from tuner.load.probes.warmup import WarmUp
 from tuner.record.confirmation import ChangeUndone
 from tuner.report import html, markdown, run_document
-from tuner.report.blocks import Document, Fold, Sentence, Steps, Tone
+from tuner.report.blocks import Bullets, Code, Document, Fold, Sentence, Steps, Tone
 from tuner.report.data import ReportData
 from tuner.report.headline import headline
 from tuner.report.run_document import SECTIONS, document
@@ -67,3 +70,15 @@ def test_a_winner_made_simpler_is_told(made: Made, kept: bool) -> None:
     proof = folds_of(document(told(made("improved"), simplification=(row,))))["proof"]
     simpler = [b for b in proof.blocks if isinstance(b, Sentence) and "simpler config" in b.text]
     assert bool(simpler) is not kept
+
+
+def test_what_a_warm_up_spares_is_told_at_once_and_can_be_pasted_below(made: Made) -> None:
+    block = "model_warmup [\n]\n"
+    found = WarmUp("toy", (1, 2), block, 0.7, 0.005, 1.3, 0.006, 5.1)
+    improved = made("improved")
+    shown = document(told(improved, warm_up=found))
+    (first,) = [b for b in shown.blocks if isinstance(b, Bullets) and b.caption == "First calls"]
+    assert first.sentences == (found.sentence, "It is below, to be pasted.")
+    assert folds_of(shown)["warm-up"].blocks == (Code("For config.pbtxt, as it was tried", block),)
+    slow = replace(found, first_warm_s=0.6)
+    assert "warm-up" not in folds_of(document(told(improved, warm_up=slow)))
