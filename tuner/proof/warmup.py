@@ -13,9 +13,17 @@ from tuner.record.status import Status
 
 
 def probe_warm_up(session: Session, verdict: RunDecision) -> RunDecision:
-    """The verdict with what was found; the last that is asked of a bench."""
+    """The verdict with what was found; the last that is asked of a bench.
+
+    Nothing is tried on a server that somebody else runs: it might end over samples that a model
+    refuses.
+    """
     side = verdict.winner or verdict.baseline
-    if side is None or verdict.status not in (Status.IMPROVED, Status.KEPT):
+    if (
+        side is None
+        or not session.spec.server.managed
+        or verdict.status not in (Status.IMPROVED, Status.KEPT)
+    ):
         return verdict
     models = session.job.served.models
     texts = {

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tuner.errors import DeployRefusedError
+from tuner.errors import TrialError
 from tuner.load.probes.preparing import await_first_answers
 from tuner.load.probes.warming import FirstCalls, Sizes, listed
 from tuner.load.setup import Setup, Stream
@@ -33,8 +33,8 @@ class WarmUp:
         block: The `model_warmup`, as text of config.pbtxt.
         first_s: The slowest of these first calls.
         usual_s: The slowest of the later ones.
-        first_warm_s: With the block; None where the server refused it.
-        refused: The server's words then.
+        first_warm_s: With the block; None where the server refused it, or ended over it.
+        refused: What was said of it then.
     """
 
     model: str
@@ -103,7 +103,7 @@ def _tried(
     )
     try:
         load_s, warm = _loaded(stream, control, f"{text}\n{found.block}", patience_s, note)
-    except DeployRefusedError as error:
+    except TrialError as error:  # tritonserver 2.51 may end over samples that a model refuses
         return replace(found, refused=error.message.rstrip("."))
     first_s = max((warm.sizes[size].longest_s for size in slow if size in warm.sizes), default=0.0)
     return replace(found, first_warm_s=first_s, load_warm_s=load_s)
