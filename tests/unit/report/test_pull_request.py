@@ -21,18 +21,6 @@ from tuner.report.render import (
 from tuner.report.sentence import next_steps, repeat_commands
 
 
-def test_the_body_tells_why_and_ends_with_the_change(made: Made) -> None:
-    text = pull_request_of(made("improved"))
-    assert text.startswith(
-        "## toy: a better config\n\nBetter: 99.7/s -> 1,915/s within p99 <= 40 ms.\n"
-    )
-    assert "#### May I trust it? WITH CARE\n" in text
-    numbers = "Before and after in numbers"
-    for title in ("SLOs", numbers, "Field by field", "Measured on", "How to repeat it"):
-        assert f"## {title}\n" in text
-    assert text.rstrip().endswith("```")
-
-
 def test_the_body_names_no_place_of_the_machine(made: Made) -> None:
     text = pull_request_of(made("improved"))
     assert "/models/" not in text
