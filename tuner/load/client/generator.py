@@ -46,6 +46,7 @@ from tuner.load.client.job import (
 from tuner.load.client.process import LEAD_NS
 from tuner.load.client.responses import SILENCE_S, warnings_of
 from tuner.load.client.shared import keep, laying
+from tuner.load.recordings.replay import RecordedTraffic
 from tuner.load.setup import TOO_LATE, Schedule, Setup, schedule
 from tuner.load.traffic.arrivals import Times
 from tuner.load.traffic.encoding import build
@@ -268,12 +269,18 @@ class OpenClient(Setup):
         return answers, commands[0], stopped_ns
 
     def _cores_for(self, load: LoadPoint) -> float:
-        """What it takes to send the load, of one core or of several; 0 in a closed loop."""
+        """What it takes to send the load, of one core or of several; 0 in a closed loop.
+
+        Of a recording its busiest second counts.
+        """
         if not load.arrivals.open_loop:
             return 0.0
-        program = self.site.program
+        program, recorded = self.site.program, load.arrivals is Arrivals.RECORDING
+        traffic = self.shape if recorded and isinstance(self.shape, RecordedTraffic) else None
+        highest = 1.0 if traffic is None else traffic.highest_per_s(1.0)
         return sum(
-            stream.load(load).level
+            highest
+            * stream.load(load).level
             * request_cost_s(size, stream.target.protocol, program.cpus, program.environment)
             for stream, size in zip(self.streams, self._mean_bytes, strict=True)
         )
