@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial, reduce
 
 from hypothesis import strategies as st
 
 #: A text grown beyond this says nothing that a smaller one does not.
 LARGEST = 1 << 20
+#: How often a piece comes in its own place.
+TIMES = (2, 30, 1000, 20_000)
 NUMBERS = re.compile(rb"-?\d[\d.]*")
 WORDS = (
     *(b"", b"0", b"-1", b"1e999", b"nan", b"inf", b"true", b"null", b'"', b"'", b"\\", b"\x00"),
@@ -19,35 +22,28 @@ WORDS = (
 )
 
 
-#: What becomes of a text: (text, beginning and end of a piece, word, how many times).
-CHANGES: Mapping[str, Callable[[bytes, int, int, bytes, int], bytes]] = {
-    "insert a word": lambda t, start, _end, word, _times: t[:start] + word + t[start:],
-    "replace a piece": lambda t, start, end, word, _times: t[:start] + word + t[end:],
-    "replace a number": lambda t, start, _end, word, _times: (
-        t[:start] + NUMBERS.sub(lambda _: word, t[start:], count=1)
-    ),
-    "cut": lambda t, start, end, _word, _times: t[:start] + t[end:],
-    "double": lambda t, start, end, _word, _times: t[:end] + t[start:end] + t[end:],
-    "grow": lambda t, start, end, _word, times: t[:end] + times * t[start:end] + t[end:],
-    "move to the front": lambda t, start, end, _word, _times: t[start:end] + t[:start] + t[end:],
-}
-
-
 def texts(seeds: Sequence[bytes], words: Sequence[bytes] = ()) -> st.SearchStrategy[bytes]:
     """One of the seeds after one or two changes, or up to eight; at most `LARGEST` bytes."""
-    changes = st.tuples(
-        st.sampled_from(sorted(CHANGES)),
-        st.floats(0, 1, exclude_max=True),  # where, as a share of the text
-        st.sampled_from((1, 2, 5, 10, 40, 200)) | st.integers(1, 100),  # bytes of the piece
-        st.sampled_from((*WORDS, *words)) | st.binary(max_size=8),
-        st.sampled_from((2, 30, 1000, 20_000)),
+    where = st.floats(0, 1, exclude_max=True)  # as a share of the text
+    change = st.tuples(
+        where,
+        st.sampled_from((0, 1, 2, 5, 10, 40, 200)) | st.integers(0, 100) | st.none(),
+        st.sampled_from((*WORDS, *words)) | st.binary(max_size=8) | st.sampled_from(TIMES) | where,
     )
-    few, many = st.lists(changes, min_size=1, max_size=2), st.lists(changes, max_size=8)
-    return st.builds(_changed, st.sampled_from(tuple(seeds)), few | many)
+    few, many = st.lists(change, min_size=1, max_size=2), st.lists(change, max_size=8)
+    return st.builds(partial(reduce, _changed), few | many, st.sampled_from(tuple(seeds)))
 
 
-def _changed(text: bytes, changes: Sequence[tuple[str, float, int, bytes, int]]) -> bytes:
-    for name, at, length, word, times in changes:
-        start = int(at * len(text))
-        text = CHANGES[name](text, start, start + length, word, times)[:LARGEST]
-    return text
+def _changed(text: bytes, change: tuple[float, int | None, bytes | int | float]) -> bytes:
+    """A piece, or a number where no length is given, gives way to one of three.
+
+    That is a word, itself many times over, or a piece from elsewhere.
+    """
+    at, length, put = change
+    start = int(at * len(text))
+    number = NUMBERS.search(text, start) if length is None else None
+    start, end = number.span() if number is not None else (start, start + (length or 0))
+    if isinstance(put, float):
+        put = text[int(put * len(text)) :][: end - start]
+    put = put if isinstance(put, bytes) else put * text[start:end]
+    return (text[:start] + put + text[end:])[:LARGEST]

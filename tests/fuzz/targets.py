@@ -98,10 +98,17 @@ class Target:
     longest_s: float = LONGEST_S
 
 
+def found_once(name: str) -> list[Any]:
+    """Inputs of a target that broke something: a text, or a run's file by name and its text."""
+    alone = FOUND / name
+    paths = sorted(path for path in alone.rglob("*") if path.is_file())
+    texts = [(path.parent, path.read_bytes()) for path in paths]
+    return [text if place == alone else (place.name, text) for place, text in texts]
+
+
 def seeds(name: str, *more: bytes) -> Sequence[bytes]:
-    """Those given, and what has broken something once (``seeds/NAME``)."""
-    found = sorted((FOUND / name).glob("*")) if (FOUND / name).is_dir() else []
-    return (*more, *(path.read_bytes() for path in found))
+    """Those given, and what has broken something once."""
+    return (*more, *found_once(name))
 
 
 def _cases(directory: str, ending: str) -> list[bytes]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from builders.configs import GOOD
-from fuzz.targets import FOUND, TARGETS, cleared
+from fuzz.targets import TARGETS, cleared, found_once
 from fuzz.watch import watched
 from fuzz.writes import write_and_take_back
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 
 from tuner.errors import TunerError
 
@@ -27,34 +27,21 @@ EXAMPLES = {
 }
 
 
-def assert_harmless(name: str, tried: Any, directory: Path) -> None:
-    target = TARGETS[name]
-    target.prepare(tried, cleared(directory))
-    with watched(directory, target.longest_s), contextlib.suppress(TunerError):
-        target.run(tried, directory)
-
-
 @pytest.mark.parametrize("name", TARGETS)
 def test_texts_near_to_good_ones_do_no_harm(name: str, tmp_path: Path) -> None:
+    target = TARGETS[name]
     examples = EXAMPLES.get(name, 80) * settings.default.max_examples // 100
 
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(TARGETS[name].inputs())
+    @given(target.inputs())
     def attempt(tried: Any) -> None:
-        assert_harmless(name, tried, tmp_path)
+        target.prepare(tried, cleared(tmp_path))
+        with watched(tmp_path, target.longest_s), contextlib.suppress(TunerError):
+            target.run(tried, tmp_path)
 
+    for found in found_once(name):
+        attempt = example(found)(attempt)
     attempt()
-
-
-def _found() -> list[Path]:
-    return sorted(path for path in FOUND.rglob("*") if path.is_file())
-
-
-@pytest.mark.parametrize("path", _found(), ids=lambda p: str(p.relative_to(FOUND)))
-def test_what_was_found_once_is_not_found_again(path: Path, tmp_path: Path) -> None:
-    name, *file = path.relative_to(FOUND).parts[:-1]
-    content = path.read_bytes()
-    assert_harmless(name, (file[0], content) if file else content, tmp_path)
 
 
 def test_every_published_config_is_written_and_taken_back_exactly(tmp_path: Path) -> None:
