@@ -26,6 +26,7 @@ from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
 from tuner.server.numpy2 import in_python, numpy_of_models
 from tuner.server.server import ServerLauncher
+from tuner.space.sequences import sequence_note
 from tuner.space.words import bytes_text
 from tuner.spec.labels import of_label
 from tuner.spec.model import StrategyName
@@ -161,7 +162,8 @@ def choose_generator(job: Job) -> GeneratorChoice:
 def client_notes(job: Job) -> list[str]:
     """One sentence where perf_analyzer does not measure, and one where CPUs are kept apart.
 
-    And one of connections on which headers can be read, and of inputs in shared memory.
+    And one of connections on which headers can be read, of inputs in shared memory, and of
+    sequences.
 
     Raises:
         EnvironmentNotReadyError: The spec names CPUs that tune may not use here, or there is no
@@ -173,7 +175,8 @@ def client_notes(job: Job) -> list[str]:
     plain = [url for url in server.urls if "s://" not in url and not _HERE.fullmatch(url)]
     read = f"{' '.join(plain)} has no TLS: whoever is on the way can read the headers"
     read *= bool(plain and server.headers_from_env)
-    return [note for note in (who, room_note(job), cores, read) if note]
+    notes = (who, sequence_note(job.spec), room_note(job), cores, read)
+    return [note for note in notes if note]
 
 
 def queue_notes(job: Job) -> Iterator[str]:

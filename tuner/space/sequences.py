@@ -11,6 +11,7 @@ from tuner.modelconfig.served import Served, ServedModel
 from tuner.spec.mistakes import in_brackets
 from tuner.spec.model import Spec
 from tuner.spec.paths import SEQUENCE_BATCHING, SEQUENCE_IDLE
+from tuner.spec.units import digits
 from tuner.spec.workload import SequenceArrivals
 
 #: What a draft writes, and what a mistake says.
@@ -50,6 +51,18 @@ def refuse_misfit_load(spec: Spec, served: Served) -> None:
             raise SpecError(text, "tune the models that it calls")
     for found in (*_forgotten(spec, taking, arrivals), *_uncounted(spec, served, arrivals)):
         raise found
+
+
+def sequence_note(spec: Spec) -> str:
+    """How many sequences a load is, and whether their order is checked; empty without any."""
+    arrivals = spec.workload.arrivals
+    if not isinstance(arrivals, SequenceArrivals):
+        return ""
+    one = digits(1.0 / float(arrivals.interval))
+    checked = f"their order is checked in {arrivals.count_output}"
+    if arrivals.count_output is None:
+        checked = "their order is kept, not checked: no count_output is named"
+    return f"each sequence at once is {one}/s; {checked}"
 
 
 def _forgotten(

@@ -11,7 +11,7 @@ from builders.sequence_model import sequence_config
 from builders.serving import served_one, write_models
 
 from tuner.bench.job import Request, prepare
-from tuner.bench.tools import choose_generator
+from tuner.bench.tools import choose_generator, client_notes
 from tuner.errors import SpecError
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.path import get
@@ -144,6 +144,20 @@ def test_sizes_that_the_oldest_strategy_prefers_fit_the_batch(tmp_path: Path) ->
         for c in (space.configs(candidate)["m"] for candidate in space.enumerate())
     }
     assert preferred == {(2, ()), (8, ()), (8, (2,)), (8, (4,))}
+
+
+@pytest.mark.parametrize(
+    ("more", "told"), [({}, "not checked"), ({"count_output": "count"}, "checked in count")]
+)
+def test_a_plan_tells_what_a_sequence_is_of_the_load_and_whether_its_order_is_checked(
+    tmp_path: Path, more: dict[str, str], told: str
+) -> None:
+    write_models(tmp_path / "models", m=sequence_config("m"))
+    spec = spec_of(tmp_path, workload={"arrivals": {**PACED, **more}})
+    notes = client_notes(prepare(Request(spec=spec)))
+    (note,) = [text for text in notes if text.startswith("each sequence")]
+    assert "is 10/s" in note
+    assert told in note
 
 
 @pytest.mark.parametrize("strategy", ["direct { }", "oldest { max_candidate_sequences: 4 }"])
