@@ -130,12 +130,12 @@ class Workplace:
         lines = path.read_text().split("\n")[:-1] if path.exists() else []
         return [json.loads(line) for line in lines]
 
-    def wait_for_trials(self, count: int, timeout_s: float = 90) -> None:
+    def wait_for_trials(self, count: int) -> None:
         def there() -> bool:
             files = list((self.directory / "results").glob("*/trials.jsonl"))
             return bool(files) and len(files[0].read_text().splitlines()) >= count
 
-        wait_until(there, timeout_s)
+        wait_until(there, _PATIENCE_S)
 
     def children(self, name: str = "") -> list[psutil.Process]:
         """Every process that was started for this workplace, by whatever way, and still lives."""

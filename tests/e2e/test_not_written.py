@@ -1,4 +1,4 @@
-"""`tune run`s that leave the config as it is."""
+"""A `tune run` that leaves the config as it is."""
 
 from __future__ import annotations
 
@@ -23,18 +23,3 @@ def test_when_nothing_meets_the_slo_nothing_is_written(workplace) -> None:  # ty
     assert len(workplace.trials()) == 3
     assert workplace.config.read_bytes() == before
     assert workplace.children() == []
-
-
-@pytest.mark.measuring
-def test_a_config_changed_meanwhile_is_not_overwritten(workplace) -> None:  # type: ignore[no-untyped-def]
-    process = workplace.start("run", str(workplace.spec(trials=2)))
-    workplace.wait_for_trials(1)
-    edited = workplace.config.read_bytes() + b"\n# edited by somebody\n"
-    workplace.config.write_bytes(edited)
-    done = workplace.finish(process)
-    assert done.returncode == 13, done.stderr
-    assert workplace.config.read_bytes() == edited
-    assert workplace.result()["status"] == "improved"
-    assert workplace.result()["written"] is None
-    refused = workplace.tune("apply", "--dry-run", str(workplace.run))
-    assert refused.returncode == 13
