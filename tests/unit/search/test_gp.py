@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+import random
 import statistics
+from dataclasses import replace
 
 import pytest
 from builders.candidates import candidate_of, fields_of
+from builders.spaces import DELAY, INSTANCES
 from builders.surface import SURFACE, feasible, searched, strategy
 
 from tuner.score.point import Score
@@ -130,6 +134,31 @@ def test_predictions_that_came_true_make_it_surer() -> None:
     assert predicted.low < 100.0 < predicted.value < predicted.high
     assert own_error([0.0] * 6) < own_error([]) < own_error([-0.2])
     assert own_error([0.1, -0.1] * 200) == pytest.approx(0.1, rel=0.01)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_no_measurement_could_tell_from_another_is_not_tried(seed: int) -> None:
+    """Emulated: any delay is as good as any other, but for noise, so they are far from each other.
+
+    The best was tried again with delays of 9910, 9911 and 9912 us.
+    """
+    space, built = strategy(
+        StrategyName.GP, {INSTANCES: {"int": [1, 4]}, DELAY: {"int": [10, 10_000], "log": True}}
+    )
+    searcher, noise = Searcher(space, built), random.Random(seed)
+    delays: dict[object, list[float]] = {}
+    for number in range(12):
+        proposal = searcher.next()
+        assert isinstance(proposal, Proposal)
+        fields = fields_of(proposal.candidate)
+        instances, delay = int(str(fields.get(INSTANCES) or 1)), fields.get(DELAY)
+        value = (1.0, 1.8, 2.0, 1.9)[instances - 1] * math.exp(noise.gauss(4.6, 0.02))
+        trial = measured(number, proposal.candidate, value if delay else 0.8 * value)
+        searcher.tell(replace(trial, predicted=proposal.predicted))
+        if delay:
+            delays.setdefault(instances, []).append(math.log2(int(str(delay))))
+    for tried_delays in map(sorted, delays.values()):
+        assert all(b - a > 0.5 for a, b in itertools.pairwise(tried_delays))
 
 
 @functools.cache

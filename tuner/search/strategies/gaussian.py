@@ -150,6 +150,12 @@ class Posterior:
         variance = self.kernel.variance - (known**2).sum(axis=0)
         return across @ self.slope, np.sqrt(np.maximum(variance, 1e-12))
 
+    def apart(self, squares: npt.NDArray[np.float64]) -> Matrix:
+        """By how much each candidate's value and each observed one may differ (deviation)."""
+        shared = self.kernel.covariance(squares)
+        differing: Matrix = np.sqrt(np.maximum(2.0 * (self.kernel.variance - shared), 0.0))
+        return differing
+
 
 def learned(seen: Observations, priors: Priors) -> Posterior:
     """The posterior under the likeliest kernel."""

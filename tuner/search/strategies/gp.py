@@ -3,7 +3,8 @@
 Expected improvement under noise: over what the model believes of the best config so far, not over
 what that was lucky to show (Letham, Karrer, Ottoni and Bakshy 2019), times the chance that the
 candidate meets what is asked at all (Gardner et al. 2014). Each candidate has an error of its own,
-which no other one shows; how large such errors are is learned from how wrong predictions were.
+which no other one shows; how large such errors are is learned from how wrong predictions were. What
+differs from a measured one by less than a capacity is known to gains nothing that could be shown.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from tuner.score.next_load import load_plan
+from tuner.score.next_load import TOLERANCE, load_plan
 from tuner.score.trial import STEEPNESS, Aim, Predicted, Trial, TrialState
 from tuner.search.fits import Refusals
 from tuner.search.incumbent import leaders
@@ -98,12 +99,12 @@ def neighbours(
 
 
 def _others(parameter: Parameter, now: FieldValue) -> list[FieldValue]:
-    """Every other value of a choice; of a range those a step, a tenth and a third away."""
+    """Every other value of a choice; of a range those a step, a third and twice away."""
     if not isinstance(parameter, RangeParameter):
         return list(parameter)
     if not isinstance(now, int) or now not in parameter.span:
         return list(parameter.coarse(5))
-    steps = (1.1, 1.35, 2.0) if parameter.log else ()
+    steps = (1.35, 2.0) if parameter.log else ()
     near = {now - parameter.step, now + parameter.step}
     near |= {round(now * s) for s in steps} | {round(now / s) for s in steps}
     return [*parameter.special, *sorted(v for v in near if v in parameter.span)]
@@ -210,7 +211,10 @@ class GaussianStrategy:
         believed = float((self._at(model, leader, where)[0] + middle + prior(leader))[0])
         seen = self.aim.measured(best[0])
         believed += 0.0 if seen is None else LASTS * (seen - believed)
-        return _Outlook(worth, deviation, log_expected_gain(worth - believed, deviation))
+        log_gain = log_expected_gain(worth - believed, deviation)
+        apart = model.apart(self._features.squares(candidates, where))
+        apart = np.hypot(apart, np.subtract.outer(prior(candidates), prior(where))).min(axis=1)
+        return _Outlook(worth, deviation, np.where(apart < TOLERANCE, -np.inf, log_gain))
 
     def _prior(self, used: Sequence[Trial]) -> Callable[[Sequence[Candidate]], Vector]:
         """What is expected of candidates but for a common factor; of a minimised metric nothing."""
