@@ -27,7 +27,8 @@ from tuner.load.client.calls import calls_over
 from tuner.load.client.process import Loop, precise_loop
 from tuner.load.setup import LoadTarget, Site
 from tuner.load.streams_load import Asked, streams_load
-from tuner.load.traffic.encoding import RequestForm, build
+from tuner.load.traffic.encoding import build
+from tuner.load.traffic.wire import RequestForm
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.server.binaries import perf_analyzer, tritonserver

@@ -11,14 +11,8 @@ from tuner.bench.recordings import RecordedFigures, figures_of, traffic_of
 from tuner.bench.responses import refuse_other_latencies
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.load.probes.warmup import WarmUp, propose
-from tuner.load.traffic.encoding import (
-    Content,
-    TensorShape,
-    inputs_of,
-    misfits,
-    read_recorded,
-    resolve,
-)
+from tuner.load.traffic.encoding import TensorShape, inputs_of, misfits, read_recorded, resolve
+from tuner.load.traffic.wire import Content
 from tuner.machine.host import has_gpu
 from tuner.modelconfig.backends import may_set_batch
 from tuner.modelconfig.edit import edit, unified_diff

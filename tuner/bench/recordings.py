@@ -12,7 +12,8 @@ import numpy as np
 from tuner.errors import SpecError
 from tuner.load.recordings.contents import RecordedContents
 from tuner.load.recordings.replay import RecordedTraffic, recorded_traffic
-from tuner.load.traffic.encoding import Content, TensorShape
+from tuner.load.traffic.encoding import TensorShape
+from tuner.load.traffic.wire import Content
 from tuner.spec.model import Spec
 from tuner.spec.units import Percent
 from tuner.spec.workload import RecordingInputs

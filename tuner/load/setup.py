@@ -23,10 +23,11 @@ from tuner.load.traffic.arrivals import (
     arrivals_of,
     expected_requests,
 )
-from tuner.load.traffic.encoding import RequestForm, build
+from tuner.load.traffic.encoding import build
 from tuner.load.traffic.inputs import InputFiles
 from tuner.load.traffic.sequences import SequencePace, sequence_arrivals
 from tuner.load.traffic.turns import by_chance, evenly, in_order
+from tuner.load.traffic.wire import RequestForm
 from tuner.load.watch.machine import watch_stalls
 from tuner.load.watch.sampler import (
     Sampler,

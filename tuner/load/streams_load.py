@@ -28,9 +28,10 @@ from tuner.load.recordings.replay import recorded_traffic
 from tuner.load.recordings.shaped import shaped_contents
 from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream, in_turn
 from tuner.load.traffic.arrivals import shape_of
-from tuner.load.traffic.encoding import RequestForm, TensorShape, inputs_of, resolve
+from tuner.load.traffic.encoding import TensorShape, inputs_of, resolve
 from tuner.load.traffic.inputs import InputFiles
 from tuner.load.traffic.sequences import SequenceIds, ids_for
+from tuner.load.traffic.wire import RequestForm
 from tuner.load.validity import warnings_about
 from tuner.measurement.measurement import (
     FailureReason,

@@ -84,7 +84,7 @@ def _figure(ascending_us: Values, quantile: float | None) -> float:
 
 
 def responses_of_all(parts: Iterable[ResponseFigures | None]) -> ResponseFigures | None:
-    """Of several starts of one load; None where requests are answered once."""
+    """The figures of several starts of one load; None where requests are answered once."""
     found = [part for part in parts if part is not None]
     if not found:
         return None

@@ -107,7 +107,7 @@ def gain_sentence(data: ReportData) -> str:
 
 
 def _at_once(data: ReportData) -> str:
-    """Of the loads that both are credited with; empty where requests come in no sequences."""
+    """The sequences at once that both are credited with; empty where there are none."""
     counts = [None if c is None else c.sequences_at_once for c in (data.current, data.best)]
     if all(count is None for count in counts):
         return ""

@@ -40,7 +40,7 @@ def count_of(figures: ResponseFigures) -> str:
 
 
 def responses(data: ReportData) -> Table | None:
-    """Of the current and the best config, at the load that each is judged at."""
+    """The responses of the current and the best config, at the load each is judged at."""
     sent = [(name, responses_of(point.measurement)) for name, *_, point in sides(data)]
     return response_table([(name, own) for name, found in sent for own in found])
 

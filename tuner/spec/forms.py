@@ -85,7 +85,7 @@ def long_form(data: Any) -> Form:
 
 
 def _carry_what_is_recorded(form: Form) -> None:
-    """Where nothing else is said, requests that come as recorded carry what was recorded.
+    """Requests that come as recorded carry what was recorded, where nothing else is said.
 
     And a window is long enough for several stretches of the recording.
     """

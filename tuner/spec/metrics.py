@@ -94,7 +94,7 @@ class Metric:
 
     @property
     def ranked(self) -> str:
-        """Where a `Measurement` has the latencies, ascending, that a percentile is of."""
+        """The place of the latencies in a `Measurement`, ascending, that a percentile is of."""
         return {Until.FIRST: "responses.first_us", Until.LAST: "responses.last_us"}.get(
             self.until, "latencies_us"
         )

@@ -10,7 +10,7 @@ import pytest
 
 from tuner.load.setup import LoadTarget, ShapedInputs, Stream, in_turn, schedule
 from tuner.load.traffic.arrivals import Times, arrivals_of
-from tuner.load.traffic.encoding import RequestForm
+from tuner.load.traffic.wire import RequestForm
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.server.server import Endpoints

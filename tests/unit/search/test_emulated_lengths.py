@@ -24,7 +24,7 @@ from builders.surface import strategy
 from tuner.load.client.figures import Run
 from tuner.load.client.job import Answers, Outcome
 from tuner.load.setup import LoadTarget, ShapedInputs, Stream, schedule
-from tuner.load.traffic.encoding import RequestForm
+from tuner.load.traffic.wire import RequestForm
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.score.capacity import LevelRange

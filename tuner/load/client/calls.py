@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tuner.errors import LoadFailedError, ServerGoneError
 from tuner.extras import Deferred
 from tuner.hiding import without_passwords
-from tuner.load.client.job import Outcome
+from tuner.load.client.job import Outcome, refusal_in
 from tuner.machine.process import LOOPBACK
 from tuner.server.server import Endpoints, credentials, ssl_context
 from tuner.spec.server import Tls
@@ -33,10 +33,6 @@ else:
     grpc = Deferred("grpc")
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
-
-# Triton's words (scheduler_utils.cc) for what a queue policy refuses. The status is UNAVAILABLE,
-# which is that of a lost connection too.
-_REFUSALS = {"timeout expired": Outcome.TIMED_OUT, "maximum queue size": Outcome.QUEUE_FULL}
 
 #: Called once for a request, with the server's words where it was not answered.
 Done = Callable[[Outcome, str], None]
@@ -117,11 +113,6 @@ def reply_to(call: Any, during: str, late: str = "") -> Reply:
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
             raise ServerGoneError(f"{during}: {words}") from error
         return Reply(words=words)
-
-
-def refusal_in(words: str) -> Outcome | None:
-    """How a queue policy refused the request, by an error of the server; None where none did."""
-    return next((outcome for refusal, outcome in _REFUSALS.items() if refusal in words), None)
 
 
 class GrpcCalls:

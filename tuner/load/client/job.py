@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.facts import Facts
-from tuner.load.traffic.encoding import RequestForm
+from tuner.load.traffic.wire import RequestForm
 from tuner.spec.workload import Protocol
 
 #: Variable of a process's environment with the headers of its requests, as JSON.
@@ -35,6 +35,16 @@ class Outcome(IntEnum):
     LOST = 6  # with its connection
     INCOMPLETE = 7  # of a decoupled model: without a final response
     DOUBLED = 8  # of a decoupled model: after its final response came another
+
+
+# Triton's words (scheduler_utils.cc) for what a queue policy refuses. The status is UNAVAILABLE,
+# which is that of a lost connection too.
+_REFUSALS = {"timeout expired": Outcome.TIMED_OUT, "maximum queue size": Outcome.QUEUE_FULL}
+
+
+def refusal_in(words: str) -> Outcome | None:
+    """How a queue policy refused the request, by an error of the server; None where none did."""
+    return next((outcome for refusal, outcome in _REFUSALS.items() if refusal in words), None)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from tuner.load.client.calls import refusal_in
-from tuner.load.client.job import Answers, Outcome
+from tuner.load.client.job import Answers, Outcome, refusal_in
 from tuner.load.latency import Observed, within
 from tuner.measurement.responses import ResponseFigures, figures_of
 
@@ -43,7 +42,7 @@ class Response:
 
 
 @dataclass(frozen=True)
-class Ending:
+class ResponseEnd:
     """A request that is over."""
 
     number: int
@@ -72,7 +71,7 @@ class ResponseRecord:
             self._open.add(number)
         return number
 
-    def heard(self, response: Response) -> Ending | None:
+    def heard(self, response: Response) -> ResponseEnd | None:
         """Notes a response; returns how its request ended, if it did."""
         number = response.number
         if number is None or not 0 <= number < len(self._first_ns):
@@ -93,13 +92,13 @@ class ResponseRecord:
         if not response.final:
             return None
         self._open.discard(number)
-        return Ending(number, Outcome.ANSWERED)
+        return ResponseEnd(number, Outcome.ANSWERED)
 
-    def failed(self, number: int, outcome: Outcome, words: str) -> Ending:
+    def failed(self, number: int, outcome: Outcome, words: str) -> ResponseEnd:
         """A request ends without its final response, and what comes of it later is nothing."""
         self._open.discard(number)
         self._failed.add(number)
-        return Ending(number, outcome, words)
+        return ResponseEnd(number, outcome, words)
 
     def __len__(self) -> int:
         return len(self._first_ns)
@@ -113,7 +112,7 @@ class ResponseRecord:
         """Requests that were answered, and not for the last time."""
         return frozenset(filter(self.has_begun, self._open))
 
-    def silent(self, now_ns: int, silence_ns: int) -> Iterator[Ending]:
+    def silent(self, now_ns: int, silence_ns: int) -> Iterator[ResponseEnd]:
         """Gives up the begun requests of which nothing was heard for so long."""
         for number in sorted(self.begun):
             if now_ns - self._last_ns[number] >= silence_ns:
@@ -154,7 +153,7 @@ class ResponseRecord:
 
 
 def until_first(answers: Answers, which: npt.NDArray[np.bool_] | None = None) -> Answers:
-    """As if the first response were the answer, of these requests.
+    """The answers to these requests, as if the first response were the answer.
 
     A request that failed later on, or was never completed, has failed all the same.
     """

@@ -8,13 +8,38 @@ from threading import Event, Thread
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
+from tritonclient.grpc import service_pb2
 
-from tuner.load.client.calls import refusal_in
-from tuner.load.client.job import Outcome
-from tuner.load.client.responses import SILENCE_S, Ending, ResponseRecord
-from tuner.load.client.streaming import INFER, numbered, response_of
+from tuner.load.client.job import Outcome, refusal_in
+from tuner.load.client.responses import SILENCE_S, Response, ResponseEnd, ResponseRecord
 
+INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
+
+#: Without it Triton does not tell of an answer that ends with no tensors.
+_EMPTY_FINAL = "triton_enable_empty_final_response"
+_FINAL = "triton_final_response"
 _LOOKS_S = 0.05
+
+
+def numbered(request: bytes, number: int) -> bytes:
+    """A serialised request under this number, which asks for its final response."""
+    more = service_pb2.ModelInferRequest(id=str(number))
+    more.parameters[_EMPTY_FINAL].bool_param = True
+    # protobuf takes fields of messages that follow each other as those of one
+    return request + bytes(more.SerializeToString())
+
+
+def response_of(message: bytes, at_ns: int) -> Response:
+    """Reads what came through a stream."""
+    told = service_pb2.ModelStreamInferResponse.FromString(message)
+    answer = told.infer_response
+    return Response(
+        int(answer.id) if answer.id.isdecimal() else None,
+        at_ns,
+        final=answer.parameters[_FINAL].bool_param,
+        empty=not answer.outputs,
+        error=told.error_message,
+    )
 
 
 class StreamedError(grpc.RpcError):  # type: ignore[misc]
@@ -75,7 +100,7 @@ class StreamedCall:
         if not self._ended.is_set():
             self._fail(grpc.StatusCode.UNAVAILABLE, "the server ended the stream")
 
-    def _end(self, ending: Ending) -> None:
+    def _end(self, ending: ResponseEnd) -> None:
         if ending.outcome is Outcome.ANSWERED:
             self._ended.set()
         elif ending.outcome is Outcome.INCOMPLETE:

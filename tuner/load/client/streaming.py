@@ -16,40 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from grpc import aio  # type: ignore[import-untyped]
-from tritonclient.grpc import service_pb2
 
 from tuner.load.client.calls import Done, GrpcCalls
 from tuner.load.client.job import GONE, Answers, ClientJob, Outcome, Questions
-from tuner.load.client.responses import Ending, Response, ResponseRecord
+from tuner.load.client.responses import Response, ResponseEnd, ResponseRecord
+from tuner.load.client.streamed import INFER, numbered, response_of
 from tuner.spec.server import Tls
 
-INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
-
-#: Without it Triton does not tell of an answer that ends with no tensors.
-_EMPTY_FINAL = "triton_enable_empty_final_response"
-_FINAL = "triton_final_response"
 _LOOKS_S = 0.05
-
-
-def numbered(request: bytes, number: int) -> bytes:
-    """A serialised request under this number, which asks for its final response."""
-    more = service_pb2.ModelInferRequest(id=str(number))
-    more.parameters[_EMPTY_FINAL].bool_param = True
-    # protobuf takes fields of messages that follow each other as those of one
-    return request + bytes(more.SerializeToString())
-
-
-def response_of(message: bytes, at_ns: int) -> Response:
-    """Reads what came through a stream."""
-    told = service_pb2.ModelStreamInferResponse.FromString(message)
-    answer = told.infer_response
-    return Response(
-        int(answer.id) if answer.id.isdecimal() else None,
-        at_ns,
-        final=answer.parameters[_FINAL].bool_param,
-        empty=not answer.outputs,
-        error=told.error_message,
-    )
 
 
 class StreamedCalls(GrpcCalls):
@@ -125,7 +99,7 @@ class StreamedCalls(GrpcCalls):
         if self._shown is not None and not self._shown[number]:
             self._shown[number] = time.monotonic_ns()
 
-    def _end(self, ending: Ending | None) -> None:
+    def _end(self, ending: ResponseEnd | None) -> None:
         if ending is not None:
             self._dones.pop(ending.number)(ending.outcome, ending.words)
 

@@ -39,7 +39,7 @@ APART_S, MOST_APART_S = 0.001, 0.02
 
 @dataclass(frozen=True)
 class CallTimes:
-    """Of a batch size: its longest and its shortest call, and how many came before two alike."""
+    """The longest and the shortest call of a batch size, and how many came before two alike."""
 
     longest_s: float
     usual_s: float

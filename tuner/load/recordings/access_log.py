@@ -26,7 +26,7 @@ TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 @dataclass(frozen=True)
 class LogColumns:
-    """Where a log has what.
+    """The places of what a log tells.
 
     Attributes:
         shapes: By input, its dimensions without the batch: whole numbers, or columns with such.

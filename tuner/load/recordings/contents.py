@@ -16,15 +16,10 @@ import numpy as np
 from tuner.errors import SpecError
 from tuner.load import seeds
 from tuner.load.recordings.lines import HINT, LineError, RecordedStream
-from tuner.load.traffic.encoding import (
-    Content,
-    TensorShape,
-    random_contents,
-    read_entry,
-    read_recorded,
-)
+from tuner.load.traffic.encoding import TensorShape, random_contents, read_entry, read_recorded
 from tuner.load.traffic.inputs import InputFile, entry_json
 from tuner.load.traffic.repeats import Order
+from tuner.load.traffic.wire import Content
 from tuner.plain import plain
 from tuner.spec.mistakes import MOST_SHOWN
 from tuner.spec.workload import RecordingInputs

@@ -45,7 +45,7 @@ def groups_of(recorded: RecordedStream) -> list[RecordedGroup]:
 
 
 def shape_name(shape: LineShapes, *, alone: bool) -> str:
-    """As the shapes of random inputs are called: dimensions, with their inputs where it matters."""
+    """The name that random inputs have for it: dimensions, with their inputs where it matters."""
     if alone or len({dims for _, dims in shape}) == 1:
         return str([*shape[0][1]])
     return ", ".join(f"{name} {[*dims]}" for name, dims in shape)

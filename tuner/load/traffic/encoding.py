@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import LoadFailedError, SpecError
-from tuner.load.traffic.sequences import SequenceIds, first_id, marks
-from tuner.load.traffic.wire import WRITERS, Lay
+from tuner.load.traffic.wire import WRITERS, Content, Lay, RequestForm
 from tuner.modelconfig.schema import enum_name
 from tuner.plain import plain
 from tuner.regular import read_regular
@@ -160,48 +159,12 @@ def _dtype(datatype: str) -> np.dtype[Any] | None:
     return None if known is None else np.dtype(known)
 
 
-@dataclass(frozen=True)
-class RequestForm:
-    """What requests to a model look like.
-
-    Attributes:
-        shapes: By input, without the batch; -1 where the input file gives the shape.
-        priority: 1 is the highest; 0 leaves it to the model.
-        sequence_ids: How they name their sequence; None where the model takes none.
-    """
-
-    model: str
-    datatypes: Mapping[str, str]
-    shapes: Mapping[str, Sequence[int]]
-    batched: bool
-    batch_size: int
-    priority: int = 0
-    optional: Sequence[str] = ()
-    sequence_ids: SequenceIds | None = None
-
-    def alone(self, requests: list[bytes]) -> list[bytes]:
-        """The same; where the model takes sequences, each a whole one."""
-        if self.sequence_ids is None:
-            return requests
-        first, ids = first_id(), self.sequence_ids
-        numbered = enumerate(requests, start=first)
-        return [request + marks(n, ids, start=True, end=True) for n, request in numbered]
-
-
 def tensors_of(form: RequestForm) -> list[TensorShape]:
     """The inputs of a model's requests."""
     return [
         TensorShape(name, datatype, tuple(form.shapes[name]), name in form.optional)
         for name, datatype in form.datatypes.items()
     ]
-
-
-@dataclass(frozen=True)
-class Content:
-    """One input of one inference, in Triton's binary form."""
-
-    shape: tuple[int, ...]
-    raw: bytes
 
 
 def read_recorded(

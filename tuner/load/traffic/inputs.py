@@ -25,14 +25,9 @@ import numpy as np
 from tuner.errors import SpecError
 from tuner.load import seeds
 from tuner.load.traffic import repeats
-from tuner.load.traffic.encoding import (
-    Content,
-    TensorShape,
-    random_contents,
-    read_recorded,
-    request_bytes,
-)
+from tuner.load.traffic.encoding import TensorShape, random_contents, read_recorded, request_bytes
 from tuner.load.traffic.repeats import Order
+from tuner.load.traffic.wire import Content
 from tuner.spec.workload import (
     DuplicatesRepeat,
     FileInputs,

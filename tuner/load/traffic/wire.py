@@ -4,21 +4,59 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 from urllib.parse import quote
 
+from tuner.load.traffic.sequences import SequenceIds, first_id, marks
 from tuner.spec.workload import Protocol
-
-if TYPE_CHECKING:
-    from tuner.load.traffic.encoding import Content, RequestForm
-
-    Tensors = Mapping[str, Content]
 
 #: Puts an input's bytes elsewhere, and returns the parameters of a request that say where.
 Lay = Callable[[bytes], Mapping[str, str | int]]
 
 
-def _over_grpc(tensors: Tensors, form: RequestForm, _: Sequence[str], lay: Lay | None) -> bytes:
+@dataclass(frozen=True)
+class Content:
+    """One input of one inference, in Triton's binary form."""
+
+    shape: tuple[int, ...]
+    raw: bytes
+
+
+@dataclass(frozen=True)
+class RequestForm:
+    """What requests to a model look like.
+
+    Attributes:
+        shapes: By input, without the batch; -1 where the input file gives the shape.
+        priority: 1 is the highest; 0 leaves it to the model.
+        sequence_ids: How they name their sequence; None where the model takes none.
+    """
+
+    model: str
+    datatypes: Mapping[str, str]
+    shapes: Mapping[str, Sequence[int]]
+    batched: bool
+    batch_size: int
+    priority: int = 0
+    optional: Sequence[str] = ()
+    sequence_ids: SequenceIds | None = None
+
+    def alone(self, requests: list[bytes]) -> list[bytes]:
+        """The same; where the model takes sequences, each a whole one."""
+        if self.sequence_ids is None:
+            return requests
+        first, ids = first_id(), self.sequence_ids
+        numbered = enumerate(requests, start=first)
+        return [request + marks(n, ids, start=True, end=True) for n, request in numbered]
+
+
+#: What a request carries, by input.
+Tensors = Mapping[str, Content]
+
+
+def _over_grpc(
+    tensors: Mapping[str, Content], form: RequestForm, _: Sequence[str], lay: Lay | None
+) -> bytes:
     from tritonclient.grpc import service_pb2
 
     request = service_pb2.ModelInferRequest(model_name=form.model)
@@ -34,7 +72,9 @@ def _over_grpc(tensors: Tensors, form: RequestForm, _: Sequence[str], lay: Lay |
     return bytes(request.SerializeToString())
 
 
-def _over_http(tensors: Tensors, form: RequestForm, head: Sequence[str], lay: Lay | None) -> bytes:
+def _over_http(
+    tensors: Mapping[str, Content], form: RequestForm, head: Sequence[str], lay: Lay | None
+) -> bytes:
     """Tensors in binary both ways, as perf_analyzer has them.
 
     Source: Triton's binary tensor data extension.

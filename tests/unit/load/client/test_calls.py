@@ -8,7 +8,8 @@ import pytest
 
 from tuner.load.client.calls import Connection, GrpcCalls
 from tuner.load.client.job import Outcome
-from tuner.load.traffic.encoding import RequestForm, build
+from tuner.load.traffic.encoding import build
+from tuner.load.traffic.wire import RequestForm
 from tuner.spec.workload import Protocol
 
 Ends = list[tuple[Outcome, str]]

@@ -23,7 +23,7 @@ from tuner.load.client.job import GONE, Answers, ClientJob, Outcome, Questions, 
 from tuner.load.client.process import Loop, Send
 from tuner.load.latency import AnsweredRequests, observe_open
 from tuner.load.traffic.arrivals import poisson
-from tuner.load.traffic.encoding import RequestForm
+from tuner.load.traffic.wire import RequestForm
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.spec.workload import Protocol

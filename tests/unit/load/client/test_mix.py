@@ -17,8 +17,8 @@ from tuner.load.client.job import Answers, Outcome, merge
 from tuner.load.client.process import Loop
 from tuner.load.setup import LoadTarget, Order, Schedule, ShapedInputs, Stream, in_turn, schedule
 from tuner.load.traffic.arrivals import Times
-from tuner.load.traffic.encoding import RequestForm
 from tuner.load.traffic.turns import in_order
+from tuner.load.traffic.wire import RequestForm
 from tuner.load.validity import warnings_about
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window

@@ -16,15 +16,15 @@ from tritonclient.grpc import service_pb2
 from tuner.load.client.figures import Run
 from tuner.load.client.job import Answers, Outcome, merge, select
 from tuner.load.client.responses import (
-    Ending,
     Response,
+    ResponseEnd,
     ResponseRecord,
     until_first,
     warnings_of,
 )
-from tuner.load.client.streaming import numbered, response_of
+from tuner.load.client.streamed import numbered, response_of
 from tuner.load.setup import LoadTarget, Schedule, ShapedInputs, Stream
-from tuner.load.traffic.encoding import RequestForm
+from tuner.load.traffic.wire import RequestForm
 from tuner.measurement.measurement import Arrivals, FailureReason, LoadPoint, Measurement
 from tuner.measurement.responses import figures_of, responses_of_all
 from tuner.measurement.window import LatencyBound, Window
@@ -50,7 +50,7 @@ def answers_of(outcomes: list[Outcome], sent_ns: list[int], answered_ns: list[in
     )
 
 
-def heard_all(record: ResponseRecord, responses: list[Response]) -> list[Ending]:
+def heard_all(record: ResponseRecord, responses: list[Response]) -> list[ResponseEnd]:
     return [ending for r in responses if (ending := record.heard(r)) is not None]
 
 
@@ -137,7 +137,9 @@ def test_the_first_response_is_never_later_than_the_last_in_any_figure(
 def test_an_answer_without_any_response_comes_with_its_final_mark() -> None:
     record = ResponseRecord()
     record.asked()
-    assert record.heard(Response(0, 5 * MS, final=True, empty=True)) == Ending(0, Outcome.ANSWERED)
+    assert record.heard(Response(0, 5 * MS, final=True, empty=True)) == ResponseEnd(
+        0, Outcome.ANSWERED
+    )
     found = record.account(answers_of([Outcome.ANSWERED], [0], [5 * MS]), SECOND, OFFSET_NS)
     assert (found.first_ns.tolist(), found.response_counts.tolist()) == ([5 * MS + 7], [0])
 
@@ -163,7 +165,7 @@ def test_refusals_of_a_queue_keep_their_reason() -> None:
     record.asked()
     words = "[request id: 0] Exceeds maximum queue size"
     refused = record.heard(Response(0, MS, empty=True, error=words))
-    assert refused == Ending(0, Outcome.QUEUE_FULL, words)
+    assert refused == ResponseEnd(0, Outcome.QUEUE_FULL, words)
 
 
 def test_only_a_begun_answer_is_given_up_by_its_silence() -> None:
@@ -174,7 +176,7 @@ def test_only_a_begun_answer_is_given_up_by_its_silence() -> None:
     record.heard(Response(1, 3 * SECOND))
     assert list(record.silent(5 * SECOND, 5 * SECOND)) == []
     (given_up,) = record.silent(6 * SECOND, 5 * SECOND)
-    assert given_up == Ending(0, Outcome.INCOMPLETE)
+    assert given_up == ResponseEnd(0, Outcome.INCOMPLETE)
     assert record.begun == {1}
     assert record.heard(Response(0, 7 * SECOND, final=True)) is None
 

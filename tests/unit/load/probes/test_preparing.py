@@ -19,8 +19,9 @@ from tuner.load.probes.preparing import (
     fill,
 )
 from tuner.load.setup import LoadTarget, ShapedInputs, Stream
-from tuner.load.traffic.encoding import RequestForm, TensorShape
+from tuner.load.traffic.encoding import TensorShape
 from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.wire import RequestForm
 from tuner.server.server import Endpoints
 from tuner.spec.workload import RandomInputs
 

@@ -14,8 +14,9 @@ from tritonclient.grpc import service_pb2
 from tuner.load.probes import warming
 from tuner.load.probes.warming import batch_sizes, warm_batches
 from tuner.load.setup import LoadTarget, ShapedInputs, Stream
-from tuner.load.traffic.encoding import RequestForm, TensorShape
+from tuner.load.traffic.encoding import TensorShape
 from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.wire import RequestForm
 from tuner.modelconfig.schema import new_config
 from tuner.server.server import Endpoints
 from tuner.spec.workload import RandomInputs

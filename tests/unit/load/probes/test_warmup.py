@@ -10,8 +10,9 @@ import pytest
 from tuner.load.probes.warming import CallTimes
 from tuner.load.probes.warmup import WarmUp, block_for, propose
 from tuner.load.setup import LoadTarget, ShapedInputs, Stream
-from tuner.load.traffic.encoding import RequestForm, TensorShape
+from tuner.load.traffic.encoding import TensorShape
 from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.wire import RequestForm
 from tuner.modelconfig.message import parse
 from tuner.server.server import Endpoints
 from tuner.spec.workload import RandomInputs

@@ -13,8 +13,9 @@ from tritonclient.utils import deserialize_bytes_tensor
 
 from tuner.errors import LoadFailedError, SpecError
 from tuner.load.traffic import encoding
-from tuner.load.traffic.encoding import RequestForm, TensorShape, build
+from tuner.load.traffic.encoding import TensorShape, build
 from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.wire import RequestForm
 from tuner.spec.workload import Protocol, RandomInputs
 
 
