@@ -136,9 +136,9 @@ def checked(workplace: Workplace, *options: str) -> tuple[int, dict[str, Any]]:
 def test_a_check_passes_an_unchanged_config_and_finds_half_of_it_lost(
     workplace: Workplace,
 ) -> None:
-    closed = "{kind: closed, concurrency: [4], restarts: 1}"
-    two = "instance_group [ { count: 2, kind: KIND_CPU } ]  # sleeping beside each other\n"
-    config = place(workplace, two, closed, p90="2s", window="3s")
+    closed = "{kind: closed, concurrency: [8], restarts: 1}"
+    four = "instance_group [ { count: 4, kind: KIND_CPU } ]  # sleeping beside each other\n"
+    config = place(workplace, four, closed, p90="2s", window="4s")
     code, accepted = checked(workplace, "--update-baseline")
     assert (code, accepted["status"]) == (0, "accepted"), accepted["reasons"]
     code, same = checked(workplace)
