@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from glob import glob
@@ -59,6 +60,23 @@ WITH_COMMANDS = [page for page in PAGES if next(commands_of(page), None)]
 MODEL, RUN = "emulated-accelerator", re.compile(r"results/(\w[\w+-]*)")
 
 
+#: What `tune record` makes recordings of: two requests each.
+TRAFFIC = {
+    "trace.json": json.dumps(
+        [
+            part
+            for number in (1, 2)
+            for part in (
+                {"id": number, "model_name": "m", "model_version": 1},
+                {"id": number, "timestamps": [{"name": "REQUEST_START", "ns": number * 10**9}]},
+            )
+        ]
+    ),
+    "access.csv": "time,tokens\n1.0,12\n1.5,300\n",
+    "inputs.json": json.dumps({"data": [{"x": [0.0]}, {"x": [1.0]}]}),
+}
+
+
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout's models and specs, and a spec and a file of Model Analyzer of the user's own."""
@@ -71,6 +89,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "model_repository: model_repository\nprofile_models: tiny-bert\nlatency_budget: 50\n"
     )
     (tmp_path / "results").mkdir()
+    for name, text in TRAFFIC.items():
+        (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
