@@ -7,7 +7,7 @@ import json
 import pytest
 from builders.waits import TOO_TIGHT
 
-pytestmark = [pytest.mark.e2e, pytest.mark.integration]
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.long]
 
 
 def test_when_nothing_meets_the_slo_nothing_is_written(workplace) -> None:  # type: ignore[no-untyped-def]

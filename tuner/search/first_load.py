@@ -110,7 +110,7 @@ def _first_clients(
         note(f"{seen}: more than {bound} allows, with any number of clients")
         return First(1.0, lowest=True)
     first = max(1.0, float(math.floor(FIRST_SHARE * fit)))
-    note(f"{seen}; the first load is {digits(first)} clients")
+    note(f"{seen}; the first load is {digits(first)} client{'s' * (first > 1)}")
     return First(first)
 
 

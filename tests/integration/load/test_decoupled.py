@@ -28,7 +28,7 @@ from tuner.spec.workload import FileInputs
 if TYPE_CHECKING:
     from builders.load_bench import Bench
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 WINDOW = Window(duration_s=1.0, warmup_s=0.3, deadline_s=60.0, tail_s=0.5)
 FIRST = LatencyBound(0.99, 0.300, until_first=True)

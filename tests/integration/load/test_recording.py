@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tuner.server.binaries import Installation
 
-pytestmark = [pytest.mark.integration]
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 HELD = RecordingInputs(kind="recording")
 #: 25 a second for 4 s; `plain` fails what is negative.

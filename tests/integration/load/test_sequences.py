@@ -29,7 +29,7 @@ from tuner.server.binaries import Installation, tritonserver
 from tuner.server.control import Control
 from tuner.triton.local import LocalLauncher
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 SHORT = Window(duration_s=1.0, warmup_s=0.3, deadline_s=60.0, tail_s=0.5)
 PACE = {"kind": "sequences", "length": 3, "longest": 8, "interval": "50ms"}

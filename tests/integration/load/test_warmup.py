@@ -19,7 +19,7 @@ from tuner.server.control import Control
 from tuner.spec.workload import Workload
 from tuner.triton.local import LocalLauncher
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 FIRST_S, USUAL_S = 1.0, 0.1
 #: The second call of each batch size is slow, as with torch.compile; of one size it is the first.
