@@ -323,6 +323,13 @@ class Measurement(Facts):
         return {name: stream for name, stream in streams.items() if not stream.background}
 
     @property
+    def sustained_infer_per_s(self) -> float:
+        """The throughput; of a recording, whose windows hold its busiest part, at most the load."""
+        if self.load.arrivals is not Arrivals.RECORDING or self.requests_per_s <= self.load.level:
+            return self.throughput_infer_per_s
+        return self.throughput_infer_per_s * self.load.level / self.requests_per_s
+
+    @property
     def requests_per_s(self) -> float:
         """Requests answered per second of the window."""
         if self.streams:  # whose batch sizes may differ

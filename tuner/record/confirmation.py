@@ -88,7 +88,7 @@ class Soaked(Facts):
 
     @property
     def throughput_infer_per_s(self) -> float:
-        return self.measurement.throughput_infer_per_s
+        return self.measurement.sustained_infer_per_s
 
     @property
     def held(self) -> bool:

@@ -87,7 +87,7 @@ class ProvedConfig(Facts):
         """The record of what was measured; all figures follow from it."""
         held = None if soak is None else soak.held
         points = (*rounds, *([held.point] if held else []))
-        met = [p.measurement.throughput_infer_per_s for p in rounds if p.passed]
+        met = [p.measurement.sustained_infer_per_s for p in rounds if p.passed]
         credited = min(met, default=None) if soak is None or held is None else soak.credited_per_s
         found = cls(
             candidate=candidate,

@@ -117,11 +117,11 @@ def score_points(objective: Objective, points: Sequence[Point]) -> Score:
         return _minimised(objective, points, good)
     if good:
         best = max(good, key=lambda i: _worth(points[i].measurement))
-        rate = points[best].measurement.throughput_infer_per_s
+        rate = points[best].measurement.sustained_infer_per_s
         return Score(value=rate, feasible=True, violation=0.0, best_point=best)
     lowest = min(points, key=lambda p: p.level)
     return Score(
-        value=lowest.measurement.throughput_infer_per_s,
+        value=lowest.measurement.sustained_infer_per_s,
         feasible=False,
         violation=violation(lowest.slo),
         best_point=None,

@@ -8,6 +8,7 @@ import pytest
 from builders.measurements import P99_40MS, synthetic_measurement
 from builders.runs import CURRENT, Toy, make_trials
 
+from tuner.measurement.measurement import Arrivals
 from tuner.record.confirmation import Soak, Soaked
 from tuner.record.proved import ProvedConfig, best_other
 from tuner.score.point import Point, judge_point, score_points
@@ -92,3 +93,12 @@ def test_a_record_comes_back_from_its_json_as_it_was() -> None:
 def trial(*points: Point) -> Trial:
     score = score_points(Objective.goodput(), points)
     return Trial(0, CURRENT, TrialState.MEASURED, points, score)
+
+
+def test_a_recording_is_credited_with_its_load_and_not_with_the_burst_in_each_window() -> None:
+    window = synthetic_measurement(100.0, served=180.0, arrivals=Arrivals.RECORDING)
+    point = judge_point([P99_40MS], window)
+    soak = Soak((Soaked(window, point.slo),), headroom=0.03)
+    assert ProvedConfig.of(CURRENT, [point]).credited_infer_per_s == pytest.approx(100.0)
+    assert ProvedConfig.of(CURRENT, [point], soak=soak).credited_infer_per_s == pytest.approx(97.0)
+    assert score_points(Objective.goodput(), [point]).value == pytest.approx(100.0)
