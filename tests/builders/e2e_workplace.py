@@ -103,6 +103,14 @@ class Workplace:
     def tune(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.finish(self.start(*arguments))
 
+    def improve(self, spec: str) -> subprocess.CompletedProcess[str]:
+        """Tunes by a spec; the run ends with a better config."""
+        (self.directory / "spec.yaml").write_text(spec)
+        done = self.tune("run", "spec.yaml")
+        assert done.returncode == 0, (done.stderr, self.result())
+        assert self.result()["status"] == "improved"
+        return done
+
     def finish(self, process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
         """Waits for its end. What takes too long is killed, so that nothing outlives the test."""
         try:

@@ -8,13 +8,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 from textwrap import indent
 
-import click
 import pytest
+from builders.pages import terminal_of
 
 from tuner import __version__
 from tuner.report import html, markdown
 from tuner.report.blocks import Document
-from tuner.report.terminal import lines_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 OPTION = "--update-golden"
@@ -57,7 +56,7 @@ def difference(file: str, kept: str, text: str) -> str:
 
 def forms(shown: Document, **more: str) -> str:
     """A document as each of its readers sees it."""
-    terminal = click.unstyle("\n".join(lines_of(shown)))
+    terminal = terminal_of(shown)
     page = "\n".join(visible(html.render(shown)))
     return sections(terminal=terminal, markdown=markdown.render(shown), page=page, **more)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,16 +61,29 @@ class Bench:
 
 @contextmanager
 def started(
-    program: Installation, directory: Path, arguments: Sequence[str] = ()
+    program: Installation,
+    directory: Path,
+    arguments: Sequence[str] = (),
+    models: Iterable[str] = MODELS,
 ) -> Iterator[Bench]:
-    repository = make_repository(directory)
+    """A server of the models for loads, with a response cache."""
+    make_repository(directory)
+    cache = ["--cache-config=local,size=4194304", *arguments]
+    with serving_all(program, directory, models, cache) as bench:
+        yield bench
+
+
+@contextmanager
+def serving_all(
+    program: Installation, directory: Path, models: Iterable[str], arguments: Sequence[str] = ()
+) -> Iterator[Bench]:
+    """A server of the repository in the directory, with these models loaded."""
     with tritonserver(None, os.environ) as installation:
-        launcher = LocalLauncher(installation, repository)
-        cache = ["--cache-config=local,size=4194304", *arguments]
+        launcher = LocalLauncher(installation, directory / "repository")
         with (
-            launcher.launch(cache, directory / "server.log") as server,
+            launcher.launch(arguments, directory / "server.log") as server,
             Control(server.endpoints, timeout_s=3.0) as control,
             ThreadPoolExecutor() as loading,
         ):
-            list(loading.map(lambda model: control.load(model, None, 60.0), MODELS))
+            list(loading.map(lambda model: control.load(model, None, 60.0), models))
             yield Bench(server, control, program, directory)

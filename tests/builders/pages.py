@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import click
+
 from tuner.report import html, markdown
+from tuner.report.blocks import Document
 from tuner.report.data import ReportData
 from tuner.report.run_document import document
+from tuner.report.terminal import lines_of
 from tuner.report.trust import trust
 
 Made = Callable[..., ReportData]
@@ -25,6 +29,11 @@ def page_of(data: ReportData) -> str:
 def text_of(data: ReportData) -> str:
     """The report as Markdown."""
     return markdown.render(document(data))
+
+
+def terminal_of(shown: Document) -> str:
+    """A document as a terminal without colours shows it."""
+    return click.unstyle("\n".join(lines_of(shown)))
 
 
 def told(data: ReportData, **changes: object) -> ReportData:

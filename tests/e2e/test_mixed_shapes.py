@@ -4,31 +4,9 @@ from __future__ import annotations
 
 import pytest
 from builders.e2e_workplace import Workplace
+from builders.text_model import TEXT_CONFIG, text_code
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.measuring]
-
-_MODEL = """
-import time
-
-import triton_python_backend_utils as pb
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        ids = [pb.get_input_tensor_by_name(r, "ids").as_numpy() for r in requests]
-        time.sleep(0.1 + 0.00001 * sum(i.size for i in ids))
-        sums = [i.sum(axis=1, keepdims=True).astype("i4") for i in ids]
-        return [pb.InferenceResponse([pb.Tensor("sum", s)]) for s in sums]
-"""
-
-_CONFIG = """
-name: "texts"
-backend: "python"
-max_batch_size: 8
-input [ { name: "ids" data_type: TYPE_INT32 dims: [ -1 ] } ]
-output [ { name: "sum" data_type: TYPE_INT32 dims: [ 1 ] } ]
-instance_group [ { count: 1 kind: KIND_CPU } ]
-"""
 
 #: 10 requests a second at the most, one by one; in batches of one length twice as many.
 _SPEC = """\
@@ -49,13 +27,10 @@ confirm: {finalists: 1, soak: 4s, time: 5m}
 
 
 def test_the_written_config_and_the_report_are_of_both_lengths(workplace: Workplace) -> None:
-    config = workplace.place("texts", _MODEL, _CONFIG) / "config.pbtxt"
-    (workplace.directory / "spec.yaml").write_text(_SPEC)
-    done = workplace.tune("run", "spec.yaml")
-    assert done.returncode == 0, (done.stderr, workplace.result())
+    config = workplace.place("texts", text_code(0.1, 0.00001), TEXT_CONFIG) / "config.pbtxt"
+    done = workplace.improve(_SPEC)
     assert "measured with tune's own client: perf_analyzer does not draw shapes" in done.stderr
     result = workplace.result()
-    assert result["status"] == "improved"
     assert "dynamic_batching" in config.read_text()
     short, long = result["winner"]["shapes"]
     assert (short["shape"], long["shape"]) == ("[64]", "[256]")

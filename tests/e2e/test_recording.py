@@ -4,31 +4,9 @@ from __future__ import annotations
 
 import pytest
 from builders.e2e_workplace import Workplace
+from builders.text_model import TEXT_CONFIG, text_code
 
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.measuring]
-
-_MODEL = """
-import time
-
-import triton_python_backend_utils as pb
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        ids = [pb.get_input_tensor_by_name(r, "ids").as_numpy() for r in requests]
-        time.sleep(0.1)
-        sums = [i.sum(axis=1, keepdims=True).astype("i4") for i in ids]
-        return [pb.InferenceResponse([pb.Tensor("sum", s)]) for s in sums]
-"""
-
-_CONFIG = """
-name: "texts"
-backend: "python"
-max_batch_size: 8
-input [ { name: "ids" data_type: TYPE_INT32 dims: [ -1 ] } ]
-output [ { name: "sum" data_type: TYPE_INT32 dims: [ 1 ] } ]
-instance_group [ { count: 1 kind: KIND_CPU } ]
-"""
 
 #: One by one the model answers 10 a second: a burst of 20 a second is too much for it.
 _SPEC = """\
@@ -47,20 +25,17 @@ confirm: {finalists: 1, soak: 9s, time: 5m}
 
 def test_a_config_is_written_that_holds_the_burst_of_an_access_log(workplace: Workplace) -> None:
     """A minute of 4 a second, with a burst of 20 a second for 2 s."""
-    config = workplace.place("texts", _MODEL, _CONFIG) / "config.pbtxt"
+    config = workplace.place("texts", text_code(0.1), TEXT_CONFIG) / "config.pbtxt"
     times = [0.25 * k for k in range(240)] + [40.0 + 0.0625 * k for k in range(32)]
     rows = "".join(f"{1.7e9 + t:.3f},{16 if k % 3 else 32}\n" for k, t in enumerate(times))
     (workplace.directory / "access.csv").write_text("time,tokens\n" + rows)
-    (workplace.directory / "spec.yaml").write_text(_SPEC)
     log = ("--from", "log", "--time", "time", "--shape", "ids=tokens")
     recorded = workplace.tune("record", "access.csv", *log)
     assert "requests.jsonl: 272 requests in 59.8 s" in recorded.stdout
-    done = workplace.tune("run", "spec.yaml")
-    assert done.returncode == 0, (done.stderr, workplace.result())
+    done = workplace.improve(_SPEC)
     assert "measured with tune's own client: perf_analyzer does not replay" in done.stderr
     assert "272 requests in 60 s, 4.54/s on average and 20/s in its busiest second" in done.stderr
     result = workplace.result()
-    assert result["status"] == "improved"
     assert "dynamic_batching" in config.read_text()
     loads = [
         point["measurement"]["load"] for trial in workplace.trials() for point in trial["points"]

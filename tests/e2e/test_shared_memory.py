@@ -57,12 +57,9 @@ def test_the_written_config_and_the_report_are_of_images_in_shared_memory(
     workplace: Workplace,
 ) -> None:
     config = workplace.place("images", _MODEL, _CONFIG) / "config.pbtxt"
-    (workplace.directory / "spec.yaml").write_text(_SPEC)
     before = regions()
-    done = workplace.tune("run", "spec.yaml")
-    assert done.returncode == 0, (done.stderr, workplace.result())
+    done = workplace.improve(_SPEC)
     assert "inputs lie in shared memory: up to 47.66 MiB of /dev/shm" in done.stderr
-    assert workplace.result()["status"] == "improved"
     assert "dynamic_batching" in config.read_text()
     assert "shared_memory: system" in (workplace.run / "report.html").read_text()
     assert regions() <= before

@@ -18,6 +18,7 @@ from tuner.errors import EnvironmentNotReadyError, NothingToSearchError, SpecErr
 if TYPE_CHECKING:
     from tuner.lint.rules import LintFinding
     from tuner.run.plan import DrawnPlan
+    from tuner.spec.load import LoadedSpec
     from tuner.spec.model import Spec
     from tuner.triton.doctor import MachineCheck
 
@@ -126,12 +127,11 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     something is missing; a busy machine is a warning. How well measurements repeat here is told by
     the report of each run.
     """
-    from tuner.bench.job import job_from, models_of
+    from tuner.bench.job import models_of
     from tuner.bench.serving import no_gpu_memory
-    from tuner.bench.sharing import room_note, shared_bytes
     from tuner.machine.host import has_gpu
     from tuner.spec.load import load_spec
-    from tuner.spec.workload import RecordingArrivals
+    from tuner.spec.workload import RecordingArrivals, SharedMemory
     from tuner.triton.doctor import MachineCheck, run_checks
     from tuner.writeback.repository import half_written
     from tuner.writeback.target import foreseen
@@ -157,15 +157,9 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
             checks = [
                 replace(c, mend=c.mend or told) if c.id == "repository" else c for c in checks
             ]
-            job = job_from(loaded, wanted, children_environment())
-            if shared_bytes(job):
-                try:
-                    inputs = MachineCheck("inputs", "room for inputs", True, room_note(job))
-                except EnvironmentNotReadyError as error:
-                    inputs = MachineCheck(
-                        "inputs", "room for inputs", False, error.message, error.hint
-                    )
-                checks.append(inputs)
+            if wanted.workload.shared_memory is SharedMemory.SYSTEM:
+                room = _room_check(loaded)
+                checks += [room] if room.found else []
     if wanted is not None and isinstance(wanted.workload.arrivals, RecordingArrivals):
         checks.append(_recording_check(wanted))
     seen = wanted is None or not wanted.server.managed or has_gpu()
@@ -183,6 +177,22 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
             if check.mend:
                 say(f"        {check.mend}")
     return 0 if all(c.ok for c in checks) else EnvironmentNotReadyError.exit_code
+
+
+def _room_check(loaded: LoadedSpec) -> MachineCheck:
+    """Whether `/dev/shm` has room for the inputs of requests; nothing found: none are known."""
+    from tuner.bench.job import job_from
+    from tuner.bench.sharing import room_note
+    from tuner.triton.doctor import MachineCheck
+
+    named, job = (
+        ("inputs", "room for inputs"),
+        job_from(loaded, loaded.spec, children_environment()),
+    )
+    try:
+        return MachineCheck(*named, ok=True, found=room_note(job))
+    except EnvironmentNotReadyError as error:
+        return MachineCheck(*named, ok=False, found=error.message, mend=error.hint)
 
 
 def _recording_check(spec: Spec) -> MachineCheck:

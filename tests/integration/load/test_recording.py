@@ -100,7 +100,7 @@ def test_what_a_server_traced_is_recorded_with_its_inputs(
     config = [f"triton,file={trace}", "triton,log-frequency=2", "rate=1"]
     config += ["level=TIMESTAMPS", "level=TENSORS"]
     arguments = [f"--trace-config={value}" for value in config]
-    with started(program, tmp_path, arguments) as traced:
+    with started(program, tmp_path, arguments, ["plain"]) as traced:
         load = load_on(traced, ROWS[:41], {"plain": Asked("plain", HELD)}, pace=[1.0])
         sent = load.measure(LoadPoint(Arrivals.RECORDING, 25.0), window(1.64), 1)
     making, path = Making(), tmp_path / "made.jsonl"

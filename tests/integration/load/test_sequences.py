@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from builders.load_bench import Bench
+from builders.load_bench import Bench, serving_all
 from builders.sequence_model import write_sequence_model
 
 from tuner.load.client.calls import GrpcCalls, asking
@@ -25,9 +23,7 @@ from tuner.load.traffic.encoding import build
 from tuner.load.traffic.sequences import SequenceIds, counted_in, first_id
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
-from tuner.server.binaries import Installation, tritonserver
-from tuner.server.control import Control
-from tuner.triton.local import LocalLauncher
+from tuner.server.binaries import Installation
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -49,15 +45,8 @@ def sequences(program: Installation, tmp_path_factory: pytest.TempPathFactory) -
     directory = tmp_path_factory.mktemp("sequences")
     for name, (strategy, ids) in MODELS.items():
         write_sequence_model(directory / "repository", name, strategy, ids)
-    with tritonserver(None, os.environ) as installation:
-        launcher = LocalLauncher(installation, directory / "repository")
-        with (
-            launcher.launch([], directory / "server.log") as server,
-            Control(server.endpoints, timeout_s=3.0) as control,
-            ThreadPoolExecutor() as loading,
-        ):
-            list(loading.map(lambda model: control.load(model, None, 60.0), MODELS))
-            yield Bench(server, control, program, directory)
+    with serving_all(program, directory, MODELS) as bench:
+        yield bench
 
 
 def load_of(bench: Bench, model: str, **more: Any) -> StreamsLoad:

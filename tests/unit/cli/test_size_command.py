@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from builders.commands import Tune
+from builders.runs import RUNS
 
-TESTS = Path(__file__).parents[2]
-RUN = TESTS / "runs" / "one-model"
-SCHEMAS = TESTS / "unit" / "report" / "schemas"
+RUN = RUNS / "one-model"
 CREDITED = 383.7
 
 

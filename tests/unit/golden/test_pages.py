@@ -10,13 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from builders.checks import SLO, facts, nights
 from builders.decoupled_runs import decoupled_run
 from builders.golden import Golden, difference, forms, sections, table_of
 from builders.mixed_shapes import shaped_run
-from builders.pages import STATUSES, told
+from builders.pages import STATUSES, terminal_of, told
 from builders.proof_cases import CASES
 from builders.runs import Toy, make_run
 from builders.soaked_runs import soaked_run
@@ -27,20 +26,18 @@ from tuner.record.result_schema import Gain, ToKnow
 from tuner.record.status import CheckStatus, Status
 from tuner.record.store import MANIFEST, Member, Series, write_series
 from tuner.report import check_document, compare, junit, listing, markdown
-from tuner.report.blocks import Document
 from tuner.report.data import ReportData, load
 from tuner.report.headline import gain_sentence, headline
 from tuner.report.render import pull_request_of
 from tuner.report.run_document import document
 from tuner.report.sentence import next_steps, prediction_sentence, verdict_sentence
-from tuner.report.terminal import lines_of
 
 RUNS = Path(__file__).parents[2] / "runs"
 STORED = sorted(path.parent.name for path in RUNS.glob(f"*/{MANIFEST}"))
 
 
 def stored(name: str) -> Callable[[], str]:
-    """A run of `tests/runs` in all its forms, and its check where it has one."""
+    """A run of `tests/runs` in all its forms, and its pull request where it has a winner."""
 
     def text() -> str:
         data = load(RUNS / name)
@@ -61,11 +58,7 @@ def run(status: str, change: Callable[[ReportData], ReportData] = lambda d: d) -
 
 
 def of_run(data: ReportData) -> str:
-    return sections(terminal=terminal(document(data)), junit=junit.render(data))
-
-
-def terminal(shown: Document) -> str:
-    return click.unstyle("\n".join(lines_of(shown)))
+    return sections(terminal=terminal_of(document(data)), junit=junit.render(data))
 
 
 def soaked(role: str) -> Callable[[], str]:
@@ -82,7 +75,7 @@ def checks() -> str:
     found["nothing to compare with"] = facts(CheckStatus.INCONCLUSIVE, baseline=None, ratio=None)
     found["another load"] = facts(CheckStatus.INCONCLUSIVE, ratio=None)
     found["not measured"] = facts(CheckStatus.INCONCLUSIVE, baseline=None, **nothing)
-    return sections(**{name: terminal(check_document.document(c)) for name, c in found.items()})
+    return sections(**{name: terminal_of(check_document.document(c)) for name, c in found.items()})
 
 
 def check(found: Callable[[], CheckFacts]) -> Callable[[], str]:

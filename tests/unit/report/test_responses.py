@@ -8,11 +8,10 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-import click
 import pytest
 from builders.checks import facts
 from builders.decoupled_runs import decoupled_run
-from builders.pages import page_of, text_of
+from builders.pages import page_of, terminal_of, text_of
 from builders.runs import make_run
 
 from tuner.record.responses import responses_of
@@ -21,7 +20,6 @@ from tuner.report.check_document import document as check_document
 from tuner.report.data import ReportData, load
 from tuner.report.frames import trials_csv
 from tuner.report.run_document import document
-from tuner.report.terminal import lines_of
 
 
 @pytest.fixture
@@ -39,7 +37,7 @@ def test_its_result_follows_the_schema(run: Path) -> None:
 
 
 def test_every_report_tells_first_and_last_responses_of_both_configs(data: ReportData) -> None:
-    terminal = click.unstyle("\n".join(lines_of(document(data))))
+    terminal = terminal_of(document(data))
     for text in (terminal, text_of(data), page_of(data)):
         for figure in ("150 ms", "900 ms", "90 ms", "700 ms", "9 (3 to 9)"):
             assert figure in text
@@ -59,7 +57,7 @@ def test_the_table_of_trials_has_columns_of_responses(data: ReportData) -> None:
 def test_a_check_tells_them_in_its_report(data: ReportData) -> None:
     assert data.current is not None
     own = [asdict(found) for found in responses_of(data.current.judged.measurement)]
-    shown = click.unstyle("\n".join(lines_of(check_document(facts(responses=own)))))
+    shown = terminal_of(check_document(facts(responses=own)))
     (row,) = (line.split() for line in shown.splitlines() if "all requests" in line)
     assert row[-2:] == ["2", "0"]  # not completed, answered again
     assert "until the last response" in shown

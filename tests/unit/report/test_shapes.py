@@ -10,11 +10,10 @@ from io import StringIO
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-import click
 import pytest
 from builders.checks import facts
 from builders.mixed_shapes import LONG, SHORT, mixed_point, shaped_run
-from builders.pages import page_of, text_of
+from builders.pages import page_of, terminal_of, text_of
 from builders.runs import make_run
 
 from tuner.record.result_schema import check
@@ -25,7 +24,6 @@ from tuner.report.data import ReportData, load
 from tuner.report.frames import trials_csv
 from tuner.report.junit import render
 from tuner.report.run_document import document
-from tuner.report.terminal import lines_of
 
 
 @pytest.fixture
@@ -43,7 +41,7 @@ def test_its_result_follows_the_schema(run: Path) -> None:
 
 
 def test_every_report_tells_each_shape_of_both_configs(data: ReportData) -> None:
-    terminal = click.unstyle("\n".join(lines_of(document(data))))
+    terminal = terminal_of(document(data))
     rows = [line.split() for line in terminal.splitlines() if line.strip().startswith("[")]
     assert [row[0] for row in rows] == [SHORT, SHORT, LONG, LONG]
     assert "20 ms" in terminal
@@ -77,7 +75,7 @@ def test_junit_has_the_p99_of_each_shape_as_a_property(data: ReportData) -> None
 def test_a_check_tells_each_shape_in_its_report_and_in_junit() -> None:
     shapes = [asdict(own) for own in shapes_of(mixed_point("m", 1))]
     check = facts(shapes=shapes)
-    terminal = click.unstyle("\n".join(lines_of(check_document(check))))
+    terminal = terminal_of(check_document(check))
     rows = [line.split() for line in terminal.splitlines() if line.strip().startswith("[")]
     assert [row[0] for row in rows] == [SHORT, LONG]
     assert "batched with" not in terminal

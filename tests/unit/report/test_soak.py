@@ -22,8 +22,6 @@ from tuner.report.quantities import rate_text
 from tuner.report.sentence import soak_sentences
 from tuner.report.tables import comparison
 
-TOLD = "0.6% late (at most 0.94%)"
-
 
 def test_a_claim_above_what_a_round_stood_is_told_by_the_soak_alone(tmp_path: Path) -> None:
     run, soak = soaked_run(tmp_path, 1.2)
