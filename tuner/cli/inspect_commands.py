@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,14 +14,12 @@ import click
 from tuner.cli import options
 from tuner.cli.storage import children_environment
 from tuner.cli.terminal import annotation, say, say_annotations, say_columns, say_json, say_lines
-from tuner.errors import EnvironmentNotReadyError, NothingToSearchError, SpecError, TunerError
+from tuner.errors import EnvironmentNotReadyError, NothingToSearchError, TunerError
 
 if TYPE_CHECKING:
     from tuner.lint.rules import LintFinding
     from tuner.run.plan import DrawnPlan
-    from tuner.spec.load import LoadedSpec
     from tuner.spec.model import Spec
-    from tuner.triton.doctor import MachineCheck
 
 
 @click.command("models")
@@ -127,12 +126,13 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     something is missing; a busy machine is a warning. How well measurements repeat here is told by
     the report of each run.
     """
-    from tuner.bench.job import models_of
+    from tuner.bench.job import job_from, models_of
     from tuner.bench.serving import no_gpu_memory
+    from tuner.bench.sharing import room_note
     from tuner.machine.host import has_gpu
     from tuner.spec.load import load_spec
     from tuner.spec.workload import RecordingArrivals, SharedMemory
-    from tuner.triton.doctor import MachineCheck, run_checks
+    from tuner.triton.doctor import MachineCheck, checked, run_checks
     from tuner.writeback.repository import half_written
     from tuner.writeback.target import foreseen
 
@@ -158,10 +158,11 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
                 replace(c, mend=c.mend or told) if c.id == "repository" else c for c in checks
             ]
             if wanted.workload.shared_memory is SharedMemory.SYSTEM:
-                room = _room_check(loaded)
-                checks += [room] if room.found else []
+                room = partial(room_note, job_from(loaded, wanted, children_environment()))
+                inputs = checked("inputs", "room for inputs", room)
+                checks += [inputs] if inputs.found else []
     if wanted is not None and isinstance(wanted.workload.arrivals, RecordingArrivals):
-        checks.append(_recording_check(wanted))
+        checks.append(checked("recording", "recorded requests", partial(_recorded, wanted)))
     seen = wanted is None or not wanted.server.managed or has_gpu()
     if wanted and (lacking := no_gpu_memory(wanted, seen=seen)):
         checks.append(
@@ -179,35 +180,13 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     return 0 if all(c.ok for c in checks) else EnvironmentNotReadyError.exit_code
 
 
-def _room_check(loaded: LoadedSpec) -> MachineCheck:
-    """Whether `/dev/shm` has room for the inputs of requests; nothing found: none are known."""
-    from tuner.bench.job import job_from
-    from tuner.bench.sharing import room_note
-    from tuner.triton.doctor import MachineCheck
-
-    named, job = (
-        ("inputs", "room for inputs"),
-        job_from(loaded, loaded.spec, children_environment()),
-    )
-    try:
-        return MachineCheck(*named, ok=True, found=room_note(job))
-    except EnvironmentNotReadyError as error:
-        return MachineCheck(*named, ok=False, found=error.message, mend=error.hint)
-
-
-def _recording_check(spec: Spec) -> MachineCheck:
-    """Whether what is to be replayed can be read; `tune plan` also holds it against the models."""
+def _recorded(spec: Spec) -> str:
+    """What is to be replayed; `tune plan` also holds it against the models."""
     from tuner.bench.recordings import traffic_of
-    from tuner.triton.doctor import MachineCheck
 
-    named = ("recording", "recorded requests")
-    try:
-        traffic = traffic_of(spec)
-    except SpecError as error:
-        return MachineCheck(*named, ok=False, found=error.message, mend=error.hint)
+    traffic = traffic_of(spec)
     assert traffic is not None
-    count, path = traffic.recording.due_s.size, traffic.recording.path
-    return MachineCheck(*named, ok=True, found=f"{count} in {path}")
+    return f"{traffic.recording.due_s.size} in {traffic.recording.path}"
 
 
 @click.command("plan")

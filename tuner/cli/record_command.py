@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import accumulate, count, cycle
 from pathlib import Path
@@ -134,18 +133,13 @@ def _of_inputs(
     """Entries one after the other, at a steady rate or by gaps."""
     from tuner.load.recordings.making import entries_at
     from tuner.load.traffic.arrivals import read_trace
-    from tuner.regular import read_regular
+    from tuner.load.traffic.encoding import data_of
 
     if (rate is None) == (intervals is None):
         raise click.UsageError("--from inputs needs --rate or --intervals: the file has no times")
     entries = list[dict[str, Any]]()
     for file in files:
-        try:
-            data = json.loads(read_regular(file))["data"]
-        except OSError as error:
-            raise SpecError(f"{file}: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise SpecError(f"{file}: not in perf_analyzer's input format: {error}") from error
+        data = data_of(file)
         if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
             raise SpecError(f"{file}: data is no list of requests (sequences are not recorded)")
         entries += data

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError
 from tuner.load.course import course_of
 from tuner.measurement.measurement import Course, LoadPoint, Measurement, Slice
+from tuner.measurement.responses import percentile
 from tuner.measurement.window import LatencyBound, Window
 
 #: From when to when, in seconds.
@@ -237,11 +238,6 @@ def observe_closed(
         sent=int(within(sent_s, spans).sum()),
         in_flight_s=_overlap_s(sent_s, answered_s, spans),
     )
-
-
-def percentile(ascending: Values, share: float) -> float:
-    """Nearest-rank percentile, as perf_analyzer computes it: an observed value, no blend."""
-    return float(ascending[max(math.ceil(share * ascending.size) - 1, 0)])
 
 
 def within_bounds(

@@ -77,10 +77,13 @@ def figures_of(first_us: Values, last_us: Values, counts: Counts) -> ResponseFig
     )
 
 
+def percentile(ascending: Values, share: float) -> float:
+    """Nearest-rank percentile, as perf_analyzer computes it: an observed value, no blend."""
+    return float(ascending[max(math.ceil(share * ascending.size) - 1, 0)])
+
+
 def _figure(ascending_us: Values, quantile: float | None) -> float:
-    if quantile is None:
-        return float(ascending_us.mean())
-    return float(ascending_us[max(math.ceil(quantile * ascending_us.size) - 1, 0)])
+    return float(ascending_us.mean()) if quantile is None else percentile(ascending_us, quantile)
 
 
 def responses_of_all(parts: Iterable[ResponseFigures | None]) -> ResponseFigures | None:

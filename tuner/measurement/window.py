@@ -102,6 +102,11 @@ class Window:
         return min(self.bounds, key=lambda bound: bound.within_s, default=NO_BOUND)
 
     @property
+    def until_first(self) -> bool:
+        """Whether a first response counts, by one of its bounds."""
+        return any(bound.until_first for bound in self.bounds)
+
+    @property
     def span_s(self) -> tuple[float, float]:
         """What is measured, from and to, from the start of the load."""
         return self.warmup_s, self.warmup_s + self.duration_s

@@ -16,7 +16,7 @@ from tuner.score.judge import Verdict
 from tuner.score.next_load import LoadPlan, next_load
 from tuner.score.trial import Trial, TrialState
 from tuner.search.first_load import FIRST_SHARE
-from tuner.search.incumbent import near_misses, ranked, reached_level
+from tuner.search.incumbent import leaders, near_misses, reached_level
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Confirm, Spec
 from tuner.spec.slo import Goal, Objective, Slo
@@ -107,12 +107,6 @@ def nearest_of(trials: Sequence[Trial], current: Candidate, rules: ProofRules) -
     return max((entrant_of(t, rules) for t in others), key=lambda e: e.at_most)
 
 
-def feasible(trials: Sequence[Trial], spec: Spec, current: Candidate) -> list[Trial]:
-    """Those that met every SLO, best first."""
-    order = ranked(trials, spec.objective.goal, current)
-    return [t for t in order if t.score is not None and t.score.feasible]
-
-
 def finalists_of(
     trials: Sequence[Trial], spec: Spec, current: Candidate, near_miss: float
 ) -> list[Trial]:
@@ -123,7 +117,7 @@ def finalists_of(
     """
     baseline = next((t for t in trials if t.candidate == current), None)
     gain = 1.0 + float(spec.confirm.min_gain)
-    others = [t for t in feasible(trials, spec, current) if t.candidate != current]
+    others = [t for t in leaders(trials, spec.objective.goal, current) if t.candidate != current]
     if spec.objective.goal is Goal.MINIMIZE:
         found = [t for t in others if _less(t, baseline, gain)]
     else:
@@ -196,7 +190,8 @@ def without_low_load_failures(
     """
     found, reasons = list(trials), list[str]()
     current = [t for t in trials if t.candidate == session.current and t.points]
-    others = [t for t in feasible(trials, session.spec, session.current) if t not in current]
+    leading = leaders(trials, session.spec.objective.goal, session.current)
+    others = [t for t in leading if t not in current]
     for trial in [*current, *others[: 2 * session.spec.confirm.finalists]] if current else []:
         name = "the current config" if trial in current else f"trial {trial.number}"
         try:

@@ -22,7 +22,6 @@ from tuner.proof.entrants import (
     ProofRules,
     entrant_of,
     far_behind,
-    feasible,
     finalists_of,
     may_sustain,
     nearest_of,
@@ -52,6 +51,7 @@ from tuner.record.result_schema import Gain
 from tuner.record.status import Status
 from tuner.score.trial import Trial
 from tuner.search.estimate import rounds_at_most_s, spent_s
+from tuner.search.incumbent import leaders
 from tuner.space.candidate import Candidate, list_sizes
 from tuner.space.words import changes_text
 from tuner.spec.units import digits
@@ -60,7 +60,6 @@ from tuner.triton.launchers import cores_of
 #: Two soaked throughputs this close are equal: a window answers a little more or less by chance.
 NEARLY = 0.99
 UNSOAKED = "whether its load holds for long is not known"
-DOES_NOT_LAST = "what it sustained in its rounds does not last"
 
 
 def prove(session: Session, trials: Sequence[Trial], stored: Sequence[Repeat] = ()) -> RunDecision:
@@ -96,7 +95,7 @@ class _Proof:
         own = next((t for t in trials if t.candidate == session.current), None)
         baseline = ProvedConfig.of_trial(own)
         failed = failures(session.current, trials)
-        if not feasible(trials, session.spec, session.current):
+        if not leaders(trials, session.spec.objective.goal, session.current):
             reasons = self._idle or [nearest_miss(trials, plan)]
             return RunDecision(Status.INFEASIBLE, (*reasons, *failed, *limits(trials)), baseline)
         refuse_without_alternative(session.current, trials)
@@ -257,7 +256,7 @@ class _Proof:
                 self._soak_told,
                 at_most=MOST_SOAKS if candidate == left.winner else 1,
             )
-        told = f"{DOES_NOT_LAST}: {'; '.join(found.failures)}"
+        told = f"what it sustained in its rounds does not last: {'; '.join(found.failures)}"
         if found.held is None:
             unknown = f"{UNSOAKED}: {found.reason}" if found.reason else ""
             if not unknown or not self._session.accept_unsoaked:

@@ -98,8 +98,8 @@ def simplest(
     """
     undoing = _Undoing(measured, winner, rules, level, [])
     plain = best = _without_what_changes_nothing(winner.candidate, current, space)
-    if best.cache_bytes is not None and not leave_out():
-        best = _with_least_cache(undoing, best, current, sizes)
+    if (size := best.cache_bytes) is not None and not leave_out():
+        best = _with_least_cache(undoing, best, size, current, sizes)
     for name, without in _changes(best, current):
         simpler = without(best)
         if simpler in (best, current) or space.violations(simpler) or not space.leaves(simpler):
@@ -120,12 +120,9 @@ def _without_what_changes_nothing(winner: Candidate, current: Candidate, space: 
 
 
 def _with_least_cache(
-    undoing: _Undoing, winner: Candidate, current: Candidate, sizes: Sequence[int]
+    undoing: _Undoing, winner: Candidate, size: int, current: Candidate, sizes: Sequence[int]
 ) -> Candidate:
     """The winner with no cache, or the smallest that does; goodput rises with it: bisected."""
-    size = winner.cache_bytes
-    if size is None:
-        return winner
     without = _with_cache(winner, None)
     if without != current and undoing.is_as_good(f"{CACHE_SIZE} off", without):
         return without

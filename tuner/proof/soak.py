@@ -22,7 +22,7 @@ from tuner.score.late_share import CONFIDENCE, LateShare, measured_late_share
 from tuner.score.next_load import STEEP, StepRule, next_load
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate
-from tuner.spec.slo import Slo
+from tuner.spec.slo import Slo, tail_shares
 
 #: A soak lasts this many relaxation times of the latency, if it may: a hundred independent requests
 #: give a p99 within a fifth.
@@ -202,9 +202,7 @@ def _excuse(point: Point, late: LateShare | None, slos: Sequence[Slo]) -> str:
     """What disturbed the machine beside a miss that may be its fault; else empty."""
     if point.passed or saturated(point):
         return ""
-    allowed = max(
-        (1.0 - (s.metric.quantile or 0.0) for s in slos if s.metric.quantile), default=0.0
-    )
+    allowed = max((1.0 - share for share in tail_shares(slos)), default=0.0)
     if late is not None and late.share > FAR_BEYOND * allowed:
         return ""
     return " ".join(point.measurement.disturbances).rstrip(".")

@@ -70,12 +70,12 @@ def gain_of(race: RoundsResult, own: Contender, rules: ProofRules) -> Gain | Non
     )
 
 
-def least_gain(credited_per_s: float | None, current: Entrant, rules: ProofRules) -> Gain | None:
+def least_gain(credited_per_s: float, current: Entrant, rules: ProofRules) -> Gain | None:
     """The credited load over what a current config that was not measured again sustains at most.
 
     None where that is not known.
     """
-    if credited_per_s is None or not math.isfinite(current.at_most):
+    if not math.isfinite(current.at_most):
         return None
     least = credited_per_s / current.at_most
     ratio = Ratio(least, least, least)

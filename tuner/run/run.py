@@ -39,7 +39,6 @@ from tuner.search.estimate import (
     minutes,
     refuse_too_short,
     seen_before,
-    spent_s,
 )
 from tuner.search.incumbent import incumbent
 from tuner.search.outlook import outlook_of
@@ -182,8 +181,6 @@ def _search(session: Session, searcher: Searcher, store: RunStore) -> list[Trial
     """All trials of the run, those of an earlier part of it included."""
     session.events.phase("searching")
     known = len(store.trials())
-    begun_s = session.load_s + spent_s(searcher.history)
-    session.events.outlook(outlook_of(session.job, searcher.history, None, begun_s))
     trials, reason = search(session, searcher)
     searcher.over()
     session.events.note(reason.value)

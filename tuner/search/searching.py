@@ -21,9 +21,7 @@ from tuner.modelconfig.files import model_names
 from tuner.record.status import remedies
 from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.search.budget import Progress, SearchLimits, StopReason, out_of_reach
-from tuner.search.estimate import (
-    spent_s,
-)
+from tuner.search.estimate import spent_s
 from tuner.search.fits import cannot_fit
 from tuner.search.incumbent import incumbent, trials_since_best
 from tuner.search.measuring import Clock, Measuring
@@ -51,6 +49,7 @@ def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReaso
     budget = SearchLimits.of(session.spec)
     goal = session.spec.objective.goal
     clock = Clock(session.load_s + spent_s(searcher.history), budget.time_s)
+    session.events.outlook(outlook_of(session.job, searcher.history, None, clock.elapsed_s()))
     screening = Screening(session)
     searcher.rank(screening.ranked(searcher.leads))
     history = searcher.history  # grows with each trial, and with those of workers

@@ -33,6 +33,8 @@ class SharedMemory(Enum):
 
 
 _KIND = Field(description="which of the kinds this is; the other fields depend on it")
+_MAX_RATE = Field(1e5, description="upper end of that search, per second")
+_Rates = Annotated[tuple[PositiveNumber, ...], Field(min_length=1)]
 
 
 class ClosedArrivals(Strict):
@@ -54,10 +56,10 @@ class PoissonArrivals(Strict):
     """Open loop: requests arrive at random times, whether or not the server keeps up."""
 
     kind: Literal["poisson"] = _KIND
-    rate: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
+    rate: _Rates | None = Field(
         None, description="requests per second to measure; default: search for the highest"
     )
-    max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
+    max_rate: PositiveNumber = _MAX_RATE
 
 
 #: A window has so many busy times: what a config sustains in only a few of them is luck.
@@ -71,10 +73,10 @@ class BurstArrivals(Strict):
     """
 
     kind: Literal["bursts"] = _KIND
-    rate: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
+    rate: _Rates | None = Field(
         None, description="mean rates over calm and busy times; default: search for the highest"
     )
-    max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
+    max_rate: PositiveNumber = _MAX_RATE
     burst_ratio: Annotated[float, Field(strict=True, ge=1, allow_inf_nan=False)] = Field(
         5.0, description="busy rate over calm rate"
     )
@@ -94,10 +96,10 @@ class TraceArrivals(Strict):
 
     kind: Literal["trace"] = _KIND
     file: SpecFile = Field(description="gaps between requests in microseconds, one per line")
-    rate: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
+    rate: _Rates | None = Field(
         None, description="mean rates to rescale the trace to; default: search for the highest"
     )
-    max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
+    max_rate: PositiveNumber = _MAX_RATE
 
 
 class RecordingArrivals(Strict):
@@ -108,16 +110,16 @@ class RecordingArrivals(Strict):
 
     kind: Literal["recording"] = _KIND
     file: SpecFile = Field(description="JSON lines, one for each request; tune record makes one")
-    pace: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
+    pace: _Rates | None = Field(
         None,
         description="times its own speed at which it is replayed, such as [1, 2]; default: its "
         "pattern in time stays, and the level says how many requests come",
     )
-    rate: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
+    rate: _Rates | None = Field(
         None,
         description="mean rates that the pattern is scaled to; default: search for the highest",
     )
-    max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
+    max_rate: PositiveNumber = _MAX_RATE
 
 
 class SequenceArrivals(Strict):
@@ -138,12 +140,12 @@ class SequenceArrivals(Strict):
         description="output of one number in which the model counts the requests of a sequence, "
         "from 1: an answer out of order is a failure; default: the order is kept, not checked",
     )
-    rate: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = Field(
+    rate: _Rates | None = Field(
         None,
         description="requests per second to measure; so many times interval is the number of "
         "sequences at once; default: search for the highest number of these",
     )
-    max_rate: PositiveNumber = Field(1e5, description="upper end of that search, per second")
+    max_rate: PositiveNumber = _MAX_RATE
 
     @property
     def lengths(self) -> tuple[int, int]:

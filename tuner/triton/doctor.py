@@ -67,26 +67,26 @@ def run_checks(
         results: Directory runs are stored in; its parent counts when it is not there yet.
     """
     wanted = server or ServerSpec()
-    packages = _checked("packages", "packages that measure and search", _packages)
+    packages = checked("packages", "packages that measure and search", _packages)
     there = packages.ok or wanted.mode is ServerMode.LOCAL
     return [
         packages,
         *(_BY_MODE[wanted.mode](wanted, environment, models) if there else ()),
-        _checked(
+        checked(
             "perf_analyzer",
             "perf_analyzer starts",
             lambda: _perf_analyzer(perf_analyzer, environment),
         ),
-        _checked("ports", "ports of 127.0.0.1", _ports),
-        _checked("gpu", "GPUs", lambda: _gpus(environment)),
-        _checked("shm", "shared memory (/dev/shm)", _shm),
+        checked("ports", "ports of 127.0.0.1", _ports),
+        checked("gpu", "GPUs", lambda: _gpus(environment)),
+        checked("shm", "shared memory (/dev/shm)", _shm),
         *_directories(repository, results),
         _load(),
         _governor(),
     ]
 
 
-def _checked(id_: str, label: str, look: Callable[[], str]) -> MachineCheck:
+def checked(id_: str, label: str, look: Callable[[], str]) -> MachineCheck:
     """Runs a check that returns what it found, and raises when that is not good enough."""
     try:
         return MachineCheck(id_, label, ok=True, found=look())
@@ -112,11 +112,11 @@ def _tritonserver(
         ) as installation:
             if (python := installation.python) is not None:
                 ask = partial(_numpy, python, models)
-                more.append(_checked("numpy", "NumPy of Python models", ask))
+                more.append(checked("numpy", "NumPy of Python models", ask))
             more.append(_backends(LocalLauncher(installation, Path(), server.args), models))
             return _told(installation)
 
-    return [_warned(_checked("tritonserver", "tritonserver starts", look)), *more]
+    return [_warned(checked("tritonserver", "tritonserver starts", look)), *more]
 
 
 def _backends(launcher: ServerLauncher, models: _Models) -> MachineCheck:
@@ -127,7 +127,7 @@ def _backends(launcher: ServerLauncher, models: _Models) -> MachineCheck:
         refuse_names(launcher.version(), files)
         return launcher.check_backends(files)
 
-    return _checked("backends", "backends of the models", look)
+    return checked("backends", "backends of the models", look)
 
 
 def _warned(check: MachineCheck) -> MachineCheck:
@@ -164,18 +164,18 @@ def _remote(
             return f"{control.version()} at {server.grpc}, in explicit model control"
 
     more: list[MachineCheck] = []
-    return [_warned(_checked("remote", "remote server can be tuned", look)), *more]
+    return [_warned(checked("remote", "remote server can be tuned", look)), *more]
 
 
 def _docker(
     server: ServerSpec, environment: Mapping[str, str], models: _Models
 ) -> list[MachineCheck]:
     """The engine; and the image and its backends, of an engine that answers."""
-    docker = _checked("docker", "container engine answers", lambda: _engine(environment))
+    docker = checked("docker", "container engine answers", lambda: _engine(environment))
     if not docker.ok or server.image is None:
         return [docker]
     launcher = DockerLauncher(server.image, Path(), environment, server.args, mounts=server.mounts)
-    image = _warned(_checked("image", f"image {server.image}", launcher.version))
+    image = _warned(checked("image", f"image {server.image}", launcher.version))
     return [docker, image, *([_backends(launcher, models)] if image.ok else ())]
 
 
@@ -221,12 +221,12 @@ def _shm() -> str:
 def _directories(repository: Path | None, results: Path | None) -> Iterator[MachineCheck]:
     if repository is not None:
         look = partial(_writable, repository, repository)
-        yield _checked("repository", "model repository", look)
+        yield checked("repository", "model repository", look)
     if results is not None:
         place = results
         while not os.access(place, os.F_OK) and place != place.parent:
             place = place.parent
-        yield _checked("results", "results directory", partial(_writable, results, place))
+        yield checked("results", "results directory", partial(_writable, results, place))
 
 
 def _writable(path: Path, place: Path) -> str:

@@ -217,7 +217,7 @@ def test_a_busy_machine_is_a_warning_and_nothing_is_missing(
     monkeypatch.setattr("os.getloadavg", lambda: (99.0, 0.0, 0.0))
     monkeypatch.setattr("tuner.machine.host.read_governor", lambda: "powersave")
     monkeypatch.setattr(
-        "tuner.triton.doctor._checked", lambda id_, *_: MachineCheck(id_, id_, True, "?")
+        "tuner.triton.doctor.checked", lambda id_, *_: MachineCheck(id_, id_, True, "?")
     )
     monkeypatch.setattr("tuner.triton.doctor._tritonserver", lambda *_: [])
     assert tune("doctor") == 0

@@ -16,12 +16,12 @@ from tuner.load.latency import (
     observe_closed,
     observe_open,
     on_one_clock,
-    percentile,
     quiet_spans,
     seconds_of,
     within,
 )
 from tuner.load.traffic.arrivals import poisson
+from tuner.measurement.responses import percentile
 from tuner.measurement.window import Window
 
 BEGIN_NS = 1_795_000_000_000_000_000  # wall clocks are large: float64 cannot hold them to the ns

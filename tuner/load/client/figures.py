@@ -22,7 +22,6 @@ from tuner.load.latency import (
     measurement_of,
     observe_closed,
     observe_open,
-    percentile,
     seconds_of,
     within,
 )
@@ -30,6 +29,7 @@ from tuner.load.setup import Order, Schedule, Stream
 from tuner.load.traffic.arrivals import Times
 from tuner.load.validity import client_limit
 from tuner.measurement.measurement import FailureReason, Failures, LoadPoint, Measurement
+from tuner.measurement.responses import percentile
 from tuner.measurement.window import LatencyBound, Window
 
 #: Stalls of the machine, on the wall clock.
@@ -113,11 +113,7 @@ class Run:
 
         Only the latencies are those of this run.
         """
-        first = [
-            k
-            for k, stream in enumerate(self.streams)
-            if any(bound.until_first for bound in window.of(stream.name).bounds)
-        ]
+        first = [k for k, stream in enumerate(self.streams) if window.of(stream.name).until_first]
         if not first:
             return self
         which = np.isin(self.plan.order[self.answers.numbers % self.plan.order.size], first)

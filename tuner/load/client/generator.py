@@ -156,7 +156,7 @@ class OpenClient(Setup):
         questions, warnings = list[Questions](), list[str]()
         for stream in self.streams:
             of_stream = seeds.of_stream(seed, stream.name, self.streams)
-            until_first = any(bound.until_first for bound in window.of(stream.name).bounds)
+            until_first = window.of(stream.name).until_first
             for shape in stream.shapes:
                 lines = None if plan.lines is None else plan.lines[order == len(questions)]
                 count = next(counts)
@@ -277,7 +277,7 @@ class OpenClient(Setup):
             return 0.0
         program, recorded = self.site.program, load.arrivals is Arrivals.RECORDING
         traffic = self.shape if recorded and isinstance(self.shape, RecordedTraffic) else None
-        highest = 1.0 if traffic is None else traffic.highest_per_s(1.0)
+        highest = 1.0 if traffic is None else traffic.peak
         return sum(
             highest
             * stream.load(load).level

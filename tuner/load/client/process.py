@@ -198,15 +198,18 @@ def _wall(monotonic_ns: Sequence[int], offset_ns: int) -> npt.NDArray[np.int64]:
 
 
 async def _carry_out(
-    job: ClientJob, requests: Sequence[bytes], headers: Mapping[str, str]
+    job: ClientJob,
+    requests: Sequence[bytes],
+    order: npt.NDArray[np.int64],
+    headers: Mapping[str, str],
 ) -> Answers:
     tls = None if job.tls is None else Tls(**job.tls)
     own = slice(job.first, None, job.step)
     shown = None if job.due is None else np.load(job.shown, mmap_mode="r+")[own]
-    streamed = _streamed(job, tls, headers, shown) if job.streamed else None
+    streamed = _streamed(job, order, tls, headers, shown) if job.streamed else None
     calls = streamed or calls_over(job.protocol, job.address, tls, headers)
     await calls.connect()
-    sequences = None if job.sequences is None else _sequences(job, job.sequences, calls)
+    sequences = None if job.sequences is None else _sequences(job, order, job.sequences, calls)
     load = Loop(
         calls.send if sequences is None else sequences.send,
         requests,
@@ -228,18 +231,21 @@ async def _carry_out(
 
 def _streamed(
     job: ClientJob,
+    order: npt.NDArray[np.int64],
     tls: Tls | None,
     headers: Mapping[str, str],
     shown: npt.NDArray[np.int64] | None,
 ) -> StreamedCalls:
     from tuner.load.client.streaming import StreamedCalls, own_questions
 
-    return StreamedCalls(job, tls, headers, own_questions(job, np.load(job.order)), shown)
+    return StreamedCalls(job, tls, headers, own_questions(job, order), shown)
 
 
-def _sequences(job: ClientJob, asked: SequencesAsked, calls: Any) -> SequenceSender:
+def _sequences(
+    job: ClientJob, order: npt.NDArray[np.int64], asked: SequencesAsked, calls: Any
+) -> SequenceSender:
     numbers = None if asked.numbers is None else np.load(asked.numbers)
-    ids = [job.questions[k].form.sequence_ids for k in np.load(job.order).tolist()]
+    ids = [job.questions[k].form.sequence_ids for k in order.tolist()]
     return SequenceSender(calls, asked, numbers, ids)
 
 
@@ -269,10 +275,11 @@ def main(path: Path, headers: Mapping[str, str]) -> None:
         else kept(asked.built)
         for asked in job.questions
     ]
-    requests = in_order(built, np.load(job.order))
+    order = np.load(job.order)
+    requests = in_order(built, order)
     gc.freeze()
     with asyncio.Runner(loop_factory=precise_loop) as runner:
-        answers = runner.run(_carry_out(job, requests, headers))
+        answers = runner.run(_carry_out(job, requests, order, headers))
     answers.write(job.answers)
 
 

@@ -88,11 +88,11 @@ class SequenceSender:
         if ids is None:  # its model takes no sequences
             self._calls.ask(request, lambda outcome, words, _: done(outcome, words))
             return
-        number = k if self._numbers is None else self._numbers[k]
+        nth = k if self._numbers is None else self._numbers[k]
+        number = (self._asked.first_id + nth) % (1 << 31)
         course = self._courses.get(number)
         if course is None:
-            course = _Course((self._asked.first_id + number) % (1 << 31), ids)
-            self._courses[number] = course
+            course = self._courses[number] = _Course(number, ids)
         if course.broken:
             done(Outcome.FAILED, course.broken)
             return
@@ -147,6 +147,8 @@ class SequenceSender:
             words += f" ({_FORGOTTEN})" if place > 1 and _UNKNOWN in words else ""
             self._break(course, words)
             course.ended |= outcome in _REFUSED and place == 1  # it has no slot
+        if course.ended and not course.broken:
+            del self._courses[course.number]  # nothing of it comes any more
         done(outcome, words)
         self._go_on(course)
 

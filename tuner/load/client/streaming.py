@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -135,9 +135,5 @@ class StreamedCalls(GrpcCalls):
 
 def own_questions(job: ClientJob, order: npt.NDArray[np.int64]) -> list[Questions]:
     """What the requests of this process are made of, in its order, as often as they differ."""
-    return [*_own(job, order)]
-
-
-def _own(job: ClientJob, order: npt.NDArray[np.int64]) -> Iterator[Questions]:
-    for number in range(order.size):
-        yield job.questions[order[(job.first + number * job.step) % order.size]]
+    own = order[(job.first + job.step * np.arange(order.size)) % order.size]
+    return [job.questions[k] for k in own.tolist()]

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import SpecError
+from tuner.load.recordings.lines import opened
 from tuner.load.recordings.making import FoundRequest, finite
 from tuner.plain import plain
-from tuner.regular import open_regular
 from tuner.spec.mistakes import in_brackets
 
 #: In seconds.
@@ -95,13 +95,11 @@ def _time_s(given: Any, columns: LogColumns, place: str) -> float:
 def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The rows of a table, each with its line."""
     try:
-        with open_regular(path) as raw:
+        with opened(path) as raw:
             file = TextIOWrapper(raw, encoding="utf-8", newline="")
             first = file.read(1)
             file.seek(0)
             yield from _json_rows(path, file) if first == "{" else _csv_rows(file)
-    except OSError as error:
-        raise SpecError(f"{path}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise SpecError(plain(f"{path}: not a table: {error}")) from error
 

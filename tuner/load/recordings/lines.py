@@ -101,7 +101,7 @@ class Recording:
         Raises:
             SpecError: The file is not what it was.
         """
-        with _opened(self.path) as file:
+        with opened(self.path) as file:
             for number in numbers:
                 file.seek(int(self.offsets[number]))
                 try:
@@ -142,7 +142,7 @@ def _read(path: Path, size: int, changed_ns: int) -> Recording:
     forms, shapes = array("i"), dict[LineShapes, int]()
     wrong: list[str] = []
     offset = 0
-    with _opened(path) as file:
+    with opened(path) as file:
         while line := file.readline(MOST_BYTES):
             try:
                 text, row = _row(line)
@@ -259,7 +259,8 @@ def _no_stream(label: Label, models: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """A file to read; that it cannot be is a mistake of the spec."""
     try:
         with open_regular(path) as file:
             yield file

@@ -60,9 +60,10 @@ class RecordedTraffic:
     def of(self, stream: int) -> RecordedStream:
         return RecordedStream(self.recording, np.flatnonzero(self.order == stream))
 
-    def highest_per_s(self, rate_per_s: float) -> float:
-        """What a run at this mean rate sends in its busiest second, about."""
-        return rate_per_s * busiest_per_s(self.recording) / self.recording.rate_per_s
+    @property
+    def peak(self) -> float:
+        """The rate of its busiest second over its mean rate."""
+        return busiest_per_s(self.recording) / self.recording.rate_per_s
 
     def replay(self, rate_per_s: float, spans_s: Sequence[float], seed: int) -> Replay:
         """What comes in a run whose window has this mean rate.

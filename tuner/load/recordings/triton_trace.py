@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import SpecError
+from tuner.load.recordings.lines import opened
 from tuner.load.recordings.making import FoundRequest, Making
-from tuner.regular import open_regular
 
 #: Moments at which a request may have come, the truest first. The wait of gRPC begins before it.
 _CAME = ("HTTP_RECV_START", "GRPC_WAITREAD_END", "REQUEST_START")
@@ -148,28 +148,25 @@ def _values(tensor: dict[str, str], shape: Sequence[int], count: int) -> list[li
 def _activities(path: Path, making: Making) -> Iterator[dict[str, Any]]:
     """The array's elements one by one, also of a file that its server did not finish."""
     decoder, text, first = json.JSONDecoder(strict=False), "", True
-    try:
-        with open_regular(path) as file:
+    with opened(path) as file:
+        while True:
+            chunk = file.read(_CHUNK).decode(errors="replace")
+            text += chunk
             while True:
-                chunk = file.read(_CHUNK).decode(errors="replace")
-                text += chunk
-                while True:
-                    text = text.lstrip("[ \t\r\n" if first else ", \t\r\n")
-                    try:
-                        element, end = decoder.raw_decode(text)
-                    except json.JSONDecodeError:
-                        end = text.find(_NEXT, 1)
-                        if end < 0:
-                            break
-                        element = _unescaped(text[:end])
-                    if not _is_activity(element):
-                        raise SpecError(f"{path}: not a trace file of Triton", _HINT)
-                    yield element
-                    text, first = text[end:], False
-                if not chunk:
-                    break
-    except OSError as error:
-        raise SpecError(f"{path}: {error.strerror}") from error
+                text = text.lstrip("[ \t\r\n" if first else ", \t\r\n")
+                try:
+                    element, end = decoder.raw_decode(text)
+                except json.JSONDecodeError:
+                    end = text.find(_NEXT, 1)
+                    if end < 0:
+                        break
+                    element = _unescaped(text[:end])
+                if not _is_activity(element):
+                    raise SpecError(f"{path}: not a trace file of Triton", _HINT)
+                yield element
+                text, first = text[end:], False
+            if not chunk:
+                break
     if first:
         raise SpecError(f"{path}: not a trace file of Triton", _HINT)
     if text.strip("] \t\r\n"):

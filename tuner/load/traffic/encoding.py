@@ -167,6 +167,20 @@ def tensors_of(form: RequestForm) -> list[TensorShape]:
     ]
 
 
+def data_of(path: Path, hint: str = "") -> Any:
+    """What a file in perf_analyzer's format has as data, unchecked.
+
+    Raises:
+        SpecError: It cannot be read, or has none.
+    """
+    try:
+        return json.loads(read_regular(path))["data"]
+    except OSError as error:
+        raise SpecError(f"{path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise SpecError(f"{path}: not in perf_analyzer's input format: {error}", hint) from error
+
+
 def read_recorded(
     path: Path, tensors: Sequence[TensorShape], *, all_known: bool = True
 ) -> list[dict[str, Content]]:
@@ -181,13 +195,7 @@ def read_recorded(
     Raises:
         SpecError: It cannot be read, or entries do not fit, with a line for each.
     """
-    try:
-        entries = json.loads(read_regular(path))["data"]
-    except OSError as error:
-        raise SpecError(f"{path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        message = f"{path}: not in perf_analyzer's input format: {error}"
-        raise SpecError(message, _FORM) from error
+    entries = data_of(path, _FORM)
     if not isinstance(entries, list) or not entries:
         raise SpecError(f"{path}: data is no list of requests", _FORM)
     read = [read_entry(entry, tensors, all_known=all_known) for entry in entries]

@@ -10,7 +10,7 @@ import pytest
 from builders.measurements import P99_40MS, synthetic_measurement
 
 from tuner.errors import LoadFailedError
-from tuner.load.latency import AnsweredRequests, observe_open, percentile
+from tuner.load.latency import AnsweredRequests, observe_open
 from tuner.load.probes.lone import LoneRequests
 from tuner.load.probes.overload import (
     SLICE_S,
@@ -28,6 +28,7 @@ from tuner.measurement.measurement import (
     Measurement,
     Slice,
 )
+from tuner.measurement.responses import percentile
 from tuner.measurement.window import LatencyBound, Window
 from tuner.score.judge import judge
 from tuner.spec.slo import Slo

@@ -227,4 +227,4 @@ def test_what_a_higher_level_sends_is_mostly_what_a_lower_one_does() -> None:
 def test_the_busiest_second_is_told() -> None:
     assert busiest_per_s(recording(np.array([0.0, 1.0, 1.5, 1.9, 2.1, 4.0]))) == 3
     assert busiest_per_s(recording(np.arange(50) / 10.0)) == 10
-    assert traffic(np.array([0.0, 0.5, 3.0])).highest_per_s(10.0) == 10.0 * 2 / (3 / 4.5)
+    assert traffic(np.array([0.0, 0.5, 3.0])).peak == 2 / (3 / 4.5)
