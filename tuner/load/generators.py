@@ -89,7 +89,7 @@ def _why_not(demands: Sequence[Demand]) -> str:
     if exported <= MAX_EXPORT_BYTES:
         return ""
     size = f"{exported / 1e6:.1f} MB" if exported >= 100_000 else f"{exported / 1e3:.0f} kB"
-    return f"requests are too large for perf_analyzer's record of latencies (about {size} each)"
+    return f"perf_analyzer writes each request and answer as text, here about {size}"
 
 
 def export_bytes(config: Any, shapes: Mapping[str, Sequence[int]]) -> int:

