@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from tuner.measurement.measurement import Arrivals
 from tuner.measurement.window import lowest_rate
-from tuner.score.capacity import Bracket, LevelRange, Probe, crossing, saturated
+from tuner.score.capacity import Bracket, LevelRange, NoResult, Probe, crossing, saturated
 from tuner.spec.slo import Objective, Slo, tail_shares
 from tuner.spec.workload import ClosedArrivals, RecordingArrivals, SequenceArrivals, Workload
 
@@ -190,9 +190,11 @@ def _growth(probes: Sequence[Probe], steps: StepRule) -> float:
 
 
 def _below(ceiling: Probe, count: int, steps: StepRule) -> float:
-    """Below what a saturated server answered; else to where the utilisation would be 1, about."""
-    if saturated(ceiling) and ceiling.served_per_s:
-        return steps.of_served * ceiling.served_per_s
+    """Below what was answered, or could be sent; else to about where the utilisation would be 1."""
+    served = ceiling.served_per_s
+    too_few = isinstance(ceiling, NoResult) and served is not None and served < ceiling.level
+    if served and (saturated(ceiling) or too_few):
+        return steps.of_served * served
     slo_utilisation = ceiling.slo_utilisation
     if steps.first is not None:
         least, most = (step * 2.0 ** (count - 1) for step in (steps.least, steps.first))

@@ -72,7 +72,7 @@ def test_beyond_what_the_client_can_send_nothing_is_asked_for_any_more() -> None
 
 
 def test_a_load_is_lowered_by_what_is_known_of_the_client() -> None:
-    for sent_per_s, lower in ((500.0, 450.0), (None, 500.0)):
+    for sent_per_s, lower in ((500.0, 450.0), (975.0, 877.5), (None, 500.0)):
         error = ClientLimitError("behind", sent_per_s=sent_per_s)
         assert MeasureOrLower(drowning(1.0, []), LEVELS).lower(error, 1000.0) == lower
 
