@@ -244,6 +244,7 @@ def _drafted(
     from tuner.run.models import parts_of, read_machine
     from tuner.space.build import broken_config
     from tuner.space.draft import draft_spec
+    from tuner.space.draft_slos import on_a_latency
 
     given = None
     if profile is not None:
@@ -264,7 +265,7 @@ def _drafted(
     calls = called(profile, model_names(repository)) if profile is not None else ()
     parts = parts or parts_of(repository, model, write_to, calls)
     if profile is not None:
-        latency = next((slo for slo in slos if "_latency" in slo), EXAMPLE)
+        latency = next(iter(on_a_latency(slos)), EXAMPLE)
         given = carried(profile, parts[model].config, directory, latency)
         given = replace(given, slos=_joined(slos, given.slos))
     more: dict[str, Any] = {"server": server} if server else {}

@@ -27,7 +27,7 @@ from tuner.spec.paths import (
     MAX_BATCH_SIZE,
 )
 from tuner.spec.slo import Slo
-from tuner.spec.yaml_tree import dump_scalar
+from tuner.spec.yaml_tree import dump_item
 
 GOODPUT = "maximize goodput"
 #: Instances worth trying on a GPU: Triton's documentation finds little beyond two to four.
@@ -208,7 +208,7 @@ def _flow(value: Any) -> str:
         return "[" + ", ".join(map(_flow, value)) + "]"
     if isinstance(value, bool):
         return "on" if value else "off"
-    return dump_scalar([value])[1:-1]
+    return dump_item(value)
 
 
 def _workload(models: Mapping[str, DraftedModel], given: Given) -> Iterator[str]:

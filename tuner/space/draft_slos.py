@@ -7,30 +7,34 @@ from collections.abc import Iterator, Sequence
 from tuner.errors import SpecError
 from tuner.spec.metrics import Until
 from tuner.spec.slo import Slo
-from tuner.spec.yaml_tree import dump_scalar
+from tuner.spec.yaml_tree import dump_item
 
 #: Where nobody says one: of a model that answers once, and of one that may answer many times.
 EXAMPLE, EXAMPLE_OF_MANY = "p99_latency <= 100ms", "p99_first_response <= 200ms"
 
 
-def latency_bound(slos: Sequence[str]) -> Slo:
-    """The first SLO on a latency, by which times are bounded."""
+def on_a_latency(slos: Sequence[str]) -> list[str]:
+    """Those of the SLOs that bound a latency, as they are written."""
     try:
-        parsed = [Slo.parse(text) for text in slos]
+        return [text for text in slos if Slo.parse(text).metric.is_latency]
     except ValueError as error:
         raise SpecError(f"--slo: {error}") from error
-    bound = next((slo for slo in parsed if slo.metric.is_latency), None)
-    if bound is None:
+
+
+def latency_bound(slos: Sequence[str]) -> Slo:
+    """The first SLO on a latency, by which times are bounded."""
+    found = on_a_latency(slos)
+    if not found:
         raise SpecError(
             f"--slo: {slos[0]} is no SLO on a latency, and goodput is what meets one",
             f"give one as well, e.g. --slo '{EXAMPLE}'",
         )
-    return bound
+    return Slo.parse(found[0])
 
 
 def slo_lines(slos: Sequence[str]) -> Iterator[str]:
     """What is drafted below `slo:`, with what may be added."""
-    yield from (f"  - {dump_scalar([slo])[1:-1]}" for slo in slos)
+    yield from (f"  - {dump_item(slo)}" for slo in slos)
     if {Slo.parse(slo).metric.until for slo in slos} & {Until.FIRST}:
         yield "  # and until all is answered: p99_last_response <= 2s"
     if not any(text.startswith("error_rate") for text in slos):

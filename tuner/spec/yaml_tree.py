@@ -252,6 +252,11 @@ def dump_scalar(value: Any) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
+def dump_item(value: Any) -> str:
+    """A scalar as it stands in a list, on one line."""
+    return dump_scalar([value])[1:-1]
+
+
 def _at(mark: yaml.Mark | None) -> Position:
     return Position(1, 1) if mark is None else Position(mark.line + 1, mark.column + 1)
 

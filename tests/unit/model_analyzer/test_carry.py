@@ -280,6 +280,16 @@ def test_init_takes_the_only_model_of_a_file(
     assert "model: tiny-bert\n" in capsys.readouterr().out
 
 
+def test_no_other_latency_is_drafted_beside_the_first_response_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["init", "--from-model-analyzer", str(written(tmp_path)), "--output", "-"]
+    assert guarded(cli, [*arguments, "--slo", "p99_first_response <= 150ms"]) == 0
+    told = capsys.readouterr().out
+    assert "  - p99_first_response <= 150ms\n" in told
+    assert "p99_latency" not in told
+
+
 @pytest.fixture
 def tune(capsys: pytest.CaptureFixture[str]) -> Tune:
     return Tune(capsys)
