@@ -20,7 +20,7 @@ from tuner.load.setup import Site
 from tuner.load.streams_load import Asked, StreamsLoad, streams_load
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
-from tuner.server.binaries import perf_analyzer, tritonserver
+from tuner.server.binaries import Installation, Origin, tritonserver
 from tuner.server.control import Control
 from tuner.spec.workload import Workload
 from tuner.triton.local import LocalLauncher
@@ -56,7 +56,8 @@ def serving_images(directory: Path, *models: str) -> Iterator[tuple[int, Site]]:
     """The server's process id, and where load goes."""
     for name, dims in IMAGES.items():
         write_model(directory / "repository" / name, CONFIG.format(name=name, dims=dims), MODEL)
-    with tritonserver(None, os.environ) as server, perf_analyzer(None, os.environ) as program:
+    program = Installation(Path(sys.executable), "none", Origin.PATH, os.environ)
+    with tritonserver(None, os.environ) as server:
         launcher = LocalLauncher(server, directory / "repository", shares=True)
         with (
             launcher.launch([], directory / "log") as made,
