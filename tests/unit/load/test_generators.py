@@ -51,8 +51,8 @@ ONE = Demand(config(SMALL, SMALL), {}, 1, may_refuse=False)
     [
         ([ONE], ""),
         ([replace(ONE, may_refuse=True)], "gives no result when a request is refused"),
-        ([replace(ONE, batch_size=8)], "about 20 kB each"),
-        ([replace(ONE, config=config(IMAGE, SMALL))], "about 3.0 MB each"),
+        ([replace(ONE, batch_size=8)], "about 20 kB"),
+        ([replace(ONE, config=config(IMAGE, SMALL))], "about 3.0 MB"),
         ([ONE, ONE], "perf_analyzer sends one stream of requests, to one model"),
         ([replace(ONE, mixed=True)], "does not draw shapes by share, or tell latencies by shape"),
         ([replace(ONE, decoupled=True)], "tells nothing of first responses, or of lost ones"),
