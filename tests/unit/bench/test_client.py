@@ -55,9 +55,9 @@ def test_a_run_says_which_cpus_server_and_load_generator_have(
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
     spec = spec.model_copy(update={"server": spec.server.model_copy(update={"cpus": (0, 1, 2)})})
     spec = spec.model_copy(update={"workload": spec.workload.model_copy(update={"cpus": None})})
-    (note,) = client_notes(replace(found, spec=spec))
-    assert "server has CPUs 0-2 " in note
-    assert note.endswith("generator CPU 3")
+    assert client_notes(replace(found, spec=spec)) == [
+        "the server has CPUs 0-2 and the load generator CPU 3"
+    ]
 
 
 def test_without_perf_analyzer_tunes_own_client_measures_and_the_run_says_so(
@@ -66,9 +66,9 @@ def test_without_perf_analyzer_tunes_own_client_measures_and_the_run_says_so(
     monkeypatch.setattr(job_steps, "has_perf_analyzer", lambda *_: False)
     found = job(tmp_path, "8")
     assert choose_generator(found).kind is OWN_CLIENT
-    (note,) = client_notes(found)
-    assert "own client" in note
-    assert "no perf_analyzer" in note
+    assert client_notes(found) == [
+        "measured with tune's own client: there is no perf_analyzer here"
+    ]
 
 
 EIGHT = ", inputs: {kind: random, unique: 8}"
@@ -84,12 +84,11 @@ def test_inputs_in_shared_memory_are_sent_by_tunes_own_client_which_says_what_th
     )
     images = job(tmp_path, "3, 224, 224", workload=SHARED)
     who, room = client_notes(images)
-    assert "own client: perf_analyzer leaves" in who
-    assert "47.66 MiB of /dev/shm" in room
-    assert "1 GiB" in room
+    assert who.startswith("measured with tune's own client: perf_analyzer leaves its shared memory")
+    assert room == "inputs lie in shared memory: up to 47.66 MiB of /dev/shm, which has 1 GiB free"
     (note,) = sending_notes(images, {})
-    assert "0.1 ms of CPU: " in note
-    assert note.endswith(" 0.7 ms")
+    assert note.startswith("a request takes tune's own client about 0.1 ms of CPU: ")
+    assert note.endswith("; without shared memory it would take 0.7 ms")
 
 
 @pytest.mark.parametrize(("unique", "free"), [("", 40 << 20), (EIGHT, 4 << 20)])
@@ -132,9 +131,10 @@ def test_what_an_image_takes_the_client_and_so_how_many_it_can_send_is_told(
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
     images = job(tmp_path, "3, 224, 224")
     (note,) = sending_notes(images, {})
-    assert f" {1e3 * cost_s:g} ms of CPU{share}: " in note
-    assert "70% of its 4 cores" in note
-    assert note.endswith(f" {per_s}/s")
+    assert note == (
+        f"a request takes tune's own client about {1e3 * cost_s:g} ms of CPU{share}: "
+        f"with 70% of its 4 cores it can send about {per_s}/s"
+    )
     assert asked == [3 * 224 * 224 * 4]
     assert [*sending_notes(images, {}, costly_only=True)] == ([note] if share else [])
 
@@ -147,8 +147,10 @@ def test_images_are_measured_with_tunes_own_client_and_the_run_says_so(tmp_path:
     images = job(tmp_path, "3, 224, 224")
     assert choose_generator(images).kind is OWN_CLIENT
     (note,) = client_notes(images)
-    assert note.startswith("measured with tune's own client: ")
-    assert note.endswith(" 3.0 MB")
+    assert note == (
+        "measured with tune's own client: perf_analyzer writes each request and answer as text, "
+        "here about 3.0 MB"
+    )
 
 
 @pytest.mark.parametrize(

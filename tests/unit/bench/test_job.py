@@ -128,7 +128,7 @@ def test_an_ensembles_own_instances_are_refused_with_the_steps_that_have_some(
         [":5:17", "models.nlp.space.instance_group.count"],
         [":5:54", "models.nlp.space.dynamic_batching"],
     ]
-    assert "its steps: tokenizer, tiny-bert, classifier-head" in str(error.value)
+    assert "search those of its steps: tokenizer, tiny-bert, classifier-head" in str(error.value)
 
 
 LEVELS = "dynamic_batching {{ priority_levels: {n} default_priority_level: {n} }}"

@@ -105,7 +105,7 @@ def test_one_that_disturbs_is_told_once_and_kept_for_the_result(
         one.look()
     assert len(notes) == 2
     assert "tune run one (pid" in notes[0]
-    assert "disturbs the other" in notes[0]
+    assert notes[0].endswith("each disturbs the other; stop one, and go on with it afterwards")
     assert "tune run two (pid" in notes[1]
     assert [len(n.remarks) for n in (one, two)] == [1, 1]
     assert one.remarks[0].startswith("Disturbed: tune run two (pid")

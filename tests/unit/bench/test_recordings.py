@@ -54,7 +54,7 @@ def test_a_pace_is_a_rate_of_its_own_and_our_client_sends_it(tmp_path: Path) -> 
     assert job.plan.listed == pytest.approx((8.0, 16.0))
     choice = choose_generator(job)
     assert choice.kind is OWN_CLIENT
-    assert "not replay a recording" in choice.why
+    assert "perf_analyzer does not replay a recording" in choice.why
     assert prepared(tmp_path).plan.listed is None
 
 
@@ -63,16 +63,18 @@ def test_a_plan_tells_what_is_in_a_recording_and_what_of_it_a_window_replays(
 ) -> None:
     job = prepared(tmp_path, more=", window: 6s")
     (note, apart) = request_notes(job)
-    assert "601 requests, 4 B to 12 B" in note
-    assert "3 different shapes" in apart
+    assert note == "requests.jsonl: 601 requests, 4 B to 12 B each"
+    assert "ids has 3 different shapes" in apart
     held, window = replay_notes(job.spec, job.plan)
-    assert "601 requests in 75 s" in held
-    assert held.count("8/s") == 2
-    assert "calm to busy" in window
+    assert held == (
+        "requests.jsonl: 601 requests in 75 s, 8/s on average and 8/s in its busiest second"
+    )
+    assert "stretches from calm to busy, the busiest one among them" in window
     paced = prepared(tmp_path, arrivals=", pace: [1]", more=", window: 2m")
-    short = [*replay_notes(paced.spec, paced.plan)][1]
-    assert "at 8/s, 2 minutes" in short
-    assert "round 1.6 times" in short
+    assert [*replay_notes(paced.spec, paced.plan)][1] == (
+        "requests.jsonl is shorter than a window at 8/s, 2 minutes: it goes round 1.6 times; lower "
+        "workload.window"
+    )
 
 
 def test_a_line_that_does_not_fit_the_model_is_told_before_a_run(tmp_path: Path) -> None:
@@ -84,7 +86,7 @@ def test_a_line_that_does_not_fit_the_model_is_told_before_a_run(tmp_path: Path)
 
 def test_times_alone_need_inputs_in_the_spec(tmp_path: Path) -> None:
     times = [{"due_s": row["due_s"]} for row in ROWS]
-    with pytest.raises(SpecError, match=r":1:1: .*no inputs: .*inputs: {kind: random}"):
+    with pytest.raises(SpecError, match=r":1:1: it holds no inputs: .*inputs: {kind: random}"):
         prepared(tmp_path, times)
     job = prepared(tmp_path, times, more=", inputs: {kind: random, shapes: {ids: [7]}}")
     assert next(request_notes(job)).startswith("a request carries 28 B")
@@ -113,7 +115,7 @@ def test_shares_of_streams_are_those_of_the_recording(tmp_path: Path) -> None:
         "online": 450,
         "nightly": 151,
     }
-    with pytest.raises(SpecError, match=r"74\.9% .* stream online") as told:
+    with pytest.raises(SpecError, match=r"74\.9% of its requests are of the stream online") as told:
         prepared(tmp_path, rows, spec=STREAMS % ("50%", "50%"))
     assert "online 74.9%, nightly 25.1%" in told.value.hint
 

@@ -179,9 +179,9 @@ def test_that_requests_of_different_shapes_never_share_a_batch_is_told(
 ) -> None:
     inputs = TEXT.replace("dims", f"{ragged} dims")
     sizes, *shapes = request_notes(recorded(tmp_path, inputs, *LENGTHS, more=more))
-    assert "4 requests, 6 B to 18 B" in sizes
+    assert sizes == "requests.json: 4 requests, 6 B to 18 B each"
     assert bool(shapes) is told
-    assert all(re.search("text has 3 .* never share", s) for s in shapes)
+    assert all(re.search("text has 3 different shapes .* never share a batch", s) for s in shapes)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_inferences_of_different_shapes_in_one_request_are_refused_before_the_ru
 
 def test_a_request_of_several_inferences_says_what_figures_count(tmp_path: Path) -> None:
     unit, sizes = request_notes(recorded(tmp_path, CHARGE, *[{"charge": [2]}] * 3, batch=2))
-    assert "carries 2 inferences" in unit
+    assert unit.startswith("a request carries 2 inferences, which goodput and throughput count")
     assert sizes == "requests.json: 3 inferences, 4 B"
 
 
@@ -226,7 +226,7 @@ def test_all_of_a_batch_and_every_tensor_count(tmp_path: Path) -> None:
         "space: {instance_group.count: {int: [1, 4]}}\n"
     )
     unit, note = request_notes(prepare(Request(spec=spec)))
-    assert "carries 3 inferences" in unit
+    assert "carries 3 inferences, which goodput and throughput count" in unit
     assert note == f"a request carries {3 * (16 + 2 * (4 + 20))} B: x FP32[4], text BYTES[2]"
 
 

@@ -96,8 +96,7 @@ streams:
     with pytest.raises(SpecError) as caught:
         prepare(spec_of(tmp_path, text))
     (line,) = caught.value.message.splitlines()
-    assert "not decoupled" in line
-    assert "p90_latency" in line
+    assert "plain is not decoupled: it answers a request once; write p90_latency" in line
     assert "spec.yaml:4:" in line
 
 

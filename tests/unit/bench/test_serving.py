@@ -239,7 +239,9 @@ def test_what_completes_itself_is_named(served: Callable[..., Any]) -> None:
         always_batching(config)
 
     with served(Server(both), TENSORS) as found:
-        assert found.completed.endswith(": max_batch_size 8, dynamic_batching")
+        assert found.completed == (
+            "the server completes the config: max_batch_size 8, dynamic_batching"
+        )
         assert the_one(found.job.served.models).base.overridden == {
             MAX_BATCH_SIZE,
             DYNAMIC_BATCHING,
@@ -282,7 +284,7 @@ def test_a_backend_that_keeps_the_size_of_the_file_is_not_tried(
 
     server = Server(tensors)
     with served(server, f'backend: "{backend}"\nmax_batch_size: 8\n', code="") as found:
-        assert found.completed.endswith(": input, output")
+        assert found.completed == "the server completes the config: input, output"
         assert server.given == [(8, False, None)]
 
 
@@ -308,7 +310,9 @@ def test_a_model_that_is_not_served_as_it_is_ends_the_run(
         served(server, f"max_batch_size: 8\n{TENSORS}"),
     ):
         pass
-    assert ended.value.message.endswith(" in the repository: no weights")
+    assert ended.value.message == (
+        "the server does not load m as it is in the repository: no weights"
+    )
     assert "logs/server.log" in ended.value.hint
     assert ended.value.refused is refused
 

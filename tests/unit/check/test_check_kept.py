@@ -91,12 +91,11 @@ def test_it_is_told_what_is_being_done(place: Place, monkeypatch: pytest.MonkeyP
     phases: list[str] = []
     monkeypatch.setattr(Noting, "phase", lambda _, text: phases.append(text))
     place.check()
-    assert phases[1:] == ["round 1", "round 2", "round 3"]
-    assert "capacity" in phases[0]
+    assert phases == ["looking for the capacity", "round 1", "round 2", "round 3"]
     phases.clear()
     place.text = place.text.replace("{kind: poisson}", CLOSED)
     place.check(capacity=20.0)
-    assert "highest load" in phases[0]
+    assert phases[0] == "looking for the highest load that holds"
 
 
 def test_the_only_load_that_is_listed_is_not_looked_for(place: Place) -> None:
@@ -129,7 +128,7 @@ def test_a_metric_that_one_round_lacks_is_not_compared(place: Place, patched: An
     done = place.check(accept=True)
     assert (done.exit_code, done.facts["values"], done.facts["accepted"]) == (11, [], None)
     (reason,) = done.facts["reasons"]
-    assert "gpu_memory was not measured" in reason
+    assert reason.endswith("could not be measured: gpu_memory was not measured in every round")
 
 
 def test_a_result_that_was_nothing_is_no_base_of_a_ratio(place: Place) -> None:
@@ -155,8 +154,7 @@ def test_all_slos_that_were_missed_are_named_once(place: Place) -> None:
     )
     place.text += "check: {at: 50}\n"
     (reason,) = place.check().facts["reasons"]
-    assert reason.startswith("p99_latency <= 10ms and p50_latency <= 1ms ")
-    assert "50/s" in reason
+    assert reason == "p99_latency <= 10ms and p50_latency <= 1ms were missed at 50/s, every time."
 
 
 def test_too_few_requests_of_a_closed_loop_want_a_longer_window(place: Place) -> None:
@@ -230,8 +228,9 @@ def test_a_measurement_that_fails_later_leaves_no_verdict_and_no_line(
 
     monkeypatch.setattr(ToyBench, "measure", fails)
     done = place.check()
-    (reason,) = done.facts["reasons"]
-    assert reason.endswith(": no result came")
+    assert done.facts["reasons"] == [
+        "The config in the repository could not be measured: no result came"
+    ]
     assert (done.facts["rounds"], done.facts["load"], done.facts["ratio"]) == (0, None, None)
     assert [row["status"] for row in done.facts["history"]] == ["accepted"]
 

@@ -103,7 +103,7 @@ def test_a_file_whose_content_is_known_is_not_replaced(run: Path, home: Path, tu
     stock = (home / ".bashrc").read_text()
     edit_config(run, text=stock, sha256=sha256_of(stock), path=str(home / ".bashrc"))
     edit(run, "result", texts("rm -rf ~\n"))
-    assert "not a config" in refused(run, home, tune)
+    assert "is not a config of a model 'toy'" in refused(run, home, tune)
 
 
 def test_a_link_in_a_model_directory_leads_nowhere_else(
@@ -194,7 +194,7 @@ def test_a_field_that_may_choose_code_is_written_only_as_the_users_own_spec_sear
 ) -> None:
     with_code(run, "EXECUTION_ENV_PATH")
     told = refused(run, home, tune)
-    assert "toy/parameters.EXECUTION_ENV_PATH" in told
+    assert "toy/parameters.EXECUTION_ENV_PATH, which may say what code a model runs" in told
     assert "tune apply RUN SPEC" in told
     spec = tmp_path / "own.yaml"
     for searched, code in (("/y", 2), ("/x", 0)):
@@ -203,7 +203,7 @@ def test_a_field_that_may_choose_code_is_written_only_as_the_users_own_spec_sear
         spec.write_text(text)
         assert tune("apply", run, spec, "--dry-run") == code
     assert f"next:  tune apply {run} {spec}\n" in tune.err
-    assert "spec does not search" not in tune.err
+    assert "your spec does not search" not in tune.err
     assert tune("apply", run, spec) == 0
     assert "EXECUTION_ENV_PATH" in (tmp_path / "models" / "toy" / "config.pbtxt").read_text()
 
@@ -213,7 +213,7 @@ def test_no_patch_of_another_file_is_proposed(run: Path, home: Path, tune: Tune)
     edit_config(run, path=str(home / ".github" / "workflows" / "ci.yml"))
     assert tune("report", run, "--format", "patch") == 2
     out, err = tune.out, tune.err
-    assert "not a config" in err
+    assert "is not a config of a model 'toy'" in err
     assert "diff --git" not in out
     assert not (run / "best" / "proposal.patch").exists()
 

@@ -76,7 +76,7 @@ def test_all_files_are_listed_written_and_taken_back_by_one_rollback(
     ]
     for name in SEARCHED:
         assert f"--- a/{name}/config.pbtxt\n+++ b/{name}/config.pbtxt\n" in out
-    assert f"run {run.name} wrote these 2 " in tune.err
+    assert f"note:  run {run.name} wrote these 2 configs together\n" in tune.err
     assert contents(repository) == old
     assert f"write it again: `tune apply {run}`" in (run / "report.md").read_text()
     assert tune("rollback", "tokenizer", *where, "--output", run.parent) == 0
@@ -105,7 +105,7 @@ def test_a_run_that_names_a_model_it_did_not_read_is_refused(
     result["models"]["other"] = result["models"]["tokenizer"]
     (run / "result.json").write_text(json.dumps(result))
     refused(run, repository, 2, tune)
-    assert "config of 'other'" in tune.err
+    assert "its winner has a config of 'other', and it read none" in tune.err
 
 
 def test_what_a_killed_apply_left_half_is_undone_and_said(
@@ -127,5 +127,5 @@ def test_what_a_killed_apply_left_half_is_undone_and_said(
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     assert contents(repository) == [winners(run)[0], old[1]]
     assert tune("apply", run, *where) == 0
-    assert "cut short, is undone\n" in tune.err
+    assert ", which was cut short, is undone\n" in tune.err
     assert contents(repository) == winners(run)

@@ -64,12 +64,12 @@ def test_a_working_directory_that_is_gone_is_told(
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert tune("init", "m") == 4
-    assert "directory is gone" in tune.err
+    assert "the working directory is gone" in tune.err
 
 
 def test_a_run_whose_name_no_directory_can_have_is_one_that_is_not_there(tune: Tune) -> None:
     assert tune("report", "x" * 300) == 2
-    assert "no run" in tune.err
+    assert "there is no run" in tune.err
 
 
 def failing(error: Exception) -> click.Command:

@@ -91,7 +91,7 @@ def test_the_line_that_is_not_json_is_named(run: Path, tune: Tune) -> None:
     lines[2] = lines[2][:50]
     (run / "trials.jsonl").write_text("\n".join(lines) + "\n")
     assert tune("report", run) == 2
-    assert "trials.jsonl:3 cannot" in tune.err
+    assert "trials.jsonl:3 cannot be read: not JSON" in tune.err
 
 
 def test_a_value_of_another_type_is_named(run: Path, tune: Tune) -> None:
@@ -109,7 +109,7 @@ def test_an_objective_that_is_none_is_told(run: Path, tune: Tune) -> None:
     result = json.loads((run / "result.json").read_text())
     (run / "result.json").write_text(json.dumps({**result, "objective": "maximize everything"}))
     assert tune("report", run) == 2
-    assert "'maximize everything' is not" in tune.err
+    assert "'maximize everything' is not an objective" in tune.err
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

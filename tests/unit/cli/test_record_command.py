@@ -79,4 +79,4 @@ def test_doctor_says_whether_a_recording_can_be_read(
     assert f"ok    recorded requests: 2 in {recording}" in tune.out
     recording.write_text('{"due_s": 1}\n{"due_s": 2')
     assert tune("doctor", "spec.yaml") == 4
-    assert f"FIX   recorded requests: {recording}:2:12: " in tune.out
+    assert f"FIX   recorded requests: {recording}:2:12: the line is cut off" in tune.out

@@ -91,7 +91,7 @@ def test_a_closed_loop_is_told(tune: Tune, tmp_path: Path) -> None:
     assert facts(tune, "--rate", "500/s")["notes"] == []
     run = changed(tmp_path, held={"load": {"arrivals": "closed", "level": 8.0}})
     assert tune("size", run, "--rate", "500/s") == 0
-    assert "clients that wait" in tune.err
+    assert "note:  Proved with clients that wait" in tune.err
 
 
 def test_a_run_that_credits_no_load_is_refused(tune: Tune, tmp_path: Path) -> None:

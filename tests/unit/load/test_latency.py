@@ -186,7 +186,7 @@ def test_a_load_that_was_ended_in_a_gap_shows_it() -> None:
 
 def test_no_request_inside_the_window_is_no_result() -> None:
     due = np.array([0.1, 5.0])
-    with pytest.raises(LoadFailedError, match="the measured window"):
+    with pytest.raises(LoadFailedError, match="falls inside the measured window"):
         observe_open(requests(due[:1], due[:1] + 0.01, 3.0), due, WINDOW)
 
 

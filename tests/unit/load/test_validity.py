@@ -20,7 +20,7 @@ def test_requests_that_the_model_failed_are_not_the_load_generators_fault() -> N
     after = StatisticsSnapshot(success_count=104, fail_count=68)
     with pytest.raises(ModelFailsError, match="failed 66 of 70 requests: AssertionError: one"):
         refuse_failures(BEFORE, after, lambda: "AssertionError: one at a time")
-    with pytest.raises(ModelFailsError, match="gave no reason"):
+    with pytest.raises(ModelFailsError, match="it gave no reason"):
         refuse_failures(BEFORE, after, str)
 
 

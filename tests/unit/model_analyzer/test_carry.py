@@ -267,7 +267,7 @@ def test_init_tells_what_is_left_and_writes_the_rest(
     assert guarded(cli, [*arguments, "--output", str(target)]) == 0
     told = capsys.readouterr().err
     assert "weighting (line " in told
-    assert "spec of its own: tokenizer" in told
+    assert "other models of the file, each needs a spec of its own: tokenizer" in told
     assert "weighting (line " in target.read_text()
     assert load_spec(target).spec.repository == ROOT / "model_repository"
 
@@ -350,5 +350,5 @@ def test_a_range_of_billions_is_refused_before_it_is_made(tmp_path: Path) -> Non
         "    parameters:\n"
         "      concurrency: {start: 1, stop: 3000000000}\n"
     )
-    with pytest.raises(SpecError, match=r"5:7: .*more than 10000 "):
+    with pytest.raises(SpecError, match=r"5:7: .*stands for more than 10000 numbers"):
         drafted(path, None)

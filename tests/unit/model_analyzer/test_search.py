@@ -285,7 +285,7 @@ def test_no_landscape_breaks_nvidias_search(seed: int) -> None:
 def test_a_space_without_its_fields_is_refused(
     mode: ModelAnalyzerMode, given: dict[str, Any]
 ) -> None:
-    with pytest.raises(SpecError, match="of this space") as caught:
+    with pytest.raises(SpecError, match="nothing of this space") as caught:
         strategy(given, mode)
     assert "instance_group.count" in caught.value.hint
 

@@ -82,7 +82,7 @@ def test_a_size_that_the_server_overrides_is_refused() -> None:
     base = replace(of_server(), overridden=frozenset({MAX_BATCH_SIZE}))
     (found,) = base.violations({MAX_BATCH_SIZE: 4})
     assert found.rule is Rule.COMPLETED
-    assert "sets max_batch_size to 8" in found.message
+    assert "the server sets max_batch_size to 8" in found.message
     assert list(base.violations({MAX_BATCH_SIZE: 8})) == []
     assert list(of_server().violations({MAX_BATCH_SIZE: 4})) == []
 

@@ -38,28 +38,28 @@ def compare(
 def test_the_same_answers_cost_two_deployments() -> None:
     result, deployed = compare([saying(1.0)], saying(1.0001))
     assert not result.changed
-    assert result.sentence.startswith("Answers to 1 ")
-    assert "0.001" in result.sentence
+    assert (
+        result.sentence == "Answers to 1 requests are the current config's (floats within 0.001)."
+    )
     assert deployed == [CURRENT, WINNER]
 
 
 def test_other_answers_are_a_change_once_the_current_config_agrees_with_itself() -> None:
     result, deployed = compare([saying(1.0), saying(1.0)], saying(2.0))
     assert result.changed
-    assert "changes answers: input 0" in result.sentence
+    assert "It changes answers: input 0 asked alone: output y differs by up to 1" in result.sentence
     assert deployed == [CURRENT, WINNER, CURRENT]
 
 
 def test_a_model_that_does_not_agree_with_itself_is_not_compared() -> None:
     result, _ = compare([saying(1.0), saying(3.0)], saying(2.0))
     assert not result.changed
-    assert "from run to run" in result.sentence
+    assert "the current config's own differ from run to run (input 0" in result.sentence
 
 
 def test_a_model_that_cannot_be_asked_is_not_compared() -> None:
     result, _ = compare([ConfigAnswers(none_because="it is decoupled")], saying(2.0))
-    assert not result.changed
-    assert result.sentence.endswith(": it is decoupled.")
+    assert result == AnswersCompared(False, "Answers were not compared: it is decoupled.")
 
 
 def test_the_first_difference_is_told_with_how_many_more_there_are() -> None:
@@ -68,7 +68,7 @@ def test_the_first_difference_is_told_with_how_many_more_there_are() -> None:
         for values in ((1.0, 2.0, 3.0), (1.0, 5.0, 6.0))
     )
     result, _ = compare([current, current], winner)
-    assert "changes answers: input 1" in result.sentence
+    assert result.sentence.startswith("It changes answers: input 1 asked alone: ")
     assert result.sentence.endswith(", and 1 more.")
     one, _ = compare([saying(1.0), saying(1.0)], saying(2.0))
     assert "more" not in one.sentence
@@ -86,7 +86,9 @@ def test_the_answers_of_every_stream_are_compared_and_told_with_its_name() -> No
 
     result = same_answers(Streams(lambda _: 100.0), CURRENT, WINNER, 1e-3)
     assert result.changed
-    assert "changes answers: head: input 0" in result.sentence
+    assert result.sentence.startswith("It changes answers: head: input 0 asked alone: output y")
     same = same_answers(Streams(lambda _: 100.0), CURRENT, CURRENT, 1e-3)
-    assert "Answers to 2 " in same.sentence
-    assert "chat were not compared" in same.sentence
+    assert same.sentence == (
+        "Answers to 2 requests are the current config's (floats within 0.001). "
+        "Answers to chat were not compared: it is decoupled."
+    )

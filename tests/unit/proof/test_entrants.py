@@ -266,7 +266,7 @@ def test_a_winner_is_not_written_that_misses_an_slo_at_a_tenth_of_its_load() -> 
     bench = Jittery(spec_of(), {QUICK: 500.0, FASTER: 1000.0})
     verdict = proved(bench, QUICK, FASTER, current=QUICK)
     assert verdict.status is Status.NOT_KNOWN
-    assert any("a tenth of" in r and "misses p99_latency" in r for r in verdict.reasons)
+    assert any("a tenth of its load, it misses p99_latency <= 40ms" in r for r in verdict.reasons)
     tenths = [a.level for a in bench.idle if a.candidate == FASTER]
     assert tenths == [pytest.approx(100.0, rel=0.1)] * 2  # again, lest it was chance
 
@@ -287,7 +287,7 @@ def test_a_queue_delay_is_not_put_back_where_a_lone_request_would_wait_for_it() 
     assert verdict.status is Status.IMPROVED
     assert verdict.winner is not None
     assert verdict.winner.candidate == FASTER
-    assert any("nothing is undone" in reason for reason in verdict.reasons)
+    assert any("nothing is undone of it" in reason for reason in verdict.reasons)
 
 
 class TestLowLoads:
@@ -333,5 +333,4 @@ class TestLowLoads:
         bench.capacity = {}
         session = a_session(bench, bench.spec, QUICK, events=watching)
         assert without_low_load_failures(session, trials) == (trials, [])
-        assert len(watching.notes) == 1
-        assert watching.notes[0].endswith(": out of memory")
+        assert watching.notes == ["the current config was not asked at low loads: out of memory"]

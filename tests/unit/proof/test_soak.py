@@ -285,7 +285,7 @@ def missed_beside(late: float) -> Soak:
 def test_of_a_config_that_narrowly_misses_on_a_disturbed_machine_nothing_is_known() -> None:
     found = missed_beside(late=0.02)
     assert found.held is None
-    assert found.reason.endswith(f"disturbed machine: {STOLEN[:-1]}")
+    assert found.reason == f"it missed an SLO on a disturbed machine: {STOLEN[:-1]}"
     assert all(f"not judged: {STOLEN[:-1]}" in s.sentence for s in found.tried)
 
 
@@ -420,7 +420,7 @@ def test_a_config_that_sustains_nothing_for_long_is_not_written(accepted: bool) 
     bench = Late(spec_of(), {CURRENT: 500.0, OTHER: 1000.0})
     verdict = prove(bench, accept_unsoaked=accepted)
     assert verdict.status is Status.NOT_KNOWN
-    assert "does not last" in verdict.reasons[-1]
+    assert "what it sustained in its rounds does not last" in verdict.reasons[-1]
     assert len(bench.soaks) == MOST_SOAKS
 
 

@@ -68,9 +68,9 @@ def test_means_are_of_the_rounds_that_both_were_in() -> None:
 def test_each_finalist_is_told_by_its_own_interval() -> None:
     """Whatever becomes of the other one."""
     none, some = (race := a_race(Ratio(1.0, 0.96, 1.06), Ratio(1.1, 0.9, 1.3))).finalists
-    assert why(race, none, rules()).endswith(" out a gain of 10%")
+    assert why(race, none, rules()).endswith("which rules out a gain of 10%")
     assert why(race, some, rules()).endswith("nor rules out 10%")
-    assert why(race, some, rules(min_gain=0.4)).endswith(" out a gain of 40%")
+    assert why(race, some, rules(min_gain=0.4)).endswith("which rules out a gain of 40%")
 
 
 @pytest.mark.parametrize("estimate", [0.9, 1.0, 1.02, 1.05, 1.1, 1.3])

@@ -132,7 +132,7 @@ def test_the_history_says_which_trial_was_the_current_config(made: Made) -> None
     third = ProvedConfig.of_trial(data.trials[3])
     chart = history(replace(data, current=third))
     assert chart is not None
-    assert chart.note.startswith("Trial 3 is the current")
+    assert chart.note.startswith("Trial 3 is the current config. ")
     chart = history(replace(data, current=None))
     assert chart is not None
     assert "current config" not in chart.note

@@ -120,7 +120,7 @@ def test_what_is_stored_can_be_rendered_again(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_no_check_is_told(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="not a check"):
+    with pytest.raises(SpecError, match="is not a check"):
         read_check(tmp_path)
     (tmp_path / "check.json").write_text('{"status": "good"}')
     with pytest.raises(TunerError, match="cannot be read"):

@@ -49,7 +49,7 @@ def test_a_run_of_before_the_record_is_unreadable_and_says_so(tmp_path: Path) ->
     result = json.loads((run / "result.json").read_text())
     result["winner"] = {"models": {}, "server_args": [], "goodput_infer_per_s": 1.0}
     (run / "result.json").write_text(json.dumps(result))
-    with pytest.raises(TunerError, match=r"version 1:\n  winner.candidate: "):
+    with pytest.raises(TunerError, match=r"does not follow version 1:\n  winner.candidate: "):
         load(run)
 
 
@@ -125,7 +125,7 @@ def test_a_minimised_metric_ranks_low_values_best(made: Made) -> None:
 
 
 def test_a_directory_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="not a run"):
+    with pytest.raises(SpecError, match="is not a run"):
         load(tmp_path)
 
 
@@ -133,7 +133,7 @@ def test_a_result_that_breaks_the_schema_is_named(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     result = json.loads((run / "result.json").read_text())
     (run / "result.json").write_text(json.dumps({**result, "status": "splendid"}))
-    with pytest.raises(TunerError, match="version 1:\n  status: "):
+    with pytest.raises(TunerError, match="does not follow version 1:\n  status: "):
         load(run)
 
 

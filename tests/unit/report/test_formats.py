@@ -85,8 +85,11 @@ class TestJUnit:
         cases = self.cases(junit.render(made("infeasible", slo=("p99_latency <= 5ms",))))
         failure = cases["p99_latency <= 5ms"].find("failure")
         assert failure is not None
-        message = str(failure.get("message"))
-        assert re.match(r"missed: .* <= 5ms, found [\d.]+ ms.* \(missed by [\d.]+%\)", message)
+        assert re.match(
+            r"missed: expected p99_latency <= 5ms, found [\d.]+ ms, a point estimate "
+            r"\(missed by [\d.]+%\)",
+            str(failure.get("message")),
+        )
         assert cases["confirmation"].find("skipped") is not None
 
     def test_too_little_data_is_no_pass(self, made: Made) -> None:

@@ -56,5 +56,5 @@ def test_a_run_that_measured_nothing_yet_has_empty_tables(tmp_path: Path) -> Non
 
 
 def test_a_directory_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="not a run"):
+    with pytest.raises(SpecError, match="is not a run"):
         tuner.read_run(tmp_path)

@@ -69,7 +69,7 @@ def test_no_limit_is_exceeded(limit: int) -> None:
 def test_a_run_without_a_winner_proposes_nothing(tmp_path: Path, made: Made) -> None:
     run = make_run(tmp_path / "other", Toy(trials=14), "kept")
     assert write_proposal(load(run)) == []
-    with pytest.raises(SpecError, match="no config"):
+    with pytest.raises(SpecError, match="no config to write"):
         patch_of(run)
     with pytest.raises(SpecError, match="proposes nothing"):
         pull_request_of(made("kept"))

@@ -79,8 +79,7 @@ def test_what_a_warm_up_spares_is_told_at_once_and_can_be_pasted_below(made: Mad
     improved = made("improved")
     shown = document(told(improved, warm_up=found))
     (first,) = [b for b in shown.blocks if isinstance(b, Bullets) and b.caption == "First calls"]
-    assert first.sentences[0] == found.sentence
-    assert "is below" in first.sentences[1]
+    assert first.sentences == (found.sentence, "It is below, to be pasted.")
     assert folds_of(shown)["warm-up"].blocks == (Code("For config.pbtxt, as it was tried", block),)
     slow = replace(found, first_warm_s=0.6)
     assert "warm-up" not in folds_of(document(told(improved, warm_up=slow)))

@@ -24,9 +24,10 @@ def notes(directory: Path, inputs: str) -> list[str]:
 
 
 def test_the_smallest_size_comes_first_with_what_it_should_answer(tmp_path: Path) -> None:
-    small, large = notes(tmp_path, "{kind: random, unique: 400, repeat: {kind: uniform}}")
-    assert all(fact in small for fact in ("32 KiB", " 102 ", " 26% "))
-    assert all(fact in large for fact in ("512 KiB", " 1638 ", " 100% "))
+    assert notes(tmp_path, "{kind: random, unique: 400, repeat: {kind: uniform}}") == [
+        "a cache of 32 KiB has room for about 102 answers and should give 26% of them",
+        "a cache of 512 KiB has room for about 1638 answers and should give 100% of them",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -39,8 +40,7 @@ def test_nothing_is_said_where_popularity_is_not_known(tmp_path: Path, inputs: s
 def test_what_requests_repeat_by_a_power_law_is_found_more_often(tmp_path: Path) -> None:
     law = "{kind: random, unique: 400, repeat: {kind: zipf, exponent: 1.2}}"
     (small, large) = notes(tmp_path, law)
-    assert "32 KiB" in small
-    assert " 102 " in small
+    assert small.startswith("a cache of 32 KiB has room for about 102 answers")
     share = int(small.split("give ")[1].split("%")[0])
     assert 50 < share < 100
     assert large.endswith("give 100% of them")

@@ -109,9 +109,7 @@ def test_a_workers_trial_is_told_with_where_it_was_measured_and_costs_no_time(
             record.hand_in(theirs)
         again.searcher.next()
         assert [t.worker for t in store.trials()] == [None, theirs.worker]
-    (note,) = notes
-    assert "trial 1 " in note
-    assert note.endswith(": box, GPUs 1,2, failed")
+    assert notes == ["trial 1 is a worker's: box, GPUs 1,2, failed"]
     later = TimeBook(clock=lambda: 0.0)
     with opened(job, resumed(run), later):
         pass
@@ -213,7 +211,7 @@ def test_a_run_is_not_resumed_where_the_server_completes_another_config(
     running = parse(the_one(job.served.models).files.text + "input { name: 'more' }")
     base = Base.of_server(the_one(job.served.models).base.file, running, completes=True)
     other = job.over(job.served.over({job.spec.name: base}))
-    with pytest.raises(SpecError, match="config differently") as refused:
+    with pytest.raises(SpecError, match="now completes the model's config differently") as refused:
         with opened(other, resumed):
             pass
     assert '+  name: "more"' in refused.value.message

@@ -78,7 +78,7 @@ def test_a_backend_that_a_named_server_has_not_beside_it_is_told_and_nothing_is_
     assert planned(tmp_path, named).problems == []
     backend = server.parent.parent / "backends" / "python" / "libtriton_python.so"
     backend.parent.mkdir(parents=True)
-    with pytest.raises(EnvironmentNotReadyError, match=r"the python backend, .* only none"):
+    with pytest.raises(EnvironmentNotReadyError, match=r"needs the python backend, .* only none"):
         planned(tmp_path, named)
     backend.touch()
     assert planned(tmp_path, named).problems == []
@@ -154,7 +154,7 @@ def test_a_batch_size_that_is_left_to_the_server_is_told(tmp_path: Path) -> None
     text = SPEC.format(repository=tmp_path / "models").replace("emulated-accelerator", "m")
     (tmp_path / "spec.yaml").write_text(text + FOREIGN)
     notes = draw_plan(tmp_path / "spec.yaml", {"PATH": ""}, 0).notes
-    assert [n for n in notes if "max_batch_size" in n and "to be 4" in n]
+    assert [n for n in notes if "max_batch_size" in n and "takes it to be 4" in n]
     assert not [n for n in planned(tmp_path, FOREIGN).notes if "max_batch_size" in n]
 
 
@@ -188,7 +188,7 @@ def test_perf_analyzer_is_shown_only_where_it_measures(
     text = (served / "pair.yaml").read_text().replace("repository: .", f"repository: {served}")
     (tmp_path / "pair.yaml").write_text(f"{text}\nserver: {{binary: /bin/tritonserver}}\n")
     plan = draw_plan(tmp_path / "pair.yaml", {"PATH": ""}, 0)
-    assert [n for n in plan.notes if "tune's own client" in n]
+    assert [n for n in plan.notes if "measured with tune's own client" in n]
     assert list(plan.commands) == ["tritonserver"]
     takes = "a request takes tune's own client about 0.4 ms of CPU"
     assert [n for n in plan.notes if takes in n]

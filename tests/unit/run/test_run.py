@@ -64,7 +64,7 @@ def test_a_run_first_undoes_what_a_killed_tune_left_half_written(workplace: Work
     assert workplace.config.read_text() == "# half\n"
     assert workplace.tune("run", str(workplace.spec), "--trials", "2") == 0
     assert the_one(workplace.result["models"])["config_before"] == before
-    assert "cut short, is undone" in workplace.tune.err
+    assert "the write of run r1, which was cut short, is undone" in workplace.tune.err
 
 
 def test_a_model_that_is_a_link_is_written_where_it_leads_and_taken_back_byte_for_byte(
@@ -116,8 +116,8 @@ def test_what_a_killed_tune_left_half_written_is_told_and_left_as_it_is_by_all_t
     assert workplace.tune(*command) == code
     new = MODEL if action is Action.APPLY else "other"
     said = workplace.tune.out + workplace.tune.err
-    assert f"cut short: of {MODEL}, other in " in said
-    assert f"only {new} with" in said
+    assert f"the write of run r1 on now was cut short: of {MODEL}, other in " in said
+    assert f"my repository, only {new} with the winner" in said
     assert {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()} == half
     assert workplace.tune("rollback", new, "--repository", "my repository") == 0
     assert workplace.tune("lint", "my repository") == 0
@@ -157,7 +157,7 @@ def test_what_is_printed_goes_on_with_all_that_was_chosen(workplace: Workplace) 
     storage = ["--storage", "sqlite:///the study.db", "--output", "results"]
     assert workplace.tune("run", "my spec.yaml", "--progress", "none", *chosen, *storage) == 130
     err = workplace.tune.err
-    assert "; 2 trials kept" in err
+    assert "nothing was written; 2 trials kept" in err
     tune, *arguments = printed_command(err)
     assert tune == "tune"
     assert workplace.tune(*arguments) == 0
@@ -355,8 +355,8 @@ def test_ctrl_c_during_the_overload_writes_nothing_and_can_be_gone_on_with(
     workplace.overloading = interrupt
     assert workplace.tune("run", "my spec.yaml") == 130
     err = workplace.tune.err
-    assert "after this measurement" in err
-    assert "; 4 trials kept" in err
+    assert "stopping after this measurement" in err
+    assert "nothing was written; 4 trials kept" in err
     assert workplace.config.read_bytes() == before
     assert workplace.result["status"] == "interrupted"
     workplace.overloading = lambda: None
@@ -378,8 +378,8 @@ def test_ctrl_c_during_the_soak_writes_nothing_and_can_be_gone_on_with(
     before = workplace.config.read_bytes()
     assert workplace.tune("run", "my spec.yaml") == 130
     err = workplace.tune.err
-    assert "; 4 trials and " in err
-    assert "proof kept" in err
+    assert "nothing was written; 4 trials and " in err
+    assert " measurements of its proof kept" in err
     assert workplace.config.read_bytes() == before
     assert "soak" in [repeat.role.value for repeat in workplace.store.confirmation()]
     monkeypatch.setattr(workplace.bench, "soak", soak)
@@ -447,7 +447,7 @@ def test_a_run_killed_when_it_has_just_written_ends_as_it_would_have(
     longer = workplace.tune(*again, "--trials", "50")
     assert longer == 13, "another experiment: it would begin with the winner"
     assert workplace.tune(*again) == 0
-    assert ("cut short, is undone" in workplace.tune.err) is not recorded
+    assert (", which was cut short, is undone" in workplace.tune.err) is not recorded
     assert read_config(config) == after
     assert workplace.result["written"] is not None
     assert (workplace.store.directory / "report.html").is_file()
@@ -468,7 +468,7 @@ def test_a_server_not_left_as_it_was_found_fails_a_run_that_keeps_its_result(
     kept = RunDecision(Status.KEPT, ("none is better",), None)
     monkeypatch.setattr(pipeline, "prove", lambda *_: kept)
     assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 4
-    assert "g:1 is not as" in workplace.tune.err
+    assert "g:1 is not as it was found" in workplace.tune.err
     assert workplace.result["status"] == "kept"
 
 
@@ -547,7 +547,7 @@ def test_a_disk_that_stays_full_keeps_the_first_error(
     monkeypatch.setattr(RunStore, "write_result", full_disk)
     assert workplace.tune("run", "my spec.yaml") == EnvironmentNotReadyError.exit_code
     err = workplace.tune.err
-    assert "not be stored" in err
+    assert "the run's end could not be stored" in err
     assert "Traceback" not in err
 
 

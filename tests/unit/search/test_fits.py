@@ -98,9 +98,9 @@ class TestRefusals:
 
 class TestCannotFit:
     def test_one_reading_says_what_an_instance_takes(self) -> None:
-        found = cannot_fit(config(4), [trial(config(1), taken=4.0)], ())
-        assert "15.28 GiB of 12.8 GiB" in found
-        assert "GPU-5d2c (20% headroom)" in found
+        assert cannot_fit(config(4), [trial(config(1), taken=4.0)], ()) == (
+            "needs about 15.28 GiB of 12.8 GiB free memory of GPU-5d2c (20% headroom)"
+        )
         assert fitting((1, 2, 3, 4), [trial(config(1), taken=4.0)]) == [1, 2, 3]
 
     def test_readings_of_several_counts_show_what_instances_share(self) -> None:
@@ -136,7 +136,9 @@ class TestCannotFit:
         on_full = replace(on_gpus, memory={**gpus, **full, **rest})
         assert "memory of GPU-8" in str(cannot_fit(config(3), [on_full], ()))
         stubs = replace(on_gpus, memory=rest)
-        assert "56.48 GiB of 51.2 GiB" in cannot_fit(config(60), [stubs], ())
+        assert cannot_fit(config(60), [stubs], ()) == (
+            "needs about 56.48 GiB of 51.2 GiB free memory (20% headroom)"
+        )
         stubs = replace(on_gpus, memory={SHM: rest[SHM]})
         assert "MiB free /dev/shm" in str(cannot_fit(config(60), [stubs], ()))
 

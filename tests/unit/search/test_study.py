@@ -118,7 +118,7 @@ def test_a_study_of_another_space_is_refused(url: str) -> None:
 
 @pytest.mark.parametrize("bad", ["nonsense", "sqlite:////no/such/directory/study.db"])
 def test_a_storage_that_cannot_be_opened_is_an_environment_error(bad: str) -> None:
-    with pytest.raises(EnvironmentNotReadyError, match="cannot open"):
+    with pytest.raises(EnvironmentNotReadyError, match="cannot open the study's storage"):
         record_of(bad)
 
 

@@ -89,17 +89,17 @@ def test_a_space_cannot_make_the_model_one_that_no_search_is_for(
     with pytest.raises(SpecError, match=what) as caught:
         space_of({path: given}, BATCHING)
     assert caught.value.message.startswith(f"space.{path}: cannot be searched")
-    assert "out of the space" in caught.value.message
+    assert "take it out of the space" in caught.value.message
 
 
 def test_a_space_of_only_the_current_config_is_nothing_to_search() -> None:
-    with pytest.raises(NothingToSearchError, match="nothing but"):
+    with pytest.raises(NothingToSearchError, match="nothing but the current config"):
         refuse_empty(space_of({BATCH: {"choice": [16]}}))
 
 
 def test_a_space_that_triton_refuses_is_nothing_to_search() -> None:
     decoupled = BATCHING + "model_transaction_policy { decoupled: true }"
-    with pytest.raises(NothingToSearchError, match="response cache"):
+    with pytest.raises(NothingToSearchError, match="response cache does not work"):
         refuse_empty(space_of({CACHE: {"choice": ["1MiB"]}}, decoupled))
 
 
@@ -198,8 +198,8 @@ def test_a_config_that_is_wrong_by_itself_is_told_before_the_space_is_gone_throu
     with pytest.raises(SpecError) as error:
         build_space(spec_of(large), served_one(ZERO_DIMS))
     assert time.process_time() - began < 1
-    assert error.value.message.startswith("m/config.pbtxt:3:3: input[0].dims: ")
-    assert error.value.hint.endswith(": -1 is any length")
+    assert error.value.message == "m/config.pbtxt:3:3: input[0].dims: input x has dimension 0"
+    assert error.value.hint == "fix the model's config first: -1 is any length"
 
 
 def test_what_the_space_may_mend_is_no_mistake_of_the_config() -> None:

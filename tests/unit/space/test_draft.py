@@ -91,7 +91,7 @@ def test_a_queue_policy_is_drafted_from_the_slo_and_is_in_every_batch_once_it_is
     assert all("queue_policy" not in p.path for p in space.parameters)
     (line,) = [line for line in text.splitlines() if QUEUE_TIMEOUT in line]
     assert line == f"  # {QUEUE_TIMEOUT}: {{choice: [45000]}}"
-    assert "waited 45 ms, half of" in text
+    assert "refuses those that waited 45 ms, half of the SLO" in text
 
     (tmp_path / "spec.yaml").write_text(text.replace(line, line.replace("# ", "")))
     spec = load_spec(tmp_path / "spec.yaml").spec
@@ -112,7 +112,7 @@ def test_open_dimensions_are_guessed_so_that_requests_stay_small(tmp_path: Path)
     io = 'input { name: "x" data_type: TYPE_FP32 dims: [ -1, -1, -1 ] }'
     text, spec, _ = drafted(tmp_path, f'name: "m" max_batch_size: 8 {io}')
     assert the_one(spec.streams).inputs.model_dump()["shapes"] == {"x": (32, 32, 32)}
-    assert "guessed, and small" in text
+    assert "guessed, and small: write what your users send" in text
     image = 'input { name: "x" data_type: TYPE_FP32 dims: [ 3, -1, -1 ] }'
     _, spec, _ = drafted(tmp_path, f'name: "m" max_batch_size: 8 {image}')
     assert the_one(spec.streams).inputs.model_dump()["shapes"] == {"x": (3, 128, 128)}
@@ -139,7 +139,7 @@ def test_a_guessed_length_says_that_it_batches_as_production_may_not(
 def test_a_draft_says_that_texts_are_random_letters(tmp_path: Path) -> None:
     io = 'input { name: "text" data_type: TYPE_STRING dims: [ 1 ] }'
     text, _, _ = drafted(tmp_path, f'name: "m" max_batch_size: 8 {io}')
-    assert "# random letters for text" in text
+    assert "# random letters for text: a model may fail at them" in text
     assert "random letters" not in drafted(tmp_path, CASES["cpu"])[0]
 
 
@@ -188,9 +188,9 @@ def test_a_draft_says_where_the_code_calls_models_that_it_does_not_name(
 
 
 def test_an_ensemble_without_its_models_is_refused() -> None:
-    with pytest.raises(SpecError, match="none of its") as caught:
+    with pytest.raises(SpecError, match="none of its models is there") as caught:
         draft_spec({"m": DraftedModel(parse(ENSEMBLE))}, Machine(cores=4), "models")
-    assert "models of its" in caught.value.hint
+    assert "put the models of its steps" in caught.value.hint
 
 
 def test_a_model_that_does_not_batch_gets_advice_and_no_batcher(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_model_whose_batch_size_the_server_completes_is_drafted_without_a_gues
     message = parse(f'name: "m" backend: "{backend}"')
     text = draft_spec({"m": DraftedModel(message, completes=True)}, Machine(cores=4), "models")
     assert "max_batch_size is 0" not in text
-    assert "leaves max_batch_size to" in text
+    assert "config.pbtxt leaves max_batch_size to the server" in text
     (tmp_path / "spec.yaml").write_text(text)
     spec = load_spec(tmp_path / "spec.yaml").spec
     before = build_space(spec, served_one(Base.of_file(message, completes=True), spec.name))
@@ -330,5 +330,5 @@ def test_every_slo_is_taken_over_and_one_is_on_a_latency() -> None:
     drafted = yaml.safe_load(draft_spec(parts, Machine(2), "models", slos))
     assert drafted["slo"] == [*slos]
     assert drafted["space"][DELAY]["int"] == [50, 2500]
-    with pytest.raises(SpecError, match="no SLO on"):
+    with pytest.raises(SpecError, match="no SLO on a latency"):
         draft_spec(parts, Machine(2), "models", slos[:1])

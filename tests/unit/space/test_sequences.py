@@ -52,7 +52,7 @@ def test_sequences_are_measured_with_the_client_that_checks_their_order(tmp_path
     write_models(tmp_path / "models", m=sequence_config("m"))
     choice = choose_generator(prepare(Request(spec=spec_of(tmp_path))))
     assert choice.kind.name == "tune"
-    assert "not check the order" in choice.why
+    assert "does not check the order of answers" in choice.why
 
 
 @pytest.mark.parametrize(

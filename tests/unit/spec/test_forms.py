@@ -106,7 +106,7 @@ def test_a_throughput_at_the_top_is_of_all_streams_together() -> None:
 
 
 def test_an_slo_of_a_stream_is_read_in_its_stream_alone() -> None:
-    with pytest.raises(ValueError, match="METRIC <= VALUE"):
+    with pytest.raises(ValueError, match="is not METRIC <= VALUE"):
         Slo.parse("interactive: p99_latency <= 60ms")
 
 

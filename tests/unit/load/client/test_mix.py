@@ -118,7 +118,7 @@ def test_every_stream_has_its_rate_and_latency_and_the_shared_ones_add_up(
     assert mix.latencies_us is not None
     assert mix.latencies_us.size == 2000
     (told,) = warnings_about(mix, WINDOW.bounds)
-    assert told.startswith("beside: p99 rests on 200 ")
+    assert told.startswith("beside: p99 rests on 200 requests and is a point estimate")
 
 
 def test_each_streams_inputs_are_gone_round_in_their_own_order(

@@ -161,7 +161,7 @@ def test_a_row_without_the_figures_is_an_error(tmp_path: Path, row: str) -> None
 def test_time_stamps_that_are_none_are_an_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "export.json"
     path.write_text(text)
-    with pytest.raises(LoadFailedError, match="export cannot"):
+    with pytest.raises(LoadFailedError, match="export cannot be read"):
         outputs.read_export(path)
 
 

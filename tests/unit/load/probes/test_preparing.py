@@ -95,7 +95,7 @@ def test_a_slow_model_is_asked_for_as_long_as_there_is_time(
     model = FakeModel()
     found = ask_in_order(model, REQUESTS, size=None)
     assert found == Filling(asked=100, of=1000, seconds=20.0, short=True)
-    assert ", which is all" in found.sentence
+    assert found.sentence.endswith("in 20.0 s, which is all there was time for")
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED])

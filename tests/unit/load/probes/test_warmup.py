@@ -29,7 +29,7 @@ def test_what_it_spares_is_told_with_what_it_costs() -> None:
     slow = replace(FOUND, first_warm_s=0.5)
     assert slow.sentence.endswith("1.3 s: it does not help.")
     refused = replace(FOUND, first_warm_s=None, load_warm_s=None, refused="bad zeros")
-    assert refused.sentence.endswith("refused: bad zeros.")
+    assert refused.sentence.endswith("was tried, and refused: bad zeros.")
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])

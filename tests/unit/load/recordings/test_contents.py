@@ -123,7 +123,9 @@ def test_an_entry_that_the_file_does_not_have_is_told(tmp_path: Path, number: ob
     file = tmp_path / "texts.json"
     file.write_text(json.dumps({"data": [{"ids": {"content": [1], "shape": [1]}}] * 4}))
     held = contents(tmp_path, {"entry": 0}, {"entry": number}, file=str(file))
-    with pytest.raises(SpecError, match=r":2:14: .*texts.json has no entry .* 0 to 3"):
+    with pytest.raises(
+        SpecError, match=r":2:14: .*texts.json has no entry .*: they count from 0 to 3"
+    ):
         list(held.checked())
 
 

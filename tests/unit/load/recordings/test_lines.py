@@ -72,7 +72,7 @@ def test_every_bad_line_is_told(tmp_path: Path) -> None:
 
 def test_a_file_that_was_cut_off_says_so(tmp_path: Path) -> None:
     path = written(tmp_path, {"due_s": 0}, {"due_s": 1}, '{"due_s": 2, "inp', end="")
-    with pytest.raises(SpecError, match=r":3:14: .* cut off"):
+    with pytest.raises(SpecError, match=r":3:14: the line is cut off: the file is not whole"):
         read_recording(path)
     whole = written(tmp_path, {"due_s": 0}, {"due_s": 1}, end="")
     assert read_recording(whole).due_s.size == 2
@@ -86,14 +86,14 @@ def test_a_recording_without_a_length_is_none(
     tmp_path: Path, times: list[float], told: str
 ) -> None:
     path = written(tmp_path, *({"due_s": t} for t in times), end="\n" if times else "")
-    with pytest.raises(SpecError, match=f"{told} in the recording"):
+    with pytest.raises(SpecError, match=f"there is {told} in the recording"):
         read_recording(path)
 
 
 def test_what_is_no_file_or_no_text_is_told(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="No such file"):
         read_recording(tmp_path / "absent")
-    with pytest.raises(SpecError, match="a directory"):
+    with pytest.raises(SpecError, match="it is a directory"):
         read_recording(tmp_path)
     path = tmp_path / "bytes"
     path.write_bytes(b'{"due_s": 0}\n{"due_s": 1, "stream": "\xff"}\n')
@@ -106,7 +106,7 @@ def test_a_file_that_changed_is_read_again(tmp_path: Path) -> None:
     path = written(tmp_path, {"due_s": 0}, {"due_s": 1}, {"due_s": 2})
     assert read_recording(path).due_s.size == 3
     path.write_text("[]" * 20)
-    with pytest.raises(SpecError, match=r":2:1: changed since"):
+    with pytest.raises(SpecError, match=r":2:1: changed since tune read it first"):
         list(first.read([1]))
 
 
@@ -143,7 +143,7 @@ def test_a_request_of_no_stream_is_told(tmp_path: Path, row: dict[str, str], tol
 
 def test_a_stream_without_requests_is_told(tmp_path: Path) -> None:
     path = written(tmp_path, {"due_s": 0, "stream": "online"}, {"due_s": 1, "stream": "online"})
-    with pytest.raises(SpecError, match=r"none .* the stream nightly"):
+    with pytest.raises(SpecError, match="none of its requests is of the stream nightly"):
         streams_of(read_recording(path), STREAMS)
 
 

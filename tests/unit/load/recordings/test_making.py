@@ -59,7 +59,7 @@ def test_what_is_made_is_read(tmp_path: Path) -> None:
 def test_a_recording_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "made.jsonl"
     path.write_text("old")
-    with pytest.raises(SpecError, match="1 requests to record"):
+    with pytest.raises(SpecError, match="1 requests to record, and a recording needs two"):
         made([FoundRequest(1.0, {})], tmp_path)
     assert path.read_text() == "old"
     assert [*tmp_path.iterdir()] == [path]
@@ -173,7 +173,7 @@ def test_a_trace_whose_server_was_killed_gives_what_it_has(tmp_path: Path) -> No
     "text", ["", "[]", "{", '{"data": []}', '[{"id": "1"}]', "time,length\n1,2"]
 )
 def test_what_is_no_trace_is_told(tmp_path: Path, text: str) -> None:
-    with pytest.raises(SpecError, match=r"not a trace"):
+    with pytest.raises(SpecError, match=r"not a trace file of Triton"):
         of_trace(tmp_path, text)
 
 
