@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
-from tuner.load.probes.warming import SLOW
 from tuner.measurement.measurement import Measurement
 from tuner.record.status import Status
 from tuner.report import sentence, tables
@@ -108,17 +107,12 @@ def _first_calls(data: ReportData) -> Iterator[str]:
 
 
 def _cautions(data: ReportData) -> Iterator[str]:
-    """What a reader must know of the measurements that the figures are from.
-
-    Slow first calls only where nothing was tried against them.
-    """
-    tried = data.result.warm_up is not None
+    """What a reader must know of the measurements that the figures are from."""
     for whose, side in (("current config", data.current), (data.best_name, data.best)):
         if side is not None:
             found = side.judged.measurement
             for told in (*found.disturbances, *found.warnings):
-                if not (tried and told.startswith(SLOW)):
-                    yield f"{whose} at {load_text(found.load)}: {told}"
+                yield f"{whose} at {load_text(found.load)}: {told}"
 
 
 def failures(data: ReportData) -> Fold:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders.pages import STATUSES, Made, text_of, told
+from builders.pages import STATUSES, Made, told
 
-from tuner.load.probes.warming import CallTimes, FirstCalls
 from tuner.load.probes.warmup import WarmUp
 from tuner.record.confirmation import ChangeUndone
 from tuner.report import html, markdown, run_document
@@ -83,18 +82,3 @@ def test_what_a_warm_up_spares_is_told_at_once_and_can_be_pasted_below(made: Mad
     assert folds_of(shown)["warm-up"].blocks == (Code("For config.pbtxt, as it was tried", block),)
     slow = replace(found, first_warm_s=0.6)
     assert "warm-up" not in folds_of(document(told(improved, warm_up=slow)))
-
-
-def test_slow_first_calls_are_a_caution_only_where_nothing_was_tried_against_them(
-    made: Made,
-) -> None:
-    improved = made("improved")
-    assert improved.best is not None
-    slow = FirstCalls("toy", {1: CallTimes(0.7, 0.005)}).slow
-    judged = improved.best.judged
-    judged = replace(judged, measurement=replace(judged.measurement, warnings=(slow,)))
-    data = replace(improved, best=replace(improved.best, soak=None, rounds=(judged,)))
-    assert "A model_warmup for each size avoids it" in text_of(data)
-    tried = text_of(told(data, warm_up=WarmUp("toy", (1,), "", 0.7, 0.005, 1.3, 0.006, 5.1)))
-    assert "Tried with a model_warmup" in tried
-    assert "for each size avoids it" not in tried

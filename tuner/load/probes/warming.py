@@ -32,7 +32,6 @@ MOST_TIMES = 10
 ALIKE_S = 0.005
 #: First calls that took so much longer than later ones are told.
 TOLD_S = 0.2
-SLOW = "The first calls of "
 #: Requests so far apart, beyond the batcher's delay, meet in no batch while instances are idle. On
 #: a busy machine that takes longer, so they are about half an answer apart, but no more than this.
 APART_S, MOST_APART_S = 0.001, 0.02
@@ -75,9 +74,9 @@ class FirstCalls:
             return ""
         longest_s = max(calls.longest_s for calls in slow.values())
         return (
-            f"{SLOW}{listed(slow)} took up to {digits(longest_s, 2)} s: after every load, users "
-            "wait for that. A model_warmup for each size avoids it; with preferred sizes there are "
-            "fewer."
+            f"The first calls of {listed(slow)} took up to {digits(longest_s, 2)} s: after every "
+            "load, users wait for that. A model_warmup for each size avoids it; with preferred "
+            "sizes there are fewer."
         )
 
     @property
