@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -92,9 +93,14 @@ def under_load(site: Site, kill: Callable[[], object]) -> None:
         killing.result()
 
 
-def clients() -> list[psutil.Process]:
-    children = psutil.Process().children(recursive=True)
-    return [c for c in children if "tuner.load.client.process" in c.cmdline()]
+def clients(of: int | None = None) -> list[psutil.Process]:
+    """Processes of the client below this one or another, without those that have ended."""
+    found = []
+    for child in psutil.Process(of).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # and zombies
+            if "tuner.load.client.process" in child.cmdline():
+                found.append(child)
+    return found
 
 
 def test_sigkill_of_the_processes_that_send_leaves_nothing(site: Site) -> None:
@@ -118,8 +124,7 @@ def test_sigkill_of_tune_leaves_nothing(tmp_path: Path) -> None:
     with subprocess.Popen(command, cwd=tests, stdout=subprocess.PIPE) as tune:
         assert tune.stdout is not None
         server = int(tune.stdout.readline())
-        own = psutil.Process(tune.pid)
-        wait_until(lambda: any("client.process" in " ".join(c.cmdline()) for c in own.children()))
+        wait_until(lambda: clients(tune.pid) != [])
         assert names(f"tune-{tune.pid}-") != []
         tune.kill()
         wait_until(lambda: group_members(server) == [])
