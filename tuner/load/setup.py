@@ -133,11 +133,13 @@ class Stream:
         return self.form.sequence_ids is not None
 
     def load(self, load: LoadPoint) -> LoadPoint:
-        """Its part of a load on all streams."""
+        """Its part of a load on all streams; beside sequences, single requests come by chance."""
+        single = load.arrivals is Arrivals.SEQUENCES and not self.takes_sequences
+        kind = Arrivals.POISSON if single else load.arrivals
         if self.rate_per_s is None:
-            return replace(load, level=self.share * load.level)
-        steady = load.arrivals is Arrivals.STEP  # an overload is one of the shared streams
-        return LoadPoint(Arrivals.POISSON if steady else load.arrivals, self.rate_per_s)
+            return LoadPoint(kind, self.share * load.level)
+        steady = kind is Arrivals.STEP  # an overload is one of the shared streams
+        return LoadPoint(Arrivals.POISSON if steady else kind, self.rate_per_s)
 
 
 @dataclass(frozen=True)
@@ -226,7 +228,7 @@ class Schedule:
         order: The stream of each, as its place; of a closed loop repeated.
         shapes: The shape of each, as its place among its stream's; None where each has only one.
         lines: The number of each in the recording that is replayed.
-        sequences: The number of each one's sequence, where there are any.
+        sequences: The number of each one's sequence, where there are any; -1 of what is in none.
     """
 
     due_s: Times | None
@@ -268,7 +270,7 @@ def schedule(
     times, numbers, count = list[Times](), list[Order](), 0
     for stream in streams:
         own = seeds.of_stream(seed, stream.name, streams)
-        if isinstance(shape, SequencePace):
+        if isinstance(shape, SequencePace) and stream.takes_sequences:
             part = stream.load(load)
             steps = STEPS if part.arrivals is Arrivals.STEP else (1.0,) * len(spans_s)
             rates = [step * part.level for step in steps]
@@ -277,6 +279,7 @@ def schedule(
             count += int(own_numbers.max()) + 1
         else:
             due_s = arrivals_of(stream.load(load), spans_s, own, shape)
+            numbers.append(np.full(due_s[due_s < window.total_s].size, -1))
         times.append(due_s[due_s < window.total_s])
     due_s = np.concatenate(times)
     order = np.repeat(np.arange(len(times)), [own.size for own in times])
@@ -284,7 +287,7 @@ def schedule(
     order, due_s = order[by_time], due_s[by_time]
     spans = np.searchsorted(np.cumsum(spans_s), due_s, side="right")
     shapes = _drawn_shapes(streams, order, spans, seed)
-    sequences = np.concatenate(numbers)[by_time] if numbers else None
+    sequences = np.concatenate(numbers)[by_time] if count else None
     return Schedule(due_s, order, shapes, sequences=sequences)
 
 

@@ -30,7 +30,7 @@ from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream, in_t
 from tuner.load.traffic.arrivals import shape_of
 from tuner.load.traffic.encoding import TensorShape, inputs_of, resolve
 from tuner.load.traffic.inputs import InputFiles
-from tuner.load.traffic.sequences import SequenceIds, ids_for
+from tuner.load.traffic.sequences import ids_for
 from tuner.load.traffic.wire import RequestForm
 from tuner.load.validity import warnings_about
 from tuner.measurement.measurement import (
@@ -45,6 +45,7 @@ from tuner.measurement.measurement import (
 from tuner.measurement.responses import responses_of_all
 from tuner.measurement.window import LatencyBound, Window
 from tuner.modelconfig.queues import may_reject
+from tuner.server.control import Control
 from tuner.spec.model import Spec
 from tuner.spec.units import digits
 from tuner.spec.workload import (
@@ -191,13 +192,11 @@ def streams_load(
     """
     arrivals = workload.arrivals
     traffic = recorded_traffic(arrivals, {name: own.model for name, own in streams.items()})
-    models = tuple(served)
-    ids = ids_for(map(site.control.running_config, models))
     asked = tuple(
-        _stream(name, own, workload.protocol, site, traffic.of(number) if traffic else None, ids)
+        _stream(name, own, workload.protocol, site, traffic.of(number) if traffic else None)
         for number, (name, own) in enumerate(streams.items())
     )
-    setup = Setup(site, asked, models, traffic or shape_of(arrivals))
+    setup = Setup(site, asked, tuple(served), traffic or shape_of(arrivals))
     starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
     return StreamsLoad(kind.make(setup), starts, setup)
 
@@ -208,7 +207,6 @@ def _stream(
     protocol: Protocol,
     site: Site,
     recorded: RecordedStream | None,
-    sequence_ids: SequenceIds | None,
 ) -> Stream:
     control, model = site.control, asked.model
     config = control.running_config(model)
@@ -239,9 +237,17 @@ def _stream(
         batch_size=asked.batch_size,
         priority=asked.priority,
         optional=tuple(t.name for t in config.input if t.optional),
-        sequence_ids=sequence_ids,
+        sequence_ids=ids_for(_answering(control, model)),
     )
     return Stream(name, target, form, shapes, asked.share, asked.rate_per_s)
+
+
+def _answering(control: Control, model: str) -> Iterator[Any]:
+    """The configs of a model, and of the steps of an ensemble."""
+    config = control.running_config(model)
+    yield config
+    for step in config.ensemble_scheduling.step:
+        yield from _answering(control, step.model_name)
 
 
 def _shaped(

@@ -45,10 +45,10 @@ def refuse_misfit_load(spec: Spec, served: Served) -> None:
             f"arrivals are sequences, and {names} has no sequence_batching",
             "take other arrivals, such as {kind: poisson}; what keeps no state needs no sequences",
         )
-    for model in taking:
+    for model in map(served.models.__getitem__, asked):
         if _config(model).model_transaction_policy.decoupled:
-            text = f"{model.name} is decoupled and takes sequences, which are not measured together"
-            raise SpecError(text, "tune the models that it calls")
+            text = f"{model.name} is decoupled, and arrivals are sequences: not measured together"
+            raise SpecError(text, "tune it without the others, or the models that it calls")
     for found in (*_forgotten(spec, taking, arrivals), *_uncounted(spec, served, arrivals)):
         raise found
 
@@ -84,6 +84,9 @@ def _forgotten(
 def _uncounted(spec: Spec, served: Served, arrivals: SequenceArrivals) -> Iterator[SpecError]:
     name = arrivals.count_output
     for stream in spec.streams.values() if name is not None else ():
+        answering = served.answering([stream.model])
+        if not any(takes_sequences(_config(served.models[model])) for model in answering):
+            continue
         outputs = [tensor.name for tensor in _config(served.models[stream.model]).output]
         if name not in outputs:
             text = f"workload.arrivals.count_output: {name} is no output of {stream.model}"

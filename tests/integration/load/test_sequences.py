@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders.load_bench import Bench, serving_all
+from builders.model_files import write_model
 from builders.sequence_model import write_sequence_model
 
 from tuner.load.client.calls import GrpcCalls, asking
@@ -18,7 +19,7 @@ from tuner.load.client.job import Answers, Outcome, SequencesAsked
 from tuner.load.client.process import Loop
 from tuner.load.client.sequences import SequenceSender
 from tuner.load.generators import OWN_CLIENT
-from tuner.load.streams_load import StreamsLoad
+from tuner.load.streams_load import Asked, StreamsLoad
 from tuner.load.traffic.encoding import build
 from tuner.load.traffic.sequences import SequenceIds, counted_in, first_id
 from tuner.measurement.measurement import Arrivals, LoadPoint
@@ -40,12 +41,37 @@ MODELS = {
 }
 
 
+#: Fails a request that says of which sequence it is.
+PLAIN = """
+import numpy as np
+import triton_python_backend_utils as pb
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        if request.correlation_id():
+            return pb.InferenceResponse(error=pb.TritonError("marked as one of a sequence"))
+        return pb.InferenceResponse([pb.Tensor("y", np.zeros((1, 1), dtype=np.float32))])
+"""
+PLAIN_CONFIG = """
+backend: "python"
+max_batch_size: 8
+input { name: "x" data_type: TYPE_FP32 dims: 4 }
+output { name: "y" data_type: TYPE_FP32 dims: 1 }
+instance_group { count: 1 kind: KIND_CPU }
+"""
+
+
 @pytest.fixture(scope="module")
 def sequences(program: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     directory = tmp_path_factory.mktemp("sequences")
     for name, (strategy, ids) in MODELS.items():
         write_sequence_model(directory / "repository", name, strategy, ids)
-    with serving_all(program, directory, MODELS) as bench:
+    write_model(directory / "repository" / "plain", PLAIN_CONFIG, PLAIN)
+    with serving_all(program, directory, [*MODELS, "plain"]) as bench:
         yield bench
 
 
@@ -105,6 +131,19 @@ def test_a_sequence_that_the_server_forgot_is_told(sequences: Bench) -> None:
     found = load_of(sequences, "forgetful", arrivals=pace).measure(at(100.0), SHORT, 1)
     assert found.failed_count > 0
     assert any("max_sequence_idle_microseconds" in text for text in found.warnings)
+
+
+def test_beside_sequences_a_model_that_takes_none_is_asked_without_their_marks(
+    sequences: Bench,
+) -> None:
+    asked = {name: Asked(name, share=0.5) for name in ("direct", "plain")}
+    load = sequences.streams(asked, arrivals={**PACE, "count_output": "count"})
+    found = load.measure(at(80.0), SHORT, 1)
+    assert found.failed_count == 0, found.warnings
+    assert found.streams["plain"].completed_count == 40
+    assert found.sequences_at_once == 2
+    assert load.seconds_for(20, 30.0) is not None
+    assert left_open(sequences, "direct") == 0
 
 
 def test_what_is_asked_apart_from_load_is_a_sequence_of_its_own(sequences: Bench) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tuner.load.setup import LoadTarget, ShapedInputs, Stream, in_turn, schedule
 from tuner.load.traffic.arrivals import Times, arrivals_of
+from tuner.load.traffic.sequences import SequenceIds, SequencePace
 from tuner.load.traffic.wire import RequestForm
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
@@ -104,3 +105,16 @@ def test_in_a_closed_loop_streams_take_turns_by_their_shares() -> None:
     for part in (*np.split(turns, 5), turns[::5], turns[1::4], turns[1::2][:20]):
         assert part.tolist().count(1) == pytest.approx(part.size / 4, abs=2)  # evenly mixed
     assert set(in_turn([stream("only", 1.0)], 9).tolist()) == {0}
+
+
+def test_beside_sequences_a_model_that_takes_none_gets_single_requests_as_by_itself() -> None:
+    taking = replace(FORM, sequence_ids=SequenceIds.NUMBERS)
+    mix = [replace(MOST, form=taking), REST, BESIDE]
+    pace = SequencePace((5, 9), 0.1)
+    plan = schedule(mix, replace(LOAD, arrivals=Arrivals.SEQUENCES), WINDOW, 1, pace)
+    assert plan.sequences is not None
+    assert (plan.sequences[plan.order == 0] >= 0).all()
+    assert (plan.sequences[plan.order > 0] == -1).all()
+    for name in ("rest", "beside"):
+        number = [stream.name for stream in mix].index(name)
+        assert plan.of(number).tolist() == times([MOST, REST, BESIDE], name).tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,26 @@ def test_a_load_that_does_not_fit_the_model_is_refused_with_what_to_write(
     write_models(tmp_path / "models", m=config)
     with pytest.raises(SpecError, match=said):
         prepare(Request(spec=spec_of(tmp_path, workload=workload)))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"), [("", ""), ("model_transaction_policy { decoupled: true }", "n is decoupled")]
+)
+def test_a_model_without_sequences_may_be_asked_beside_one_that_counts_its_own(
+    tmp_path: Path, more: str, said: str
+) -> None:
+    write_models(tmp_path / "models", m=sequence_config("m"), n=f"max_batch_size: 4\n{more}")
+    mix = {
+        "repository": "models",
+        "slo": SPEC["slo"],
+        "models": {"m": {"space": SPEC["space"]}, "n": {"space": SPEC["space"]}},
+        "streams": {"m": {"model": "m", "share": 0.5}, "n": {"model": "n", "share": 0.5}},
+        "workload": {"arrivals": {**PACED, "count_output": "count"}},
+    }
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(yaml.safe_dump(mix))
+    with pytest.raises(SpecError, match=said) if said else nullcontext():
+        prepare(Request(spec=spec))
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,8 @@ class OpenClient(Setup):
 
     def _at_once(self, load: LoadPoint) -> float | None:
         pace = self.shape if load.arrivals is Arrivals.SEQUENCES else None
-        return pace.at_once(load.level) if isinstance(pace, SequencePace) else None
+        share = sum(s.share for s in self.streams if s.takes_sequences and not s.background)
+        return pace.at_once(share * load.level) if isinstance(pace, SequencePace) else None
 
     def _sequences(self, plan: Schedule, private: Path) -> SequencesAsked | None:
         if not self.takes_sequences:

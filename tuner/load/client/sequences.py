@@ -37,7 +37,9 @@ _FORGOTTEN = "the server had dropped the sequence after max_sequence_idle_micros
 
 
 class Asks(Protocol):
-    """Sends a request now, and tells its answer."""
+    """Sends a request now; `ask` tells its answer too."""
+
+    def send(self, request: bytes, done: Done) -> None: ...
 
     def ask(self, request: bytes, answered: Answered) -> None: ...
 
@@ -62,7 +64,8 @@ class SequenceSender:
     Args:
         numbers: The sequence of each request, in the order in which `send` is called; None: each
             is a sequence of its own.
-        ids: How the id of each is told, likewise; used again and again.
+        ids: How the id of each is told, likewise; used again and again. None: its model takes no
+            sequences, so that it is sent as it is, and has any number.
     """
 
     def __init__(
@@ -85,8 +88,8 @@ class SequenceSender:
         """Takes the next request of the load, which is due; ``done`` as with `GrpcCalls.send`."""
         k, self._sent = self._sent, self._sent + 1
         ids = self._ids[k % len(self._ids)]
-        if ids is None:  # its model takes no sequences
-            self._calls.ask(request, lambda outcome, words, _: done(outcome, words))
+        if ids is None:
+            self._calls.send(request, done)
             return
         nth = k if self._numbers is None else self._numbers[k]
         number = (self._asked.first_id + nth) % (1 << 31)

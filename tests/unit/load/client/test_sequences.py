@@ -39,6 +39,9 @@ class EmulatedServer:
         self.count += 1
         self.most_at_once = max(Counter(n for n, _, _ in self.waiting).values())
 
+    def send(self, request: bytes, done: Callable[[Outcome, str], None]) -> None:
+        self.ask(request, lambda outcome, words, _: done(outcome, words))
+
     def answer(self, place: int) -> None:
         _, k, answered = self.waiting.pop(place % len(self.waiting))
         answered(*self.fails.get(k, (Outcome.ANSWERED, "")), b"")
@@ -144,3 +147,16 @@ def test_each_request_of_a_closed_loop_is_a_sequence_of_its_own() -> None:
     for _ in range(3):
         sender.send(b"", lambda *_: None)
     assert server.seen == {n: [(True, True)] for n in (7, 8, 9)}
+
+
+def test_requests_of_a_model_without_sequences_are_sent_as_they_are_and_wait_for_none() -> None:
+    server = EmulatedServer({1: (Outcome.FAILED, "bad input")})
+    numbers, ids = np.array([0, -1, -1, 0]), [SequenceIds.NUMBERS, None, None, SequenceIds.NUMBERS]
+    sender = SequenceSender(server, SequencesAsked(None, 7, "count"), numbers, ids)
+    found = list[Outcome]()
+    for _ in ids:
+        sender.send(b"", lambda outcome, _: found.append(outcome))
+    assert dict(server.seen) == {7: [(True, False)], 0: [(False, False)] * 2}
+    server.answer(1)
+    server.answer(1)
+    assert found == [Outcome.FAILED, Outcome.ANSWERED]
