@@ -23,7 +23,7 @@ slo:
 space:
   response_cache.size: {choice: [%(sizes)s]}
 search: {strategy: grid}
-confirm: {finalists: 1, soak: 3s}
+confirm: {finalists: 1, rounds: 3, soak: 3s}
 """
 
 

@@ -47,7 +47,7 @@ slo: [p90_first_response <= 1s, p90_last_response <= 1200ms, error_rate <= 0%]
 space:
   instance_group.count: {choice: [1, 4]}
 budget: {trials: 2}
-confirm: {finalists: 1, soak: 4s, time: 5m}
+confirm: {finalists: 1, rounds: 3, soak: 4s, time: 5m}
 """
 
 

@@ -40,7 +40,7 @@ space:
   {LEVEL}: {{choice: [2, 1]}}
   {ACCELERATOR}: {{choice: [off, on]}}
 budget: {{trials: 4}}
-confirm: {{finalists: 1, soak: 3s}}
+confirm: {{finalists: 1, rounds: 3, soak: 3s}}
 """
 
 

@@ -22,7 +22,7 @@ slo: [p90_latency <= 1s]
 space:
   dynamic_batching: {choice: [off, on]}
 budget: {trials: 2}
-confirm: {finalists: 1, soak: 4s, time: 5m}
+confirm: {finalists: 1, rounds: 3, soak: 4s, time: 5m}
 """
 
 

@@ -24,7 +24,7 @@ workload:
 {inputs}slo: [p90_latency <= 500ms]
 objective: maximize goodput
 {space}budget: {{trials: 4}}
-confirm: {{finalists: 1, soak: 3s}}
+confirm: {{finalists: 1, rounds: 3, soak: 3s}}
 """
 SEARCH = """\
 {indent}space:

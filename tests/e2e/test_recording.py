@@ -19,7 +19,7 @@ slo: [p90_latency <= 1200ms]
 space:
   dynamic_batching: {choice: [off, on]}
 budget: {trials: 2}
-confirm: {finalists: 1, soak: 9s, time: 5m}
+confirm: {finalists: 1, rounds: 3, soak: 9s, time: 5m}
 """
 
 

@@ -21,7 +21,7 @@ space:
   sequence_batching.oldest: {choice: [off, on]}
   sequence_batching.oldest.max_candidate_sequences: {choice: [64]}
 budget: {trials: 2}
-confirm: {finalists: 1, soak: 4s, time: 5m}
+confirm: {finalists: 1, rounds: 3, soak: 4s, time: 5m}
 """
 
 

@@ -60,7 +60,7 @@ models:
   prepare: {space: {instance_group.count: {choice: [1, 4]}}}
   compute: {space: {dynamic_batching: {choice: [off, on]}}}
 budget: {trials: 4}
-confirm: {finalists: 1, soak: 3s}
+confirm: {finalists: 1, rounds: 3, soak: 3s}
 """
 PAIR_SPEC = """\
 repository: repository
@@ -76,7 +76,7 @@ workload:
   warmup: 200ms
 objective: maximize goodput
 budget: {trials: 4}
-confirm: {finalists: 1, soak: 3s}
+confirm: {finalists: 1, rounds: 3, soak: 3s}
 """
 #: Whom nlp-bls asks. Batches that begin 100 ms later are worse beyond doubt, which is soon told.
 CALLEES = ("tiny-bert", "tokenizer", "classifier-head")
@@ -96,7 +96,7 @@ models:
       dynamic_batching: {choice: [off, on]}
       dynamic_batching.max_queue_delay_microseconds: {choice: [100000]}
 budget: {trials: 2}
-confirm: {finalists: 1, soak: 0s}
+confirm: {finalists: 1, rounds: 3, soak: 0s}
 """
 
 
