@@ -9,7 +9,7 @@ from typing import Any
 
 from tuner.bench.recordings import RecordedFigures, figures_of, traffic_of
 from tuner.bench.responses import refuse_other_latencies
-from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.errors import SpecError
 from tuner.load.probes.warmup import WarmUp, propose
 from tuner.load.traffic.encoding import TensorShape, inputs_of, misfits, read_recorded, resolve
 from tuner.load.traffic.wire import Content
@@ -128,11 +128,8 @@ def refuse_unsearchable(job: Job) -> None:
 
 def refuse_no_repository(loaded: LoadedSpec) -> None:
     """Adds the place in the spec where it is named."""
-    try:
+    with loaded.placing("repository"):
         model_names(loaded.spec.repository)
-    except EnvironmentNotReadyError as error:
-        place = loaded.mistake(("repository",), "").place
-        raise EnvironmentNotReadyError(f"{place}: {error.message}", error.hint) from error
 
 
 def models_of(spec: Spec) -> Served:
@@ -151,11 +148,8 @@ def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> 
     """
     refuse_no_repository(loaded)
     for label in spec.models:
-        try:
+        with loaded.placing("models", label):
             model_directory(spec.repository, label)
-        except SpecError as error:
-            place = loaded.mistake(("models", label), "").place
-            raise SpecError(f"{place}: {error.message}", error.hint) from error
     served = models_of(spec)
     for label, model in spec.models.items():
         _refuse_mixed_encodings(served.models[label].files, model)

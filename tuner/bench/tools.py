@@ -6,7 +6,7 @@ import platform
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -97,19 +97,28 @@ def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs
     room_note(job)
     server = job.spec.server.model_copy(update={"args": job.space.server_args})
     spec = job.spec.model_copy(update={"server": server})
-    models = job.served.models.values()
-    with (
-        server_launcher(spec, {m.name: m.base.file for m in models}, environment) as launcher,
-        _load_program(job, environment) as program,
-    ):
-        server_version, files = launcher.version(), [model.files for model in models]
+    models, cores = job.served.models.values(), cores_of(spec)
+    configs, files = {m.name: m.base.file for m in models}, [model.files for model in models]
+    with ExitStack() as stack:
+        with _placing(job, ("server", "binary"), ("server", "image"), ("server", "http")):
+            launcher = stack.enter_context(server_launcher(spec, configs, environment))
+            server_version = launcher.version()
+            launcher.check_backends(files)
+        with _placing(job, ("workload", "perf_analyzer")):
+            program = stack.enter_context(_load_program(job, environment))
         refuse_names(server_version, files)
-        launcher.check_backends(files)
         if launcher.python is not None and (asking := in_python(models)):
             numpy_of_models(launcher.python, asking)
-        cores = cores_of(spec)
         client = replace(program, cpus=cores.load)
         yield Programs(launcher, client, read_host(environment), server_version, cores)
+
+
+def _placing(job: Job, *places: tuple[str, str]) -> AbstractContextManager[None]:
+    """Tells the place in the spec of what is missing, where the spec names it."""
+    for section, field in places:
+        if getattr(getattr(job.spec, section), field) is not None:
+            return job.loaded.placing(section, field)
+    return nullcontext()
 
 
 @contextmanager

@@ -208,7 +208,8 @@ def _without_gpu(job: Job) -> Iterator[tuple[bool, str]]:
         named = server.gpus if server.gpus == "all" else [*server.gpus]
         then = ("the container runs" if docker else "models run") + " on the CPU"
         then = "the container is refused" if docker and named != "all" else then
-        yield False, f"server.gpus is {named}, and no GPU is seen here: {then}"
+        told = f"{named}, and no GPU is seen here: {then}"
+        yield False, str(job.loaded.mistake(("server", "gpus"), told))
     if server.mode is not ServerMode.LOCAL:
         return
     for model in job.served.models.values():

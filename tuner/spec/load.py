@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from tuner.errors import SpecError
+from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.spec.checks import cross_checks
 from tuner.spec.explain import findings
 from tuner.spec.fields import SpaceSpec
@@ -61,6 +62,15 @@ class LoadedSpec:
     space_positions: Mapping[str, Mapping[str, str]]
     mistake: Callable[[Location, str], Mistake]
     shape_positions: Mapping[tuple[str, int, str], str] = field(default_factory=dict)
+
+    @contextmanager
+    def placing(self, *location: str | int) -> Iterator[None]:
+        """Adds the place in the file to an error about what the spec names there."""
+        try:
+            yield
+        except (SpecError, EnvironmentNotReadyError) as error:
+            told = f"{self.mistake(location, '').place}: {error.message}"
+            raise type(error)(told, error.hint) from error
 
 
 def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:

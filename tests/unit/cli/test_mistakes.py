@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from builders.commands import Tune
 from builders.model_files import REPOSITORY
+from builders.workplace import MODEL, Workplace
 
 SPEC = """\
 model: emulated-accelerator
@@ -71,9 +72,7 @@ def test_a_mistake_in_a_spec(
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        ("run", 2, "name a SPEC, or a run to resume: --resume RUN"),
         ("run emulated-accelerator", 2, "tune init"),
-        ("run spec.yaml --time-budget 5", 2, "is not a duration such as"),
         ("plan {repository}/emulated-accelerator/config.pbtxt", 2, "tune init"),
         ("plan empty.yaml", 2, "the spec is empty"),
         ("init emulated-accelerato --repository {repository}", 2, "did you mean emulated-accel"),
@@ -87,6 +86,8 @@ def test_a_mistake_in_a_spec(
         ("lint {repository}y", 4, "did you mean model_repository?"),
         ("plan spec.yaml --no-such", 2, "No such option"),
         ("run none.yaml", 2, "there is no spec none.yaml"),
+        ("run spec.yaml", 4, "spec.yaml:8:10: no executable /no/tritonserver"),
+        ("check spec.yaml", 4, "spec.yaml:8:10: no executable /no/tritonserver"),
     ],
 )
 def test_a_mistake_on_the_command_line(
@@ -103,3 +104,29 @@ def test_a_mistake_on_the_command_line(
     assert tune(*words.format(repository=REPOSITORY).split()) == code, tune.err
     assert told in tune.err
     assert "Traceback" not in tune.err
+
+
+def test_mistakes_around_a_run_that_is_emulated(workplace: Workplace, tmp_path: Path) -> None:
+    tune, repository = workplace.tune, workplace.config.parents[1]
+    assert isinstance(tune, Tune)
+
+    def told(code: int, words: str, *arguments: object) -> None:
+        assert tune(*arguments) == code, tune.err
+        assert words in tune.err + tune.out
+        assert "Traceback" not in tune.err
+
+    own = ("rollback", MODEL, "--repository", repository)
+    told(2, "nothing to take back: tune never wrote", *own)
+    assert tune("run", "my spec.yaml", "--progress", "none") == 0
+    run, written = workplace.store.directory, workplace.config.read_text()
+    (tmp_path / "elsewhere").mkdir()
+    told(2, "workers help while `tune run` searches: start another run", "worker", run)
+    told(2, "is not a run: it has no manifest.json", "report", "elsewhere")
+    told(4, f"no model directory elsewhere/{MODEL}", "apply", run, "--repository", "elsewhere")
+    workplace.config.write_text(f"{written}# mine\n")
+    told(13, "nothing was written", "apply", run)
+    told(13, "--force` replaces it", *own)
+    workplace.config.write_text(written)
+    told(0, "restored: ", *own)
+    told(0, "already back: ", *own)
+    told(0, "improved, taken back", "report")
