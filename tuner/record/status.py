@@ -51,7 +51,8 @@ _REMEDIES = {
     r"([^\s(]+) lies in the repository": r"say in the spec that the model calls it: calls: [\1]",
     "input was made up of": "if the model needs real requests, give some: inputs: {kind: file, "
     "file: requests.json}",
-    "one request at a time takes .*: misses": "lower max_queue_delay_microseconds",
+    "one request at a time takes .*: misses": "relax that SLO, or lower "
+    "max_queue_delay_microseconds where it is set",
     "It changes answers": "raise confirm.tolerance if such differences do not matter",
     "time of the budget": "raise budget.time, or shorten workload.window",
 }

@@ -19,6 +19,7 @@ from tuner.bench.manifest import kept_configs, manifest_of, with_completed
 from tuner.bench.timebook import TimeBook
 from tuner.bench.tools import Programs
 from tuner.errors import SpecError
+from tuner.hiding import without_passwords
 from tuner.machine.host import Host
 from tuner.measurement.measurement import Stage
 from tuner.modelconfig.content import content_of
@@ -185,7 +186,8 @@ def closed_to_workers(record: StudyRecord, note: Callable[[str], None]) -> Itera
         try:
             record.close_to_workers()
         except (SQLAlchemyError, OptunaError) as error:
-            note(f"workers could not be told that the search is over: {str(error).splitlines()[0]}")
+            why = without_passwords(str(error.__cause__ or error).splitlines()[0])
+            note(f"workers could not be told that the search is over: {why}")
 
 
 def damage(path: Path) -> str:

@@ -258,7 +258,8 @@ def test_a_winner_is_not_written_that_makes_a_lone_request_wait() -> None:
     verdict = proved(bench, QUICK, FASTER_SLOW, current=QUICK)
     assert verdict.status is Status.NOT_KNOWN
     assert any("takes 1002 ms: misses" in r for r in verdict.reasons)
-    assert remedies(verdict.reasons) == ["lower max_queue_delay_microseconds"]
+    (cure,) = remedies(verdict.reasons)
+    assert "relax that SLO" in cure  # nothing else helps where no delay is set
     assert bench.soaks == []
 
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 from builders.jobs import a_job
+from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import OperationalError
 
 from tuner.bench.job import Job
@@ -136,8 +137,9 @@ class Record:
 def test_workers_are_told_however_a_search_ends_and_a_failure_is_no_second_error(
     fails: bool, broken: bool
 ) -> None:
-    error = OperationalError("UPDATE", {}, Exception("disk is full")) if fails else None
-    record, said = Record(error), list[str]()
+    error = StorageInternalError("An exception is raised during the commit.")
+    error.__cause__ = OperationalError("UPDATE", {}, Exception("disk is full"))
+    record, said = Record(error if fails else None), list[str]()
     try:
         with closed_to_workers(cast("Any", record), said.append):
             if broken:
