@@ -83,7 +83,7 @@ def test_clients_that_wait_for_the_last_response_send_the_next_request(
     load = load_on(bench, tmp_path, [40.0], arrivals={"kind": "closed", "restarts": 2})
     found = load.measure(LoadPoint(Arrivals.CLOSED, 3.0), WINDOW, 1)
     one_s = 0.040 + GAP_S * (RESPONSES - 1)
-    assert 3 < found.completed_count  # a machine that stands still makes them fewer
+    assert found.completed_count > 3  # a machine that stands still makes them fewer
     assert found.throughput_infer_per_s <= 1.1 * 3.0 / one_s
     assert found.responses is not None
     assert found.responses.mean_responses == RESPONSES
