@@ -105,7 +105,7 @@ def plan_from_run(
     if not texts or result.get("winner") is None:
         raise SpecError(
             f"run {manifest.run_id} has no config to write: it ended as {result.get('status')}",
-            "its report says why; only a run with a winner can be applied",
+            "its report says why; only a run with a winner has one to write or take back",
         )
     if wrong := next(_mistakes(manifest, result, texts, repository), None):
         raise _refusal(manifest, wrong)

@@ -116,10 +116,14 @@ def test_a_study_of_another_space_is_refused(url: str) -> None:
         record_of(url, space={INSTANCES: {"int": [1, 9]}})
 
 
-@pytest.mark.parametrize("bad", ["nonsense", "sqlite:////no/such/directory/study.db"])
-def test_a_storage_that_cannot_be_opened_is_an_environment_error(bad: str) -> None:
-    with pytest.raises(EnvironmentNotReadyError, match="cannot open the study's storage"):
+@pytest.mark.parametrize(
+    ("bad", "cure"),
+    [("nonsense", "check the URL"), ("sqlite:////no/such/directory/study.db", "free some space")],
+)
+def test_a_storage_that_cannot_be_opened_is_an_environment_error(bad: str, cure: str) -> None:
+    with pytest.raises(EnvironmentNotReadyError, match="cannot open the study's storage") as told:
         record_of(bad)
+    assert cure in told.value.hint
 
 
 def test_optuna_is_not_heard(

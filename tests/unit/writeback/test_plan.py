@@ -67,10 +67,10 @@ def test_a_model_without_a_config_has_no_text_before() -> None:
     ],
 )
 def test_a_run_without_a_winner_is_refused(result: dict[str, object]) -> None:
-    with pytest.raises(
-        SpecError, match=f"r1 has no config to write: it ended as {result['status']}"
-    ):
+    said = f"r1 has no config to write: it ended as {result['status']}"
+    with pytest.raises(SpecError, match=said) as told:
         plan_from_run(manifest(), result)
+    assert "or take back" in told.value.hint
 
 
 def test_diff_shows_the_change_and_a_missing_last_newline(tmp_path: Path) -> None:

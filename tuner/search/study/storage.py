@@ -31,16 +31,20 @@ def open_storage(url: str) -> optuna.storages.RDBStorage:
     Raises:
         EnvironmentNotReadyError: It cannot be opened.
     """
-    from sqlalchemy.exc import SQLAlchemyError
+    from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
     try:
         return optuna.storages.RDBStorage(url, _engine_options(url))
     except (SQLAlchemyError, ImportError, RuntimeError, ValueError) as error:
         reason = hidden_reason(url, error)
-        raise EnvironmentNotReadyError(
-            f"cannot open the study's storage {shown_url(url)}: {reason}",
+        cure = (
             "check the URL, e.g. sqlite:///study.db or postgresql+psycopg://user@host/database "
-            f"(with {Extra.POSTGRES.command})",
+            f"(with {Extra.POSTGRES.command})"
+        )
+        if url.startswith("sqlite") and isinstance(error, OperationalError):
+            cure = "free some space, make its directory writable, or name another with --output"
+        raise EnvironmentNotReadyError(
+            f"cannot open the study's storage {shown_url(url)}: {reason}", cure
         ) from None  # the cause may quote the password
 
 
