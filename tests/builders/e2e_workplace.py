@@ -33,7 +33,7 @@ objective: maximize goodput
 space:
   dynamic_batching: {choice: [off, on]}
 %(more)sbudget: {trials: %(trials)d}
-confirm: {finalists: 1, rounds: 3, soak: 3s}
+confirm: {finalists: 1, soak: 3s}
 """
 #: Of a model of the test's own: batching is all there is to choose.
 BATCHING = """\
@@ -48,7 +48,7 @@ objective: maximize goodput
 space:
   dynamic_batching: {choice: [off, on]}
 budget: {trials: 2}
-confirm: {finalists: 1, rounds: 3, soak: 3s}
+confirm: {finalists: 1, soak: 3s}
 """
 
 

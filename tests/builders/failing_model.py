@@ -43,7 +43,7 @@ space:
   instance_group.count: {int: [1, 2]}
   dynamic_batching: {choice: [off, on]}
 budget: {trials: 4}
-confirm: {finalists: 1, rounds: 3, soak: 3s}
+confirm: {finalists: 1, soak: 3s}
 """
 
 

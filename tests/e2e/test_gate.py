@@ -56,7 +56,7 @@ workload:
 slo: [p90_latency <= %(p90)s]
 space: %(space)s
 budget: {trials: 4}
-confirm: {finalists: 1, rounds: 3, soak: 3s}
+confirm: {finalists: 1, soak: 3s}
 check: {warn: 15%%, fail: 25%%, rounds: 3}
 """
 BATCHES = "dynamic_batching { }\n"

@@ -33,14 +33,14 @@ repository: repository
 server: {{args: ["{ARGUMENT}"]}}
 workload:
   arrivals: {{kind: closed, concurrency: [2], restarts: 1}}
-  window: 2s
+  window: 1s
   warmup: 200ms
 slo: [p90_latency <= 2s]
 space:
   {LEVEL}: {{choice: [2, 1]}}
   {ACCELERATOR}: {{choice: [off, on]}}
 budget: {{trials: 4}}
-confirm: {{finalists: 1, rounds: 3, soak: 3s}}
+confirm: {{finalists: 1, soak: 3s}}
 """
 
 
