@@ -87,11 +87,6 @@ def test_what_is_stored_of_a_value_fits_too_many_to_tell_which_it_was() -> None:
     assert given_check({"PIN": ServerVariable(taken_from="PIN")}) == ""
 
 
-def test_a_stored_spec_does_not_pass_for_one_with_values(tmp_path: Path) -> None:
-    with pytest.raises(SpecMistakesError, match=r"environment.KEY: \*\*\* stands for a value"):
-        loaded(tmp_path, "server: {environment: {KEY: '***'}}\n")
-
-
 @pytest.mark.parametrize(
     "environment",
     [

@@ -105,11 +105,6 @@ def test_a_throughput_at_the_top_is_of_all_streams_together() -> None:
     assert [str(slo) for slo in bounded.slos] == ["throughput >= 300/s"]
 
 
-def test_an_slo_of_a_stream_is_read_in_its_stream_alone() -> None:
-    with pytest.raises(ValueError, match="is not METRIC <= VALUE"):
-        Slo.parse("interactive: p99_latency <= 60ms")
-
-
 def test_the_only_stream_with_a_part_in_the_load_has_all_of_it() -> None:
     spec = with_streams(x={"model": "a"}, night={"model": "b", "rate": "0.5/s"})
     assert spec.shares == {"x": 1.0}

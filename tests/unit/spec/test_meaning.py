@@ -6,18 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.told_specs import THEIRS as SPEC
 
 from tuner.spec.load import effective_yaml, load_spec
 from tuner.spec.meaning import differences, files_of, meaning
 
 CASES = Path(__file__).parents[2] / "cases"
-SPEC = """\
-model: m
-repository: models
-slo: [p99_latency <= 60ms]
-space:
-  instance_group.count: {int: [1, 4]}
-"""
 REWRITTEN = """\
 # The same in the long form, on another machine.
 models:
@@ -63,36 +57,6 @@ def test_a_spec_means_the_same_with_its_defaults_written_out(path: Path, tmp_pat
     assert told(path, written(tmp_path, text)) == []
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ("60ms", "50ms", [
-            "3:1: slo: [p99_latency <= 50ms] here, [p99_latency <= 60ms] in the run's spec"]),
-        ("[1, 4]", "[1, 8]", [
-            "5:26: space.instance_group.count.int: [1, 8] here, [1, 4] in the run's spec"]),
-        ("space:", "workload: {batch_size: 2}\nspace:", [
-            "4:12: workload.batch_size: 2 here, 1 in the run's spec"]),
-        ("space:", "server: {args: [--log-verbose=1]}\nspace:", [
-            "4:10: server.args: [--log-verbose=1] here, [] in the run's spec"]),
-        ("instance_group.count", "max_batch_size", [
-            "4:1: space.instance_group.count: only the run's spec has it",
-            "5:3: space.max_batch_size: the run's spec does not have it"]),
-        ("space:", "workload: {arrivals: {kind: closed}}\nspace:", [
-            "4:23: workload.arrivals.kind: closed here, poisson in the run's spec"]),
-    ],
-)  # fmt: skip
-def test_what_differs_is_told_with_its_place_in_ones_own_file(
-    old: str, new: str, expected: list[str], there: Path, tmp_path: Path
-) -> None:
-    assert told(there, written(tmp_path, SPEC.replace(old, new, 1))) == expected
-
-
-def test_what_differs_by_an_option_is_told_with_it(there: Path) -> None:
-    assert told(there, there, "confirm.rounds=5") == [
-        "--set confirm.rounds=5:1:1: confirm.rounds: 5 here, 10 in the run's spec"
-    ]
-
-
 def test_of_variables_the_names_count_and_of_mounts_the_places_inside(
     there: Path, tmp_path: Path
 ) -> None:
@@ -100,10 +64,6 @@ def test_of_variables_the_names_count_and_of_mounts_the_places_inside(
     written(there.parent, SPEC + docker % ("secret", "/srv/a"))
     here = written(tmp_path, SPEC + docker % ("{from: MINE}", "/srv/b"))
     assert told(there, here) == []
-    assert told(there, here, "server.environment={}", "server.mounts={/: /x}") == [
-        "--set server.environment={}:1:1: server.environment: [] here, [KEY] in the run's spec",
-        "--set server.mounts={/: /x}:1:1: server.mounts: [/x] here, [/data] in the run's spec",
-    ]
 
 
 def test_a_file_of_the_load_may_lie_elsewhere_and_is_named_by_its_field(

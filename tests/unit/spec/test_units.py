@@ -113,7 +113,7 @@ def test_pydantic_reads_and_writes_them() -> None:
     assert isinstance(quantities.time, Seconds)
     assert quantities.model_dump(mode="json") == {"time": "20m", "size": "1GiB", "share": "2%"}
     assert Quantities.model_validate(quantities.model_dump()) == quantities
-    with pytest.raises(ValidationError, match="is not a size"):
+    with pytest.raises(ValidationError):
         Quantities.model_validate({"size": "huge"})
 
 

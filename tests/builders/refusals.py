@@ -1,0 +1,44 @@
+"""What is told in each of many cases, each in a directory of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+from builders.golden import table_of
+
+from tuner.errors import TunerError
+
+#: What is done in a directory: it raises, or answers what is said.
+Case = Callable[[Path], Any]
+
+
+def told_of(cases: Mapping[str, Case]) -> str:
+    """A table of what each case says or is refused with, with its exit code."""
+    return table_of({name: said(case, name) for name, case in cases.items()})
+
+
+def said(case: Case, name: str) -> str:
+    here = Path.cwd() / name.replace("/", " ")
+    here.mkdir()
+    with chdir(here):
+        text = refusal(case, here).replace(str(here), "HERE")
+    lines = re.sub(r"/proc/\d+/", "/proc/PID/", text).splitlines()
+    if len(lines) > 40:
+        lines[3:-4] = [f"... and {len(lines) - 7} such lines ..."]
+    return "\n".join(lines)
+
+
+def refusal(case: Case, here: Path) -> str:
+    """The error as the terminal shows it, or what was said without one, a line for each part."""
+    try:
+        told = case(here)
+    except TunerError as error:
+        hint = f"\nnext: {error.hint}" if error.hint else ""
+        return f"{error.message}{hint}\n({error.exit_code})"
+    except ValueError as error:
+        return f"{type(error).__name__}: {error}"
+    return told if isinstance(told, str) else "\n".join(told)

@@ -1,0 +1,36 @@
+"""The sentences of runs, specs and writes, each told whole in a table of cases.
+
+Each entry of `TOLD` is a file of `tests/golden/told`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders.golden import Golden
+from builders.refusals import Case, told_of
+from builders.told_resuming import not_resumed
+from builders.told_specs import bad_texts, no_metrics, no_objectives, no_specs, other_specs
+
+TOLD: dict[str, Callable[[], dict[str, Case]]] = {
+    "run-not-resumed": not_resumed,
+    "spec-not-read": no_specs,
+    "spec-bad-texts": bad_texts,
+    "spec-metrics": no_metrics,
+    "spec-objectives": no_objectives,
+    "spec-of-another-run": other_specs,
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_every_case_is_told_as_it_was(
+    name: str, golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    golden(f"told/{name}", told_of(TOLD[name]()))
+
+
+def test_every_table_is_still_made(golden: Golden) -> None:
+    golden.names("told", TOLD)
