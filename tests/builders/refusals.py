@@ -26,6 +26,7 @@ def said(case: Case, name: str) -> str:
     here.mkdir()
     with chdir(here):
         text = refusal(case, here).replace(str(here), "HERE")
+    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.+]+", "TIME", text)
     lines = re.sub(r"/proc/\d+/", "/proc/PID/", text).splitlines()
     if len(lines) > 40:
         lines[3:-4] = [f"... and {len(lines) - 7} such lines ..."]

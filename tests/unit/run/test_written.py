@@ -110,8 +110,7 @@ def test_a_run_begins_with_whole_configs_where_a_kill_left_half(tmp_path: Path, 
     files = (make_file(repository, n, CONFIG.format(name=n), f"# new {n}\n") for n in ("a", "b"))
     cut_short(WritePlan(tuple(files), "r1"), "a")
     assert (repository / "a" / "config.pbtxt").read_text() != old
-    assert list(undo_half_writes(repository, write=True)) == [
-        "the write of run r1, which was cut short, is undone"
-    ]
+    (note,) = undo_half_writes(repository, write=True)
+    assert "run r1" in note
     assert prepare(Request(spec=job.loaded.path)).served.models["a"].files.text == old
     assert list(undo_half_writes(repository, write=True)) == []

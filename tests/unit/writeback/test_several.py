@@ -57,7 +57,7 @@ def test_a_file_changed_after_the_write_refuses_the_rollback_of_all(tmp_path: Pa
     apply(make_plan(tmp_path))
     config(tmp_path, "bert").write_text("# by hand\n")
     before = contents(tmp_path)
-    with pytest.raises(StalePlanError, match=r"bert/config\.pbtxt changed after it") as caught:
+    with pytest.raises(StalePlanError, match=r"bert/config\.pbtxt") as caught:
         rollback(tmp_path, "tokenizer")
     assert "--force" in caught.value.hint
     assert contents(tmp_path) == before
@@ -70,9 +70,7 @@ def test_a_file_changed_after_the_write_refuses_the_rollback_of_all(tmp_path: Pa
 def test_a_lock_that_another_tune_holds_refuses_all(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
     with locked_journal(tmp_path):
-        with pytest.raises(
-            EnvironmentNotReadyError, match=f"another tune is writing to {tmp_path}"
-        ):
+        with pytest.raises(EnvironmentNotReadyError, match=str(tmp_path)):
             apply(plan)
     assert contents(tmp_path) == OLD
 
@@ -86,7 +84,8 @@ def test_half_a_write_is_undone_by_a_command_about_another_model(
         apply(other)
     cut_short(make_plan(tmp_path), "tokenizer")
     written = apply(other) if command is apply else rollback(tmp_path, "other")
-    assert written.notes == ("the write of run r1, which was cut short, is undone",)
+    (note,) = written.notes
+    assert "run r1" in note
     assert [file.path.parent.name for file in written.files] == ["other"]
     assert contents(tmp_path) == OLD
 
@@ -110,7 +109,7 @@ def test_half_a_write_with_a_file_changed_since_is_left_to_the_user(tmp_path: Pa
     config(tmp_path, "bert").write_text("# by hand\n")
     before = contents(tmp_path)
     for act in (lambda: repair(tmp_path), lambda: rollback(tmp_path, "tokenizer")):
-        with pytest.raises(StalePlanError, match=r"was cut short, and .*bert.* was changed since"):
+        with pytest.raises(StalePlanError, match="bert"):
             act()
     assert contents(tmp_path) == before
     assert rollback(tmp_path, "head", force=True).changed
@@ -126,7 +125,7 @@ def test_two_models_with_one_file_get_one_config_or_none(tmp_path: Path) -> None
         file.path.unlink()
         file.path.symlink_to(shared)
     other = replace(files[1], text_after="# other\n")
-    with pytest.raises(SpecError, match="are the same file"):
+    with pytest.raises(SpecError, match=r"a/config\.pbtxt.* .*b/config\.pbtxt"):
         apply(WritePlan((files[0], other), "r1"))
     assert shared.read_text() == "# old\n"
     assert len(apply(WritePlan(tuple(files), "r1")).files) == 2
@@ -145,7 +144,7 @@ def test_a_link_out_of_the_repository_refuses_all_unless_asked_for(tmp_path: Pat
     config(repository, "head").symlink_to(outside)
     plan = plan_of(repository, "r1", {"tokenizer": "# new t\n", "head": "# new h\n"})
     for act in (apply, partial(apply, dry_run=True)):
-        with pytest.raises(EnvironmentNotReadyError, match=f"leads to {outside}") as caught:
+        with pytest.raises(EnvironmentNotReadyError, match=str(outside)) as caught:
             act(plan)
         assert "--through-links" in caught.value.hint
     assert contents(repository) == {**OLD, "head": "# old h\n"}
@@ -154,7 +153,7 @@ def test_a_link_out_of_the_repository_refuses_all_unless_asked_for(tmp_path: Pat
     told = f"{config(repository, 'head')} is a link to {outside}, outside the repository"
     assert written.all_notes == (told,)
     assert outside.read_text() == "# new h\n"
-    with pytest.raises(EnvironmentNotReadyError, match=f"leads to {outside}"):
+    with pytest.raises(EnvironmentNotReadyError, match=str(outside)):
         rollback(repository, "tokenizer")
     assert contents(repository) == {**NEW, "bert": OLD["bert"]}
     back = rollback(repository, "tokenizer", through_links=True)
@@ -198,7 +197,7 @@ def test_a_journal_that_names_a_file_elsewhere_is_damaged(tmp_path: Path, path: 
     first = json.loads(journal.read_text().splitlines()[0])
     first["files"][0]["path"] = path
     journal.write_text(json.dumps(first) + "\n")
-    with pytest.raises(EnvironmentNotReadyError, match="the journal is damaged"):
+    with pytest.raises(EnvironmentNotReadyError, match="journal:1: "):
         rollback(tmp_path, "tokenizer")
     assert contents(tmp_path) == NEW
 
@@ -213,7 +212,7 @@ def test_a_rollback_of_an_ensemble_takes_back_the_last_write_to_its_steps(tmp_pa
     old = {name: f"max_batch_size: {n}\n" for n, name in enumerate(OLD)}
     files = [make_file(tmp_path, name, old[name], "max_batch_size: 8\n") for name in OLD]
     ensemble(tmp_path, ["tokenizer", "bert"])
-    with pytest.raises(SpecError, match=r"tune never wrote .*whole/config\.pbtxt"):
+    with pytest.raises(SpecError, match=r"whole/config\.pbtxt"):
         rollback(tmp_path, "whole")
     apply(WritePlan(tuple(files[:2]), "r1"))
     apply(WritePlan((files[2],), "r2"))
@@ -225,7 +224,7 @@ def test_a_rollback_of_an_ensemble_takes_back_the_last_write_to_its_steps(tmp_pa
 def test_a_model_that_was_removed_since_refuses_the_rollback_unless_forced(tmp_path: Path) -> None:
     apply(make_plan(tmp_path))
     shutil.rmtree(tmp_path / "bert")
-    with pytest.raises(EnvironmentNotReadyError, match="together with the config of bert") as error:
+    with pytest.raises(EnvironmentNotReadyError, match="bert") as error:
         rollback(tmp_path, "head")
     assert "--force" in error.value.hint
     assert contents(tmp_path) == {**NEW, "bert": None}
