@@ -1,0 +1,35 @@
+"""The sentences of loads, models and proofs, each told whole in a table of cases.
+
+Each entry of `TOLD` is a file of `tests/golden/told-loads`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from builders.golden import Golden
+from builders.refusals import Case, told_of
+from builders.told_requests import carried, not_fitting, senders
+
+TOLD: dict[str, Callable[[], dict[str, Case]]] = {
+    "requests-carry": carried,
+    "requests-not-fitting": not_fitting,
+    "requests-sent": senders,
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_every_case_is_told_as_it_was(
+    name: str, golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1 << 30))
+    golden(f"told-loads/{name}", told_of(TOLD[name]()))
+
+
+def test_every_table_is_still_made(golden: Golden) -> None:
+    golden.names("told-loads", TOLD)
