@@ -12,9 +12,13 @@ from types import SimpleNamespace
 import pytest
 from builders.golden import Golden
 from builders.refusals import Case, told_of
+from builders.told_recordings import not_fitting_lines, not_made, not_read
 from builders.told_requests import carried, not_fitting, senders
 
 TOLD: dict[str, Callable[[], dict[str, Case]]] = {
+    "recordings-not-fitting": not_fitting_lines,
+    "recordings-not-made": not_made,
+    "recordings-not-read": not_read,
     "requests-carry": carried,
     "requests-not-fitting": not_fitting,
     "requests-sent": senders,

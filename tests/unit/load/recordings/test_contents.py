@@ -1,37 +1,19 @@
-"""What the lines of a recording hold becomes what requests carry, in their order."""
+"""What the lines of a recording hold becomes what requests carry, in their order.
+
+What does not fit the model is told in `golden/told-loads`.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from builders.told_recordings import contents
 
 from tuner.errors import SpecError
-from tuner.load.recordings.contents import RecordedContents
-from tuner.load.recordings.lines import RecordedStream, read_recording
-from tuner.load.traffic.encoding import TensorShape
-from tuner.spec.workload import RecordingInputs
-
-IDS = TensorShape("ids", "INT32", (-1,))
-MASK = TensorShape("mask", "INT32", (2,), optional=True)
-
-
-def contents(
-    directory: Path,
-    *rows: dict[str, Any],
-    tensors: tuple[TensorShape, ...] = (IDS, MASK),
-    **spec: Any,
-) -> RecordedContents:
-    path = directory / "requests.jsonl"
-    lines = [json.dumps({"due_s": k, **row}) for k, row in enumerate(rows)]
-    path.write_text("\n".join(lines) + "\n")
-    recorded = RecordedStream(read_recording(path), np.arange(len(rows)))
-    inputs = RecordingInputs.model_validate({"kind": "recording", **spec})
-    return RecordedContents(inputs, recorded, tensors, directory)
 
 
 def ids_in(path: Path) -> list[list[int]]:
@@ -82,51 +64,6 @@ def test_lines_with_entries_carry_those_of_the_input_file(tmp_path: Path) -> Non
     file.write_text(json.dumps({"data": entries}))
     held = contents(tmp_path, {"entry": 3}, {"entry": 0}, file=str(file))
     assert ids_in(held.file(1, 2, np.array([0, 1, 0])).path) == [[3], [0], [3]]
-
-
-BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "nothing": ({}, "2:1: it holds no inputs: say what requests carry, such as inputs: {kind: ran"),
-    "another input": (
-        {"inputs": {"idz": [1]}},
-        "2:14: inputs: idz is no input of the model (did you mean ids?); it has no ids",
-    ),
-    "a text": (
-        {"inputs": {"ids": {"content": ["a"], "shape": [1]}}},
-        '2:14: inputs: ids: "a" is no INT32',
-    ),
-    "an open shape": ({"inputs": {"ids": [1]}}, "2:14: inputs: ids: it has no shape, and [-1] is"),
-    "two dimensions": (
-        {"shapes": {"ids": [2, 3]}},
-        "2:14: ids cannot be [2, 3], the model has [-1]",
-    ),
-    "no dimension": ({"shapes": {"ids": [0]}}, "2:14: ids cannot be [0], the model has [-1]"),
-    "another shape": (
-        {"shapes": {"idz": [3]}},
-        "2:14: shapes are by input, and these are ids, mask",
-    ),
-    "a list of shapes": ({"shapes": [3]}, "2:14: shapes are by input, and these are ids, mask"),
-    "an entry of no file": ({"entry": 1}, "2:14: entry of which file? Write inputs: {kind: rec"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_what_does_not_fit_the_model_is_told_with_its_place(tmp_path: Path, name: str) -> None:
-    row, told = BAD[name]
-    fits = {"shapes": {"ids": [2]}}
-    with pytest.raises(SpecError) as caught:
-        list(contents(tmp_path, fits, row, fits).checked())
-    assert caught.value.message.startswith(f"{tmp_path / 'requests.jsonl'}:{told}")
-
-
-@pytest.mark.parametrize("number", [4, -1, True, "1"])
-def test_an_entry_that_the_file_does_not_have_is_told(tmp_path: Path, number: object) -> None:
-    file = tmp_path / "texts.json"
-    file.write_text(json.dumps({"data": [{"ids": {"content": [1], "shape": [1]}}] * 4}))
-    held = contents(tmp_path, {"entry": 0}, {"entry": number}, file=str(file))
-    with pytest.raises(
-        SpecError, match=r":2:14: .*texts.json has no entry .*: they count from 0 to 3"
-    ):
-        list(held.checked())
 
 
 def test_all_that_is_wrong_is_told_and_what_fits_is_seen_before(tmp_path: Path) -> None:
