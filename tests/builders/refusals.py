@@ -28,7 +28,7 @@ def said(case: Case, name: str) -> str:
         text = refusal(case, here).replace(str(here), "HERE")
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.+]+", "TIME", text)
     lines = re.sub(r"/proc/\d+/", "/proc/PID/", text).splitlines()
-    if len(lines) > 40:
+    if len(lines) > 60:
         lines[3:-4] = [f"... and {len(lines) - 7} such lines ..."]
     return "\n".join(lines)
 

@@ -13,6 +13,7 @@ from builders.golden import Golden
 from builders.refusals import Case, told_of
 from builders.told_resuming import not_resumed
 from builders.told_rollbacks import not_taken_back
+from builders.told_spaces import drafts, no_spaces
 from builders.told_specs import bad_texts, no_metrics, no_objectives, no_specs, other_specs
 from builders.told_writes import no_plans, not_written, told_of_writes
 
@@ -23,6 +24,8 @@ TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "spec-metrics": no_metrics,
     "spec-objectives": no_objectives,
     "spec-of-another-run": other_specs,
+    "space-refused": no_spaces,
+    "drafts": drafts,
     "write-no-plan": no_plans,
     "write-refused": not_written,
     "write-not-taken-back": not_taken_back,

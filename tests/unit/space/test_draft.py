@@ -9,8 +9,8 @@ import yaml
 from builders.candidates import fields_of, the_one, values_of
 from builders.serving import served_one
 from builders.spaces import BATCHING, CACHE, DELAY, INSTANCES, PREFERRED
+from builders.told_spaces import ENSEMBLE, IO
 
-from tuner.errors import SpecError
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.keys import unread_keys
 from tuner.modelconfig.message import parse
@@ -24,10 +24,6 @@ from tuner.spec.model import Spec
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE, QUEUE_TIMEOUT
 
 ROOT = Path(__file__).parents[3]
-IO = """
-input [{name: "x" data_type: TYPE_FP32 dims: [-1, 8]}]
-output [{name: "y" data_type: TYPE_FP32 dims: [1]}]
-"""
 
 
 def drafted(
@@ -91,7 +87,6 @@ def test_a_queue_policy_is_drafted_from_the_slo_and_is_in_every_batch_once_it_is
     assert all("queue_policy" not in p.path for p in space.parameters)
     (line,) = [line for line in text.splitlines() if QUEUE_TIMEOUT in line]
     assert line == f"  # {QUEUE_TIMEOUT}: {{choice: [45000]}}"
-    assert "refuses those that waited 45 ms, half of the SLO" in text
 
     (tmp_path / "spec.yaml").write_text(text.replace(line, line.replace("# ", "")))
     spec = load_spec(tmp_path / "spec.yaml").spec
@@ -110,9 +105,8 @@ def test_the_cache_is_only_advised_until_repeats_are_stated(tmp_path: Path) -> N
 
 def test_open_dimensions_are_guessed_so_that_requests_stay_small(tmp_path: Path) -> None:
     io = 'input { name: "x" data_type: TYPE_FP32 dims: [ -1, -1, -1 ] }'
-    text, spec, _ = drafted(tmp_path, f'name: "m" max_batch_size: 8 {io}')
+    _, spec, _ = drafted(tmp_path, f'name: "m" max_batch_size: 8 {io}')
     assert the_one(spec.streams).inputs.model_dump()["shapes"] == {"x": (32, 32, 32)}
-    assert "guessed, and small: write what your users send" in text
     image = 'input { name: "x" data_type: TYPE_FP32 dims: [ 3, -1, -1 ] }'
     _, spec, _ = drafted(tmp_path, f'name: "m" max_batch_size: 8 {image}')
     assert the_one(spec.streams).inputs.model_dump()["shapes"] == {"x": (3, 128, 128)}
@@ -134,17 +128,6 @@ def test_a_guessed_length_says_that_it_batches_as_production_may_not(
     assert (remark in drafted(tmp_path, f'name: "m" {config} {io}')[0]) is told
     ragged = io.replace("}", "allow_ragged_batch: true }")
     assert remark not in drafted(tmp_path, f'name: "m" {config} {ragged}')[0]
-
-
-def test_a_draft_says_that_texts_are_random_letters(tmp_path: Path) -> None:
-    io = 'input { name: "text" data_type: TYPE_STRING dims: [ 1 ] }'
-    text, _, _ = drafted(tmp_path, f'name: "m" max_batch_size: 8 {io}')
-    assert "# random letters for text: a model may fail at them" in text
-    assert "random letters" not in drafted(tmp_path, CASES["cpu"])[0]
-
-
-STEPS = 'ensemble_scheduling { step [{ model_name: "tokens" }, { model_name: "bert" }] }'
-ENSEMBLE = f'name: "m" platform: "ensemble" max_batch_size: 8 {STEPS}' + IO
 
 
 def test_an_ensemble_is_drafted_with_a_space_for_each_of_its_steps() -> None:
@@ -187,12 +170,6 @@ def test_a_draft_says_where_the_code_calls_models_that_it_does_not_name(
     assert load_spec(target).spec.models["m"].calls == calls
 
 
-def test_an_ensemble_without_its_models_is_refused() -> None:
-    with pytest.raises(SpecError, match="none of its models is there") as caught:
-        draft_spec({"m": DraftedModel(parse(ENSEMBLE))}, Machine(cores=4), "models")
-    assert "put the models of its steps" in caught.value.hint
-
-
 def test_a_model_that_does_not_batch_gets_advice_and_no_batcher(tmp_path: Path) -> None:
     text, _, space = drafted(tmp_path, CASES["no batching"])
     assert "max_batch_size is 0" in text
@@ -205,18 +182,6 @@ def test_a_batcher_that_the_backend_turns_on_is_not_called_off() -> None:
         text = draft_spec({"m": DraftedModel(config, completes)}, Machine(cores=4), "models")
         (line,) = (li for li in text.splitlines() if li.startswith("  dynamic_batching:"))
         assert now in line
-
-
-def test_a_missing_gpu_is_pointed_out(tmp_path: Path) -> None:
-    text, _, _ = drafted(tmp_path, CASES["gpu"], Machine(cores=4, gpus=0))
-    assert "none is here" in text
-
-
-@pytest.mark.parametrize("config", ['backend: "vllm"', 'backend: "tensorrtllm"'])
-def test_models_without_one_latency_are_refused_with_advice(config: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        draft_spec({"m": DraftedModel(parse(f'name: "m" {config}'))}, Machine(4), "models")
-    assert caught.value.hint
 
 
 def test_a_decoupled_model_is_drafted_with_an_slo_on_its_first_response(tmp_path: Path) -> None:
@@ -237,7 +202,6 @@ def test_a_model_whose_batch_size_the_server_completes_is_drafted_without_a_gues
     message = parse(f'name: "m" backend: "{backend}"')
     text = draft_spec({"m": DraftedModel(message, completes=True)}, Machine(cores=4), "models")
     assert "max_batch_size is 0" not in text
-    assert "config.pbtxt leaves max_batch_size to the server" in text
     (tmp_path / "spec.yaml").write_text(text)
     spec = load_spec(tmp_path / "spec.yaml").spec
     before = build_space(spec, served_one(Base.of_file(message, completes=True), spec.name))
@@ -330,5 +294,3 @@ def test_every_slo_is_taken_over_and_one_is_on_a_latency() -> None:
     drafted = yaml.safe_load(draft_spec(parts, Machine(2), "models", slos))
     assert drafted["slo"] == [*slos]
     assert drafted["space"][DELAY]["int"] == [50, 2500]
-    with pytest.raises(SpecError, match="no SLO on a latency"):
-        draft_spec(parts, Machine(2), "models", slos[:1])
