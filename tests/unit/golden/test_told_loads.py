@@ -12,10 +12,15 @@ from types import SimpleNamespace
 import pytest
 from builders.golden import Golden
 from builders.refusals import Case, told_of
+from builders.told_probes import answers, failures, first_calls, overloads
 from builders.told_recordings import not_fitting_lines, not_made, not_read
 from builders.told_requests import carried, not_fitting, senders
 
 TOLD: dict[str, Callable[[], dict[str, Case]]] = {
+    "answers": answers,
+    "failures": failures,
+    "first-calls": first_calls,
+    "overloads": overloads,
     "recordings-not-fitting": not_fitting_lines,
     "recordings-not-made": not_made,
     "recordings-not-read": not_read,

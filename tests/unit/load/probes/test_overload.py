@@ -1,4 +1,7 @@
-"""Overloads read from synthetic queues and curves: what was served, and when it was over."""
+"""Overloads read from synthetic queues and curves: what was served, and when it was over.
+
+How that is told is in `golden/told-loads/overloads.txt`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from builders.measurements import P99_40MS, synthetic_measurement
 
 from tuner.errors import LoadFailedError
 from tuner.load.latency import AnsweredRequests, observe_open
-from tuner.load.probes.lone import LoneRequests
 from tuner.load.probes.overload import (
     SLICE_S,
     Overload,
@@ -99,24 +101,17 @@ class TestAQueue:
         assert found.p99_latency_us == pytest.approx(400_000.0, rel=0.2)  # 400 requests wait
         assert found.late_share > 0.8
         assert found.recovered_after_s == pytest.approx(2.0, abs=0.5)
-        assert "again " in found.sentence
-        assert "after the overload ended" in found.sentence
 
     def test_that_could_do_much_more_never_misses(self) -> None:
         found = probed(0.0002)
         assert (found.late_share, found.recovered_after_s) == (0.0, 0.0)
         assert not found.missed
-        assert found.sentence == (
-            "asked for 1200/s for 2 s, 120% of what it sustained, it answered 1200/s "
-            f"(p99 {found.p99_latency_us / 1e3:.3g} ms, 0% late); "
-            "it stayed within p99_latency <= 40ms."
-        )
+        assert f"(p99 {found.p99_latency_us / 1e3:.3g} ms, 0% late)" in found.sentence
 
     def test_that_cannot_even_do_the_calm_rate_does_not_recover(self) -> None:
         found = probed(1.0 / 700.0)
         assert found.recovered_after_s is None
         assert found.late_share == 1.0
-        assert "4 s later it was not yet within" in found.sentence
 
     def test_is_seen_from_where_it_had_settled_to_where_answers_may_still_come(self) -> None:
         found = probed(0.0002)
@@ -134,15 +129,7 @@ class TestRefused:
         assert found.late_share == found.rejected_share == pytest.approx(600 / 3000)
         assert found.p99_latency_us == kept_up.p99_latency_us
         assert ", 20% refused" in found.sentence
-        assert found.sentence.endswith(
-            "Those answered were within p99_latency <= 40ms. "
-            "Timed out in the queue: 600, told after 21 ms (p99 300 ms)."
-        )
-        late = replace(found, p99_latency_us=41e3, lone=LoneRequests(30, 28, 12e3))
-        assert "Those answered missed p99_latency <= 40ms." in late.sentence
-        assert late.sentence.endswith(
-            " Afterwards 28 of 30 lone requests were served, each within 12 ms."
-        )
+        assert found.failures == timed_out
 
     def test_slices_are_not_in_time(self) -> None:
         refusing, calm = after([20] * 3, refused=16.0), after([20] * 13)[3:]
