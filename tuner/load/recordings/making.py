@@ -68,7 +68,8 @@ def make_recording(found: Iterable[FoundRequest], path: Path, making: Making) ->
                     lengths.append(len(text))
                     rows.write(text)
                 if len(at_s) < 2:
-                    message = f"there are {len(at_s)} requests to record, and a recording needs two"
+                    held = "one request" if at_s else "no request"
+                    message = f"there is {held} to record, and a recording needs two"
                     raise SpecError(message, "see tune record --help for what is read")
                 times = np.array(at_s)
                 first_s = float(times.min())

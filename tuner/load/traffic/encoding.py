@@ -217,7 +217,7 @@ def read_entry(
 ) -> tuple[dict[str, Content], list[str]]:
     """Its contents, and what is wrong with it."""
     if not isinstance(entry, dict):
-        return {}, ["not one request, with its inputs by name (sequences are not measured)"]
+        return {}, ["not one request, with its inputs by name; lists in the list are not read"]
     found, names = dict[str, Content](), [tensor.name for tensor in tensors]
     wrong = [
         f"{name} is no input of the model{in_brackets(name, names)}"
@@ -230,7 +230,9 @@ def read_entry(
                 found[tensor.name] = _content(entry[tensor.name], tensor)
             elif not tensor.optional:
                 wrong.append(f"it has no {tensor.name}")
-        except (ValueError, TypeError, OverflowError, struct.error) as error:
+        except struct.error:
+            wrong.append(f"{tensor.name}: b64 is no texts, each after its length in four bytes")
+        except (ValueError, TypeError, OverflowError) as error:
             wrong.append(f"{tensor.name}: {error}")
     return found, wrong
 

@@ -59,7 +59,7 @@ def test_what_is_made_is_read(tmp_path: Path) -> None:
 def test_a_recording_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "made.jsonl"
     path.write_text("old")
-    with pytest.raises(SpecError, match="1 requests"):
+    with pytest.raises(SpecError, match="one request"):
         made([FoundRequest(1.0, {})], tmp_path)
     assert path.read_text() == "old"
     assert [*tmp_path.iterdir()] == [path]

@@ -102,7 +102,7 @@ def test_no_more_than_needed_is_built_and_equal_requests_are_one(tmp_path: Path)
     ("steps", "match"),
     [
         ([], "no list of requests"),
-        ([[{"x": [1, 2]}]], "entry 1: .*sequences"),
+        ([[{"x": [1, 2]}]], "entry 1: .*lists in the list"),
         ([{"z": [1, 2]}], "no x"),
         ([{"x": ["a", "b"]}], 'x: "a" is no FP32'),
         ([{"x": {"b64": "a"}}], "x: "),

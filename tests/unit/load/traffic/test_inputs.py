@@ -239,7 +239,11 @@ def test_a_file_can_be_sampled(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("{", "input format"), ("[]", "input format"), ('{"data": [[{"x": [1]}]]}', "sequences")],
+    [
+        ("{", "input format"),
+        ("[]", "input format"),
+        ('{"data": [[{"x": [1]}]]}', "entry 1: not one"),
+    ],
 )
 def test_a_file_that_cannot_be_sampled(tmp_path: Path, text: str, expected: str) -> None:
     path = tmp_path / "mine.json"
