@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from builders import told_models
 from builders.golden import Golden
 from builders.refusals import Case, told_of
 from builders.told_probes import answers, failures, first_calls, overloads
@@ -18,8 +19,11 @@ from builders.told_requests import carried, not_fitting, senders
 
 TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "answers": answers,
+    "configs-refused": told_models.refused,
     "failures": failures,
     "first-calls": first_calls,
+    "models-not-read": told_models.not_read,
+    "models-not-served": told_models.not_served,
     "overloads": overloads,
     "recordings-not-fitting": not_fitting_lines,
     "recordings-not-made": not_made,

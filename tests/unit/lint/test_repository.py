@@ -64,28 +64,12 @@ def test_an_empty_folder_is_a_note_and_no_model(repository, kept):
     assert lint_repository(repository, "m") == []
 
 
-def test_a_folder_of_repositories_is_refused_with_the_names_of_those(repository):
-    for group in ("Peptide", "Common"):
-        (repository / group).mkdir()
-        add(repository / group, "m", PYTHON)
-    (repository / "docs").mkdir()
-    (repository / "docs" / "x").touch()
-    with pytest.raises(SpecError, match=r"is a model's: .*; Common and Peptide hold models$"):
-        lint_repository(repository)
-
-
 def test_a_step_may_lie_in_another_repository_and_the_advice_says_what_to_do(repository):
     add(repository, "e", ENSEMBLE, ["1/.gitkeep"])
     found = [f for f in lint_repository(repository) if f.rule == "ensemble-step-model"]
     assert found
     assert all("make one directory of links" in f.hint for f in found)
     assert all("# tune: ignore ensemble-step-model" in f.hint for f in found)
-
-
-def test_an_unknown_model_is_an_error(repository):
-    add(repository, "bert", PYTHON)
-    with pytest.raises(SpecError, match="no model"):
-        lint_repository(repository, "bret")
 
 
 def test_syntax_errors_have_their_place(repository):

@@ -11,7 +11,6 @@ import pytest
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
-from tuner.errors import SpecError
 from tuner.lint.repository import lint_repository
 from tuner.lint.rules import RULES, silenced_in
 from tuner.modelconfig.rules import Rule
@@ -76,12 +75,6 @@ def test_a_rule_is_silenced_on_the_command_line(
     assert "nothing to complain about" in capsys.readouterr().err
 
 
-def test_a_rule_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="there is no rule 'name-mismach'") as error:
-        lint_repository(tmp_path, ignore=["name-mismach"])
-    assert error.value.hint == "did you mean name-mismatch?"
-
-
 def test_a_rule_is_silenced_by_a_comment_in_the_file(tmp_path: Path) -> None:
     comment = "# tune: ignore name-mismatch, instance-count\n"
     config = 'name: "n" backend: "python" instance_group { count: -1 }'
@@ -100,13 +93,6 @@ def test_a_checkout_without_weights_is_recognised_or_told(tmp_path: Path) -> Non
     model(tmp_path, "b", 'backend: "python"', "class TritonPythonModel(Base): ...\n")
     assert rules(tmp_path) == {"version-directory"}
     assert rules(tmp_path, weights=False) == set()
-
-
-def test_the_directory_of_one_model_is_no_repository(tmp_path: Path) -> None:
-    model(tmp_path, "m", 'backend: "python"')
-    with pytest.raises(SpecError, match="is the directory of one model") as error:
-        lint_repository(tmp_path / "m")
-    assert error.value.hint == f"tune lint {tmp_path} --model m"
 
 
 @pytest.mark.parametrize(
@@ -188,21 +174,11 @@ def test_the_file_of_labels_must_be_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "code", "said"),
-    [
-        (".", 2, "is a model's: none holds a config.pbtxt or a version"),
-        ("above", 2, "is a model's: none holds a config.pbtxt or a version"),
-        ("config.pbtx", 4, "cannot read the model repository"),
-        ("file", 4, "cannot read the model repository"),
-        ("x" * 300, 4, "cannot read the model repository"),
-    ],
+    ("path", "code"), [(".", 2), ("above", 2), ("config.pbtx", 4), ("file", 4), ("x" * 300, 4)]
 )
 def test_a_path_that_is_no_repository_does_not_pass_a_gate(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str, code: int, said: str
+    tmp_path: Path, path: str, code: int
 ) -> None:
     (tmp_path / "above" / "models" / "m").mkdir(parents=True)
     (tmp_path / "file").touch()
     assert guarded(cli, ["lint", str(tmp_path / path)]) == code
-    shown = capsys.readouterr().err
-    assert said in shown
-    assert "next:  name the directory that holds one directory for each model" in shown
