@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from builders.golden import Golden
 from builders.refusals import Case, told_of
+from builders.told_endings import resumed_runs, stopped_runs
 from builders.told_resuming import not_resumed
 from builders.told_rollbacks import not_taken_back
 from builders.told_spaces import drafts, no_spaces
@@ -18,6 +19,8 @@ from builders.told_specs import bad_texts, no_metrics, no_objectives, no_specs, 
 from builders.told_writes import no_plans, not_written, told_of_writes
 
 TOLD: dict[str, Callable[[], dict[str, Case]]] = {
+    "run-stopped": stopped_runs,
+    "run-resumed": resumed_runs,
     "run-not-resumed": not_resumed,
     "spec-not-read": no_specs,
     "spec-bad-texts": bad_texts,

@@ -211,7 +211,7 @@ def test_a_run_is_not_resumed_where_the_server_completes_another_config(
     running = parse(the_one(job.served.models).files.text + "input { name: 'more' }")
     base = Base.of_server(the_one(job.served.models).base.file, running, completes=True)
     other = job.over(job.served.over({job.spec.name: base}))
-    with pytest.raises(SpecError, match="now completes the model's config differently") as refused:
+    with pytest.raises(SpecError) as refused:
         with opened(other, resumed):
             pass
     assert '+  name: "more"' in refused.value.message

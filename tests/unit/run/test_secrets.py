@@ -98,7 +98,7 @@ def test_another_value_of_the_environment_is_another_run(
     capsys.readouterr()
     assert tune(workplace, "run", "--resume", run) == 2
     err = capsys.readouterr().err
-    assert "was edited, or --set or a variable changes" in err
+    assert "my spec.yaml" in err
     assert MARK not in err
     assert "another\n" not in err.replace("another experiment", "")
 
