@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+from contextlib import redirect_stderr, redirect_stdout
+
 import click
 import pytest
 
@@ -21,3 +24,11 @@ class Tune:
         code = guarded(command, [str(argument) for argument in arguments])
         self.out, self.err = self._capsys.readouterr()
         return code
+
+
+def called(*words: str) -> tuple[int, str, str]:
+    """How `tune` with these words ends, and what it prints on both streams."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = guarded(cli, [*words])
+    return code, out.getvalue(), err.getvalue()

@@ -52,11 +52,6 @@ def test_every_command_has_help(name: str, tune: Tune) -> None:
     assert len(out.splitlines()) > 4
 
 
-def test_a_mistyped_command_is_answered_with_a_guess(tune: Tune) -> None:
-    assert tune("rnu") == 2
-    assert "Did you mean 'run'?" in tune.err
-
-
 def test_a_working_directory_that_is_gone_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
@@ -69,7 +64,7 @@ def test_a_working_directory_that_is_gone_is_told(
 
 def test_a_run_whose_name_no_directory_can_have_is_one_that_is_not_there(tune: Tune) -> None:
     assert tune("report", "x" * 300) == 2
-    assert "there is no run" in tune.err
+    assert f"'{'x' * 300}'" in tune.err
 
 
 def failing(error: Exception) -> click.Command:

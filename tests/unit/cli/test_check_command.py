@@ -91,11 +91,6 @@ def test_runs_are_compared_by_id_and_directory(tmp_path: Path, tune: Tune) -> No
     assert "Kept" in tune.out
 
 
-def test_a_run_that_is_none_is_a_usage_error(tmp_path: Path, tune: Tune) -> None:
-    assert tune("compare", "a", "b", "--output", tmp_path) == 2
-    assert "there is no run 'a'" in tune.err
-
-
 CODE = 'tune_check_exit_code{model="%s",spec="%s"} %s\n'
 
 

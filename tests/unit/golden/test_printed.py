@@ -9,12 +9,13 @@ import io
 import json
 import shutil
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import click
 import pytest
 from builders.candidates import candidate_of
+from builders.commands import called
 from builders.configs import case
 from builders.emulated import EmulatedBench
 from builders.ensemble_cases import ENSEMBLE, MODEL
@@ -26,8 +27,6 @@ from builders.model_files import REPOSITORY, write_model
 from builders.runs import Toy, make_run
 from rich.console import Console
 
-from tuner.cli import cli
-from tuner.cli.boundary import guarded
 from tuner.cli.console import PlainEvents
 from tuner.cli.inspect_commands import lines_of as lines_of_plan
 from tuner.cli.live import LiveEvents
@@ -41,18 +40,10 @@ from tuner.search.first_load import first_level
 RUNS = Path(__file__).parents[2] / "runs"
 
 
-def called(*words: str) -> tuple[int, str, str]:
-    """How `tune` with these words ends, and what it prints on both streams."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = guarded(cli, [*words])
-    return code, out.getvalue(), err.getvalue().replace(str(RUNS), "RUNS")
-
-
 def printed(*words: str) -> Callable[[], str]:
     def text() -> str:
         code, out, err = called(*words)
-        return sections(out=out, err=err, code=str(code))
+        return sections(out=out, err=err.replace(str(RUNS), "RUNS"), code=str(code))
 
     return text
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from builders import told_models
+from builders import told_commands, told_models
 from builders.golden import Golden
 from builders.refusals import Case, told_of
 from builders.told_probes import answers, failures, first_calls, overloads
@@ -19,6 +19,11 @@ from builders.told_requests import carried, not_fitting, senders
 
 TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "answers": answers,
+    "commands-apply": told_commands.not_applied,
+    "commands-init": told_commands.drafting,
+    "commands-mistyped": told_commands.command_mistakes,
+    "commands-of-bad-specs": told_commands.spec_mistakes,
+    "commands-record": told_commands.recording,
     "configs-refused": told_models.refused,
     "failures": failures,
     "first-calls": first_calls,
