@@ -12,6 +12,7 @@ import pytest
 from builders.golden import Golden
 from builders.refusals import Case, told_of
 from builders.told_endings import resumed_runs, stopped_runs
+from builders.told_measuring import bottlenecks, fits, machine, measurements, no_baselines
 from builders.told_resuming import not_resumed
 from builders.told_rollbacks import not_taken_back
 from builders.told_spaces import drafts, no_spaces
@@ -19,6 +20,11 @@ from builders.told_specs import bad_texts, no_metrics, no_objectives, no_specs, 
 from builders.told_writes import no_plans, not_written, told_of_writes
 
 TOLD: dict[str, Callable[[], dict[str, Case]]] = {
+    "measurements": measurements,
+    "memory-that-is-not-there": fits,
+    "machine": machine,
+    "bottlenecks": bottlenecks,
+    "check-without-baseline": no_baselines,
     "run-stopped": stopped_runs,
     "run-resumed": resumed_runs,
     "run-not-resumed": not_resumed,

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import host
 from tuner.machine.host import Cores, Gpu, Host, parse_gpus, read_host, share_cores
 from tuner.machine.process import leave_out_the_middle
@@ -115,15 +114,7 @@ def test_few_cpus_are_split_by_thread_and_one_is_shared(
     assert share_cores(None, None) == expected
 
 
-def test_cpus_that_tune_may_not_use_are_refused_by_name() -> None:
-    with pytest.raises(EnvironmentNotReadyError, match=r"^workload.cpus names CPUs 8-9") as caught:
-        share_cores(None, (7, 8, 9))
-    assert "CPUs 0-7" in (caught.value.hint or "")
-
-
-def test_the_split_is_told_in_ranges() -> None:
-    said = str(Cores((0, 1, 2, 4), (3,)))
-    assert said == "the server has CPUs 0-2,4 and the load generator CPU 3"
+def test_where_nothing_is_split_nothing_is_told() -> None:
     assert str(Cores()) == ""
 
 

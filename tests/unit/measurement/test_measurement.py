@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from builders.told_measuring import measured
 
 from tuner.load.latency import within_bounds
 from tuner.load.perf_analyzer.generator import RunFiles, command_line, interval_ms, load_s
 from tuner.load.setup import LoadTarget
-from tuner.load.validity import client_behind, client_kept_up, client_limit, warnings_about
+from tuner.load.validity import client_kept_up, warnings_about
 from tuner.measurement.measurement import (
     Arrivals,
     FailureReason,
@@ -33,29 +34,6 @@ ENDPOINTS = Endpoints("127.0.0.1:8000", "127.0.0.1:8001", "127.0.0.1:8002")
 
 def poisson(rate: float) -> LoadPoint:
     return LoadPoint(Arrivals.POISSON, rate)
-
-
-def measured(**fields: Any) -> Measurement:
-    """A measurement nothing is wrong with."""
-    values: dict[str, Any] = {
-        "load": poisson(200.0),
-        "seed": 1,
-        "duration_s": 3.0,
-        "completed_count": 600,
-        "failed_count": 0,
-        "throughput_infer_per_s": 200.0,
-        "avg_latency_us": 10_000.0,
-        "p50_latency_us": 9_000.0,
-        "p90_latency_us": 12_000.0,
-        "p95_latency_us": 15_000.0,
-        "p99_latency_us": 20_000.0,
-        "sent_per_s": 200.0,
-        "late_sends": 0.01,
-        "client_send_us": 10.0,
-        "client_recv_us": 2.0,
-        "mean_in_flight": 2.0,
-    }
-    return Measurement(**{**values, **fields})
 
 
 def test_a_measurement_survives_json() -> None:
@@ -85,51 +63,17 @@ def test_a_good_measurement_has_no_warnings() -> None:
     assert client_kept_up(measured())
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({"late_sends": 0.06}, "6% of the requests were sent more than 1 ms late"),
-        ({"sent_per_s": 190.0}, "sent 190 of 200 requests per second"),
-        ({"client_send_us": 1900.0, "client_recv_us": 200.0}, "takes 21% of the latency"),
-        ({"completed_count": 458}, "99% are in time takes 459"),
-        ({"unanswered_count": 3}, "3 requests were not answered"),
-        ({"mean_in_flight": 4.0}, "Little's law does not hold"),
-        ({"load": LoadPoint(Arrivals.CLOSED, 8.0)}, "Little's law does not hold"),
-    ],
-)
-def test_what_is_wrong_is_said(fields: dict[str, Any], expected: str) -> None:
-    warnings = warnings_about(measured(**fields))
-    assert len(warnings) == 1
-    assert expected in warnings[0]
-
-
 def test_few_requests_are_told_of_the_percentile_that_the_slo_is_about() -> None:
     few, bounds = measured(completed_count=43), [LatencyBound(0.9, 0.04), LatencyBound(0.5, 0.01)]
-    (told,) = warnings_about(few, bounds)
-    assert told.startswith("p90 rests on 43 requests and is a point estimate: to show that 90%")
-    assert "takes 44 requests if none is late" in told
+    assert len(warnings_about(few, bounds)) == 1
     assert warnings_about(measured(completed_count=44), bounds) == ()
     assert warnings_about(replace(few, within_bounds=False), bounds) == ()  # a miss is shown by few
 
 
-@pytest.mark.parametrize(
-    ("fields", "why"),
-    [
-        ({"sent_per_s": 150.0}, "; it sent 150/s"),
-        (
-            {"sent_per_s": 201.0, "late_sends": 0.12, "send_lag_p99_us": 34_200.0},
-            "; 12% of the requests were sent more than 1 ms late, 1% by 34.2 ms or more",
-        ),
-        (
-            {"sent_per_s": 150.0, "late_sends": 0.5},
-            "; it sent 150/s; 50% of the requests were sent more than 1 ms late",
-        ),
-    ],
-)
-def test_a_client_that_was_behind_says_what_held(fields: dict[str, Any], why: str) -> None:
-    found = measured(**fields)
-    assert not client_kept_up(found)
-    assert client_behind(found).message == f"the load generator could not keep up with 200/s{why}"
+@pytest.mark.parametrize("fields", [{"sent_per_s": 150.0}, {"late_sends": 0.12}])
+def test_a_client_that_was_behind_did_not_keep_up(fields: dict[str, Any]) -> None:
+    """What held it is told in `golden/told/measurements.txt`."""
+    assert not client_kept_up(measured(**fields))
 
 
 @pytest.mark.parametrize(
@@ -168,11 +112,6 @@ def test_whether_a_measurement_met_what_slos_bound(
     bounds: tuple[LatencyBound, ...], lost: int, expected: bool | None
 ) -> None:
     assert within_bounds(np.arange(1.0, 101.0), lost, bounds) is expected
-
-
-def test_a_limit_names_what_was_sent_only_where_that_was_too_little() -> None:
-    assert client_limit(poisson(1413.0), 1414.0).message.endswith("keep up with 1413/s")
-    assert client_limit(poisson(1413.0), 900.0).message.endswith("1413/s; it sent 900/s")
 
 
 def test_a_trace_may_be_slower_in_the_window_than_on_the_whole() -> None:

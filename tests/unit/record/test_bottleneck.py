@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -16,6 +17,8 @@ from tuner.report.sentence import bottleneck_text
 from tuner.score.point import Point, judge_point
 from tuner.spec.slo import Slo
 
+#: What the sentence of `golden/told/bottlenecks.txt` says of a run.
+VALUES = re.compile(r"[\d.]+(?:%|/s)|tiny-bert|image-prep|images")
 P99 = Slo.parse("p99_latency <= 40ms")
 
 
@@ -51,9 +54,7 @@ def test_the_step_with_most_of_a_requests_time_is_named_with_its_queue(queue_us:
     point = shown({"nlp": spent(300, queue_us, 9900 - queue_us), **steps})
     found = bottleneck_of(point, serving(ENSEMBLE))
     assert found is not None
-    assert bottleneck_text(found) == (
-        "at 100/s a request spends 80% of its time in tiny-bert, 61% of that queueing"
-    )
+    assert VALUES.findall(bottleneck_text(found)) == ["100/s", "80%", "tiny-bert", "61%"]
     assert [time.model for time in found.models] == ["tokenizer", "tiny-bert", "nlp"]
     assert found.models[-1].total_us == 0.0  # an ensemble itself does nothing
 
@@ -73,9 +74,7 @@ def test_of_several_streams_it_is_of_the_one_whose_slo_is_nearest() -> None:
     models = {"tiny-bert": spent(100, 1000, 9000), "image-prep": spent(100, 4000, 1000)}
     found = bottleneck_of(shown(models, texts=20e3, images=38e3), manifest)
     assert found is not None
-    assert bottleneck_text(found) == (
-        "at 100/s a request of the stream images spends 80% of its time queueing for image-prep"
-    )
+    assert VALUES.findall(bottleneck_text(found)) == ["100/s", "images", "80%", "image-prep"]
 
 
 def test_a_model_that_others_ask_too_has_one_request_of_each_streams() -> None:

@@ -12,12 +12,12 @@ import pytest
 from builders.candidates import the_one
 from builders.checks import row
 from builders.soaked_runs import soaked_run
+from builders.told_measuring import BASELINE, KEY
 
 from tuner.errors import TunerError
 from tuner.record.checks import (
     Baseline,
     HistoryRow,
-    Key,
     append_history,
     baseline_path,
     credited_level,
@@ -30,20 +30,7 @@ from tuner.record.store import RunStore
 from tuner.spec.load import load_spec
 
 ROOT = Path(__file__).parents[3]
-KEY = Key("m", "a" * 16, "2.51.0", {"workload": "1", "slo": "2", "objective": "3", "server": "4"})
 OTHER_MACHINE = replace(KEY, machine="b" * 16)
-BASELINE = Baseline(
-    key=KEY,
-    run_id="r",
-    accepted_at="2025-03-01T10:00:00+00:00",
-    machine="Toy CPU, 2 cores",
-    config_sha256="0" * 64,
-    compared="capacity",
-    values=(100.0, 101.0, 99.0),
-    level=96.0,
-    expected=100.0,
-    arrivals=7,
-)
 
 
 def a_row(number: int) -> HistoryRow:
@@ -64,14 +51,10 @@ def test_what_is_accepted_is_found_as_it_was(tmp_path: Path) -> None:
     assert find_baseline(tmp_path, KEY) == BASELINE
 
 
-def test_the_first_time_there_is_none_and_it_says_how_to_make_one(tmp_path: Path) -> None:
-    assert "--update-baseline" in str(find_baseline(tmp_path, KEY))
-
-
 def test_that_of_another_machine_is_refused_unless_asked_for(tmp_path: Path) -> None:
     write_baseline(tmp_path, BASELINE)
     refused = find_baseline(tmp_path, OTHER_MACHINE)
-    assert "is from another machine (Toy CPU, 2 cores)" in str(refused)
+    assert "(Toy CPU, 2 cores)" in str(refused)
     assert "--any-machine" in str(refused)
     assert find_baseline(tmp_path, OTHER_MACHINE, any_machine=True) == BASELINE
 
@@ -80,27 +63,6 @@ def test_this_machines_own_comes_before_any_other(tmp_path: Path) -> None:
     write_baseline(tmp_path, replace(BASELINE, key=OTHER_MACHINE, accepted_at="2026"))
     write_baseline(tmp_path, BASELINE)
     assert find_baseline(tmp_path, KEY, any_machine=True) == BASELINE
-
-
-def test_another_question_is_never_compared(tmp_path: Path) -> None:
-    write_baseline(tmp_path, BASELINE)
-    asked = replace(KEY, question={**KEY.question, "slo": "other"})
-    found = find_baseline(tmp_path, asked, any_machine=True)
-    assert "with a different slo," in str(found)
-
-
-def test_other_models_do_not_count(tmp_path: Path) -> None:
-    write_baseline(tmp_path, replace(BASELINE, key=replace(KEY, model="m-2")))
-    assert "no accepted result" in str(find_baseline(tmp_path, KEY, any_machine=True))
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"schema_version": 2}'])
-def test_a_broken_file_is_an_error_and_no_missing_baseline(tmp_path: Path, text: str) -> None:
-    path = baseline_path(tmp_path, KEY)
-    path.parent.mkdir()
-    path.write_text(text)
-    with pytest.raises(TunerError, match="cannot be read"):
-        find_baseline(tmp_path, KEY)
 
 
 def test_history_keeps_the_last_and_passes_over_a_torn_line(tmp_path: Path) -> None:
@@ -175,13 +137,6 @@ def test_a_pipe_in_place_of_a_file_is_told_and_not_waited_for(tmp_path: Path, su
     os.mkfifo(path)
     with pytest.raises(TunerError, match="it is a pipe"):
         find_baseline(tmp_path, KEY) if suffix == ".json" else history(tmp_path, KEY, 3)
-
-
-def test_a_value_of_another_type_is_named(tmp_path: Path) -> None:
-    path = write_baseline(tmp_path, BASELINE)
-    path.write_text(path.read_text().replace("96.0", '"a lot"'))
-    with pytest.raises(TunerError, match="level cannot be 'a lot'"):
-        find_baseline(tmp_path, KEY)
 
 
 def test_another_mix_is_another_question(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,6 +23,8 @@ from tuner.spec.model import StrategyName
 from tuner.spec.slo import Slo
 
 GIB = 1 << 30
+#: In the sentence of `golden/told/memory-that-is-not-there.txt`.
+VALUES = re.compile(r"[\d.]+ GiB|GPU-\w+|\d+%")
 GPU = "memory of GPU-5d2c"
 WITHIN = Slo.parse("gpu_memory <= 8GiB")
 
@@ -98,9 +101,8 @@ class TestRefusals:
 
 class TestCannotFit:
     def test_one_reading_says_what_an_instance_takes(self) -> None:
-        assert cannot_fit(config(4), [trial(config(1), taken=4.0)], ()) == (
-            "needs about 15.28 GiB of 12.8 GiB free memory of GPU-5d2c (20% headroom)"
-        )
+        told = cannot_fit(config(4), [trial(config(1), taken=4.0)], ())
+        assert VALUES.findall(str(told)) == ["15.28 GiB", "12.8 GiB", "GPU-5d2c", "20%"]
         assert fitting((1, 2, 3, 4), [trial(config(1), taken=4.0)]) == [1, 2, 3]
 
     def test_readings_of_several_counts_show_what_instances_share(self) -> None:
@@ -136,9 +138,8 @@ class TestCannotFit:
         on_full = replace(on_gpus, memory={**gpus, **full, **rest})
         assert "memory of GPU-8" in str(cannot_fit(config(3), [on_full], ()))
         stubs = replace(on_gpus, memory=rest)
-        assert cannot_fit(config(60), [stubs], ()) == (
-            "needs about 56.48 GiB of 51.2 GiB free memory (20% headroom)"
-        )
+        told = cannot_fit(config(60), [stubs], ())
+        assert VALUES.findall(str(told)) == ["56.48 GiB", "51.2 GiB", "20%"]
         stubs = replace(on_gpus, memory={SHM: rest[SHM]})
         assert "MiB free /dev/shm" in str(cannot_fit(config(60), [stubs], ()))
 
