@@ -101,12 +101,11 @@ def spec_mistakes() -> dict[str, Case]:
 
         return told
 
-    return {
-        f"{wrong.strip()}  instead of  {right.strip()}".replace("{{", "{").replace(
-            "}}", "}"
-        ): planned(right, wrong)
-        for right, wrong in IN_SPECS
-    }
+    def named(right: str, wrong: str) -> str:
+        name = f"{wrong.strip()} instead of {right.strip(' :')}"
+        return name.replace("{{", "{").replace("}}", "}")
+
+    return {named(*words): planned(*words) for words in IN_SPECS}
 
 
 def command_mistakes() -> dict[str, Case]:
@@ -321,7 +320,6 @@ def drafting() -> dict[str, Case]:
         "neither a config nor a model": init("--output spec.yaml"),
         "a mistake in a model that it calls": init("--output spec.yaml", "", code=CALLING),
         "a full disk": init("--force --output /dev/full", ""),
-        "a directory of the kernel": init("--force --output /proc/spec.yaml", ""),
         "a file for a directory": init("--force --output /dev/null/spec.yaml", ""),
         "all models of a repository": every,
     }

@@ -217,6 +217,13 @@ def test_init_takes_the_path_of_a_model_for_its_name(tmp_path: Path, tune: Tune)
     assert "\nmodel: m\n" in tune.out
 
 
+def test_init_says_that_it_cannot_write(tmp_path: Path, tune: Tune) -> None:
+    """Why is for the kernel to say, and depends on who asks."""
+    _model(tmp_path, "m", 'backend: "python" max_batch_size: 8')
+    assert tune("init", "m", "--repository", tmp_path, "--output", "/proc/spec.yaml") == 4
+    assert "cannot write /proc/spec.yaml: " in tune.err
+
+
 def test_init_makes_the_directory_that_it_writes_to(tmp_path: Path, tune: Tune) -> None:
     _model(tmp_path, "m", 'backend: "python" max_batch_size: 8')
     target = tmp_path / "new" / "deep" / "spec.yaml"
