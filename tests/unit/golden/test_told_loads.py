@@ -14,6 +14,7 @@ from builders import told_commands, told_models
 from builders.golden import Golden
 from builders.refusals import Case, told_of
 from builders.told_probes import answers, failures, first_calls, overloads
+from builders.told_proofs import hindered
 from builders.told_recordings import not_fitting_lines, not_made, not_read
 from builders.told_requests import carried, not_fitting, senders
 
@@ -30,6 +31,7 @@ TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "models-not-read": told_models.not_read,
     "models-not-served": told_models.not_served,
     "overloads": overloads,
+    "proofs-hindered": hindered,
     "recordings-not-fitting": not_fitting_lines,
     "recordings-not-made": not_made,
     "recordings-not-read": not_read,

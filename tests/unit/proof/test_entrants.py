@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from builders.candidates import candidate_of, fields_of
+from builders.candidates import candidate_of
 from builders.emulated import a_session
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
-from builders.proving import COUNT, ProvingBench, Watching, prove, result, spec_of, trial
+from builders.proving import ProvingBench, Watching, prove, result, spec_of, trial
+from builders.told_proofs import (
+    FASTER,
+    FASTER_SLOW,
+    QUICK,
+    SLOW,
+    Jittery,
+    Waiting,
+    proved,
+    trials_of,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,8 +36,7 @@ from tuner.proof.entrants import (
     slo_missed_at_low_load,
     without_low_load_failures,
 )
-from tuner.proof.verdict import RunDecision
-from tuner.record.status import Status, remedies
+from tuner.record.status import Status
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan, load_plan
 from tuner.score.point import Point, Score, judge_point, score_points
@@ -36,7 +44,6 @@ from tuner.score.saturation import Saturated
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
-from tuner.spec.paths import DELAY
 
 SPEC = Spec.model_validate(
     {
@@ -197,41 +204,6 @@ class TestEntrant:
         assert not may_sustain(tried(0, CURRENT, MEASURED, at(100, 1.3)))
 
 
-SLOW = candidate_of({COUNT: 1, DELAY: 1_000_000})
-QUICK = candidate_of({COUNT: 1, DELAY: 0})
-FASTER_SLOW = candidate_of({COUNT: 2, DELAY: 1_000_000})
-FASTER = candidate_of({COUNT: 2, DELAY: 0})
-
-
-class Waiting(ProvingBench):
-    """A lone request waits for all its queue delay; at a high load a batch is full before."""
-
-    def one_at_a_time(self, seed: int) -> Mapping[str, float]:
-        delay_us = fields_of(self.candidate)[DELAY]
-        return {"": 0.002 + int(delay_us or 0) / 1e6}  # type: ignore[call-overload]
-
-
-class Jittery(ProvingBench):
-    """The config with two instances is late where less than half of its capacity is asked."""
-
-    def reading(self, level: float, seed: int) -> Measurement:
-        late = self.candidate == FASTER and level < 0.5 * self.serves
-        return super().reading(1.2 * self.serves if late else level, seed)
-
-
-def trials_of(bench: ProvingBench, *candidates: Candidate) -> list[Trial]:
-    found = [
-        trial(bench, n, c, 0.98 * bench.capacity[c], 1.1 * bench.capacity[c])  # type: ignore[index]
-        for n, c in enumerate(candidates)
-    ]
-    bench.serves = 0.0
-    return found
-
-
-def proved(bench: ProvingBench, *candidates: Candidate, current: Candidate) -> RunDecision:
-    return prove(bench, *trials_of(bench, *candidates), current=current)
-
-
 def test_a_current_config_that_misses_an_slo_for_a_lone_request_misses_it() -> None:
     bench = Waiting(spec_of(), {SLOW: 1000.0, QUICK: 900.0})
     verdict = proved(bench, SLOW, QUICK, current=SLOW)
@@ -240,8 +212,7 @@ def test_a_current_config_that_misses_an_slo_for_a_lone_request_misses_it() -> N
     assert verdict.winner.candidate == QUICK
     baseline = result(bench, verdict).baseline
     assert baseline is not None
-    told = "the current config: one request at a time takes 1002 ms: misses p99_latency <= 40ms"
-    assert verdict.reasons[0] == told
+    assert "1002 ms" in verdict.reasons[0]
     assert baseline.credited_infer_per_s is None
 
 
@@ -257,9 +228,7 @@ def test_a_winner_is_not_written_that_makes_a_lone_request_wait() -> None:
     bench = Waiting(spec_of(), {QUICK: 500.0, FASTER_SLOW: 1000.0, FASTER: 700.0})
     verdict = proved(bench, QUICK, FASTER_SLOW, current=QUICK)
     assert verdict.status is Status.NOT_KNOWN
-    assert any("takes 1002 ms: misses" in r for r in verdict.reasons)
-    (cure,) = remedies(verdict.reasons)
-    assert "relax that SLO" in cure  # nothing else helps where no delay is set
+    assert any("1002 ms" in reason for reason in verdict.reasons)
     assert bench.soaks == []
 
 
@@ -267,7 +236,7 @@ def test_a_winner_is_not_written_that_misses_an_slo_at_a_tenth_of_its_load() -> 
     bench = Jittery(spec_of(), {QUICK: 500.0, FASTER: 1000.0})
     verdict = proved(bench, QUICK, FASTER, current=QUICK)
     assert verdict.status is Status.NOT_KNOWN
-    assert any("a tenth of its load, it misses p99_latency <= 40ms" in r for r in verdict.reasons)
+    assert "93/s" in verdict.reasons[-1]
     tenths = [a.level for a in bench.idle if a.candidate == FASTER]
     assert tenths == [pytest.approx(100.0, rel=0.1)] * 2  # again, lest it was chance
 
@@ -288,7 +257,6 @@ def test_a_queue_delay_is_not_put_back_where_a_lone_request_would_wait_for_it() 
     assert verdict.status is Status.IMPROVED
     assert verdict.winner is not None
     assert verdict.winner.candidate == FASTER
-    assert any("nothing is undone of it" in reason for reason in verdict.reasons)
 
 
 class TestLowLoads:

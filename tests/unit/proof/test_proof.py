@@ -1,13 +1,13 @@
-"""From the trials of a search to a verdict: which config, by which figures, for what reasons."""
+"""From the trials of a search to a verdict: which config, by which figures.
+
+For what reasons is told in `golden/proofs.txt` and `golden/told-loads/proofs-hindered.txt`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from builders.emulated import saying
 from builders.measurements import P99_40MS, synthetic_measurement
 from builders.proof_cases import CASES
 from builders.proving import (
@@ -23,11 +23,11 @@ from builders.proving import (
     spec_of,
     trial,
 )
+from builders.told_proofs import bench_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuner.errors import LoadFailedError, NothingToSearchError, TooManyFailedTrialsError
-from tuner.load.probes.answers import ConfigAnswers
+from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.measurement.measurement import Measurement
 from tuner.record.confirmation import Repeat
 from tuner.record.proved import ProvedConfig
@@ -37,15 +37,6 @@ from tuner.report.headline import gain_text
 from tuner.score.judge import SloResult
 from tuner.score.judge import Verdict as OfSlo
 from tuner.score.point import judge_point
-
-
-def bench_of(
-    current: float | None, other: float, third: float | None = None, **more: Any
-) -> ProvingBench:
-    """Of the capacities of the current config and one or two others; None: it is refused."""
-    capacities = {CURRENT: current, OTHER: other, THIRD: third}
-    spec = more.pop("spec", None) or spec_of(**more.pop("changes", {}))
-    return ProvingBench(spec, {c: v for c, v in capacities.items() if v is not None}, **more)
 
 
 def gain_in(found: Gain | None) -> Gain:
@@ -202,22 +193,8 @@ def test_answers_that_change_refuse_the_winner() -> None:
     bench.answer = {OTHER: 2.0}
     verdict = prove(bench)
     assert verdict.status is Status.NOT_KNOWN
-    assert remedies(verdict.reasons) == [
-        "raise confirm.tolerance if such differences do not matter"
-    ]
+    assert "confirm.tolerance" in remedies(verdict.reasons)[0]
     assert bench.soaks == []
-
-
-def test_a_current_config_that_dies_when_asked_for_answers_is_told() -> None:
-    class Mute(ProvingBench):
-        def answers(self) -> Mapping[str, ConfigAnswers]:
-            if self.candidate == CURRENT:
-                raise LoadFailedError("no answer in 60 s")
-            return {"": saying(1.0)}
-
-    verdict = prove(Mute(spec_of(), {CURRENT: 500.0, OTHER: 1000.0}))
-    assert verdict.status is Status.NOT_KNOWN
-    assert verdict.reasons[-1] == "instances 2: no answer in 60 s"
 
 
 # -- infeasible, and nothing to compare
@@ -225,7 +202,7 @@ def test_a_current_config_that_dies_when_asked_for_answers_is_told() -> None:
 
 def test_a_config_is_not_kept_where_every_other_one_failed() -> None:
     bench = ProvingBench(spec_of(), {CURRENT: 100.0})
-    with pytest.raises(TooManyFailedTrialsError, match=r"config tried failed.*out of memory"):
+    with pytest.raises(TooManyFailedTrialsError, match="out of memory"):
         prove(bench)
 
 
@@ -235,48 +212,10 @@ def test_a_config_is_not_kept_where_no_other_one_was_tried() -> None:
         prove(bench, *searched(bench, CURRENT))
 
 
-def test_an_infeasible_run_tells_that_every_other_config_failed() -> None:
-    bench = ProvingBench(spec_of(), {CURRENT: 100.0})
-    verdict = prove(bench, trial(bench, 0, CURRENT, 200), trial(bench, 1, OTHER, 98))
-    assert verdict.status is Status.INFEASIBLE
-    assert "failed (1), the last one: out of memory" in verdict.reasons[1]
-
-
-def test_of_several_limits_of_the_load_generator_the_last_is_told() -> None:
-    bench = bench_of(500.0, 1000.0, 900.0)
-    first = replace(trial(bench, 1, OTHER, 980), limit="the first limit")
-    second = replace(trial(bench, 2, THIRD, 880), limit="the second limit")
-    verdict = prove(bench, *searched(bench, CURRENT), first, second)
-    told = [r for r in verdict.reasons if "limit" in r]
-    assert told == ["Not every config was measured to its capacity: the second limit"]
-
-
-def test_a_miss_at_the_lowest_rate_that_can_be_judged_is_told_as_that() -> None:
-    """A lower rate might be met: no window is long enough to see it."""
-    spec = spec_of(workload={"max_window": "10.5s", "window": "3s"})
-    bench = bench_of(0.5, 0.5, spec=spec)
-    verdict = prove(bench, trial(bench, 0, CURRENT, 1.0), trial(bench, 1, OTHER, 1.0))
-    assert verdict.status is Status.INFEASIBLE
-    assert "misses p99_latency <= 40ms at 1/s. At lower rates max_window" in verdict.reasons[0]
-
-
-def test_the_nearest_miss_is_named_with_what_it_missed_last() -> None:
-    spec = spec_of(slo=["p99_latency <= 40ms", "p50_latency <= 60ms"])
-    bench = bench_of(100.0, 100.0, spec=spec)
-    far, near = trial(bench, 0, CURRENT, 130), trial(bench, 1, OTHER, 120, 108)
-    verdict = prove(bench, far, near, trial(bench, 2, THIRD, 98))
-    assert verdict.status is Status.INFEASIBLE
-    assert verdict.reasons[0] == (
-        "No config measured meets every SLO. "
-        "The nearest was trial 1, which misses p99_latency <= 40ms."
-    )
-
-
-def test_a_run_without_any_measurement_says_so() -> None:
+def test_a_run_without_any_measurement_has_no_baseline() -> None:
     bench = ProvingBench(spec_of(), {CURRENT: 100.0})
     verdict = prove(bench, trial(bench, 1, OTHER))
     assert verdict.status is Status.INFEASIBLE
-    assert verdict.reasons[0] == "No trial gave a measurement."
     assert verdict.baseline is None
 
 
@@ -305,7 +244,7 @@ def test_of_two_that_sustain_all_that_can_be_sent_it_is_not_known_which_is_bette
     told = result(bench, verdict)
     assert told.baseline is not None
     assert told.baseline.at_least is True
-    assert remedies(verdict.reasons)[0].startswith("give the load generator more cores")
+    assert "workload.cpus" in remedies(verdict.reasons)[0]
 
 
 # -- resuming
