@@ -234,7 +234,7 @@ def spec_of(run: Path, command: Command = resume_command) -> Path:
     """
     manifest = RunStore.open(run).manifest()
     path = Path(manifest.choices.directory) / manifest.spec_path
-    if not path.is_file():
+    if not os.path.isfile(path):  # noqa: PTH113 (no error where the name is too long)
         raise SpecError(
             f"the spec of {manifest.run_id} is no longer at {plain(str(path))}",
             "name it where it lies now (its text is kept in the run's manifest.json as spec_text): "

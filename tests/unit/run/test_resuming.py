@@ -144,6 +144,12 @@ def test_the_spec_of_a_run_is_where_it_was_begun_from(
     assert f"--resume {run.directory}" in refused.value.hint
 
 
+def test_a_damaged_manifest_may_name_a_spec_that_no_path_can_be(run: RunStore) -> None:
+    run.write_manifest(replace(run.manifest(), spec_path="x" * 5000).to_json())
+    with pytest.raises(SpecError, match="no longer at"):
+        spec_of(run.directory)
+
+
 @pytest.mark.parametrize("owned", ["manifest.json", ""])
 def test_a_strangers_spec_is_resumed_only_where_it_is_named(
     owned: str, run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
