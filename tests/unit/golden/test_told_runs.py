@@ -15,8 +15,10 @@ from builders.told_endings import resumed_runs, stopped_runs
 from builders.told_measuring import bottlenecks, fits, machine, measurements, no_baselines
 from builders.told_resuming import not_resumed
 from builders.told_rollbacks import not_taken_back
+from builders.told_servers import not_deployed, not_served
 from builders.told_spaces import drafts, no_spaces
 from builders.told_specs import bad_texts, no_metrics, no_objectives, no_specs, other_specs
+from builders.told_workers import not_joined
 from builders.told_writes import no_plans, not_written, told_of_writes
 
 TOLD: dict[str, Callable[[], dict[str, Case]]] = {
@@ -35,6 +37,9 @@ TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "spec-of-another-run": other_specs,
     "space-refused": no_spaces,
     "drafts": drafts,
+    "server-not-deployed": not_deployed,
+    "server-not-served": not_served,
+    "worker-not-joined": not_joined,
     "write-no-plan": no_plans,
     "write-refused": not_written,
     "write-not-taken-back": not_taken_back,

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from builders.candidates import the_one
-from docker.errors import DockerException
 
 from tuner.bench import tools as programs
 from tuner.bench.job import Request, prepare
@@ -66,34 +65,6 @@ def test_numbers_go_with_every_numpy_and_strings_with_the_first(
 ) -> None:
     numpy_is(version)
     assert numpy_of_models(PYTHON, served(tmp_path, kind)) == version
-
-
-@pytest.mark.parametrize(
-    ("python", "cure"),
-    [
-        ((3, 12), "/venv/bin/python -m pip install 'numpy<2'"),
-        ((3, 13), "use Python 3.11 or 3.12, or server: {mode: docker}"),
-    ],
-)
-def test_strings_under_numpy_2_are_refused_with_what_mends_it(
-    python: tuple[int, int],
-    cure: str,
-    tmp_path: Path,
-    numpy_is: Callable[[str], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    numpy_is("2.0.0")
-    monkeypatch.setattr(numpy2.sys, "version_info", python)
-    with pytest.raises(EnvironmentNotReadyError, match="m: strings need NumPy 1, ") as error:
-        numpy_of_models(PYTHON, served(tmp_path, "STRING"))
-    assert error.value.hint == cure
-
-
-def test_a_python_without_numpy_is_told(numpy_is: Callable[[str], None]) -> None:
-    numpy_is("")
-    with pytest.raises(EnvironmentNotReadyError, match="find no numpy") as error:
-        numpy_of_models(PYTHON)
-    assert " -m pip install 'numpy" in error.value.hint
 
 
 def test_strings_of_another_backend_are_none_of_its_business(tmp_path: Path) -> None:
@@ -168,22 +139,6 @@ def test_under_numpy_2_a_model_that_makes_or_reads_strings_is_told_why_not(stub:
     received.array = texts
     with pytest.raises(BufferError, match="strings need NumPy 1"):
         received.as_numpy()
-
-
-def test_an_engine_that_does_not_answer_is_told_in_the_systems_words(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    missing = FileNotFoundError(2, "No such file or directory")
-
-    def refused(**_: object) -> None:
-        told = f"Error while fetching server API version: {('Connection aborted.', missing)}"
-        raise DockerException(told)
-
-    monkeypatch.setattr("docker.from_env", refused)
-    (check,) = doctor._docker(ServerSpec(), {}, tuple)
-    assert check.found == (
-        "no container engine answers at the default socket: No such file or directory"
-    )
 
 
 def test_the_doctor_is_told(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -167,13 +168,12 @@ def test_a_run_is_found_by_its_id_and_by_its_study_while_it_searches(
             assert theirs.model_copy(update={"server": job.spec.server}) == job.spec
         with pytest.raises(SpecError, match="called 'nothing'"):
             find_offer(url, "nothing")
-    with pytest.raises(SpecError, match="has ended") as ended:
+    with pytest.raises(SpecError, match=name):
         find_offer(url, name)
-    assert ended.value.hint.startswith("workers help while `tune run` searches")
 
 
 def test_a_storage_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentNotReadyError, match="there is no storage"):
+    with pytest.raises(EnvironmentNotReadyError, match=r"none\.db"):
         find_offer(f"sqlite:///{tmp_path / 'none.db'}", "m")
     assert list(tmp_path.iterdir()) == []
 
@@ -190,7 +190,7 @@ class TestWhatIsRefused:
         there = replace(offer.manifest, gpus=[gpu], fingerprint="1" * 16)
         with pytest.raises(EnvironmentNotReadyError) as caught:
             refuse_another_machine(there, Facts())  # type: ignore[arg-type]
-        assert "GPUs: NVIDIA H200 (driver 570) there, none here" in caught.value.message
+        assert "H200 (driver 570)" in caught.value.message
         assert "CPU" not in caught.value.message
         there = replace(offer.manifest, fingerprint="1" * 16)
         with pytest.raises(EnvironmentNotReadyError, match="since it differs"):
@@ -215,20 +215,17 @@ class TestWhatIsRefused:
         own.write_text(text.replace("40ms", "50ms") + "workload: {window: 5s}\n")
         with pytest.raises(SpecError) as refused:
             refuse_another_spec(load_spec(own), offer)
-        told = "[p99_latency <= 50ms] here, [p99_latency <= 40ms] in the run's spec"
-        assert refused.value.message.splitlines() == [
-            f"{own} does not say what a-run measures:",
-            f"  {own}:3:1: slo: {told}",
-            f"  {own}:9:12: workload.window: 5s here, 3s in the run's spec",
-        ]
-        assert "the same --set" in (refused.value.hint or "")
+        told = refused.value.message
+        places = re.findall(rf"{own}:(\d+:\d+): ([\w.]+):", told)
+        assert places == [("3:1", "slo"), ("9:12", "workload.window")]
+        assert re.findall(r"\b\d+m?s\b", told) == ["50ms", "40ms", "5s", "3s"]
 
     def test_another_config(self, offer: Any, job: Job, tmp_path: Path) -> None:
         refuse_other_configs(job, offer.manifest)
         write_model(tmp_path / "models" / job.spec.name, "max_batch_size: 4\n")
         loaded = load_spec(job.loaded.path, [f"repository={tmp_path / 'models'}"])
         refuse_another_spec(loaded, offer)
-        with pytest.raises(SpecError, match=r"(?s)is not the config that.*\n\+max_batch_size: 4"):
+        with pytest.raises(SpecError, match=r"\n\+max_batch_size: 4"):
             refuse_other_configs(job_from(loaded, loaded.spec, {}), offer.manifest)
 
     def test_another_file_of_a_model_or_of_its_load(self, job: Job, tmp_path: Path) -> None:
@@ -241,11 +238,9 @@ class TestWhatIsRefused:
         other = {**there, "emulated-accelerator/1/model.py": "0" * 16, "workload": "0"}
         with pytest.raises(SpecError) as refused:
             refuse_other_files(job, "r", other)
-        assert refused.value.message.splitlines() == [
-            "the files here are not those that r measures:",
-            "  emulated-accelerator/1/model.py differs",
-            "  workload is missing here",
-        ]
+        _, *lines = refused.value.message.splitlines()
+        files = [line.split()[0] for line in lines]
+        assert files == ["emulated-accelerator/1/model.py", "workload"]
 
     def test_somebody_elses_server(self, job: Job) -> None:
         server = "server={mode: remote, http: 'h:1', grpc: 'h:2'}"
