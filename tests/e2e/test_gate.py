@@ -109,7 +109,8 @@ def test_a_config_that_is_right_already_is_kept(workplace: Workplace) -> None:
     """One by one it would answer half; what only a GPU heeds makes no difference."""
     threshold = "optimization.gather_kernel_buffer_threshold: {choice: [8, 16]}"
     space = f"{{dynamic_batching: {{choice: [off, on]}}, {threshold}}}"
-    config = place(workplace, BATCHES, "{kind: poisson, rate: [20]}", space=space)
+    # 100 requests a round: of 50, a batch under way at the end looks like a backlog
+    config = place(workplace, BATCHES, "{kind: poisson, rate: [20]}", space=space, window="4s")
     before = config.read_bytes()
     done = workplace.tune("run", "spec.yaml")
     result = workplace.result()
