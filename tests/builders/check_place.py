@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ from tuner.machine.host import Gpu, Host
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.report.check_document import render_check
 
+ROOT = Path(__file__).parents[2]
+MODEL = "emulated-accelerator"
 CLOSED = "{kind: closed, concurrency: [8, 16], restarts: 1}"
 
 
@@ -150,3 +153,11 @@ class Place:
         self.bench = self.bench_of(served.job, **bench)
         self.said_first = list(self.notes)
         yield self.bench
+
+
+def place_in(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """For the quickstart's spec, and a model of its own, since a check locks its directory."""
+    text = (ROOT / "search_spaces" / "quickstart.yaml").read_text()
+    models = directory / "models"
+    shutil.copytree(ROOT / "model_repository" / MODEL, models / MODEL)
+    return Place(directory, monkeypatch, text.replace("../model_repository", str(models)))

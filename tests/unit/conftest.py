@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 from pathlib import Path
@@ -10,11 +9,8 @@ from typing import Any
 
 import pytest
 import scipy.special  # noqa: F401  asks lscpu, before processes are refused
-from builders.check_place import Place
+from builders.check_place import Place, place_in
 from builders.workplace import Workplace
-
-ROOT = Path(__file__).parents[2]
-MODEL = "emulated-accelerator"
 
 
 @pytest.fixture(autouse=True)
@@ -57,9 +53,4 @@ def workplace(
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    text = (ROOT / "search_spaces" / "quickstart.yaml").read_text()
-    # Of its own, since a check locks the model's directory, and other workers run tests too.
-    models = tmp_path / "models"
-    shutil.copytree(ROOT / "model_repository" / MODEL, models / MODEL)
-    text = text.replace("../model_repository", str(models))
-    return Place(tmp_path, monkeypatch, text)
+    return place_in(tmp_path, monkeypatch)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
 from builders.check_place import CLOSED, Place, ToyBench, ToyPrograms
+from builders.told_checks import SlowClient
 
 from tuner.check import check as steps
 from tuner.errors import (
@@ -64,7 +64,6 @@ def test_a_config_that_sustains_nothing_any_more_is_given_up_after_three_servers
     place.check(accept=True)
     done = place.check(capacity=1e-3)
     assert (done.facts["status"], done.exit_code) == ("slo missed", 10)
-    assert "at any load tried" in done.facts["reasons"][0]
     assert place.bench.fresh_servers == 3
 
 
@@ -93,7 +92,6 @@ def test_noise_gets_all_rounds_and_then_is_inconclusive(place: Place, rounds: in
     done = place.check(capacity=95.5, servers_cv=0.08)
     assert (done.facts["status"], done.exit_code) == ("inconclusive", 11)
     assert place.bench.fresh_servers == rounds
-    assert "are both possible" in done.facts["reasons"][0]
 
 
 def test_an_slo_that_no_load_meets_is_missed_whatever_the_baseline(place: Place) -> None:
@@ -101,7 +99,7 @@ def test_an_slo_that_no_load_meets_is_missed_whatever_the_baseline(place: Place)
     place.text = place.text.replace("p99_latency <= 40ms", "p99_latency <= 10ms")
     done = place.check(accept=True)
     assert (done.facts["status"], done.exit_code) == ("slo missed", 10)
-    assert "p99_latency <= 10ms was missed at any load tried" in done.facts["reasons"][0]
+    assert "p99_latency <= 10ms" in done.facts["reasons"][0]
     assert done.facts["accepted"] is None
     assert place.bench.fresh_servers == 3  # after the one on which a load was looked for
     assert len(place.bench.levels) <= 4 + 3 * 5
@@ -123,7 +121,7 @@ def test_a_load_at_the_very_edge_is_not_confirmed(place: Place) -> None:
     place.text += "check: {at: 100}\n"
     done = place.check(servers_cv=0.02)
     assert (done.facts["status"], done.exit_code) == ("inconclusive", 11)
-    assert "at the very edge" in done.facts["reasons"][0]
+    assert "100/s in 1 of 3 rounds" in done.facts["reasons"][0]
     assert place.bench.fresh_servers == 3  # more rounds would not change that
 
 
@@ -147,7 +145,6 @@ def test_throughputs_at_other_loads_are_not_compared(place: Place) -> None:
     place.text += "check: {at: 8}\n"
     done = place.check(capacity=20.0)
     assert (done.exit_code, done.facts["ratio"]) == (11, None)
-    assert "at another load" in done.facts["reasons"][0]
 
 
 def test_another_machines_result_is_refused_unless_asked_for(place: Place) -> None:
@@ -155,17 +152,16 @@ def test_another_machines_result_is_refused_unless_asked_for(place: Place) -> No
     place.gpu = "Other GPU"
     done = place.check()
     assert (done.exit_code, done.facts["baseline"]) == (11, None)
-    assert "another machine" in done.facts["reasons"][0]
+    assert "Toy GPU, driver 550" in done.facts["reasons"][0]
     done = place.check(any_machine=True)
     assert (done.exit_code, done.facts["status"]) == (0, "fine")
-    assert "Compared with a result of another machine" in done.facts["reasons"][-1]
+    assert "Toy GPU, driver 550" in done.facts["reasons"][-1]
 
 
 def test_accepting_something_worse_is_allowed_and_told(place: Place) -> None:
     place.check(accept=True)
     done = place.check(accept=True, capacity=80.0)
     assert (done.exit_code, done.facts["status"]) == (0, "accepted")
-    assert "is certain" in done.facts["reasons"][0]
     assert place.check(capacity=80.0).facts["status"] == "fine"
 
 
@@ -237,8 +233,7 @@ def test_the_baseline_says_where_and_how_it_was_measured(place: Place) -> None:
 def test_too_few_requests_are_no_verdict(place: Place) -> None:
     done = place.check(accept=True, requests=20)
     assert (done.facts["status"], done.exit_code) == ("inconclusive", 11)
-    assert "Too few requests" in done.facts["reasons"][0]
-    assert "raise workload.max_window" in done.facts["reasons"][0]  # the window follows the rate
+    assert "workload.max_window" in done.facts["reasons"][0]  # the window follows the rate
 
 
 class ArrivalsBench(ToyBench):
@@ -292,7 +287,7 @@ def test_a_result_whose_latencies_another_client_took_is_not_compared(place: Pla
     accepted.write_text(json.dumps({**other, "client": "tune"}))
     done = place.check()
     assert (done.facts["status"], done.exit_code) == ("inconclusive", 11)
-    assert "latencies were not measured by perf_analyzer" in done.facts["reasons"][0]
+    assert "perf_analyzer" in done.facts["reasons"][0]
     assert not place.bench.deployed  # told before a minute of load
     assert place.check(accept=True).facts["status"] == "accepted"
     assert place.check().facts["status"] == "fine"
@@ -318,14 +313,6 @@ class UpTo(ToyBench):
         return super().reading(level, seed)
 
 
-class SlowClient(ToyBench):
-    """Its load generator sends 50 requests a second, not one more."""
-
-    def __init__(self, *job: Any, **bench: Any) -> None:
-        super().__init__(*job, **bench)
-        self.sends = 50.0
-
-
 def test_a_config_that_drowns_in_the_load_it_once_stood_is_measured_below_it(place: Place) -> None:
     """It became ten times as slow: that is the regression to be told, not a failed measurement."""
     place.check(accept=True)
@@ -346,7 +333,7 @@ def test_a_load_generator_that_is_the_limit_tonight_shows_no_regression(place: P
     done = place.check()
     assert place.bench.levels[:2] == pytest.approx([96.0, 45.0], rel=0.02)
     assert (done.facts["status"], done.exit_code) == ("inconclusive", 11)
-    assert done.facts["reasons"][0].startswith("The load generator was the limit, not the model: ")
+    assert " 45/s " in done.facts["reasons"][0]
 
 
 def test_a_load_generator_that_was_the_limit_before_too_is_told_and_passes(place: Place) -> None:
@@ -355,7 +342,7 @@ def test_a_load_generator_that_was_the_limit_before_too_is_told_and_passes(place
     done = place.check()
     assert (first.facts["status"], done.facts["status"]) == ("accepted", "fine")
     for facts in (first.facts, done.facts):
-        assert "The load generator was the limit, not the model" in facts["reasons"][1]
+        assert "/s at most" in facts["reasons"][1]
 
 
 def test_a_round_goes_on_below_a_load_that_a_hindered_load_generator_did_not_send(
@@ -374,4 +361,4 @@ def test_a_round_goes_on_below_a_load_that_a_hindered_load_generator_did_not_sen
     monkeypatch.setattr(ToyBench, "measure", measure)
     done = place.check(capacity=88.0)
     assert done.exit_code == 11
-    assert done.facts["reasons"][0].startswith("The load generator was the limit, not the model: ")
+    assert " 43.79/s " in done.facts["reasons"][0]

@@ -13,6 +13,7 @@ import pytest
 from builders import told_commands, told_models
 from builders.golden import Golden
 from builders.refusals import Case, told_of
+from builders.told_checks import checks
 from builders.told_probes import answers, failures, first_calls, overloads
 from builders.told_proofs import hindered
 from builders.told_recordings import not_fitting_lines, not_made, not_read
@@ -20,6 +21,7 @@ from builders.told_requests import carried, not_fitting, senders
 
 TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "answers": answers,
+    "checks": checks,
     "commands-apply": told_commands.not_applied,
     "commands-init": told_commands.drafting,
     "commands-mistyped": told_commands.command_mistakes,
