@@ -15,6 +15,7 @@ from builders.told_endings import resumed_runs, stopped_runs
 from builders.told_measuring import bottlenecks, fits, machine, measurements, no_baselines
 from builders.told_resuming import not_resumed
 from builders.told_rollbacks import not_taken_back
+from builders.told_searching import searching
 from builders.told_servers import not_deployed, not_served
 from builders.told_spaces import drafts, no_spaces
 from builders.told_specs import bad_texts, no_metrics, no_objectives, no_specs, other_specs
@@ -40,6 +41,7 @@ TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "server-not-deployed": not_deployed,
     "server-not-served": not_served,
     "worker-not-joined": not_joined,
+    "searching": searching,
     "write-no-plan": no_plans,
     "write-refused": not_written,
     "write-not-taken-back": not_taken_back,

@@ -1,0 +1,143 @@
+"""What a search says of configs, and how one ends that cannot go on, on an emulated bench."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from builders.candidates import candidate_of, fields_of
+from builders.emulated import EmulatedBench
+from builders.model_files import REPOSITORY
+from builders.refusals import Case
+from builders.searches import CANDIDATES, a_search, searched, served
+
+from tuner.bench.events import Silent
+from tuner.bench.job import Request, prepare
+from tuner.errors import LoadFailedError, ModelFailsError, OutOfTimeError
+from tuner.measurement.measurement import Arrivals
+from tuner.run.plan import cache_notes
+from tuner.score.capacity import LevelRange
+from tuner.score.next_load import LoadPlan
+from tuner.score.point import Point
+from tuner.search.first_load import first_level
+from tuner.server.memory import MACHINE, Memory
+from tuner.space.candidate import Candidate
+
+
+class Telling(Silent):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+
+class Limited(EmulatedBench):
+    """Runs out of time at the candidates that it is given."""
+
+    def __init__(self, late: Sequence[Candidate]) -> None:
+        super().__init__(served)
+        self.late = late
+
+    def measure(self, level: float, seed: int) -> Point:
+        if self.candidate in self.late:
+            raise OutOfTimeError("the time of the budget is used up")
+        return super().measure(level, seed)
+
+
+class Refusing(EmulatedBench):
+    """Answers one request, and refuses many at once."""
+
+    def many_at_once(self, concurrency: int, seed: int) -> float:
+        raise LoadFailedError("the queue is full")
+
+
+def failing(reason: str, loaded: str = "") -> Case:
+    """The model fails with its current config; of the repository's models one is loaded."""
+
+    def told(_: Path) -> None:
+        troubles = {CANDIDATES[0]: [ModelFailsError(reason)]}
+        session, searcher = a_search(EmulatedBench(served, troubles=troubles), [*CANDIDATES])
+        if loaded:
+            models: Any = SimpleNamespace(models={"m": SimpleNamespace(name=loaded)})
+            spec = session.spec.model_copy(update={"repository": REPOSITORY})
+            session = replace(session, job=replace(session.job, spec=spec, served=models))
+        searched(session, searcher)
+
+    return told
+
+
+def late(*candidates: Candidate) -> Case:
+    def told(_: Path) -> list[str]:
+        session, searcher = a_search(Limited(candidates), [*CANDIDATES], time="15s")
+        events = Telling()
+        searched(replace(session, events=events), searcher)
+        return events.said
+
+    return told
+
+
+def refused_by_memory(_: Path) -> str:
+    bench = EmulatedBench(served)
+
+    def memory() -> dict[str, Memory]:
+        instances = fields_of(bench.candidate).get("instance_group.count", 1)
+        assert isinstance(instances, int)
+        return {MACHINE: Memory(instances * 101, 0, 600)}
+
+    session, searcher = a_search(bench, [*CANDIDATES[:3], CANDIDATES[5]])
+    trials, _ = searched(replace(session, memory=memory), searcher)
+    return trials[-1].reason
+
+
+def limited_by_the_client(_: Path) -> str:
+    session, searcher = a_search(EmulatedBench(lambda _: 5000.0, sends=600.0), CANDIDATES[1:2])
+    (trial,), _ = searched(session, searcher)
+    return trial.limit
+
+
+def refusing_many(_: Path) -> list[str]:
+    notes: list[str] = []
+    bench = Refusing(lambda _: 900.0 / 1.1, alone_s=0.01)
+    bench.deploy(candidate_of({}))
+    levels = LevelRange(0.1, 1e5)
+    first_level(bench, LoadPlan(Arrivals.POISSON, None, levels), 1, notes.append)
+    return notes
+
+
+CACHED = """\
+model: emulated-accelerator
+repository: {repository}
+workload: {{inputs: {inputs}}}
+slo: [p99_latency <= 60ms]
+space: {{response_cache.size: {{choice: [512KiB, off, 32KiB]}}}}
+"""
+
+
+def cached(repeat: str) -> Case:
+    def told(here: Path) -> list[str]:
+        inputs = f"{{kind: random, unique: 400, repeat: {repeat}}}"
+        path = here / "spec.yaml"
+        path.write_text(CACHED.format(repository=REPOSITORY, inputs=inputs))
+        return cache_notes(prepare(Request(spec=path)))
+
+    return told
+
+
+def searching() -> dict[str, Case]:
+    not_ready = "the model fails: Model 'tokenizer' is not ready."
+    return {
+        "the current config fails": failing("the model fails: RuntimeError: no weights.bin"),
+        "it calls a model that is not loaded": failing(not_ready, "m"),
+        "it calls a model that is loaded": failing(not_ready, "tokenizer"),
+        "the time ends with the current config": late(CANDIDATES[0]),
+        "the time ends with another": late(CANDIDATES[1]),
+        "there is too little memory": refused_by_memory,
+        "the client can send no more": limited_by_the_client,
+        "many requests at once are refused": refusing_many,
+        "a cache, and all requests are as likely": cached("{kind: uniform}"),
+        "a cache, and few requests are most of them": cached("{kind: zipf, exponent: 1.2}"),
+    }
