@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,22 @@ from builders.emulated import FreshBench, an_overload, saying
 from builders.measurements import synthetic_measurement
 from builders.refusals import Case
 
+from tuner.load.client.job import Outcome
+from tuner.load.client.responses import warnings_of
 from tuner.load.probes.answers import Answer, ConfigAnswers, differences
 from tuner.load.probes.lone import LoneRequests
 from tuner.load.probes.preparing import Filling
 from tuner.load.probes.warming import CallTimes, FirstCalls
 from tuner.load.probes.warmup import WarmUp, propose
-from tuner.load.validity import client_cost, refuse_failures, warnings_about
+from tuner.load.traffic.encoding import TensorShape
+from tuner.load.traffic.inputs import InputFiles
+from tuner.load.validity import client_cost, ended_early, refuse_failures, warnings_about
 from tuner.measurement.measurement import Arrivals, FailureReason, Failures, LoadPoint
-from tuner.measurement.window import LatencyBound
+from tuner.measurement.window import LatencyBound, Window
 from tuner.proof.answers import AnswersCompared, same_answers
 from tuner.server.control import StatisticsSnapshot
 from tuner.space.candidate import Candidate
+from tuner.spec.workload import RandomInputs
 
 TOLERANCE = 1e-3
 CURRENT = candidate_of({"instance_group.count": 1})
@@ -167,6 +173,12 @@ def failures() -> dict[str, Case]:
         bounds = (LatencyBound(0.99, 0.5), LatencyBound(0.95, 0.010))
         return lambda _: [*client_cost(request_s, share, cores, bounds)]
 
+    broken = [Outcome.ANSWERED, Outcome.INCOMPLETE, Outcome.DOUBLED, Outcome.INCOMPLETE]
+
+    def few_values(here: Path) -> tuple[str, ...]:
+        spec = RandomInputs(kind="random", unique=50, int_range=(1, 10))
+        return InputFiles(spec, [TensorShape("x", "INT32", (1,))], here).file(1, 100).warnings
+
     def warned(_: object) -> Iterator[str]:
         load = LoadPoint(Arrivals.RECORDING, 100.0)
         found = replace(synthetic_measurement(50.0, 100.0), load=load, late_sends=0.0012)
@@ -184,4 +196,9 @@ def failures() -> dict[str, Case]:
         "the client takes much of two cores": costly(0.0009, 0.45, 2),
         "the client takes much of both": costly(0.0018, 0.45, 1),
         "recorded requests were late, and a GPU was hot": warned,
+        "a load was stopped once it was lost": lambda _: ended_early(
+            Window(1.2, 0.5, 30.0), Window(3.0, 0.5, 30.0)
+        ),
+        "answers were broken": lambda _: [*warnings_of(broken)],
+        "few values exist": few_values,
     }

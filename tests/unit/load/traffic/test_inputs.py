@@ -207,7 +207,8 @@ def test_too_few_different_values_say_so(tmp_path: Path) -> None:
     flag = TensorShape("x", "INT32", (1,))
     file = InputFiles(random(unique=50, int_range=(1, 10)), [flag], tmp_path).file(1, 100)
     assert len(set(contents(file.path))) == 10
-    assert file.warnings == ("Only 10 of 50 unique inputs exist within int_range.",)
+    (said,) = file.warnings
+    assert "10 of 50" in said
 
 
 @pytest.mark.parametrize(
