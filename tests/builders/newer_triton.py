@@ -89,9 +89,6 @@ class NewerTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignor
         #: Of the file, what older clients cannot write.
         self.newer = b""
         self.running: Any = None
-        self.kind, self.extensions = "triton", EXTENSIONS
-        #: Why the model is not loaded.
-        self.reason = ""
         self.requests = 0
         self.key = given.get(FLAGS[0], "").rpartition("=")[2]
         self.ports = {s: int(given.get(f"--{s}-port", 0)) for s in SERVICES}
@@ -143,7 +140,7 @@ class NewerTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignor
 
     def ServerMetadata(self, request: Any, context: Any) -> Any:
         return service_pb2.ServerMetadataResponse(
-            name=self.kind, version=VERSION, extensions=self.extensions
+            name="triton", version=VERSION, extensions=EXTENSIONS
         )
 
     def ModelReady(self, request: Any, context: Any) -> Any:
@@ -154,7 +151,7 @@ class NewerTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignor
         self._restricted(context)
         state = "UNAVAILABLE" if self.running is None else "READY"
         index = service_pb2.RepositoryIndexResponse()
-        index.models.add(name=self.model, version="1", state=state, reason=self.reason)
+        index.models.add(name=self.model, version="1", state=state)
         return index
 
     def RepositoryModelLoad(self, request: Any, context: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from builders.candidates import candidate_of
 from builders.emulated import FreshBench, a_session
 from builders.measurements import synthetic_measurement
-from builders.runs import Toy, manifest_of
+from builders.runs import MANIFEST
 
 from tuner.bench.events import Silent
 from tuner.measurement.measurement import Arrivals, Measurement
@@ -138,7 +138,7 @@ def prove(
 
 def result_json(bench: ProvingBench, verdict: RunDecision) -> dict[str, Any]:
     return result_of(
-        manifest=manifest_of(Toy(), "r"),
+        manifest=MANIFEST,
         verdict=verdict,
         trials=(),
         rejected=(),

@@ -11,7 +11,7 @@ import json
 import math
 import random
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from tuner.score.point import Point, judge_point, score_points
 from tuner.score.trial import Predicted, Trial, TrialState, TrialTime
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.slo import Objective, Slo
-from tuner.writeback.plan import sha256_of, text_with
+from tuner.writeback.plan import FilePlan, sha256_of, text_with
 
 RUNS = Path(__file__).parents[1] / "runs"
 
@@ -56,7 +56,6 @@ REFUSED = (
     "load failed for model 'toy': version 1 is at UNAVAILABLE state: Internal: "
     "failed to allocate <pinned> memory & gave up: out of memory"
 )
-UNFINISHED = ("interrupted", "failed")
 
 
 def measure(candidate: Candidate, rate: float, seed: int, *, gpu: bool = False) -> Measurement:
@@ -148,7 +147,6 @@ class Toy:
     seed: int = 0
     slo: tuple[str, ...] = ("p99_latency <= 40ms", "error_rate <= 0%")
     objective: str = "maximize goodput"
-    cache: bool = True
     gpu: bool = False
     predicts: bool = False
     model: str = "toy"
@@ -177,7 +175,7 @@ def make_trials(toy: Toy) -> list[Trial]:
             PREFERRED: draw.choice([None, (4,), (4, 8)]) if largest >= 8 else None,
             DELAY: draw.choice([0, int(math.exp(draw.uniform(4, 9)))]),
         }
-        cache_bytes = 64 << 20 if toy.cache and draw.random() < 0.3 else None
+        cache_bytes = 64 << 20 if draw.random() < 0.3 else None
         candidate = candidate_of(fields, cache_bytes, toy.model)
         if candidate not in candidates:
             candidates.append(candidate)
@@ -249,6 +247,10 @@ def manifest_of(toy: Toy, run_id: str) -> Manifest:
     )
 
 
+#: That of a run of the toy.
+MANIFEST = manifest_of(Toy(), "r")
+
+
 def edit_config(run: Path, **changes: object) -> None:
     """Another fact of the config of the run's model, in its manifest."""
     path = run / "manifest.json"
@@ -269,27 +271,26 @@ def make_run(parent: Path, toy: Toy | None = None, status: str = "improved") -> 
     if status == "killed":
         return store.directory
     best = best_of(toy, trials) if len(trials) > 1 else None
-    proofs: dict[str, list[Point]] = {"current": [], "candidate": []}
+    repeats: list[Repeat] = []
     if best is not None and status in ("improved", "not known"):
-        confirm(store, toy, trials[0], best, proofs)
-    write_result(store, toy, trials, best, status, proofs)
+        repeats = repeats_of(toy, trials[0], best)
+    for repeat in repeats:
+        store.append_confirmation(repeat)
+    store.write_result(result_of(toy, store.run_id, status, trials, repeats))
     return store.directory
 
 
-def confirm(
-    store: RunStore, toy: Toy, current: Trial, winner: Trial, proofs: dict[str, list[Point]]
-) -> None:
-    """Adds the measurements of both to ``proofs``, by role, one a round."""
+def repeats_of(toy: Toy, current: Trial, winner: Trial) -> list[Repeat]:
+    """Three rounds, both at the highest load that each stood in the search."""
+    repeats = []
     for round_ in range(3):
-        for order, (role, trial) in enumerate((("current", current), ("candidate", winner))):
-            level = max(
-                (p.measurement.load.level for p in trial.points if passes(p.slo)), default=120.0
-            )
-            seed = 1000 + round_
-            point = judge_point(toy.slos, measure(trial.candidate, level, seed, gpu=toy.gpu))
-            key = trial.candidate.key
-            store.append_confirmation(Repeat(round_, order, Role(role), key, point))
-            proofs[role].append(point)
+        for order, (role, trial) in enumerate(((Role.CURRENT, current), (Role.CANDIDATE, winner))):
+            stood = (p.measurement.load.level for p in trial.points if passes(p.slo))
+            level = max(stood, default=120.0)
+            measured = measure(trial.candidate, level, 1000 + round_, gpu=toy.gpu)
+            point = judge_point(toy.slos, measured)
+            repeats.append(Repeat(round_, order, role, trial.candidate.key, point))
+    return repeats
 
 
 def facts_of(trial: Trial, proofs: Sequence[Point]) -> dict[str, Any] | None:
@@ -336,18 +337,13 @@ def overload(capacity: float, back_after_s: float | None) -> Overload:
     )
 
 
-def write_result(
-    store: RunStore,
-    toy: Toy,
-    trials: Sequence[Trial],
-    best: Trial | None,
-    status: str,
-    proofs: Mapping[str, Sequence[Point]],
-) -> None:
-    from tuner.writeback.plan import FilePlan
-
+def result_of(
+    toy: Toy, run_id: str, status: str, trials: Sequence[Trial], repeats: Sequence[Repeat]
+) -> dict[str, Any]:
+    best = best_of(toy, trials) if len(trials) > 1 else None
     winner, other = (best, None) if status == "improved" else (None, best)
-
+    ended = status not in ("interrupted", "failed")
+    proofs = {role: [r.point for r in repeats if r.role is role] for role in Role}
     path = Path(f"/models/{toy.model}/config.pbtxt")
     after = better(toy) if winner else None
     plan = FilePlan(toy.model, path, sha256_of(CONFIG), CONFIG, after or "")
@@ -367,15 +363,15 @@ def write_result(
     told["means"] = {"best": 118.0 * gain, "current": 118.0}
     result = {
         "schema_version": 1,
-        "run_id": store.run_id,
+        "run_id": run_id,
         "model": toy.model,
         "status": status,
         "reasons": ["a reason, <in> one sentence"],
         "spec_sha256": sha256_of(f"model: {toy.model}\n"),
         "objective": toy.objective,
-        "baseline": facts_of(trials[0], proofs["current"]),
-        "winner": None if winner is None else facts_of(winner, proofs["candidate"]),
-        "best": None if other is None else facts_of(other, proofs["candidate"]),
+        "baseline": facts_of(trials[0], proofs[Role.CURRENT]),
+        "winner": None if winner is None else facts_of(winner, proofs[Role.CANDIDATE]),
+        "best": None if other is None else facts_of(other, proofs[Role.CANDIDATE]),
         "gain": None if winner is None else told,
         "trials": {"asked": len(trials), "duplicates": 2, **counts},
         "rejected": RejectedFacts.of([], 0.0).model_dump(),
@@ -383,7 +379,7 @@ def write_result(
         "written": None,
         "server_args": [] if winner is None else list(winner.candidate.server_args),
         "simplification": None,
-        "overload": overloads(trials[0], winner) if status not in UNFINISHED else None,
+        "overload": overloads(trials[0], winner) if ended else None,
         "diff": plan.diff() if winner else None,
         "models": {toy.model: {"config_before": CONFIG, "config_after": after}} if after else {},
     }
@@ -398,7 +394,7 @@ def write_result(
             {"field": field, "with": 2050.0, "without": 2050.0 + d, "difference": d, "kept": d < -9}
             for field, d in ((COUNT, -350.0), (PREFERRED, -6.0))
         ]
-    store.write_result(result)
+    return result
 
 
 def better(toy: Toy) -> str:

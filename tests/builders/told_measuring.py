@@ -12,7 +12,7 @@ from unittest.mock import patch
 from builders.candidates import candidate_of
 from builders.measurements import P99_40MS, synthetic_measurement
 from builders.refusals import Case
-from builders.runs import Toy, manifest_of
+from builders.runs import MANIFEST
 from builders.spaces import BATCH, INSTANCES
 
 from tuner.load.validity import client_behind, client_limit, warnings_about
@@ -214,7 +214,7 @@ def bottlenecks() -> dict[str, Case]:
         if not p99_us:
             kept["nlp"] = replace(kept["nlp"], parts=tuple(la for la in models if la != "nlp"))
         asked = dict(zip(p99_us, models, strict=False)) or {"nlp": "nlp"}
-        run = replace(manifest_of(Toy(), "run"), models=kept, streams=asked)
+        run = replace(MANIFEST, models=kept, streams=asked)
 
         def told(_: Path) -> str:
             found = bottleneck_of(judge_point(slos, shown), run)

@@ -6,24 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from builders.refusals import Case
-from builders.runs import Toy, manifest_of
+from builders.runs import MANIFEST
 
 from tuner.record.manifest import KeptConfig, Manifest
 from tuner.record.store import RunStore
-
-RUN = manifest_of(Toy(), "r")
 
 
 def configs(**sha256: str | None) -> Manifest:
     """A run that read configs with these hashes; None: there was no file."""
     kept = {n: KeptConfig(n, f"{n}/config.pbtxt", "", sha256[n]) for n in sha256}
-    return replace(RUN, models=kept)
+    return replace(MANIFEST, models=kept)
 
 
 def completed(**text: str | None) -> Manifest:
     """A run whose server completed the configs to these."""
     kept = {n: KeptConfig(n, "", "", None, completed=text[n]) for n in text}
-    return replace(RUN, models=kept, streams=dict.fromkeys(text, next(iter(text))))
+    return replace(MANIFEST, models=kept, streams=dict.fromkeys(text, next(iter(text))))
 
 
 def client(name: str | None) -> Manifest:
@@ -31,14 +29,14 @@ def client(name: str | None) -> Manifest:
 
 
 def not_resumed() -> dict[str, Case]:
-    one = replace(RUN, spec_path="one.yaml", spec_sha256="1")
+    one = replace(MANIFEST, spec_path="one.yaml", spec_sha256="1")
     file = "workload.arrivals.file"
 
     def changed(before: Manifest, now: Manifest) -> Case:
         return lambda _: before.refuse_if_different(now)
 
     def read(**changes: object) -> Case:
-        return lambda _: Manifest.from_json({**RUN.to_json(), **changes})
+        return lambda _: Manifest.from_json({**MANIFEST.to_json(), **changes})
 
     def second(here: Path) -> None:
         store = RunStore.create(here, "run-1")
@@ -51,10 +49,10 @@ def not_resumed() -> dict[str, Case]:
             one, replace(one, spec_path="other.yaml", spec_sha256="2", models={})
         ),
         "a program is another": changed(
-            replace(RUN, versions={"tune": "1"}), replace(RUN, versions={"tune": "2"})
+            replace(MANIFEST, versions={"tune": "1"}), replace(MANIFEST, versions={"tune": "2"})
         ),
         "a recording holds something else": changed(
-            replace(RUN, load_files={file: "1"}), replace(RUN, load_files={file: "2"})
+            replace(MANIFEST, load_files={file: "1"}), replace(MANIFEST, load_files={file: "2"})
         ),
         "one config of two was edited": changed(
             configs(tokenizer="1", bert="2"), configs(tokenizer="1", bert="3")
@@ -85,7 +83,7 @@ def not_resumed() -> dict[str, Case]:
         "it has no models": read(models={}),
         "a part of a model is not served": lambda _: Manifest.from_json(
             replace(
-                RUN, models={"m": KeptConfig("m", "m/config.pbtxt", "", None, parts=("bert",))}
+                MANIFEST, models={"m": KeptConfig("m", "m/config.pbtxt", "", None, parts=("bert",))}
             ).to_json()
         ),
     }

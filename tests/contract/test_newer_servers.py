@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from builders.candidates import candidate_of, the_one
 from builders.newer_triton import GPU_BYTES, HOST, MODEL_METRICS, VERSION, Engine, NewerTriton
-from builders.runs import Toy, manifest_of
+from builders.runs import MANIFEST
 from builders.triton_repository import MODEL, make_repository
 from contract.server_contract import ServerCase, ServerContract, answer, eventually
 
@@ -166,7 +166,7 @@ def test_rollback_puts_back_the_server_of_a_run_that_was_killed(
     store = RunStore.create(tmp_path, "killed")
     now = datetime.now(UTC).isoformat()
     sha256, choices = load_spec(spec, ()).sha256, Choices(directory=str(tmp_path))
-    manifest = replace(manifest_of(Toy(), "killed"), created_at=now, spec_sha256=sha256)
+    manifest = replace(MANIFEST, run_id="killed", created_at=now, spec_sha256=sha256)
     store.write_manifest(replace(manifest, spec_path=str(spec), choices=choices).to_json())
     (store.logs / FOUND).write_text(json.dumps({MODEL: found}))
     with store.locked():

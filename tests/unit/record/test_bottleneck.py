@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from builders.measurements import synthetic_measurement
-from builders.runs import Toy, manifest_of
+from builders.runs import MANIFEST
 
 from tuner.measurement.measurement import ServerStatistics
 from tuner.record.bottleneck import bottleneck_of, times_of
@@ -34,7 +34,7 @@ def serving(
         label: KeptConfig(label, f"/models/{label}", "", None, parts=tuple(of))
         for label, of in parts.items()
     }
-    return replace(manifest_of(Toy(), "run"), models=models, streams=streams or {"nlp": "nlp"})
+    return replace(MANIFEST, models=models, streams=streams or {"nlp": "nlp"})
 
 
 def shown(models: Mapping[str, ServerStatistics], **p99_us: float) -> Point:

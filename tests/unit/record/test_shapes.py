@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from builders.measurements import synthetic_measurement
 from builders.mixed_shapes import LISTED, LONG, SHORT, mixed_point
-from builders.runs import CURRENT, Toy, manifest_of
+from builders.runs import CURRENT, MANIFEST
 
 from tuner.record.manifest import Manifest
 from tuner.record.proved import ProvedConfig
@@ -21,12 +21,11 @@ RAGGED = "allow_ragged_batch: true"
 
 
 def manifest(dims: str = "-1", more: str = "", config: str = "") -> Manifest:
-    made = manifest_of(Toy(), "run")
-    ((label, kept),) = made.models.items()
+    ((label, kept),) = MANIFEST.models.items()
     served = replace(kept, completed=f"{INPUT % (dims, more)} {config}")
     inputs: dict[str, Any] = {"kind": "random", "shapes": {"ids": LISTED}}
     spec = {"model": label, "workload": {"inputs": inputs}, "space": {"max_batch_size": {}}}
-    return replace(made, models={label: served}, spec=spec, streams={label: label})
+    return replace(MANIFEST, models={label: served}, spec=spec, streams={label: label})
 
 
 def point(*sizes: int, **more: Any) -> Point:

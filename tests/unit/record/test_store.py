@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from builders.candidates import candidate_of
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
-from builders.runs import CONFIG, Toy, manifest_of
+from builders.runs import CONFIG, MANIFEST
 
 from tuner.load.latency import measurement_of, observe_open
 from tuner.load.perf_analyzer import outputs
@@ -41,7 +41,7 @@ def a_trial(number: int) -> Trial:
 
 
 def a_manifest(**changes: Any) -> Manifest:
-    return replace(manifest_of(Toy(), "r"), **changes)
+    return replace(MANIFEST, **changes)
 
 
 @pytest.fixture
