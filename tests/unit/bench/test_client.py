@@ -1,4 +1,4 @@
-"""Who measures follows from the spec and the model; `golden/told-loads` holds what is said."""
+"""Who measures follows from the spec and the model; `golden/told` holds what is said."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recording means for a run; what is told of one is in `golden/told-loads`."""
+"""What a recording means for a run; what is told of one is in `golden/told`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of requests is told before they are sent; `golden/told-loads` holds what is said."""
+"""What of requests is told before they are sent; `golden/told` holds what is said."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`tune apply` of a run that somebody else made: a config of a model is written, or nothing.
 
-What is said is in `golden/told-loads/commands-apply.txt`.
+What is said is in `golden/told/commands-apply.txt`.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def test_inputs_come_at_a_rate_or_by_the_gaps_of_perf_analyzer(tune: Tune) -> No
 def test_of_what_cannot_be_recorded_nothing_is_written(
     tune: Tune, here: Path, arguments: str
 ) -> None:
-    """What is said is in `golden/told-loads/commands-record.txt`."""
+    """What is said is in `golden/told/commands-record.txt`."""
     before = {path: path.read_bytes() for path in here.iterdir()}
     assert tune("record", *arguments.split()) == 2
     assert {path: path.read_bytes() for path in here.iterdir()} == before

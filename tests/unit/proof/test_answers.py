@@ -1,6 +1,6 @@
 """Whether a config answers what the current one does, on an emulated bench.
 
-What is told of it is in `golden/told-loads/answers.txt`.
+What is told of it is in `golden/told/answers.txt`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From the trials of a search to a verdict: which config, by which figures.
 
-For what reasons is told in `golden/proofs.txt` and `golden/told-loads/proofs-hindered.txt`.
+For what reasons is told in `golden/proofs.txt` and `golden/told/proofs-hindered.txt`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One long load: whether a claim holds, what is claimed where it does not, and what is written.
 
-What is told of a proof in which none holds is in `golden/told-loads/proofs-hindered.txt`.
+What is told of a proof in which none holds is in `golden/told/proofs-hindered.txt`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answers compared; none of them comes from a model. Others are told in `golden/told-loads`."""
+"""Answers compared; none of them comes from a model. Others are told in `golden/told`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What the lines of a recording hold becomes what requests carry, in their order.
 
-What does not fit the model is told in `golden/told-loads`.
+What does not fit the model is told in `golden/told`.
 """
 
 from __future__ import annotations

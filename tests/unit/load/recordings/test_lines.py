@@ -1,4 +1,4 @@
-"""A recording is read line by line; what is wrong with one is told in `golden/told-loads`."""
+"""A recording is read line by line; what is wrong with one is told in `golden/told`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The sentences of loads, models and proofs, each told whole in a table of cases.
+"""What users are told, whole, in tables of cases.
 
-Each entry of `TOLD` is a file of `tests/golden/told-loads`.
+Each entry of `TOLD` is a file of `tests/golden/told`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,25 @@ from builders import told_commands, told_models
 from builders.golden import Golden
 from builders.refusals import Case, told_of
 from builders.told_checks import checks
+from builders.told_endings import resumed_runs, stopped_runs
+from builders.told_measuring import bottlenecks, fits, machine, measurements, no_baselines
 from builders.told_probes import answers, failures, first_calls, overloads
 from builders.told_proofs import hindered
 from builders.told_recordings import not_fitting_lines, not_made, not_read
 from builders.told_requests import carried, not_fitting, senders
+from builders.told_resuming import not_resumed
+from builders.told_rollbacks import not_taken_back
+from builders.told_searching import searching
+from builders.told_servers import not_deployed, not_served
+from builders.told_spaces import drafts, no_spaces
+from builders.told_specs import bad_texts, no_metrics, no_objectives, no_specs, other_specs
+from builders.told_workers import not_joined
+from builders.told_writes import no_plans, not_written, told_of_writes
 
 TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "answers": answers,
+    "bottlenecks": bottlenecks,
+    "check-without-baseline": no_baselines,
     "checks": checks,
     "commands-apply": told_commands.not_applied,
     "commands-init": told_commands.drafting,
@@ -28,8 +40,12 @@ TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "commands-of-bad-specs": told_commands.spec_mistakes,
     "commands-record": told_commands.recording,
     "configs-refused": told_models.refused,
+    "drafts": drafts,
     "failures": failures,
     "first-calls": first_calls,
+    "machine": machine,
+    "measurements": measurements,
+    "memory-that-is-not-there": fits,
     "models-not-read": told_models.not_read,
     "models-not-served": told_models.not_served,
     "overloads": overloads,
@@ -40,6 +56,23 @@ TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "requests-carry": carried,
     "requests-not-fitting": not_fitting,
     "requests-sent": senders,
+    "run-not-resumed": not_resumed,
+    "run-resumed": resumed_runs,
+    "run-stopped": stopped_runs,
+    "searching": searching,
+    "server-not-deployed": not_deployed,
+    "server-not-served": not_served,
+    "space-refused": no_spaces,
+    "spec-bad-texts": bad_texts,
+    "spec-metrics": no_metrics,
+    "spec-not-read": no_specs,
+    "spec-objectives": no_objectives,
+    "spec-of-another-run": other_specs,
+    "worker-not-joined": not_joined,
+    "write-no-plan": no_plans,
+    "write-not-taken-back": not_taken_back,
+    "write-notes": told_of_writes,
+    "write-refused": not_written,
 }
 
 
@@ -50,8 +83,8 @@ def test_every_case_is_told_as_it_was(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1 << 30))
-    golden(f"told-loads/{name}", told_of(TOLD[name]()))
+    golden(f"told/{name}", told_of(TOLD[name]()))
 
 
 def test_every_table_is_still_made(golden: Golden) -> None:
-    golden.names("told-loads", TOLD)
+    golden.names("told", TOLD)
