@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 from unittest.mock import patch
 
+import pytest
 from builders.runs import Toy, make_run
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -81,11 +82,13 @@ def fuzzed(
         test = given(*inputs)(test)
         for one in also:
             test = example(*(one if isinstance(one, tuple) else (one,)))(test)
-        return settings(
+        test = settings(
             max_examples=percent * settings.default.max_examples // 100,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         )(test)
+        # as an error it would hide what was found
+        return pytest.mark.filterwarnings("ignore:Generating overly large repr")(test)
 
     return tried
 
