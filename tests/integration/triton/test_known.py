@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from builders.commands import Tune
+from builders.their_server import WITHOUT_METRICS, their_server
 from builders.triton_repository import MODEL
-from contract.server_contract import eventually
 
 from tuner.errors import DeployRefusedError
-from tuner.machine import process
-from tuner.machine.process import ADDRESS, free_ports
-from tuner.server import health
+from tuner.machine.process import ADDRESS
 from tuner.server.control import Control
 from tuner.server.server import Endpoints
 from tuner.spec.server import ServerMode
 from tuner.triton import docker, remote
-from tuner.triton.local import SHM, LocalLauncher
+from tuner.triton.local import LocalLauncher
 
 pytestmark = pytest.mark.integration
 
@@ -33,23 +27,6 @@ slo: [p99_latency <= 1s]
 space: {{instance_group.count: {{int: [1, 2]}}}}
 server: {server}
 """
-
-
-@contextmanager
-def theirs(launcher: LocalLauncher, *args: str) -> Iterator[Endpoints]:
-    """Somebody else's tritonserver, with other arguments behind the usual ones."""
-    prefix = f"tune-test-{os.getpid()}-"
-    with free_ports(3) as ports:
-        usual = launcher.command((), repository=launcher.repository, ports=ports, shm_prefix=prefix)
-    endpoints = Endpoints(*(f"{ADDRESS}:{port}" for port in ports))
-    with process.child(
-        [*usual, *args],
-        env=launcher.installation.environment,
-        stdout=subprocess.DEVNULL,
-        leftovers=[f"{SHM}/{prefix}*"],
-    ):
-        eventually(lambda: health.ready(endpoints), 60)
-        yield endpoints
 
 
 def spec_of(tmp_path: Path, launcher: LocalLauncher, server: str, model: str = MODEL) -> Path:
@@ -81,7 +58,7 @@ def tune(capsys: pytest.CaptureFixture[str]) -> Tune:
 def test_a_server_that_loads_nothing_on_request(
     launcher: LocalLauncher, tmp_path: Path, tune: Tune
 ) -> None:
-    with theirs(launcher, "--model-control-mode=none") as endpoints:
+    with their_server(launcher, "--model-control-mode=none") as endpoints:
         spec = spec_of(tmp_path, launcher, at(endpoints))
         refused(tune, spec, "none or poll", "--model-control-mode=explicit")
 
@@ -89,12 +66,12 @@ def test_a_server_that_loads_nothing_on_request(
 def test_a_server_without_metrics_and_one_without_the_model(
     launcher: LocalLauncher, tmp_path: Path, tune: Tune
 ) -> None:
-    with theirs(launcher, "--allow-metrics=false") as endpoints:
+    with their_server(launcher, WITHOUT_METRICS) as endpoints:
         refused(
             tune,
             spec_of(tmp_path, launcher, at(endpoints)),
             f"http://{endpoints.metrics}/metrics",
-            "--allow-metrics=false",
+            WITHOUT_METRICS,
             "may be left out",
         )
         without = at(endpoints).replace(f", metrics: {endpoints.metrics!r}", "")
@@ -112,7 +89,7 @@ def test_a_server_that_lacks_the_backend(
     launcher: LocalLauncher, tmp_path: Path, tune: Tune
 ) -> None:
     (tmp_path / "none").mkdir()
-    with theirs(launcher, f"--backend-directory={tmp_path / 'none'}") as endpoints:
+    with their_server(launcher, f"--backend-directory={tmp_path / 'none'}") as endpoints:
         with Control(endpoints) as control, pytest.raises(DeployRefusedError):
             control.load(MODEL, None, 30)
         cure = "--backend-directory=DIR"
@@ -123,7 +100,7 @@ def test_a_server_that_lacks_the_backend_is_told_by_a_run_though_nobody_tried_be
     launcher: LocalLauncher, tmp_path: Path, tune: Tune
 ) -> None:
     (tmp_path / "none").mkdir()
-    with theirs(launcher, f"--backend-directory={tmp_path / 'none'}") as endpoints:
+    with their_server(launcher, f"--backend-directory={tmp_path / 'none'}") as endpoints:
         spec = spec_of(tmp_path, launcher, at(endpoints))
         assert tune("run", spec, "--output", tmp_path / "results") == 4
         assert "unable to find backend library for backend 'python'" in tune.err

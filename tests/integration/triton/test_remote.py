@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from builders.candidates import candidate_of
+from builders.their_server import their_server
 from builders.triton_repository import MODEL
-from contract.server_contract import eventually
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.machine import process
 from tuner.machine.process import ADDRESS, free_ports
 from tuner.modelconfig.served import read_served
-from tuner.server import health
 from tuner.server.control import Control, ModelState
 from tuner.server.server import Endpoints
-from tuner.server.shared_memory import SHM
 from tuner.triton.deploy import Deployer, DeploymentKind
 from tuner.triton.local import LocalLauncher
 from tuner.triton.remote import RemoteLauncher
@@ -29,39 +21,11 @@ from tuner.triton.remote import RemoteLauncher
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
-@contextmanager
-def server_in_mode(launcher: LocalLauncher, mode: str) -> Iterator[Endpoints]:
-    shm_prefix = f"tune-test-{os.getpid()}-"
-    with free_ports(3) as ports:
-        command = launcher.command(
-            [], repository=launcher.repository, ports=ports, shm_prefix=shm_prefix
-        )
-    command = [arg.replace("mode=explicit", f"mode={mode}") for arg in command]
-    endpoints = Endpoints(*(f"{ADDRESS}:{port}" for port in ports))
-    environment = launcher.installation.environment
-    with process.child(
-        command,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        leftovers=[f"{SHM}/{shm_prefix}*"],
-    ):
-        eventually(lambda: health.ready(endpoints) and listens(endpoints.metrics), 20)
-        yield endpoints
-
-
-def listens(address: str | None) -> bool:
-    """Triton says that it is ready before it listens for questions about its metrics."""
-    assert address is not None
-    host, port = address.split(":")
-    with socket.socket() as asked:
-        return asked.connect_ex((host, int(port))) == 0
-
-
 @pytest.mark.parametrize("mode", ["none", "poll"])
 def test_a_server_that_loads_nothing_on_request_is_refused(
     launcher: LocalLauncher, tmp_path: Path, mode: str
 ) -> None:
-    with server_in_mode(launcher, mode) as endpoints:
+    with their_server(launcher, f"--model-control-mode={mode}") as endpoints:
         with pytest.raises(EnvironmentNotReadyError, match="mode is none or poll") as refused:
             with RemoteLauncher(endpoints, (MODEL,)).launch([], tmp_path / "unused"):
                 pass
