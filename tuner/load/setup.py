@@ -179,6 +179,14 @@ class Setup:
     def takes_sequences(self) -> bool:
         return any(stream.takes_sequences for stream in self.streams)
 
+    def sequences_at_once(self, load: LoadPoint) -> float | None:
+        """How many run at once of the streams that share a load; None where those take none."""
+        pace = self.shape if load.arrivals is Arrivals.SEQUENCES else None
+        shares = [s.share for s in self.streams if s.takes_sequences and not s.background]
+        if not isinstance(pace, SequencePace) or not shares:
+            return None
+        return pace.at_once(sum(shares) * load.level)
+
     @contextmanager
     def watched(self, window: Window) -> Iterator[Sampler]:
         """Samples the server, and this machine's stalls, for as long as the context is open."""

@@ -15,11 +15,6 @@ from tuner.report.quantities import latency_text
 from tuner.spec.metrics import METRICS, Metric, Until
 from tuner.spec.units import digits
 
-_HEADS = (
-    *("", "config", "first response, p50", "p99", "last response, p50", "p99"),
-    *("responses a request", "not completed", "answered again"),
-)
-
 
 def latency_metrics(measurement: Measurement) -> Iterator[Metric]:
     """The latencies that its requests have: one, or those of the first and the last response."""
@@ -51,19 +46,22 @@ def response_table(found: Sequence[tuple[str, ResponseFacts]]) -> Table | None:
         return None
     until = " or ".join(sorted({own.latency_until for _, own in found}))
     rows = sorted((_row(name, own) for name, own in found), key=itemgetter(0))
-    return Table(_HEADS, tuple(rows), f"Responses; a latency elsewhere is until {until}")
+    heads = tuple(head for head, _ in rows[0])
+    cells = tuple(tuple(cell for _, cell in row) for row in rows)
+    return Table(heads, cells, f"Responses; a latency elsewhere is until {until}")
 
 
-def _row(config: str, own: ResponseFacts) -> tuple[str, ...]:
+def _row(config: str, own: ResponseFacts) -> list[tuple[str, str]]:
+    """Its cells with their heads; a check has one config, which needs no name."""
     figures = own.figures
-    return (
-        own.stream or "all requests",
-        config,
-        latency_text(figures.p50_first_response_us),
-        latency_text(figures.p99_first_response_us),
-        latency_text(figures.p50_last_response_us),
-        latency_text(figures.p99_last_response_us),
-        count_of(figures),
-        f"{own.incomplete_count:,}",
-        f"{own.doubled_count:,}",
-    )
+    return [
+        ("", own.stream or "all requests"),
+        *([("config", config)] if config else []),
+        ("first response, p50", latency_text(figures.p50_first_response_us)),
+        ("p99", latency_text(figures.p99_first_response_us)),
+        ("last response, p50", latency_text(figures.p50_last_response_us)),
+        ("p99", latency_text(figures.p99_last_response_us)),
+        ("responses a request", count_of(figures)),
+        ("not completed", f"{own.incomplete_count:,}"),
+        ("answered again", f"{own.doubled_count:,}"),
+    ]

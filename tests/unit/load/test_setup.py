@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuner.load.setup import LoadTarget, ShapedInputs, Stream, in_turn, schedule
+from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Stream, in_turn, schedule
 from tuner.load.traffic.arrivals import Times, arrivals_of
 from tuner.load.traffic.sequences import SequenceIds, SequencePace
 from tuner.load.traffic.wire import RequestForm
@@ -118,3 +118,16 @@ def test_beside_sequences_a_model_that_takes_none_gets_single_requests_as_by_its
     for name in ("rest", "beside"):
         number = [stream.name for stream in mix].index(name)
         assert plan.of(number).tolist() == times([MOST, REST, BESIDE], name).tolist()
+
+
+@pytest.mark.parametrize(
+    ("taking", "at_once"),
+    [(["most"], 15.0), (["most", "beside"], 15.0), (["most", "rest"], 20.0), (["beside"], None)],
+)
+def test_sequences_at_once_are_told_of_the_streams_that_share_the_load_alone(
+    taking: list[str], at_once: float | None
+) -> None:
+    form = replace(FORM, sequence_ids=SequenceIds.NUMBERS)
+    mix = [replace(s, form=form) if s.name in taking else s for s in (MOST, REST, BESIDE)]
+    setup = Setup(NOTHING, tuple(mix), ("m",), SequencePace((5, 9), 0.1))
+    assert setup.sequences_at_once(replace(LOAD, arrivals=Arrivals.SEQUENCES)) == at_once

@@ -61,6 +61,7 @@ def test_a_check_tells_them_in_its_report(data: ReportData) -> None:
     (row,) = (line.split() for line in shown.splitlines() if "all requests" in line)
     assert row[-2:] == ["2", "0"]  # not completed, answered again
     assert "until the last response" in shown
+    assert "config" not in shown[shown.index("first response") - 20 : shown.index("first response")]
 
 
 def test_a_model_that_answers_once_has_no_responses_told(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ class OpenClient(Setup):
         result = replace(
             self.with_readings(result, observed, watched),
             backlog=not at_rest,
-            sequences_at_once=self._at_once(load),
+            sequences_at_once=self.sequences_at_once(load),
             wall_s=time.monotonic() - begin,
             command=command,
         )
@@ -199,11 +199,6 @@ class OpenClient(Setup):
         target = self.streams[0].target
         head = [f"Host: {target.address}"]
         return build(asked.inputs, asked.form, asked.most, target.protocol, head, lay)
-
-    def _at_once(self, load: LoadPoint) -> float | None:
-        pace = self.shape if load.arrivals is Arrivals.SEQUENCES else None
-        share = sum(s.share for s in self.streams if s.takes_sequences and not s.background)
-        return pace.at_once(share * load.level) if isinstance(pace, SequencePace) else None
 
     def _sequences(self, plan: Schedule, private: Path) -> SequencesAsked | None:
         if not self.takes_sequences:
