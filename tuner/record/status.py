@@ -53,6 +53,13 @@ _REMEDIES = {
     "file: requests.json}",
     "one request at a time takes .*: misses": "relax that SLO, or lower "
     "max_queue_delay_microseconds where it is set",
+    "share a CPU that was": "keep the load generator apart from the server (server.cpus, "
+    "workload.cpus, or server.mode: remote from another machine)",
+    "missed an SLO on a disturbed machine": "keep other work off this machine, or take a longer "
+    "soak (confirm.soak)",
+    "does not last: (?!.*(what lasts|could not keep up))": "list lower loads in workload.arrivals, "
+    "to find one that lasts",
+    "what lasts is no gain": "widen the space: the gain that was found does not last",
     "It changes answers": "raise confirm.tolerance if such differences do not matter",
     "time of the budget": "raise budget.time, or shorten workload.window",
 }

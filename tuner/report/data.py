@@ -94,12 +94,6 @@ class ReportData:
         return self.current if self.status is Status.KEPT else (self.best or self.current)
 
     @property
-    def current_leads(self) -> bool:
-        """Whether the other configs are credited with no more load than the current one."""
-        loads = [c.credited_infer_per_s or 0.0 for c in (self.current, self.best) if c]
-        return self.maximizes and self.current is not None and max(loads) == loads[0]
-
-    @property
     def best_name(self) -> str:
         """What to call ``best``: it is not always good."""
         if self.status in (Status.KEPT, Status.NOT_KNOWN):

@@ -35,7 +35,7 @@ def headline(data: ReportData) -> str:
             return f"{words}: no gain is possible ({sure})"
         return f"{words}: any gain is below {ceil(100 * (gain.ratio.high - 1.0))}% ({sure})"
     if data.status is Status.NOT_KNOWN:
-        return f"{words}: {_ends(gain)}"
+        return f"{words}: {_open_text(gain)}"
     return words
 
 
@@ -86,8 +86,9 @@ def gain_sentence(data: ReportData) -> str:
     gain, current, said = data.result.gain, data.current, list[str]()
     if data.status in (Status.KEPT, Status.NOT_KNOWN) and data.best is not None:
         now, there = (worth_text(data, c) or "no load" for c in (current, data.best))
-        change = change_text(data, data.best.candidate)
-        told = f"Measured: {now} now, {there} with {change}."
+        decides = data.status is Status.KEPT  # else the reader would take it for a gain or a loss
+        seen = "Measured" if decides else "Seen so far, which decides nothing"
+        told = f"{seen}: {now} now, {there} with {change_text(data, data.best.candidate)}."
         return " ".join(filter(None, (told, _at_once(data))))
     if data.status is Status.IMPROVED and gain is not None:
         low, best = (_amount(r, gain) for r in (gain.ratio.low, gain.ratio.estimate))
@@ -124,12 +125,15 @@ def gain_text(gain: Gain) -> str:
     return f"at least {value}" if gain.at_least else value
 
 
-def _ends(gain: Gain) -> str:
-    low, high = (
-        f"{abs(end - 1.0):.0%} {'worse' if end < 1.0 else 'better'}"
-        for end in (gain.ratio.low, gain.ratio.high)
+def _open_text(gain: Gain) -> str:
+    """The interval where it leaves both open, a gain and a loss; else that it was not enough."""
+    low, high = gain.ratio.low, gain.ratio.high
+    if not low < 1.0 < high:
+        return "what the rounds showed does not decide it"
+    sure = f"{gain.confidence:.0%} sure"
+    return (
+        f"the best other config is between {1 - low:.0%} worse and {high - 1:.0%} better ({sure})"
     )
-    return f"the best other config is between {low} and {high} ({gain.confidence:.0%} sure)"
 
 
 def _amount(ratio: float, gain: Gain) -> str:

@@ -123,8 +123,6 @@ def _verdict(data: ReportData) -> str:
         start = f"none of {tried} measured meets every SLO; the nearest, {nearest}, misses"
         return f"{start} {'; '.join(misses)}."
     if data.status is Status.NOT_KNOWN:
-        if data.current_leads:
-            return "the current config, which stays, was the best of the search."
         return "no gain was proved, and none ruled out; the current config stays."
     how = "failed" if data.status is Status.FAILED else "was stopped"
     start = f"the run {how} after {count_text(len(data.trials), 'trial')}; nothing was written"
@@ -172,13 +170,13 @@ def bottleneck_text(found: Bottleneck) -> str:
 
 
 def busy_text(data: ReportData) -> str:
-    """Says how much others took of the machine while the answer stayed open; else empty."""
+    """Says how much was taken of the machine while the answer stayed open; else empty."""
     taken = max((taken_percent(r.point.measurement) for r in data.repeats), default=0.0)
     if data.status is not Status.NOT_KNOWN or taken <= OTHER_CPU_PERCENT:
         return ""
     return (
-        f"Others took up to {taken:.0f}% of the CPU while this was measured, so the answer stayed "
-        "open."
+        f"Other programs and standstills took up to {digits(taken, 2)}% of the CPU while this was "
+        "measured, so the answer stayed open."
     )
 
 
@@ -211,7 +209,10 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
             *flags,
         ]
     if data.status is Status.NOT_KNOWN and busy:
-        return [("stop the other work on this machine, then go on where it stopped", go_on)]
+        then, command = (
+            ("go on where it stopped", go_on) if _goes_on(data) else ("run again", again)
+        )
+        return [(f"stop the other work on this machine, then {then}", command)]
     failed = ", ".join(str(t.number) for t in data.failed if data.status is Status.INFEASIBLE)
     told = f"mend why configs failed, or leave them out of the space: trial {failed}"
     mend = [(told, "")] if failed else []
@@ -229,15 +230,26 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
         ]
     if data.status is Status.NOT_KNOWN:
         more = data.result.to_know
-        rounds = f" {count_text(more.rounds, 'more round')}" if more else " more rounds"
-        minutes = f": about {digits(more.minutes, 2)} min" if more else ""
-        return [(f"go on for{rounds}{minutes}, with confirm.time raised in the spec", go_on)]
+        if more is None:  # more rounds would not tell
+            return [("see the reasons above, then run again", again)]
+        told = f"{count_text(more.rounds, 'more round')} (about {digits(more.minutes, 2)} min)"
+        if _goes_on(data):
+            return [(f"go on for {told}", go_on)]
+        return [(f"raise confirm.rounds and confirm.time for {told}, then run again", again)]
     if data.status is Status.FAILED:
         return [
             ("read the reasons above, those of each trial, and the run's logs/server.log", ""),
             ("check this machine", "tune doctor"),
         ]
     return [("resume it where it stopped", go_on)]
+
+
+def _goes_on(data: ReportData) -> bool:
+    """Whether the run, resumed as it was begun, makes the rounds that it would take to know."""
+    more, gain = data.result.to_know, data.result.gain
+    if more is None or gain is None or gain.rounds is None:
+        return False
+    return gain.rounds.best + more.rounds <= int(data.manifest.spec["confirm"]["rounds"])
 
 
 def repeat_commands(data: ReportData) -> list[tuple[str, str]]:

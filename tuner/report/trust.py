@@ -16,6 +16,7 @@ from tuner.score.judge import Verdict
 from tuner.space.words import changes_text
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS
+from tuner.spec.units import digits
 
 Check = tuple[Tone, str, str]
 _WORDS = {Tone.GOOD: "yes", Tone.BAD: "no", Tone.UNSURE: "care", Tone.PLAIN: "not done"}
@@ -102,17 +103,18 @@ def _lone_requests(data: ReportData, config: ProvedConfig) -> Iterator[Check]:
 
 
 def _machine(data: ReportData, config: ProvedConfig) -> Check:
-    """Whether others took of it what the configs could have used."""
-    shown = [*config.rounds, *(data.current.rounds if data.current else ())]
-    shown += [*([config.held.point] if config.held else [])]
-    measured = [p.measurement for p in shown]
+    """Whether the configs could use all of it, in each round and soak."""
+    sides = (config, *filter(None, [data.current]))
+    soaks = [s.point for side in sides if side.soak for s in side.soak.tried]
+    measured = [p.measurement for p in (*(p for side in sides for p in side.rounds), *soaks)]
+    worst = max(measured, key=lambda m: (bool(m.disturbances), taken_percent(m)))
     taken = max(map(taken_percent, measured))
-    disturbed = [text for m in measured for text in m.disturbances]
     count = next((m.host.cores for m in measured if m.host.cores), None)
     cores = count_text(count, "core") if count else "the CPU"
     if all(m.host.other_cpu_percent is None for m in measured):
         return Tone.UNSURE, "machine", f"what others took of {cores} is not known"
-    quiet = taken <= OTHER_CPU_PERCENT and not disturbed
-    more = f": {disturbed[0]}" if disturbed else ""
-    said = f"others took at most {taken:.0f}% of {cores}{more}"
+    said = f"other programs and standstills took at most {digits(taken, 2)}% of {cores}"
+    if worst.disturbances:
+        return Tone.UNSURE, "busy machine", f"{said}: {' '.join(worst.disturbances)}"
+    quiet = taken <= OTHER_CPU_PERCENT
     return (Tone.GOOD, "quiet machine", said) if quiet else (Tone.UNSURE, "busy machine", said)

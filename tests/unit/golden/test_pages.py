@@ -22,7 +22,7 @@ from builders.soaked_runs import soaked_run
 
 from tuner.record.checks import CheckFacts, read_check
 from tuner.record.manifest import Choices
-from tuner.record.result_schema import Gain, ToKnow
+from tuner.record.result_schema import Gain, Rounds, ToKnow
 from tuner.record.status import CheckStatus, Status
 from tuner.record.store import MANIFEST, Member, Series, write_series
 from tuner.report import check_document, compare, junit, listing, markdown
@@ -126,11 +126,15 @@ def sentences() -> str:
         "kept, no gain is possible": told(kept, gain=gain(0.97, 0.94, 0.97)),
         "kept, nothing compared": told(kept, gain=None),
         "kept, after what looked better": replace(kept, repeats=better.repeats),
-        "not known, and what it takes": told(
-            unknown, gain=gain(1.05, 0.97, 1.13), to_know=ToKnow(rounds=4, minutes=6.2), reasons=()
+        "not known, and what it takes": open_after(unknown, 5),
+        "not known, and no round is left": open_after(unknown, 8),
+        "not known, a bound beside a figure": with_current(
+            unknown, credited_infer_per_s=5000.0, at_least=True
         ),
-        "not known, current ahead": with_current(unknown, credited_infer_per_s=5000.0),
+        "not known, better in the rounds": told(unknown, gain=gain(2.0, 1.98, 2.02)),
+        "not known, worse in the rounds": told(unknown, gain=gain(0.9, 0.86, 0.94)),
         "not known, busy": busy(unknown),
+        "not known, busy, and rounds are left": busy(open_after(unknown, 5)),
         "infeasible, one slow request": told(
             infeasible, reasons=("the current config: one request at a time takes 50 ms: misses x",)
         ),
@@ -166,6 +170,12 @@ REASONS = (
     "unable to find backend library for backend 'onnxruntime', try",
     "Model 'add' is not ready. (add lies in the repository, but",
     "the model fails: no (its input was made up of random values)",
+    "x: what it sustained in its rounds does not last: 9/s for 30 s: p99 84 ms; misses y",
+    "x: what it sustained in its rounds does not last: 9/s for 30 s: p99 84 ms; misses y; and what "
+    "lasts is no gain: the current config sustained 8/s for 30 s: p99 23 ms",
+    "x: whether its load holds for long is not known: it missed an SLO on a disturbed machine: y",
+    "x: whether its load holds for long is not known: server and load generator share a CPU that "
+    "was 99% busy in the rounds",
 )
 
 
@@ -179,6 +189,13 @@ def answer(data: ReportData) -> str:
 def gain(estimate: float, low: float, high: float, **facts: object) -> Gain:
     ratio = {"estimate": estimate, "low": low, "high": high}
     return Gain.model_validate({"ratio": ratio, "confidence": 0.95, **facts})
+
+
+def open_after(data: ReportData, rounds: int) -> ReportData:
+    """It is known how many rounds more would tell."""
+    made = Rounds(best=rounds, current=rounds)
+    known = gain(1.05, 0.97, 1.13, rounds=made)
+    return told(data, gain=known, to_know=ToKnow(rounds=4, minutes=6.2), reasons=())
 
 
 def proofs() -> str:

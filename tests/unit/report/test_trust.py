@@ -10,7 +10,9 @@ from builders.pages import Made, checks_of, text_of, told
 from builders.soaked_runs import soaked_run
 
 from tuner.load.probes.lone import LoneRequests
+from tuner.load.watch.machine import disturbances
 from tuner.measurement.measurement import HostUse
+from tuner.measurement.window import LatencyBound
 from tuner.record.proved import ProvedConfig
 from tuner.report.data import ReportData, load
 from tuner.report.trust import trust
@@ -59,8 +61,10 @@ def test_yes_is_said_where_rounds_soak_answers_and_machine_had_no_fault(tmp_path
 @pytest.mark.parametrize(
     ("host", "check", "word", "found"),
     [
-        (QUIET, "quiet machine", "yes", "others took at most 1% of the CPU"),
-        (replace(QUIET, cores=2), "quiet machine", "yes", "others took at most 1% of 2 cores"),
+        (QUIET, "quiet machine", "yes", "at most 1% of the CPU"),
+        (replace(QUIET, cores=2), "quiet machine", "yes", "at most 1% of 2 cores"),
+        (replace(QUIET, other_cpu_percent=0.2), "quiet machine", "yes", "at most 0.2% of the CPU"),
+        (replace(QUIET, stalled_percent=0.3), "quiet machine", "yes", "at most 1.3% of the CPU"),
         (replace(QUIET, other_cpu_percent=34.0), "busy machine", "care", "at most 34% of the CPU"),
         (HostUse(), "machine", "care", "what others took of the CPU is not known"),
     ],
@@ -71,6 +75,22 @@ def test_whether_the_machine_was_quiet_is_told(
     known, said = checks_of(with_host(made("improved"), host))[check]
     assert known == word
     assert found in said
+
+
+def test_beside_a_machine_that_stood_still_nobody_is_said_to_have_taken_nothing(
+    tmp_path: Path,
+) -> None:
+    """Nor where that was in a soak that did not hold."""
+    run, soak = soaked_run(tmp_path, 0.9)
+    data = with_host(load(run), QUIET)
+    assert data.best is not None
+    lost, held = soak.tried
+    still = replace(lost.measurement, host=HostUse(other_cpu_percent=0.0, stalled_percent=0.3))
+    still = replace(still, disturbances=disturbances(still, LatencyBound(0.999, 0.04)))
+    best = replace(data.best, soak=replace(soak, tried=(replace(lost, measurement=still), held)))
+    known, said = checks_of(replace(data, best=best))["busy machine"]
+    assert (known, still.disturbances[0] in said) == ("care", True)
+    assert "1% of the CPU: The machine stood still for 0.3% of the time" in said
 
 
 def test_what_was_left_out_changed_or_never_soaked_is_told(made: Made) -> None:
