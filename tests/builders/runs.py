@@ -222,10 +222,8 @@ def best_of(toy: Toy, trials: Sequence[Trial]) -> Trial:
 
 
 def manifest_of(toy: Toy, run_id: str) -> Manifest:
-    spec = {
-        **{"model": toy.model, "slo": list(toy.slo), "objective": toy.objective},
-        **{"space": {}, "confirm": {"rounds": 10}},
-    }
+    spec = {"model": toy.model, "slo": list(toy.slo), "objective": toy.objective, "space": {}}
+    spec["confirm"] = {"rounds": 10}
     kept = KeptConfig(toy.model, f"/models/{toy.model}/config.pbtxt", CONFIG, sha256_of(CONFIG))
     return Manifest(
         run_id=run_id,

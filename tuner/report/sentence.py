@@ -182,33 +182,11 @@ def busy_text(data: ReportData) -> str:
 
 def next_steps(data: ReportData) -> list[tuple[str, str]]:
     """What to do now: (reason, command) pairs; the command may be empty."""
-    busy = bool(busy_text(data))
-    go_on = resume_command(data.directory, [data.manifest.spec_path], data.manifest.choices)
-    run = shlex.quote(str(data.directory))
-    again = run_command([data.manifest.spec_path or "SPEC"], data.manifest.choices)
     if data.status is Status.IMPROVED:
-        flags = [("start the server with the flags below", "")] if data.result.server_args else []
-        if data.result.written is not None and not data.taken_back:
-            models = [Path(file.path).parent.name for file in data.result.written.files]
-            model = shlex.quote(models[0])  # and what was written with it
-            url = "localhost:8000/v2/repository/models"
-            loads = (f"-X POST {url}/{shlex.quote(name)}/load" for name in models)
-            reload = f"curl {' --next '.join(loads)}"
-            repository = shlex.quote(str(data.manifest.repository))
-            accept = f"tune check {_spec(data)} --update-baseline"
-            whole = f", all {len(models)} configs: {', '.join(models)}" if models[1:] else ""
-            return [
-                (f"take it back{whole}", f"tune rollback {model} --repository {repository}"),
-                ("let a running server read it, or restart the server", reload),
-                *flags,
-                ("make it the baseline of later checks", accept),
-            ]
-        return [
-            ("look at the change", f"tune apply {run} --dry-run"),
-            ("write it again" if data.taken_back else "write it", f"tune apply {run}"),
-            *flags,
-        ]
-    if data.status is Status.NOT_KNOWN and busy:
+        return _steps_to_write(data)
+    go_on = resume_command(data.directory, [data.manifest.spec_path], data.manifest.choices)
+    again = run_command([data.manifest.spec_path or "SPEC"], data.manifest.choices)
+    if data.status is Status.NOT_KNOWN and busy_text(data):
         then, command = (
             ("go on where it stopped", go_on) if _goes_on(data) else ("run again", again)
         )
@@ -229,19 +207,49 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
             ("widen the space, relax that SLO, or use faster hardware", again),
         ]
     if data.status is Status.NOT_KNOWN:
-        more = data.result.to_know
-        if more is None:  # more rounds would not tell
-            return [("see the reasons above, then run again", again)]
-        told = f"{count_text(more.rounds, 'more round')} (about {digits(more.minutes, 2)} min)"
-        if _goes_on(data):
-            return [(f"go on for {told}", go_on)]
-        return [(f"raise confirm.rounds and confirm.time for {told}, then run again", again)]
+        return [_step_to_know(data, go_on, again)]
     if data.status is Status.FAILED:
         return [
             ("read the reasons above, those of each trial, and the run's logs/server.log", ""),
             ("check this machine", "tune doctor"),
         ]
     return [("resume it where it stopped", go_on)]
+
+
+def _steps_to_write(data: ReportData) -> list[tuple[str, str]]:
+    """What to do about a better config that is written, or may be."""
+    run = shlex.quote(str(data.directory))
+    flags = [("start the server with the flags below", "")] if data.result.server_args else []
+    if data.result.written is None or data.taken_back:
+        return [
+            ("look at the change", f"tune apply {run} --dry-run"),
+            ("write it again" if data.taken_back else "write it", f"tune apply {run}"),
+            *flags,
+        ]
+    models = [Path(file.path).parent.name for file in data.result.written.files]
+    model = shlex.quote(models[0])  # and what was written with it
+    url = "localhost:8000/v2/repository/models"
+    loads = (f"-X POST {url}/{shlex.quote(name)}/load" for name in models)
+    reload = f"curl {' --next '.join(loads)}"
+    repository = shlex.quote(str(data.manifest.repository))
+    accept = f"tune check {_spec(data)} --update-baseline"
+    whole = f", all {len(models)} configs: {', '.join(models)}" if models[1:] else ""
+    return [
+        (f"take it back{whole}", f"tune rollback {model} --repository {repository}"),
+        ("let a running server read it, or restart the server", reload),
+        *flags,
+        ("make it the baseline of later checks", accept),
+    ]
+
+
+def _step_to_know(data: ReportData, go_on: str, again: str) -> tuple[str, str]:
+    more = data.result.to_know
+    if more is None:  # more rounds would not tell
+        return "see the reasons above, then run again", again
+    told = f"{count_text(more.rounds, 'more round')} (about {digits(more.minutes, 2)} min)"
+    if _goes_on(data):
+        return f"go on for {told}", go_on
+    return f"raise confirm.rounds and confirm.time for {told}, then run again", again
 
 
 def _goes_on(data: ReportData) -> bool:

@@ -171,11 +171,9 @@ REASONS = (
     "Model 'add' is not ready. (add lies in the repository, but",
     "the model fails: no (its input was made up of random values)",
     "x: what it sustained in its rounds does not last: 9/s for 30 s: p99 84 ms; misses y",
-    "x: what it sustained in its rounds does not last: 9/s for 30 s: p99 84 ms; misses y; and what "
-    "lasts is no gain: the current config sustained 8/s for 30 s: p99 23 ms",
+    "x: what it sustained in its rounds does not last: 9/s; and what lasts is no gain: z",
     "x: whether its load holds for long is not known: it missed an SLO on a disturbed machine: y",
-    "x: whether its load holds for long is not known: server and load generator share a CPU that "
-    "was 99% busy in the rounds",
+    "x: server and load generator share a CPU that was 99% busy in the rounds",
 )
 
 
