@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from builders.jobs import SPEC
 from builders.model_files import REPOSITORY, shipped_config, write_model
+from builders.runs import Toy, make_run
+
+from tuner.record.manifest import Choices
+from tuner.record.status import Status
+from tuner.record.store import Member, Series, write_series
 
 MODEL = "emulated-accelerator"
 
@@ -30,6 +36,19 @@ def make_specs(directory: Path, count: int) -> list[str]:
 def series_in(results: Path) -> Path:
     (found,) = results.glob("*/series.json")
     return found.parent
+
+
+def ended_series(results: Path) -> Path:
+    """Of a run that improved and one that was interrupted, both made up."""
+    ends = (Status.IMPROVED, Status.INTERRUPTED)
+    runs = [make_run(results, Toy(trials=3), status.value).name for status in ends]
+    improved, interrupted = [
+        Member("toy.yaml", "toy", run, status) for run, status in zip(runs, ends, strict=True)
+    ]
+    members = (improved, replace(interrupted, exit_code=130))
+    directory = results / "20250301-090000-series"
+    write_series(directory, Series("2025-03-01T09:00:00+00:00", Choices(), None, members))
+    return directory
 
 
 def runs_of(results: Path) -> list[str]:

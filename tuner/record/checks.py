@@ -321,7 +321,10 @@ def read_check(directory: Path) -> CheckFacts:
     path = directory / CHECK
     data = read_json(path, dict)
     if data is None:
-        raise SpecError(f"{directory} is not a check: it has no {CHECK}")
+        raise SpecError(
+            f"{directory} is not a check: it has no {CHECK}",
+            "name a directory that `tune check` made: they are below results/",
+        )
     return read_as(str(path), data, CheckFacts.model_validate)
 
 

@@ -83,9 +83,12 @@ def case(
 
 def slo_case(model: str, found: SloResult) -> ET.Element:
     """A case for one SLO."""
-    value, verdict = metric_text(found.metric, found.value), verdict_text(found)
-    message = f"{verdict}: expected {found.expression}, found {value}, a point estimate"
-    problem = ("failure", found.verdict.value, f"{message} ({margin_text(found)})")
+    told = "but no value was found"
+    if found.value is not None:
+        value = metric_text(found.metric, found.value)
+        told = f"found {value}, a point estimate ({margin_text(found)})"
+    message = f"{verdict_text(found)}: expected {found.expression}, {told}"
+    problem = ("failure", found.verdict.value, message)
     passed = found.verdict is Verdict.PASS
     return case(model, "slo", found.expression, None if passed else problem, None)
 

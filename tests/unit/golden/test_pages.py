@@ -18,13 +18,13 @@ from builders.mixed_shapes import shaped_run
 from builders.pages import STATUSES, terminal_of, told
 from builders.proof_cases import CASES
 from builders.runs import Toy, make_run
+from builders.series import ended_series
 from builders.soaked_runs import soaked_run
 
 from tuner.record.checks import CheckFacts, read_check
-from tuner.record.manifest import Choices
 from tuner.record.result_schema import Gain, Rounds, ToKnow
-from tuner.record.status import CheckStatus, Status
-from tuner.record.store import MANIFEST, Member, Series, write_series
+from tuner.record.status import CheckStatus
+from tuner.record.store import MANIFEST
 from tuner.report import check_document, compare, junit, listing, markdown
 from tuner.report.data import ReportData, load
 from tuner.report.headline import gain_sentence, headline
@@ -100,15 +100,7 @@ def compared(*names: str) -> Callable[[], str]:
 
 
 def series() -> str:
-    ends = (Status.IMPROVED, Status.INTERRUPTED)
-    runs = [make_run(Path("results"), Toy(trials=3), status.value).name for status in ends]
-    members = [
-        Member("toy.yaml", "toy", run, status) for run, status in zip(runs, ends, strict=True)
-    ]
-    members[1] = replace(members[1], exit_code=130)
-    directory = Path("results", "20250301-090000-series")
-    write_series(directory, Series("2025-03-01T09:00:00+00:00", Choices(), None, tuple(members)))
-    return sections(markdown=markdown.render(listing.document(directory)))
+    return sections(markdown=markdown.render(listing.document(ended_series(Path("results")))))
 
 
 def sentences() -> str:

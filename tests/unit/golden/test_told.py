@@ -19,6 +19,7 @@ from builders.told_measuring import bottlenecks, fits, machine, measurements, no
 from builders.told_probes import answers, failures, first_calls, overloads
 from builders.told_proofs import hindered
 from builders.told_recordings import not_fitting_lines, not_made, not_read
+from builders.told_reports import not_reported, parts, trusted
 from builders.told_requests import carried, not_fitting, senders
 from builders.told_resuming import not_resumed
 from builders.told_rollbacks import not_taken_back
@@ -53,6 +54,9 @@ TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "recordings-not-fitting": not_fitting_lines,
     "recordings-not-made": not_made,
     "recordings-not-read": not_read,
+    "reports-by-part": parts,
+    "reports-of-nothing": not_reported,
+    "reports-trusted": trusted,
     "requests-carry": carried,
     "requests-not-fitting": not_fitting,
     "requests-sent": senders,

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from builders.pages import Made
 
-from tuner.record.proved import ProvedConfig
 from tuner.report.charts import EDGE, latency_layout
 from tuner.report.charts.load import load_charts
 from tuner.report.charts.request import parts_us
@@ -43,15 +42,12 @@ def test_what_is_far_beyond_the_bound_is_drawn_at_the_edge(made: Made) -> None:
     assert "beyond it" in chart.note
     ys = [y for t in chart.figure["data"] for y in t["y"]]
     assert max(ys) == 40.0 * EDGE
-    beyond = [t for trace in chart.figure["data"] for t in trace["text"] if "missed" in t]
-    assert beyond
-    assert not any("p99 latency: 80 ms" in text for text in beyond)  # told as it was measured
 
 
 def test_where_nearly_all_is_beyond_the_bound_nothing_is_at_the_edge() -> None:
     layout, edge = latency_layout("load", "p99 (ms)", [900.0, 1000.0, 30.0], [BOUND])
     assert edge == float("inf")
-    assert layout["yaxis"]["title"]["text"] == "p99 (ms), log scale"
+    assert layout["yaxis"]["type"] == "log"
     layout, edge = latency_layout("load", "p99 (ms)", [20.0, 30.0, 300.0], [BOUND])
     assert (edge, layout["yaxis"]["range"]) == (80.0, [0, pytest.approx(84.8)])
 
@@ -124,15 +120,3 @@ def test_the_history_has_failures_on_its_axis_and_the_best_to_the_end(made: Made
     assert failed["customdata"] == [t.number for t in data.failed]
     assert set(failed["y"]) == {0.0}
     assert trace(chart, "best so far")["x"][-1] == data.trials[-1].number
-
-
-def test_the_history_says_which_trial_was_the_current_config(made: Made) -> None:
-    data = made()
-    assert data.current is not None
-    third = ProvedConfig.of_trial(data.trials[3])
-    chart = history(replace(data, current=third))
-    assert chart is not None
-    assert chart.note.startswith("Trial 3 is the current config. ")
-    chart = history(replace(data, current=None))
-    assert chart is not None
-    assert "current config" not in chart.note

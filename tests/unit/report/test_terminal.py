@@ -22,8 +22,8 @@ def test_columns_that_find_no_room_on_a_terminal_are_below_their_row() -> None:
         "  kept",
         "    run: r",
         "  better  2x",
-        "    change: a a a a a a a a a a a a a a",
-        "      a a a a a a a a a a a a a a a a",
+        "    change:" + " a" * 14,
+        "     " + " a" * 16,
         "    run:",
         f"      {path}",
     ]
