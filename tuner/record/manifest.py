@@ -36,7 +36,7 @@ class Identity:
     Attributes:
         machine: In words, by kind.
         programs: Their versions.
-        question: What the spec says of each part that counts.
+        question: What the spec says of each part that counts, and the hashes of its files.
         fingerprint: Of all of the machine, also of what is not in words.
     """
 
@@ -268,7 +268,8 @@ class Manifest(Facts):
     def identity(self) -> Identity:
         """What another result must have in common to be comparable."""
         machine, programs = machine_of(self.host, self.gpus), programs_of(self.versions)
-        return Identity(machine, programs, question_in(self.spec), self.fingerprint)
+        question = {**question_in(self.spec), **self.load_files}
+        return Identity(machine, programs, question, self.fingerprint)
 
     @property
     def repository(self) -> Path:

@@ -167,7 +167,9 @@ def _differences(a: Manifest, b: Manifest) -> list[str]:
     one, other = a.identity, b.identity
     found = []
     for name, mine, theirs in one.differences(other, besides="tune"):
-        if name in one.question:
+        if name in a.load_files:
+            found.append(f"{name}: its file holds something else")
+        elif name in one.question:
             found.append(f"another {name} in the spec")
         elif name in one.programs:
             found.append(f"another {name}: {mine}; {theirs}")

@@ -103,12 +103,13 @@ def test_the_search_is_no_part_of_the_question(tmp_path: Path, old: str, new: st
     assert question_of(spec(tmp_path)) == question_of(spec(tmp_path, old, new))
 
 
-def test_a_file_counts_by_its_content_wherever_it_lies(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["trace", "recording"])
+def test_a_file_counts_by_its_content_wherever_it_lies(tmp_path: Path, kind: str) -> None:
     asked = []
     for directory, gaps in (("a", "100\n"), ("b", "100\n"), ("c", "200\n")):
         (tmp_path / directory).mkdir()
         (tmp_path / directory / "gaps.txt").write_text(gaps)
-        new = "{kind: trace, file: gaps.txt}"
+        new = f"{{kind: {kind}, file: gaps.txt}}"
         asked.append(question_of(spec(tmp_path / directory, "{kind: poisson}", new)))
     assert asked[0] == asked[1] != asked[2]
 
@@ -191,3 +192,13 @@ def test_a_kept_config_has_the_load_of_its_run(tmp_path: Path) -> None:
     run, soak = soaked_run(tmp_path, 0.9, "baseline")
     now = RunStore.open(run).manifest()
     assert credited_level(tmp_path, now) == pytest.approx(soak.credited_level)
+
+
+def test_a_config_has_no_load_of_a_run_that_replayed_another_recording(tmp_path: Path) -> None:
+    """The file has the same name, and holds something else now."""
+    run, soak = soaked_run(tmp_path, 0.9, "baseline")
+    then = replace(RunStore.open(run).manifest(), load_files={"workload.arrivals.file": "1" * 64})
+    (run / "manifest.json").write_text(json.dumps(then.to_json()))
+    assert credited_level(tmp_path, then) == pytest.approx(soak.credited_level)
+    now = replace(then, load_files={"workload.arrivals.file": "2" * 64})
+    assert credited_level(tmp_path, now) is None

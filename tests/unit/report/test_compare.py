@@ -69,6 +69,15 @@ def test_what_makes_them_incomparable_is_said_and_no_ratio_given(
     assert "Not comparable" in markdown.render(document(found))
 
 
+def test_runs_that_replayed_recordings_of_one_name_and_other_content_are_not_compared(
+    runs: tuple[Path, Path],
+) -> None:
+    for run, sha256 in zip(runs, ("1" * 64, "2" * 64), strict=True):
+        changed(run, "manifest.json", load_files={"workload.arrivals.file": sha256})
+    (reason,) = compared(*runs).incomparable
+    assert reason.startswith("workload.arrivals.file: ")
+
+
 def test_where_a_program_lies_does_not_matter(runs: tuple[Path, Path]) -> None:
     for run, path in zip(runs, ("/a/perf_analyzer", "/b/perf_analyzer"), strict=True):
         spec = json.loads((run / "manifest.json").read_text())["spec"]
