@@ -222,7 +222,13 @@ def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterat
     slo, rates = _hardest(spec), plan.listed or ((rate_per_s,) if rate_per_s else ())
     if rates and (told := long_windows(spec, min(rates))):
         yield told
-    elif not rates and slo is not None and plan.levels.lowest > _RARE_PER_S:
+    elif not rates and slo is not None:
+        enough = lowest_level(spec.slos, spec.shares, float(spec.workload.window))
+        yield (
+            f"that time holds for a model that answers {digits(enough, 2)}/s or more; a slower one "
+            f"needs longer windows for {of_stream(slo.stream, slo.metric.name)}"
+        )
+    if not rates and slo is not None and plan.levels.lowest > _RARE_PER_S:
         yield (
             f"{of_stream(slo.stream, slo.metric.name)} needs {slo.metric.requests_needed} "
             f"requests{_share_text(spec, slo)}: "

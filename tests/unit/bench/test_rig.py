@@ -328,7 +328,8 @@ def test_the_plan_says_how_long_a_rare_stream_makes_the_windows() -> None:
     assert long_windows(spec, 200.0) == (
         "rare: p99_latency at about 200/s (5% of all) needs windows of 48 s"
     )
-    (told,) = window_notes(spec, plan, None)
+    holds, told = window_notes(spec, plan, None)
+    assert f" {plan.levels.lowest * 900 / 2:.0f}/s or more" in holds  # in a window of 2 s
     assert told.startswith("rare: p99_latency needs 459 requests (5% of all): below 11/s, ")
     never = a_mix(most=most, beside={"model": "b", "rate": "0.1/s", "slo": ["p99_latency <= 1s"]})
     plan = load_plan(never.workload, never.objective, never.slos, never.shares)
