@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import chdir
 from pathlib import Path
@@ -26,6 +27,7 @@ def said(case: Case, name: str) -> str:
     here.mkdir()
     with chdir(here):
         text = refusal(case, here).replace(str(here), "HERE")
+    text = text.replace(sys.executable, "python")
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.+]+", "TIME", text)
     lines = re.sub(r"/proc/\d+/", "/proc/PID/", text).splitlines()
     if len(lines) > 60:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import pytest
 from builders.commands import called
 from builders.model_files import REPOSITORY, write_model
 from builders.refusals import Case
 from builders.runs import BETTER, CONFIG, Toy, edit_config, make_run
 
 from tuner.record.store import RunStore
+from tuner.server import binaries
+from tuner.server.binaries import Installation, Origin
 from tuner.space.candidate import Candidate
 from tuner.writeback.plan import sha256_of, text_with
 
@@ -314,6 +318,28 @@ def drafting() -> dict[str, Case]:
         (here / "models" / "lost+found").mkdir()
         return str(line("init models --all --image an-image")(here))
 
+    def remarked(config: str, model: str = "model.py") -> Case:
+        """What the draft itself remarks, where the server here has the Python backend alone."""
+
+        def told(here: Path) -> list[str]:
+            (here / "python").mkdir()
+            (here / "python" / "libtriton_python.so").touch()
+            write_model(here / "models" / "m", config, GOOD if model == "model.py" else "")
+            (here / "models" / "m" / "1" / model).touch()
+            server = Installation(Path("t"), "2.51.0", Origin.WHEEL, {}, here)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(binaries, "tritonserver", lambda *_: nullcontext(server))
+                draft = str(line("init m --repository models --output -")(here))
+            return [text for text in draft.splitlines() if "# here" in text or "# No" in text]
+
+        return told
+
+    warm = 'inputs { key: "x" value { data_type: TYPE_FP32 dims: 1 random_data: true } }'
+    full = (
+        'backend: "python" max_batch_size: 32 dynamic_batching { }\n'
+        'input { name: "x" data_type: TYPE_FP32 dims: 1 }\n'
+        f'model_warmup {{ name: "full batch" batch_size: 32 {warm} }}'
+    )
     zero = 'input { name: "x" data_type: TYPE_FP32\n  dims: [ 0 ] }'
     return {
         "a config that Triton refuses": init("--output spec.yaml", zero),
@@ -322,4 +348,6 @@ def drafting() -> dict[str, Case]:
         "a full disk": init("--force --output /dev/full", ""),
         "a file for a directory": init("--force --output /dev/null/spec.yaml", ""),
         "all models of a repository": every,
+        "a backend that is not here": remarked("", "model.onnx"),
+        "a warm-up of full batches": remarked(full),
     }

@@ -72,6 +72,14 @@ def is_no_file(kind: str) -> Case:
     return read
 
 
+def led_out(here: Path) -> None:
+    write_models(here / "models", bert=PYTHON)
+    config = here / "models" / "bert" / "config.pbtxt"
+    config.rename(here / "secret")
+    config.symlink_to(here / "secret")
+    read_model(here / "models", "bert", own=True)
+
+
 def linted(model: str | None = None, ignore: Iterable[str] = (), below: str = "") -> Case:
     def lint(here: Path) -> object:
         write_models(here, bert=PYTHON)
@@ -103,6 +111,7 @@ def not_read() -> dict[str, Case]:
             b"# caf\xe9\nmax_batch_size: 4", change=True
         ),
         **{f"a config that is a {kind}": is_no_file(kind) for kind in NO_FILES},
+        "a config that leads out of the repository": led_out,
         "an unknown model to lint": linted("bret"),
         "an unknown rule to ignore": linted(ignore=["name-mismach"]),
         "the directory of one model to lint": linted(below="bert"),

@@ -182,11 +182,6 @@ def spoilt(name: str, **changes: object) -> Case:
 def not_reported() -> dict[str, Case]:
     """What is no run, no check, or not as it was written."""
 
-    def broken_trial(here: Path) -> object:
-        run = make_run(here, Toy(trials=6))
-        (run / "trials.jsonl").write_text('{"number": 0}\n')
-        return load(run)
-
     def half_a_soak(part: str) -> Case:
         def read(here: Path) -> object:
             run, _ = soaked_run(here, 0.9)
@@ -201,13 +196,30 @@ def not_reported() -> dict[str, Case]:
         (here / "check.json").write_text('{"status": "good"}')
         return read_check(here)
 
+    def trials(change: Callable[[list[str]], list[str]]) -> Case:
+        def read(here: Path) -> object:
+            run = make_run(here, Toy(trials=6))
+            lines = change((run / "trials.jsonl").read_text().splitlines())
+            (run / "trials.jsonl").write_text("".join(f"{line}\n" for line in lines))
+            return load(run)
+
+        return read
+
+    def fast(line: str) -> str:
+        row = json.loads(line)
+        row["points"][0]["measurement"]["p99_latency_us"] = ["fast"]
+        return json.dumps(row)
+
     old = {"models": {}, "server_args": [], "goodput_infer_per_s": 1.0}
     return {
         "no run": load,
         "no run, for a notebook": tuner.read_run,
         "a winner of before the record": spoilt("result.json", winner=old),
         "a status that is none": spoilt("result.json", status="splendid"),
-        "a trial without its config": broken_trial,
+        "an objective that is none": spoilt("result.json", objective="maximize everything"),
+        "a trial without its config": trials(lambda lines: ['{"number": 0}', *lines]),
+        "half a trial": trials(lambda lines: [*lines[:2], lines[2][:50], *lines[3:]]),
+        "a latency that is a word": trials(lambda lines: [lines[0], fast(lines[1])]),
         "a soak without its measurement": half_a_soak("measurement"),
         "a soak without its SLOs": half_a_soak("slo"),
         "no check": read_check,

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from builders.jobs import Facts, opened
 from builders.joining import a_random_search, request_of, url_of
 from builders.model_files import REPOSITORY, shipped_config, write_model
 from builders.refusals import Case
+from builders.told_runs import noted
 
 from tuner.bench.job import Job, job_from
+from tuner.cli.storage import warn_of_password
 from tuner.search.study.offer import find_offer
 from tuner.spec.load import load_spec
 from tuner.workers.worker import (
@@ -44,6 +48,57 @@ def searching(called: str, *, ended: bool = False) -> Case:
         find_offer(url_of(run), called)
 
     return told
+
+
+SPEC = Path(__file__).parents[1] / "cases" / "good" / "minimal.yaml"
+#: What `tune worker` is given wrong, and how it ends.
+MISTAKES = {
+    "": 2,
+    f"{SPEC}": 2,
+    f"{SPEC} --gpus first --storage sqlite:///x.db": 2,
+    "m --storage sqlite:///x.db": 2,
+    f"{SPEC} --storage sqlite:///x.db": 4,
+    f"{SPEC} --storage nonsense": 4,
+}
+URL = "postgresql://tuner:hunter2@db/optuna"
+
+
+def mistaken() -> dict[str, Case]:
+    """What `tune worker` says of what it is given, and of a storage with a password."""
+
+    def worker(words: str, storage: str = "", **patched: object) -> Case:
+        def told(_: Path) -> str:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("TUNE_STORAGE", storage)
+                for name, value in patched.items():
+                    patch.setattr(name.replace("__", "."), value)
+                return noted(f"worker {words}")
+
+        return told
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise RuntimeError(f"no server answers for {URL}")
+
+    def warned(_: Path) -> list[str]:
+        notes: list[str] = []
+        warn_of_password(URL, notes.append)
+        return notes
+
+    offers = "tuner__search__study__offer__"
+    empty = {
+        f"{offers}open_storage": lambda _: SimpleNamespace(get_all_studies=list),
+        f"{offers}close_storage": lambda _: None,
+    }
+    return {
+        **{words.replace(str(SPEC), "SPEC") or "nothing": worker(words) for words in MISTAKES},
+        "a port that is no number": worker(f"{SPEC}", URL.replace("@db", "@db:port")),
+        "a storage that does not answer": worker(
+            f"{SPEC}", URL, optuna__storages__RDBStorage=unreachable
+        ),
+        "a storage without a run": worker(f"{SPEC}", URL, **empty),
+        "a storage for a name": worker(f"m {URL}"),
+        "a password for all to see": warned,
+    }
 
 
 def not_joined() -> dict[str, Case]:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from tuner.errors import SpecError
 from tuner.regular import read_regular
-from tuner.spec.mistakes import dotted
+from tuner.spec.mistakes import dotted, reason_of
 
 #: A run of thousands of trials has a tenth of it.
 MAX_BYTES = 256 * 2**20
@@ -115,7 +115,7 @@ def _mistake(error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"{place!r} is missing"
     if first["type"] in ("value_error", "assertion_error"):
-        return f"{place}: {first['msg']}" if place else first["msg"].partition(", ")[2]
+        return f"{place}: {reason_of(first)}" if place else reason_of(first)
     shown = repr(first["input"])
     shown = shown if len(shown) < 60 else f"{shown[:57]}..."
     return f"{place or 'the value'} cannot be {shown}"

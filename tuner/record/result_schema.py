@@ -22,6 +22,7 @@ from tuner.record.proved import ProvedConfig
 from tuner.record.reading import UnreadableFileError
 from tuner.record.status import Status
 from tuner.score.ratio import Ratio
+from tuner.spec.mistakes import dotted, reason_of
 from tuner.spec.slo import Objective
 
 SCHEMA_VERSION = 1
@@ -232,7 +233,7 @@ def check(data: Any) -> list[str]:
     try:
         result = Result.from_json(data)
     except ValidationError as error:
-        return [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+        return [f"{dotted(e['loc'])}: {reason_of(e)}" for e in error.errors()]
     parts = sum(result.time.by_phase().values())
     if abs(parts - result.time.wall_s) > 0.01 * result.time.wall_s + 0.1:
         return [f"time: the phases add up to {parts:.1f} s, wall_s is {result.time.wall_s:.1f} s"]

@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pydantic_core import ErrorDetails
+
 from tuner.errors import SpecError
 from tuner.plain import plain
 
@@ -60,6 +62,11 @@ def dotted(location: Location) -> str:
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
     return text.removeprefix(".")
+
+
+def reason_of(detail: ErrorDetails) -> str:
+    """What Pydantic found, without its name for an error of ours."""
+    return str(detail.get("ctx", {}).get("error", detail["msg"]))
 
 
 #: No field, metric or model that Triton knows has a longer name.

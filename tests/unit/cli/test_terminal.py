@@ -7,31 +7,26 @@ import io
 import logging
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 from builders.candidates import candidate_of
 from builders.commands import Tune
-from builders.events import CURRENT, OTHER, tell_a_run
-from builders.measurements import P99_40MS, synthetic_server
 from rich.console import Console
 
 import tuner.cli
-from tuner.bench.events import Outlook
 from tuner.cli import terminal
-from tuner.cli.console import PlainEvents, outcome_text
+from tuner.cli.console import PlainEvents
 from tuner.cli.inspect_commands import lines_of as plan_lines
 from tuner.cli.live import LiveEvents
 from tuner.cli.terminal import harmless, harmless_lines, say_document, say_lines
 from tuner.errors import TunerError
-from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.run.plan import DrawnPlan, Preview
-from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState
 from tuner.search.estimate import Estimate
 from tuner.space.candidate import Candidate
-from tuner.spec.slo import Objective
 
 #: A workflow command, a window's title, the clipboard, another title, a hidden stretch.
 HOSTILE = (
@@ -195,7 +190,7 @@ def test_a_command_that_is_shown_can_be_copied(tmp_path: Path) -> None:
     )
     shown = [line for line in plan_lines(plan) if "touch" in line]
     assert len(shown) == 2
-    assert all("'--x=$(touch gone); rm -rf ~'" in line for line in shown)
+    assert all(shlex.quote(args[1]) in line for line in shown)
 
 
 def test_everything_that_is_printed_goes_through_one_place() -> None:
@@ -207,94 +202,3 @@ def test_everything_that_is_printed_goes_through_one_place() -> None:
         calls = [n.func for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Call)]
         names = {f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "") for f in calls}
         assert not names & (ways - ({"print"} if file.name == "live.py" else set())), file
-
-
-def test_what_takes_long_is_told_again_each_half_a_minute(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    now_s = [0.0]
-    events = PlainEvents(clock=lambda: now_s[0])
-    events.phase("soaking the winner")
-    for now_s[0] in (15.0, 31.0, 45.0, 50.0, 62.0, 70.0):
-        events.say_if_quiet()
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[1:] == [f"[{at}] still at it: soaking the winner" for at in ("00:31", "01:02")]
-
-
-def test_a_config_out_of_the_race_is_told_with_what_it_stands() -> None:
-    points = [judge_point([P99_40MS], synthetic_server(level, 500)) for level in (900.0, 400.0)]
-    score = score_points(Objective.goodput(), points[:1])
-    lost = Trial(1, OTHER, TrialState.PRUNED, points=tuple(points), score=score)
-    assert outcome_text(lost).startswith("cannot win: 900/s missed, p99_latency 2")
-    assert outcome_text(lost).endswith("; it sustains 400/s")
-    screen = io.StringIO()
-    with LiveEvents(Console(file=io.StringIO(), width=90)) as events:
-        events.started(Path("results/r"), 2, 12)
-        events.trial_started(1, OTHER, CURRENT)
-        events.trial_finished(lost, None)
-        Console(file=screen, width=90, color_system=None).print(events.view())
-    assert "cannot win: misses 900/s" in screen.getvalue()
-
-
-def test_the_live_view_fits_a_narrow_terminal_and_tells_each_margin() -> None:
-    screen = io.StringIO()
-    console = Console(file=screen, width=60, color_system=None)
-    with LiveEvents(Console(file=io.StringIO(), width=60)) as events:
-        tell_a_run(events)
-        console.print(events.view())
-    lines = screen.getvalue().splitlines()
-    first = ["0", "1", "failed", "best", "p99_latency", "0:00", "round"]
-    assert [line.split()[0] for line in lines] == first
-    assert lines[4].strip().startswith("p99_latency <= 40ms: 25.8 ms, 35.6% left; error_")
-    assert max(map(len, lines)) <= 60
-
-
-def test_the_live_view_tells_the_gain_the_load_and_how_long_until_the_verdict() -> None:
-    now_s, screen = [0.0], io.StringIO()
-    console = Console(file=screen, width=100, color_system=None)
-    point = judge_point([P99_40MS], synthetic_server(900, 1000))
-    score = score_points(Objective.goodput(), [point])
-    best = Trial(1, OTHER, TrialState.MEASURED, points=(point,), score=score)
-    with LiveEvents(Console(file=io.StringIO()), clock=lambda: now_s[0]) as events:
-        events.started(Path("results/r"), 12, 12)
-        events.outlook(Outlook(400.0))
-        events.trial_started(1, OTHER, CURRENT)
-        now_s[0] = 45.0
-        events.outlook(Outlook(300.0, 2.4))
-        events.trial_finished(best, best)
-        events.trial_started(2, candidate_of({"instance_group.count": 3}), CURRENT)
-        events.measured(point)
-        events.loading(LoadPoint(Arrivals.POISSON, 918.0), 3.2)
-        for now_s[0] in (60.0, 320.0, 400.0):
-            console.print(events.view())
-    lines = screen.getvalue().splitlines()
-    assert lines[1].startswith("best    900/s, 2.4x as good as current  instances 2")
-    assert lines[3:5] == [
-        "1:00    2/12 trials  verdict in about 5 min  trial 2: instances 3",
-        "        at 918/s for 3 s  last: 900/s ok, p99_latency 25.8 ms (p99_latency <= 40ms)",
-    ]
-    assert lines[8].startswith("5:20    2/12 trials  verdict in about 30 s  ")
-    assert lines[13].startswith("6:40    2/12 trials  verdict later than foreseen  ")
-    assert len(lines) == 15
-
-
-def test_what_takes_long_is_told_in_a_log_with_its_load_the_gain_and_the_verdict(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    now_s = [0.0]
-    events = PlainEvents(clock=lambda: now_s[0])
-    events.trial_started(3, OTHER, CURRENT)
-    events.outlook(Outlook(250.0, 14.7, at_least=True))
-    events.loading(LoadPoint(Arrivals.POISSON, 20.0), 50.0)
-    now_s[0] = 31.0
-    events.say_if_quiet()
-    told = "at least 14.7x as good as current; verdict in about 4 min"
-    said = f"[00:31] still at it: instances 2, at 20/s; best so far {told}\n"
-    assert capsys.readouterr().err == said
-
-
-def test_a_config_that_misses_everywhere_is_told_by_its_lowest_load() -> None:
-    late = [judge_point([P99_40MS], synthetic_server(rate, 900)) for rate in (2000, 1200)]
-    score = score_points(Objective.goodput(), late)
-    text = outcome_text(Trial(0, OTHER, TrialState.MEASURED, points=tuple(late), score=score))
-    assert text.startswith("misses the SLOs at every load tried, down to 1200/s: p99_latency ")

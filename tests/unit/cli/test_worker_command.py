@@ -6,41 +6,19 @@ from pathlib import Path
 import pytest
 from builders.commands import Tune
 from builders.jobs import a_job, opened
+from builders.told_workers import MISTAKES
 
 from tuner.bench.events import Events
 from tuner.bench.job import Request
-from tuner.cli import cli
-from tuner.cli.boundary import guarded
-from tuner.cli.worker_command import summary
-from tuner.score.trial import Trial, TrialState
-from tuner.space.candidate import Candidate
 from tuner.workers.worker import Joined, JoinRequest
 
-SPEC = str(Path(__file__).parents[2] / "cases" / "good" / "minimal.yaml")
 
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        ([], 2, "SPEC|RUN"),
-        ([SPEC], 2, "--storage URL"),
-        ([SPEC, "--gpus", "first", "--storage", "sqlite:///x.db"], 2, "numbers such as 0,1"),
-        (["m", "--storage", "sqlite:///x.db"], 2, "there is no spec m"),
-        ([SPEC, "--storage", "sqlite:///x.db"], 4, "there is no storage x.db"),
-        ([SPEC, "--storage", "nonsense"], 4, "cannot open the study's storage"),
-    ],
-)
+@pytest.mark.parametrize(("words", "code"), MISTAKES.items())
 def test_what_is_wrong_is_said_before_anything_is_started(
-    arguments: list[str],
-    code: int,
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert guarded(cli, ["worker", *arguments]) == code
-    assert said in capsys.readouterr().err
+    assert tune("worker", *words.split()) == code
     assert list(tmp_path.iterdir()) == []
 
 
@@ -87,10 +65,3 @@ def test_a_run_that_was_not_made_here_says_how_to_name_its_spec(
     storage = f"--storage=sqlite:///{made}/study.db"
     assert f"tune worker {spec} {storage} '--set=slo=[]'" in " ".join(tune.err.split())
     assert joined == []
-
-
-def test_the_last_line_says_what_became_of_its_trials() -> None:
-    states = [TrialState.PRUNED, TrialState.MEASURED, TrialState.PRUNED]
-    trials = [Trial(n, Candidate(), s) for n, s in enumerate(states)]
-    assert summary("r", trials) == "3 trials for r: 1 measured in full, 2 stopped early"
-    assert summary("r", []) == "0 trials for r"

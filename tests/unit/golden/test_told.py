@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from builders import told_commands, told_models
+from builders import told_commands, told_doctor, told_models, told_runs
 from builders.golden import Golden
 from builders.refusals import Case, told_of
 from builders.told_checks import checks
@@ -27,7 +27,8 @@ from builders.told_searching import searching
 from builders.told_servers import not_deployed, not_served
 from builders.told_spaces import drafts, no_spaces
 from builders.told_specs import bad_texts, no_metrics, no_objectives, no_specs, other_specs
-from builders.told_workers import not_joined
+from builders.told_views import watching
+from builders.told_workers import mistaken, not_joined
 from builders.told_writes import no_plans, not_written, told_of_writes
 
 TOLD: dict[str, Callable[[], dict[str, Case]]] = {
@@ -36,9 +37,11 @@ TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "check-without-baseline": no_baselines,
     "checks": checks,
     "commands-apply": told_commands.not_applied,
+    "commands-doctor": told_doctor.found,
     "commands-init": told_commands.drafting,
     "commands-mistyped": told_commands.command_mistakes,
     "commands-of-bad-specs": told_commands.spec_mistakes,
+    "commands-of-runs": told_runs.named,
     "commands-record": told_commands.recording,
     "configs-refused": told_models.refused,
     "drafts": drafts,
@@ -72,6 +75,8 @@ TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "spec-not-read": no_specs,
     "spec-objectives": no_objectives,
     "spec-of-another-run": other_specs,
+    "watching": watching,
+    "worker-mistaken": mistaken,
     "worker-not-joined": not_joined,
     "write-no-plan": no_plans,
     "write-not-taken-back": not_taken_back,

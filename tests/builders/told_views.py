@@ -1,0 +1,128 @@
+"""What those who watch a run are told while it goes on, in a log and in the live view."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
+from pathlib import Path
+
+import click
+from builders.candidates import candidate_of
+from builders.checks import facts
+from builders.events import CURRENT, OTHER, tell_a_run
+from builders.measurements import P99_40MS, synthetic_server
+from builders.refusals import Case
+from rich.console import Console
+
+from tuner.bench.events import Outlook
+from tuner.cli.check_command import annotation_lines
+from tuner.cli.console import PlainEvents, outcome_text
+from tuner.cli.live import LiveEvents
+from tuner.cli.worker_command import summary
+from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.record.status import CheckStatus
+from tuner.score.point import judge_point, score_points
+from tuner.score.trial import Trial, TrialState
+from tuner.spec.slo import Objective
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def live(tell: Callable[[LiveEvents, Clock], object], *at_s: float, width: int = 100) -> Case:
+    """The view at each of these times."""
+
+    def told(_: Path) -> str:
+        screen, clock = io.StringIO(), Clock()
+        console = Console(file=screen, width=width, color_system=None)
+        with LiveEvents(Console(file=io.StringIO(), width=width), clock=clock) as events:
+            tell(events, clock)
+            for clock.now_s in at_s:
+                console.print(events.view())
+        return "\n".join(line.rstrip() for line in screen.getvalue().splitlines())
+
+    return told
+
+
+def log(tell: Callable[[PlainEvents], object], *at_s: float) -> Case:
+    """The log where each of these times is looked whether it is quiet for long."""
+
+    def told(_: Path) -> str:
+        err, clock = io.StringIO(), Clock()
+        with redirect_stderr(err):
+            events = PlainEvents(clock=clock)
+            tell(events)
+            for clock.now_s in at_s:
+                events.say_if_quiet()
+        return click.unstyle(err.getvalue())
+
+    return told
+
+
+def trial(capacity: float, *levels: float, state: TrialState = TrialState.MEASURED) -> Trial:
+    """Of which the first load decides where it is lost."""
+    points = [judge_point([P99_40MS], synthetic_server(level, capacity)) for level in levels]
+    judged = points[:1] if state is TrialState.PRUNED else points
+    score = score_points(Objective.goodput(), judged)
+    return Trial(1, OTHER, state, points=tuple(points), score=score)
+
+
+LOST = trial(500, 900.0, 400.0, state=TrialState.PRUNED)
+
+
+def lose(events: LiveEvents, _: Clock) -> None:
+    events.started(Path("results/r"), 2, 12)
+    events.trial_started(1, OTHER, CURRENT)
+    events.trial_finished(LOST, None)
+
+
+def gain(events: LiveEvents, clock: Clock) -> None:
+    best = trial(1000, 900)
+    events.started(Path("results/r"), 12, 12)
+    events.outlook(Outlook(400.0))
+    events.trial_started(1, OTHER, CURRENT)
+    clock.now_s = 45.0
+    events.outlook(Outlook(300.0, 2.4))
+    events.trial_finished(best, best)
+    events.trial_started(2, candidate_of({"instance_group.count": 3}), CURRENT)
+    events.measured(best.points[0])
+    events.loading(LoadPoint(Arrivals.POISSON, 918.0), 3.2)
+
+
+def load_long(events: PlainEvents) -> None:
+    events.trial_started(3, OTHER, CURRENT)
+    events.outlook(Outlook(250.0, 14.7, at_least=True))
+    events.loading(LoadPoint(Arrivals.POISSON, 20.0), 50.0)
+
+
+def ended(states: Sequence[TrialState]) -> Case:
+    return lambda _: summary("r", [Trial(n, OTHER, state) for n, state in enumerate(states)])
+
+
+def watching() -> dict[str, Case]:
+    statuses = (CheckStatus.FINE, CheckStatus.WORSE, CheckStatus.REGRESSION)
+    codes = dict.fromkeys(statuses, 0) | {CheckStatus.REGRESSION: 12}
+    return {
+        "a phase takes long, in a log": log(
+            lambda events: events.phase("soaking the winner"), 15.0, 31.0, 45.0, 50.0, 62.0, 70.0
+        ),
+        "a load takes long, in a log": log(load_long, 31.0),
+        "a config is out of the race": lambda _: outcome_text(LOST),
+        "a config is out of the race, live": live(lose, 0.0, width=90),
+        "a config misses everywhere": lambda _: outcome_text(trial(900, 2000, 1200)),
+        "a narrow terminal": live(lambda events, _: tell_a_run(events), 0.0, width=60),
+        "the verdict comes nearer, and is late": live(gain, 60.0, 320.0, 400.0),
+        "a worker's trials": ended((TrialState.PRUNED, TrialState.MEASURED, TrialState.PRUNED)),
+        "a worker without trials": ended(()),
+        **{
+            f"a check that ended as {status.value}, for CI": lambda _, s=status: annotation_lines(
+                facts(s, exit_code=codes[s])
+            )
+            for status in statuses
+        },
+    }
