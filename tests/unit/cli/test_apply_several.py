@@ -9,29 +9,21 @@ from pathlib import Path
 
 import pytest
 from builders.commands import Tune
-from builders.runs import CONFIG, stored_run
+from builders.told_runs import SEARCHED, add_a_model, edit_tokenizer, put_several
 
 from tuner.record.result_schema import check
-
-SEARCHED = ("tiny-bert", "tokenizer")
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """With the configs that the run read."""
-    directory = tmp_path / "models"
-    for name in SEARCHED:
-        (directory / name / "1").mkdir(parents=True)
-        (directory / name / "config.pbtxt").write_text(CONFIG.replace("toy", name))
-    return directory
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    directory = stored_run(tmp_path)
-    result = json.loads((directory / "result.json").read_text())
-    (directory / "result.json").write_text(json.dumps({**result, "written": None}))
-    return directory
+    """Not written yet."""
+    return put_several(tmp_path)
+
+
+@pytest.fixture
+def repository(run: Path) -> Path:
+    """With the configs that the run read."""
+    return run.parent / "models"
 
 
 def winners(run: Path) -> list[str]:
@@ -88,17 +80,13 @@ def refused(run: Path, repository: Path, code: int, tune: Tune) -> None:
 def test_one_file_changed_since_refuses_all_with_exit_code_13(
     run: Path, repository: Path, tune: Tune
 ) -> None:
-    (repository / "tokenizer" / "config.pbtxt").write_text("# by hand\n")
-    refused(run, repository, 13, tune)
+    refused(edit_tokenizer(run), repository, 13, tune)
 
 
 def test_a_run_that_names_a_model_it_did_not_read_is_refused(
     run: Path, repository: Path, tune: Tune
 ) -> None:
-    result = json.loads((run / "result.json").read_text())
-    result["models"]["other"] = result["models"]["tokenizer"]
-    (run / "result.json").write_text(json.dumps(result))
-    refused(run, repository, 2, tune)
+    refused(add_a_model(run), repository, 2, tune)
 
 
 def test_what_a_killed_apply_left_half_is_undone_and_said(
