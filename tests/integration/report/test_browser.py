@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 from builders.checks import facts, nights
 from builders.runs import Toy, make_run
+from builders.series import ended_series
 
 from tuner.report.check_document import render_check
+from tuner.report.listing import render_series
 from tuner.report.render import report_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -268,6 +270,7 @@ def test_fits_the_screen_in_light_and_dark(page: Any, width: int, scheme: str) -
         wait_for(lambda: run(page, "return document.documentElement.dataset.charts"))
         assert run(page, "return document.documentElement.scrollWidth") <= width
         assert run(unfolded(page), "return document.documentElement.scrollWidth") <= width
+        assert run(page, CUT_OFF, "dd") == []  # commands
         assert run(page, CONTRAST) == []
         text, ground, chart = run(
             page,
@@ -282,6 +285,25 @@ def test_fits_the_screen_in_light_and_dark(page: Any, width: int, scheme: str) -
     finally:
         page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+#: Of what a selector finds, what goes on beyond its edge.
+CUT_OFF = """
+    return [...document.querySelectorAll(arguments[0])]
+        .filter(each => each.scrollWidth > each.clientWidth).map(each => each.textContent)
+"""
+
+
+def test_a_wide_page_shows_the_runs_of_a_series_and_the_loads_of_a_trial_whole(
+    browser: Any, tmp_path: Path
+) -> None:
+    page = opened(browser, render_series(ended_series(tmp_path))[0])
+    assert run(page, "return document.querySelectorAll('.steps').length") == 1
+    assert run(page, CUT_OFF, ".answer .scroll") == []
+    page = unfolded(opened(browser, report_run(make_run(tmp_path / "one"))[0]))
+    run(page, "document.querySelector('.trials details').open = true")
+    widths = "return [...document.querySelectorAll('.trials .scroll')].map(s => s.clientWidth)"
+    assert run(page, widths)[0] > 600
 
 
 #: Texts of which the colour and the ground behind it are too alike (WCAG AA, 4.5 to 1).

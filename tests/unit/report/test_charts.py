@@ -39,7 +39,7 @@ def test_the_picture_has_the_rounds_of_both_configs_their_search_and_the_bound(m
 
 def test_what_is_far_beyond_the_bound_is_drawn_at_the_edge(made: Made) -> None:
     (chart,) = load_charts(made())
-    assert "beyond it" in chart.note
+    assert "at the upper edge" in chart.note
     ys = [y for t in chart.figure["data"] for y in t["y"]]
     assert max(ys) == 40.0 * EDGE
 

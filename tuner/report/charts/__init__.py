@@ -186,7 +186,7 @@ def latency_layout(
         y_axis = {**axis(y_title), "range": [0, highest * 1.06]}
     dashed = {"color": RED, "width": 2, "dash": "dash"}
     across = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "line": dashed}
-    label = {"xref": "paper", "x": 0.5, "xanchor": "center", "yanchor": "bottom", "yshift": 1}
+    label = {"xref": "paper", "x": 0.5, "xanchor": "center", "yanchor": "bottom", "yshift": 3}
     label |= {"showarrow": False, "font": {"color": RED}}
     logarithmic = y_axis.get("type") == "log"
     layout = {

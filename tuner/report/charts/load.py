@@ -86,13 +86,13 @@ def _chart(
         shapes = [symbol if p.passed else f"{symbol}-open" for _, p, _ in points]
         traces.append({**trace, "marker": {**trace["marker"], "symbol": shapes}})
         cells += rows
-    beyond = " What lies at the upper edge is beyond it." if max(values, default=0) > edge else ""
+    beyond = " A point at the upper edge is really higher." if max(values, default=0) > edge else ""
     suffix = f"-{number}" if latency.stream else ""  # whose name may be any text
     return Chart(
         name=f"load-{latency.metric}{suffix}",
         title=f"Load against {latency}",
         note="Filled: every SLO met; hollow: one missed. Large dots are the rounds, small ones the "
-        f"search, squares the soaks. A config sustains a load below the line.{beyond}",
+        f"search, squares the soaks. Below the line a config sustains the load.{beyond}",
         figure={"data": traces, "layout": layout},
         table=Table(heads, tuple(cells)),
     )

@@ -99,7 +99,7 @@ def front(data: ReportData) -> Chart | None:
             x, y = [point.measurement.throughput_infer_per_s], [min(us * MS, edge)]
             text, symbol = [hover(name)], "circle-open"
             traces.append(scatter(name, x, y, color=color, text=text, symbol=symbol, size=17))
-    beyond = " Points at the upper edge are beyond it." if max(values) > edge else ""
+    beyond = " A point at the upper edge is really higher." if max(values) > edge else ""
     return Chart(
         name="pareto",
         title="All measured configs",
