@@ -280,8 +280,8 @@ def _refuse_unknown_priorities(spec: Spec, served: Served) -> None:
             model, least = served.models[label], max(stream.priority or 0, 2)  # 1 tells none apart
             raise SpecError(
                 f"{model.place(PRIORITY_LEVELS)}: {model.name} has {levels[label] or 'no'} "
-                f"priority levels, and requests of the stream {name} have priority "
-                f"{stream.priority}",
+                f"priority level{'' if levels[label] == 1 else 's'}, and requests of the stream "
+                f"{name} have priority {stream.priority}",
                 f"write dynamic_batching {{ priority_levels: {least} "
                 f"default_priority_level: {least} }}, or leave the priority out",
             )

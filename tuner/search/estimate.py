@@ -218,7 +218,9 @@ def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterat
     """Before a run: the windows that its rates need; ``rate_per_s``: of an earlier run."""
     if not plan.arrivals.open_loop:
         return
-    yield from _too_rare(spec)
+    if rare := [*_too_rare(spec)]:  # whose windows would be told as if they could be had
+        yield from rare
+        return
     slo, rates = _hardest(spec), plan.listed or ((rate_per_s,) if rate_per_s else ())
     if rates and (told := long_windows(spec, min(rates))):
         yield told

@@ -151,7 +151,7 @@ def test_a_candidate_with_a_cache_gets_a_fresh_server_with_a_full_cache() -> Non
     bench.measure(60, 2)
     assert deployer.log == ["fresh", "deploy"]
     assert load.filled == [1024]
-    assert notes == ["cache filled with 5 of 7 inputs in 1.0 s"]
+    assert notes == [Filling(5, 7, 1.0).sentence]
     bench.deploy(CACHED)
     assert deployer.log == ["fresh", "deploy"] * 2
     assert load.filled == [1024, 1024]
@@ -404,7 +404,7 @@ def test_slow_first_calls_are_told_with_every_measurement_and_sizes_not_asked_fo
     for _ in range(2):
         bench.deploy(ONE)
         (warned,) = bench.measure(50.0, 1).measurement.warnings[-1:]
-        assert warned.startswith("The first calls of batch size 1 took up to 0.7 s")
+        assert warned == FirstCalls("m", {1: CallTimes(0.7, 0.004)}).slow
     assert told == [FirstCalls("m", left=[3]).not_asked, warned]
 
 

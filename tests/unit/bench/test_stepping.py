@@ -36,14 +36,14 @@ def test_a_load_that_gives_no_result_is_halved_four_times_at_the_most() -> None:
     assert above.no_result_at == [NoResult(n) for n in (1600.0, 800.0, 400.0, 200.0)]
     assert above.levels == LEVELS
     asked.clear()
-    with pytest.raises(LoadFailedError, match="no results at 101/s"):
+    with pytest.raises(LoadFailedError, match="101/s"):
         MeasureOrLower(drowning(100.0, asked), LEVELS).result(1616.0)
     assert len(asked) == 5
 
 
 def test_the_lowest_load_is_not_asked_for_again() -> None:
     asked: list[float] = []
-    with pytest.raises(LoadFailedError, match="no results at 60/s"):
+    with pytest.raises(LoadFailedError, match="60/s"):
         MeasureOrLower(drowning(1.0, asked), LevelRange(60.0, 1e5)).result(100.0)
     assert asked == [100.0, 60.0]
 
