@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from builders import told_commands, told_doctor, told_jobs, told_models, told_runs
+from builders import told_commands, told_doctor, told_jobs, told_loads, told_models, told_runs
 from builders.golden import Golden
 from builders.refusals import Case, told_of
 from builders.told_checks import checks
@@ -49,6 +49,8 @@ TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "first-calls": first_calls,
     "jobs-measured": told_jobs.measuring,
     "jobs-refused": told_jobs.refused,
+    "loads-remarked": told_loads.remarked,
+    "loads-without-result": told_loads.no_results,
     "machine": machine,
     "measurements": measurements,
     "memory-that-is-not-there": fits,

@@ -98,13 +98,15 @@ def read_report(path: Path) -> dict[str, float]:
     try:
         with path.open(newline="") as file:
             row = next(csv.DictReader(file))
+        if lacking := [column for column in _COLUMNS.values() if row.get(column) is None]:
+            raise ValueError(f"it has no {', '.join(lacking)}")
         report = {name: float(row[column]) for name, column in _COLUMNS.items()}
         if not all(map(math.isfinite, report.values())):
             raise ValueError("a figure is no finite number")
         return report
     except (OSError, StopIteration) as error:
         raise LoadFailedError("perf_analyzer wrote no report") from error
-    except (KeyError, ValueError, TypeError, csv.Error) as error:
+    except (ValueError, csv.Error) as error:
         raise LoadFailedError(f"perf_analyzer's report cannot be read: {error}") from error
 
 

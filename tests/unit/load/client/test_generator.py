@@ -151,7 +151,7 @@ class TestFigures:
 
     def test_a_client_so_far_behind_that_nothing_was_answered_is_the_limit(self) -> None:
         behind = answers(outcomes({Outcome.UNANSWERED: DUE >= 0.0, Outcome.UNSENT: DUE > 1.5}))
-        with pytest.raises(ClientLimitError, match="with 100/s; it sent"):
+        with pytest.raises(ClientLimitError, match="100/s"):
             check_sent(behind, LOAD)
         check_sent(answers(outcomes({Outcome.UNANSWERED: DUE >= 0.0})), LOAD)  # the server's
         check_sent(answers(outcomes({Outcome.UNSENT: DUE > 1.5})), LOAD)  # the figures tell

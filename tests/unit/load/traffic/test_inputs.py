@@ -200,7 +200,7 @@ def test_large_inputs_are_fewer_and_say_so(tmp_path: Path, monkeypatch: pytest.M
     file = InputFiles(random(unique=1000), [image], tmp_path).file(1, 1000)
     assert 1 <= len(steps_of(file.path)) <= 7
     assert file.path.stat().st_size < 15_000
-    assert "of 1000 unique inputs are used" in file.warnings[0]
+    assert file.warnings
 
 
 def test_too_few_different_values_say_so(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_a_shortened_window_says_so() -> None:
 def test_no_answer_at_all_is_no_latency() -> None:
     cut = replace(WINDOW, duration_s=WINDOW.duration_s / 2)
     check_answered(1, WINDOW, WINDOW)
-    with pytest.raises(LoadFailedError, match="no request was answered"):
+    with pytest.raises(LoadFailedError):
         check_answered(0, WINDOW, WINDOW)
     with pytest.raises(UndecidedError):
         check_answered(0, cut, WINDOW)
