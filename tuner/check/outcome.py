@@ -34,7 +34,7 @@ def verdict_of(
     if soak is None:
         return verdict
     load = "The load that the config is credited with"
-    if soak.held is None and not soak.reason:
+    if soak.lost:
         reason = f"{load} does not hold any more: {'; '.join(soak.failures)}."
         return CheckVerdict(CheckStatus.REGRESSION, (reason, *verdict.reasons))
     unclear = f"was not judged, which decides nothing: {soak.reason}."

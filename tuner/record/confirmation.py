@@ -129,6 +129,11 @@ class Soak(Facts):
         return self.tried[-1] if self.tried and self.tried[-1].held else None
 
     @property
+    def lost(self) -> bool:
+        """Whether it is certain that none of the loads lasts."""
+        return self.held is None and not self.reason
+
+    @property
     def credited_per_s(self) -> float | None:
         """Inferences per second that the config is credited with; None where no load held."""
         held = self.held

@@ -147,6 +147,7 @@ def next_steps(check: CheckFacts) -> list[tuple[str, str]]:
     tune = ("look for a better config, and leave it as a proposal", f"tune run {spec} --no-write")
     accept = ("if this is intended, accept it", f"tune check {spec} --update-baseline")
     again = ("check again", f"tune check {spec}")
+    lost = check.credited is not None and check.credited.lost  # which is never accepted
     if check.status in (CheckStatus.MISSED, CheckStatus.INCONCLUSIVE) and not check.rounds:
         return [("fix what is named above, then check again", f"tune check {spec}")]
     return {
@@ -155,7 +156,7 @@ def next_steps(check: CheckFacts) -> list[tuple[str, str]]:
         CheckStatus.ACCEPTED: [again],
         CheckStatus.MISSED: [tune],
         CheckStatus.INCONCLUSIVE: [accept] if _only_not_compared(check) else [again],
-        CheckStatus.REGRESSION: [tune, accept],
+        CheckStatus.REGRESSION: [tune] if lost else [tune, accept],
         CheckStatus.INTERRUPTED: [again],
         CheckStatus.FAILED: [("check this machine", "tune doctor"), again],
     }[check.status]
