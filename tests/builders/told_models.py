@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
+from builders.configs import config
 from builders.ensemble_cases import ENSEMBLE, MODEL
 from builders.model_files import write_model
 from builders.refusals import Case
 from builders.serving import write_models
 
 from tuner.lint.repository import lint_repository
+from tuner.modelconfig import base, content
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.encoding import encode
 from tuner.modelconfig.ensembles import mistakes_between
@@ -19,6 +23,7 @@ from tuner.modelconfig.files import model_directory, read_model
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.rules import violations
 from tuner.modelconfig.served import read_served
+from tuner.spec.paths import MAX_BATCH_SIZE
 
 PYTHON = 'backend: "python"\n'
 TWO = MODEL.replace("one", "two")
@@ -250,5 +255,69 @@ def refused() -> dict[str, Case]:
         "answers of a decoupled step of a step": joined("inner in p", "c p,in out"),
         "outputs of a decoupled model and another": between(
             decoupled, TWO, both + 'output { name: "first" data_type: TYPE_FP32 dims: 4 }'
+        ),
+    }
+
+
+#: What a server without a GPU reports for `config()` with dynamic_batching { }.
+REPORTED = """
+  version_policy { latest { num_versions: 1 } }
+  optimization { input_pinned_memory { enable: true } output_pinned_memory { enable: true } }
+  dynamic_batching { preferred_batch_size: 8 }
+  instance_group { name: "m_0" kind: KIND_CPU count: 1 }
+  default_model_filename: "model.py"
+"""
+#: A field, and a config that asks for another value than the server has.
+ASKED = {
+    "dynamic_batching.max_queue_delay_microseconds": (
+        "dynamic_batching { max_queue_delay_microseconds: 5 }"
+    ),
+    "dynamic_batching.preferred_batch_size": "dynamic_batching { preferred_batch_size: [ 2, 4 ] }",
+    "dynamic_batching": "",
+    "instance_group.count": "dynamic_batching { } instance_group { count: 4 }",
+    "instance_group[0].kind": "instance_group { kind: KIND_GPU count: 1 }",
+    "instance_group[1].count": "instance_group [ { count: 1 }, { count: 2 } ]",
+    "parameters.threads": 'parameters { key: "threads" value { string_value: "4" } }',
+    "response_cache.enable": "response_cache { enable: true }",
+    "version_policy.latest.num_versions": "version_policy { latest { num_versions: 3 } }",
+}
+
+
+def compared() -> dict[str, Case]:
+    """How a server differs from what it was asked for, and a copy of a model from another."""
+
+    def asked(path: str, text: str) -> Case:
+        return lambda _: base.differences(config(text), config(REPORTED), [path])
+
+    def copies(there: Mapping[str, str], here: Mapping[str, str]) -> Case:
+        return lambda _: content.differences(there, here)
+
+    def too_many(here: Path) -> list[str]:
+        write_models(here, m=PYTHON)
+        for name in "abc":
+            (here / "m" / name).touch()
+        told: list[str] = []
+        with patch.object(content, "_MOST_FILES", 3):
+            content.content_of(read_served(here, ["m"]), {}, told.append)
+        return told
+
+    def overridden(_: Path) -> list[str]:
+        running = parse("max_batch_size: 8")
+        served = base.Base.of_server(parse(""), running, completes=True)
+        served = replace(served, overridden=frozenset({MAX_BATCH_SIZE}))
+        return [found.message for found in served.violations({MAX_BATCH_SIZE: 4})]
+
+    one = "instance_group [ { count: 1 } ]"
+    there = {"1/model.onnx": "weights", "1/env": "x", "labels.txt": "cat"}
+    here = {"1/model.onnx": "Weights", "1/env": "x", "2/model.onnx": "weights"}
+    return {
+        **{f"{path} of a server": asked(path, text) for path, text in ASKED.items()},
+        "files of a model": copies(there, here),
+        "many files": copies({f"{number}": "" for number in range(8)}, {}),
+        "more files than are compared": too_many,
+        "a size that the server sets": overridden,
+        "an element beyond the last": lambda _: edit(one, {"instance_group[1].count": 3}),
+        "an element beyond the last two": lambda _: edit(
+            "instance_group [ { }, { } ]", {"instance_group[2].count": 3}
         ),
     }

@@ -125,7 +125,8 @@ def element_index(message: Any, step: Step, path: str) -> int | None:
             return step.index
         if step.index == 0:
             return None
-        raise SpecError(f"{path}: {step.field.name} has only {len(elements)} elements")
+        many = "1 element" if len(elements) == 1 else f"{len(elements)} elements"
+        raise SpecError(f"{path}: {step.field.name} has only {many}")
     matching = [i for i, element in enumerate(elements) if _matches(element, step)]
     if len(matching) > 1:
         name = step.field.name

@@ -43,6 +43,7 @@ TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "commands-of-bad-specs": told_commands.spec_mistakes,
     "commands-of-runs": told_runs.named,
     "commands-record": told_commands.recording,
+    "configs-compared": told_models.compared,
     "configs-refused": told_models.refused,
     "drafts": drafts,
     "failures": failures,

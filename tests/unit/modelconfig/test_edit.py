@@ -281,7 +281,7 @@ def test_an_element_taken_out_twice_is_taken_out_once():
     once = edit(text, {"instance_group[1]": None})
     assert once == "instance_group [ { count: 1 } ]\n"
     assert edit(once, {"instance_group[1]": None}) == once
-    with pytest.raises(SpecError, match="has only 1 elements"):
+    with pytest.raises(SpecError, match="only 1 element"):
         edit(once, {"instance_group[1].count": 3})
 
 
