@@ -103,9 +103,16 @@ def _table(comparison: RunComparison) -> Table:
         *rows_of([_bottleneck(config) for config in configs]),
         ("trials", *(str(s.trials) for s in sides)),
         ("took", *(NOTHING if s.seconds is None else seconds_text(s.seconds) for s in sides)),
-        ("B over A", "", _ratio_text(comparison.ratio)),
+        ("B over A", "", _answer(comparison)),
     ]
     return Table(("", "A", "B"), tuple(rows))
+
+
+def _answer(comparison: RunComparison) -> str:
+    known = comparison.a.value and comparison.b.value and not comparison.incomparable
+    if known and comparison.ratio is None:
+        return "not known: it takes three rounds in all"
+    return _ratio_text(comparison.ratio)
 
 
 def _fields(config: ProvedConfig | None) -> dict[str, str]:
@@ -192,8 +199,9 @@ def _value_text(side: RunSide) -> str:
 
 
 def _gain_text(gain: Gain | None) -> str:
-    least = "at least " if gain and gain.at_least else ""
-    return least + _ratio_text(gain.ratio if gain else None)
+    if gain is not None and gain.at_least:
+        return f"at least {digits(gain.ratio.low)} times"
+    return _ratio_text(gain.ratio if gain else None)
 
 
 def _ratio_text(ratio: Ratio | None) -> str:

@@ -44,6 +44,18 @@ def test_goodput_comes_with_its_interval_and_the_ratio_of_both(runs: tuple[Path,
     assert found.ratio.estimate == pytest.approx(expected)
 
 
+def test_of_one_round_each_it_is_told_why_there_is_no_ratio(runs: tuple[Path, Path]) -> None:
+    for run in runs:
+        result = json.loads((run / "result.json").read_text())
+        gain = {**result["gain"], "at_least": True}
+        winner = {**result["winner"], "rounds": result["winner"]["rounds"][:1]}
+        changed(run, "result.json", gain=gain, winner=winner)
+    rows = {row[0]: row[2] for row in table_of(compared(*runs)).rows}
+    assert "three rounds" in rows["B over A"]
+    gained = rows["gain over its own current config"]
+    assert (gained.startswith("at least "), "(" in gained) == (True, False)
+
+
 def test_a_run_is_as_good_as_itself(runs: tuple[Path, Path]) -> None:
     found = compared(runs[0], runs[0])
     assert found.ratio is not None
