@@ -77,6 +77,12 @@ LINES = (
     "lint {repository}y",
     "plan spec.yaml --no-such",
     "run none.yaml",
+    "run spce.yml",
+    "run specz/m.yaml",
+    "init --from-model-analyzer specs/n.yaml",
+    "report --output spec",
+    "report nosuchrun --output spec",
+    "report m --output spec",
     "run spec.yaml",
     "check spec.yaml",
     "rnu",
@@ -117,6 +123,8 @@ def command_mistakes() -> dict[str, Case]:
         def told(here: Path) -> str:
             (here / "spec.yaml").write_text(SPEC.format(repository=REPOSITORY))
             (here / "empty.yaml").touch()
+            (here / "specs" / "m").mkdir(parents=True)
+            (here / "specs" / "m.yaml").touch()
             return str(line(words)(here))
 
         return told
@@ -130,6 +138,8 @@ RECORDED = (
     "access.csv --from log --time tme",
     "access.csv --from log --time time --shape ids",
     "absent --from log --time time",
+    "acess.csv --from log --time time",
+    "inputs.json --from inputs --intervals gap",
     "inputs.json --from inputs",
     "access.csv --from inputs --rate 1",
     "access.csv --from triton-trace",

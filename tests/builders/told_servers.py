@@ -25,7 +25,7 @@ from docker.errors import DockerException
 
 from tuner.errors import DeployRefusedError, ServerGoneError, ServerHangsError
 from tuner.modelconfig.served import read_served
-from tuner.server import numpy2
+from tuner.server import binaries, numpy2
 from tuner.server.numpy2 import numpy_of_models
 from tuner.spec.server import ServerSpec
 from tuner.triton import doctor
@@ -142,6 +142,12 @@ def not_served() -> dict[str, Case]:
             (check,) = doctor._docker(ServerSpec(), {}, tuple)
         return f"{check.found}\nnext: {check.mend}"
 
+    def no_program(here: Path) -> None:
+        (here / "bin").mkdir()
+        (here / "bin" / "tritonserver").touch(mode=0o755)
+        with binaries.tritonserver(str(here / "bin" / "tritonsrever"), {}):
+            pass
+
     group = 'backend: "python" instance_group { name: "a$b" }'
     return {
         "a release has public holes": lambda _: holes_of("2.51.0 (/opt/bin/tritonserver)"),
@@ -149,6 +155,7 @@ def not_served() -> dict[str, Case]:
         "a newer release refuses a group's name": named("2.73.0dev", group, "x"),
         "strings under NumPy 2 in Python 3.12": numpy_is("2.0.0"),
         "strings under NumPy 2 in Python 3.13": numpy_is("2.0.0", (3, 13)),
+        "a program's name is mistyped": no_program,
         "no NumPy": numpy_is(""),
         "no engine of containers answers": no_engine,
     }

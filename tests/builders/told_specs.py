@@ -101,6 +101,12 @@ def no_specs() -> dict[str, Case]:
     def inputs(file: str, more: str = "") -> Case:
         return reading(f"{SPEC}workload: {{inputs: {{kind: file, file: {file}{more}}}}}\n")
 
+    def mistyped(here: Path) -> None:
+        (here / "nose.json").touch()
+        (here / "load").mkdir()
+        (here / "load" / "no.txt").touch()
+        inputs("nope.json, repeat: {kind: log, file: loda/no.txt}")(here)
+
     def args(words: str) -> Case:
         return reading(f"{SPEC}server: {{args: [{words}]}}\n")
 
@@ -115,6 +121,7 @@ def no_specs() -> dict[str, Case]:
         "files that are absent beside a mistake": inputs(
             "nope.json, repeat: {kind: log, file: no.txt}}, window: {"
         ),
+        "files whose names are mistyped": mistyped,
         "inputs from a pipe": pipe,
         "inputs from the environment of tune": inputs("/proc/self/environ"),
         "inputs from the kernel's version": inputs("/proc/version"),

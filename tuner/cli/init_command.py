@@ -42,7 +42,7 @@ IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
 @click.option(
     "--from-model-analyzer",
     "analyzer_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=options.EXISTING_FILE,
     help="Take settings from a YAML file of NVIDIA's Model Analyzer; MODEL may be left out. By "
     "default, MODEL's own model_analyzer/config.yaml, which NVIDIA's AITune writes.",
 )

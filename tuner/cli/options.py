@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from tuner.regular import read_regular
+from tuner.spec.mistakes import path_meant
 from tuner.spec.paths import SEVERAL_REPOSITORIES
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,8 +47,10 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
         if found is None:
             runs = [run.name for run in self._kept(output)]
             near = difflib.get_close_matches(named.name, runs, n=1, cutoff=0.4)
-            guess = f"; did you mean {near[0]}?" if near else "; `tune report` lists all runs"
-            text = f"there is no run {str(value)!r}, nor is there {str(stored)!r}{guess}"
+            guess = f"did you mean {near[0]}?" if near else "`tune report` lists all runs"
+            if not os.path.lexists(output):
+                guess = path_meant(stored) or path_meant(output) or guess
+            text = f"there is no run {str(value)!r}, nor is there {str(stored)!r}; {guess}"
             self.fail(text, param, ctx)
         return found
 
@@ -116,10 +119,24 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
         raise click.BadParameter(str(error), ctx, param) from error
 
 
-#: Type of a file, or a directory, that need not be there; and of a directory that must.
+class ExistingPath(click.Path):
+    """A file or a directory that must be there; of one that is not, the likely one is named."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            path = Path(os.fsdecode(value))
+            kind = Path.is_dir if self.dir_okay else Path.is_file
+            near = "" if os.path.lexists(path) else path_meant(path, kind)
+            self.fail(error.message.rstrip(".") + f"; {near}" if near else error.message, param, ctx)
+
+
+#: Type of a file, or a directory, that need not be there; and of those that must.
 FILE = click.Path(dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
-EXISTING_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+EXISTING_FILE = ExistingPath(exists=True, dir_okay=False, path_type=Path)
+EXISTING_DIRECTORY = ExistingPath(exists=True, file_okay=False, path_type=Path)
 
 _spec = partial(click.argument, "spec", type=FILE, shell_complete=complete_spec)
 spec_argument = _spec(metavar="SPEC")

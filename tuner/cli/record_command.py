@@ -32,7 +32,7 @@ def _shapes(
 
 
 @click.command("record")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=options.EXISTING_FILE)
 @click.option(
     "-o",
     "--output",
@@ -81,7 +81,7 @@ def _shapes(
 )
 @click.option(
     "--intervals",
-    type=options.FILE,
+    type=options.EXISTING_FILE,
     help="inputs: perf_analyzer's file of gaps, in microseconds, in place of --rate; the inputs go "
     "round until it ends.",
 )

@@ -20,6 +20,7 @@ from tuner.cli.terminal import (
     width,
 )
 from tuner.errors import SpecError
+from tuner.spec.mistakes import path_meant
 
 
 @click.command("report")
@@ -117,7 +118,8 @@ def _list_runs(output: Path, output_format: str) -> None:
     elif rows:
         say_columns([HEADER, *(row.cells() for row in rows)])
     else:
-        say(f"no runs under {output}; `tune run SPEC` makes one", err=True)
+        near = "" if os.path.lexists(output) else path_meant(output)
+        say(f"no runs under {output}; {near or '`tune run SPEC` makes one'}", err=True)
 
 
 @click.command("compare")

@@ -15,7 +15,7 @@ from tuner.modelconfig.encoding import decode
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.schema import ModelConfig
 from tuner.regular import is_there, read_regular
-from tuner.spec.mistakes import did_you_mean
+from tuner.spec.mistakes import did_you_mean, path_meant
 from tuner.spec.paths import CONFIG_NAME, CONFIG_NAMES
 
 #: No file system has longer names.
@@ -216,10 +216,9 @@ def model_names(repository: Path, *, empty: bool = False) -> list[str]:
     try:
         entries = sorted(e for e in repository.iterdir() if is_model_name(e.name) and e.is_dir())
     except OSError as error:
-        beside = () if is_there(repository) else (p.name for p in repository.parent.glob("*/"))
         raise EnvironmentNotReadyError(
             f"cannot read the model repository {repository}: {error.strerror}",
-            did_you_mean(repository.name, beside)
+            ("" if is_there(repository) else path_meant(repository))
             or "name the directory that holds one directory for each model",
         ) from error
     return [entry.name for entry in entries if _is_empty(entry) is empty]

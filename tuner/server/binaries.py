@@ -26,6 +26,7 @@ from tuner.extras import Extra
 from tuner.machine.process import private_directory
 from tuner.server import log
 from tuner.server.numpy2 import SHIM
+from tuner.spec.mistakes import path_meant
 
 _PT_INTERP = 3
 _CONTAINER_BIN = Path("/opt/tritonserver/bin")
@@ -193,8 +194,9 @@ def _find(
             found = shutil.which(asked, path=environment.get("PATH", ""))
             if not found:
                 where = f"${variable}" if origin is Origin.VARIABLE else origin.value
+                near = path_meant(Path(asked), lambda p: p.is_file() and os.access(p, os.X_OK))
                 raise EnvironmentNotReadyError(
-                    f"no executable {asked} ({name} named by {where})", "correct the path"
+                    f"no executable {asked} ({name} named by {where})", near or "correct the path"
                 )
             return Path(found).absolute(), origin
     if on_path := shutil.which(name, path=environment.get("PATH", "")):

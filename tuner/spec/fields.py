@@ -21,6 +21,7 @@ from pydantic import (
     field_validator,
 )
 
+from tuner.spec.mistakes import path_meant
 from tuner.spec.paths import CONFIG_NAMES
 
 
@@ -68,7 +69,8 @@ def _config_of_a_model(name: str) -> str:
 
 def _there(path: Path, info: ValidationInfo) -> Path:
     if info.context and "directory" in info.context and not path.is_file():
-        raise ValueError(f"there is no file {path}")
+        near = path_meant(path, Path.is_file)
+        raise ValueError(f"there is no file {path}" + (f" ({near})" if near else ""))
     kernel = path.is_relative_to("/dev") and not path.is_relative_to("/dev/shm")  # noqa: S108
     if kernel or path.is_relative_to("/proc") or path.is_relative_to("/sys"):
         raise ValueError(f"{path} is the kernel's: only files of a disk, or of /dev/shm, are read")

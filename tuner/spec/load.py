@@ -21,7 +21,7 @@ from tuner.spec.checks import cross_checks
 from tuner.spec.explain import findings
 from tuner.spec.fields import SpaceSpec
 from tuner.spec.forms import long_form
-from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError
+from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, path_meant
 from tuner.spec.model import Spec
 from tuner.spec.paths import REPOSITORY, SERVER
 from tuner.spec.server import given_check
@@ -138,11 +138,10 @@ def _refuse_no_spec(path: Path) -> None:
         named = "MODEL" if model == "configs" else model
         raise SpecError(f"{path} is a model's config, not a spec", f"tune init {named} drafts one")
     if not os.path.lexists(path):
-        meant = f"{path}.yaml"
+        meant = path_meant(path, lambda p: p.suffix in (".yaml", ".yml") and p.is_file())
         is_model = (REPOSITORY / path.name).is_dir()
         advice = f"tune init {path.name if is_model else 'MODEL'} drafts one"
-        found = os.access(meant, os.F_OK)
-        raise SpecError(f"there is no spec {path}", f"did you mean {meant}?" if found else advice)
+        raise SpecError(f"there is no spec {path}", meant or advice)
 
 
 def _override(data: dict[str, Any], override: str) -> Location:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic_core import ErrorDetails
 
@@ -75,8 +77,25 @@ _LONGEST = 255
 
 def did_you_mean(name: str, known: Iterable[str], most: int = 2) -> str:
     """``did you mean A or B?``, whatever the case; empty when nothing known is close."""
+    return _closest(name, {word.lower(): word for word in known}, most)
+
+
+def path_meant(path: Path, kind: Callable[[Path], bool] = Path.is_dir) -> str:
+    """``did you mean A?`` of a path that is not there: of one whose part or ending is another."""
+    wrong = path
+    with suppress(OSError, ValueError):  # may not be read; no file has such a name
+        while not wrong.parent.is_dir() and wrong != wrong.parent:
+            wrong = wrong.parent
+        rest = path.relative_to(wrong)
+        beside = sorted(wrong.parent.iterdir(), key=lambda p: (p.suffix == wrong.suffix, p.name))
+        written = {p.stem.lower(): str(p / rest) for p in beside if kind(p / rest)}
+        return _closest(wrong.stem, written, most=1)
+    return ""
+
+
+def _closest(name: str, written: Mapping[str, str], most: int) -> str:
+    """``written``: what may be meant, by what is compared."""
     typed = name if len(name) <= _LONGEST else ""  # of megabytes it would take seconds
-    written = {word.lower(): word for word in known}
     close = difflib.get_close_matches(typed.lower(), written, n=most, cutoff=0.6)
     return f"did you mean {' or '.join(written[word] for word in close)}?" if close else ""
 
