@@ -8,26 +8,32 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, cast
 
 import click
 import pytest
-from builders.jobs import Facts
+from builders.jobs import SPEC, Facts
 from builders.measurements import P99_40MS, synthetic_measurement
+from builders.model_files import REPOSITORY, shipped_config, write_model
 from builders.refusals import Case
 from builders.series import make_specs, series_in
 from builders.told_writes import failing
 from builders.workplace import MODEL, Workplace, best_of, interrupt
 
+from tuner.bench.events import Silent
+from tuner.bench.job import Job, Request
+from tuner.bench.serving import Serving
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, InterruptedRunError
 from tuner.proof.verdict import RunDecision
 from tuner.record.confirmation import Repeat, Role
 from tuner.record.store import RunStore
 from tuner.report import render
 from tuner.run import run as pipeline
+from tuner.run.plan import draw_plan
 from tuner.score.point import judge_point
 from tuner.score.trial import Trial
 
@@ -118,6 +124,12 @@ def where(name: str) -> Case:
         return NEW
 
     return ended(before)
+
+
+def full_for_good(_: Workplace, patch: pytest.MonkeyPatch) -> Sequence[object]:
+    for name in ("append_trial", "write_result"):
+        patch.setattr(RunStore, name, failing(errno.ENOSPC))
+    return NEW
 
 
 def left(_: Workplace, patch: pytest.MonkeyPatch) -> Sequence[object]:
@@ -211,6 +223,7 @@ def stopped_runs() -> dict[str, Case]:
         "every config was refused": new_after(refused),
         "the disk is full at a trial": where("append_trial"),
         "the disk is full at the winner's config": where("write_best"),
+        "nothing can be found in its time": new_after(lambda _: None, "--time-budget", "2s"),
         "its results cannot be where they are to be": new_after(
             lambda _: None, "--output", "my spec.yaml/results"
         ),
@@ -246,4 +259,118 @@ def resumed_runs() -> dict[str, Case]:
             lambda d: forge(d, {"fingerprint": "1" * 16})
         ),
         "a series, and a spec is not named": of_a_series(lambda _: None, "specs/model-00.yaml"),
+    }
+
+
+class Noting(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def noted_runs() -> dict[str, Case]:
+    """What a run notes while it goes on, and what its result says of a defect."""
+
+    def noted(before: Before) -> Case:
+        def told(here: Path) -> list[str]:
+            watching = Noting()
+            with pytest.MonkeyPatch.context() as patch:
+                workplace = Workplace(here, patch)
+                before(workplace, patch)
+                request = Request(workplace.spec, workplace.results, write=False)
+                with suppress(ZeroDivisionError, OSError, EnvironmentNotReadyError):
+                    pipeline.run(request, watching, lambda _: None)
+                results = [RunStore(run).result() for run in workplace.results.iterdir()]
+            ends = dict.fromkeys(reason for r in results if r for reason in r["reasons"])
+            notes = [re.sub(r"\d+:\d\d|[\d.]+ minutes", "TIME", note) for note in watching.notes]
+            return [*notes, *(f"ended: {reason}" for reason in ends)]
+
+        return told
+
+    def loading(_: Workplace, patch: pytest.MonkeyPatch) -> Sequence[object]:
+        @contextmanager
+        def serving(job: Job, *_: object) -> Iterator[Serving]:
+            yield Serving(job, cast("Any", None), cast("Any", SimpleNamespace(memory=dict)), 60.0)
+
+        patch.setattr(pipeline, "serving", serving)
+        return ()
+
+    def before(workplace: Workplace, _: pytest.MonkeyPatch) -> Sequence[object]:
+        workplace.tune(*NEW, "--no-write")
+        return ()
+
+    def breaking(workplace: Workplace, _: pytest.MonkeyPatch) -> Sequence[object]:
+        def breaks() -> None:
+            raise ZeroDivisionError("oops")
+
+        workplace.overloading = breaks
+        return ()
+
+    return {
+        "a run": noted(lambda *_: ()),
+        "its model loads for a minute": noted(loading),
+        "there was one before": noted(before),
+        "a defect of tune": noted(breaking),
+        "the disk is full and stays so": noted(full_for_good),
+    }
+
+
+PAIR = REPOSITORY.parent / "benchmarks" / "searches" / "served_models"
+REMOTE = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}\n"
+PARAMETER = 'parameters.INTRA_OP_THREADS: {choice: ["1", "2"]}, '
+
+
+def plans() -> dict[str, Case]:
+    """What a plan notes of models and servers that are special, or ends with."""
+
+    def planned(make: Callable[[Path], object], spec: str) -> Case:
+        def told(here: Path) -> list[str]:
+            make(here)
+            (here / "spec.yaml").write_text(spec)
+            plan = draw_plan(here / "spec.yaml", {"PATH": ""}, 0)
+            return [*plan.notes, replace(plan, space_exact=False).space_text]
+
+        return told
+
+    def onnx(config: str | None = None) -> Callable[[Path], object]:
+        def make(here: Path) -> None:
+            model = here / "models" / "m"
+            write_model(model, config or "")
+            (model / "1" / "model.onnx").touch()
+            if config is None:
+                (model / "config.pbtxt").unlink()
+
+        return make
+
+    def link(here: Path) -> None:
+        write_model(here / "real" / "m", shipped_config(REPOSITORY / MODEL), "class Model: ...\n")
+        (here / "models").mkdir()
+        (here / "models" / "m").symlink_to(here / "real" / "m")
+
+    def without_backends(here: Path) -> None:
+        onnx('platform: "onnxruntime_onnx"')(here)
+        server = here / "server" / "bin" / "tritonserver"
+        server.parent.mkdir(parents=True)
+        server.write_text("#!/no/such/program\n")
+        server.chmod(0o755)
+        (here / "server" / "backends" / "python").mkdir(parents=True)
+
+    spec = SPEC.format(repository="models").replace(MODEL, "m")
+    pair = (PAIR / "pair.yaml").read_text().replace("repository: .", f"repository: {PAIR}")
+    return {
+        "a mistyped repository": planned(lambda here: (here / "modls").mkdir(), spec),
+        "a batch size that is left to the server": planned(onnx(), spec + REMOTE),
+        "a parameter that its backend does not read": planned(
+            onnx('platform: "onnxruntime_onnx"'),
+            spec.replace("space: {", f"space: {{{PARAMETER}") + REMOTE,
+        ),
+        "a model behind a link": planned(link, spec + REMOTE),
+        "a server without the backend": planned(
+            without_backends, spec + "server: {binary: server/bin/tritonserver}\n"
+        ),
+        "a load that perf_analyzer cannot make": planned(
+            lambda _: None, f"{pair}\nserver: {{binary: /bin/tritonserver}}\n"
+        ),
     }

@@ -127,7 +127,8 @@ class Ending:
                 self.report(store.directory)
                 self._record(verdict, None, None)
         except (OSError, TunerError) as second:
-            self.events.note(f"the run's end could not be stored: {second}")
+            reason = getattr(second, "strerror", None) or str(second)
+            self.events.note(f"the run's end could not be stored: {reason}")
             return
         if isinstance(error, InterruptedRunError):
             error.hint = self._how_to_go_on()
@@ -139,7 +140,8 @@ class Ending:
         store = self.store
         number, rows = len(store.trials()), count_of_whole_rounds(store.confirmation())
         trials = f"{number:,} {'trial' if number == 1 else 'trials'}"
-        rounds = f" and {rows} measurements of its proof" if rows else ""
+        measured = "measurement" if rows == 1 else "measurements"
+        rounds = f" and {rows} {measured} of its proof" if rows else ""
         kept = f"nothing was written; {trials}{rounds} kept"
         manifest = store.manifest()
         command = resume_command(store.directory, [manifest.spec_path], manifest.choices)

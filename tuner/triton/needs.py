@@ -40,9 +40,9 @@ def refuse_lacking(
         library = f"libtriton_{backend}*.so"
         own = any(any(place.glob(library)) for place in (model, *model.iterdir()))
         if backend not in has and not own:
+            held = f"only {', '.join(sorted(has))}" if has else "none"
             raise EnvironmentNotReadyError(
-                f"{model.name} needs the {backend} backend, and {server} has only "
-                f"{', '.join(sorted(has)) or 'none'}",
+                f"{model.name} needs the {backend} backend, and {server} has {held}",
                 OTHER_BACKENDS[mode],
             )
     return ", ".join(wanted) or "none is needed"

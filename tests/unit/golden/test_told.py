@@ -14,7 +14,7 @@ from builders import told_commands, told_doctor, told_jobs, told_loads, told_mod
 from builders.golden import Golden
 from builders.refusals import Case, told_of
 from builders.told_checks import checks
-from builders.told_endings import resumed_runs, stopped_runs
+from builders.told_endings import noted_runs, plans, resumed_runs, stopped_runs
 from builders.told_measuring import bottlenecks, fits, machine, measurements, no_baselines
 from builders.told_probes import answers, failures, first_calls, overloads
 from builders.told_proofs import hindered
@@ -58,6 +58,7 @@ TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "models-not-read": told_models.not_read,
     "models-not-served": told_models.not_served,
     "overloads": overloads,
+    "plans": plans,
     "proofs-hindered": hindered,
     "recordings-not-fitting": not_fitting_lines,
     "recordings-not-made": not_made,
@@ -71,6 +72,7 @@ TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "run-not-resumed": not_resumed,
     "run-resumed": resumed_runs,
     "run-stopped": stopped_runs,
+    "run-told": noted_runs,
     "searching": searching,
     "server-not-deployed": not_deployed,
     "server-not-served": not_served,

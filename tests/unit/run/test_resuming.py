@@ -200,10 +200,10 @@ def nothing_is_started(workplace: Workplace, directory: Path) -> list[str]:
 
 
 def test_what_is_resumed_sets_no_value_of_the_spec(stopped: Path, workplace: Workplace) -> None:
-    forge(stopped, overrides=["server.binary=/evil.sh", "model=\x1b[2J\n  tune run x"])
+    forge(stopped, overrides=["server.binary=/evil.sh", "model=\x1b[2J\n tune"])
     command = nothing_is_started(workplace, stopped)
     assert "--set=server.binary=/evil.sh" in command
-    assert "--set=model=\\x1b[2J\\n  tune run x" in command
+    assert "--set=model=\\x1b[2J\\n tune" in command
     assert command[-2:] == ["--resume", str(stopped)]
 
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import errno
 import json
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from builders.told_endings import twice_measured
 from builders.workplace import MODEL, Workplace, best_of, interrupt
 
 from tuner.bench.events import Silent
-from tuner.bench.job import Job, Request
+from tuner.bench.job import Request
 from tuner.bench.serving import Serving
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
 from tuner.measurement.measurement import Stage
@@ -55,31 +53,9 @@ def test_a_run_is_told_from_its_beginning_to_its_end(workplace: Workplace) -> No
     done, watching = run(workplace)
     assert watching.begun == [(done.directory, 40, 4)]
     assert watching.phases == ["searching"]
-    assert "There was nothing left that the strategy would try." in watching.notes
-    assert any(note.startswith("the run takes about ") for note in watching.notes)
-    assert any(note.startswith("the proof takes about ") for note in watching.notes)
     assert done.result.status is Status.IMPROVED
     stored = json.loads((done.directory / "result.json").read_text())
     assert stored == done.result.to_json()
-
-
-@pytest.mark.parametrize(("load_s", "told"), [(60.0, True), (2.0, False)])
-def test_a_model_that_loads_for_long_is_told(
-    workplace: Workplace, monkeypatch: pytest.MonkeyPatch, load_s: float, told: bool
-) -> None:
-    @contextmanager
-    def serving(job: Job, *_: object) -> Iterator[Serving]:
-        yield Serving(job, cast("Any", None), cast("Any", SimpleNamespace(memory=dict)), load_s)
-
-    monkeypatch.setattr(pipeline, "serving", serving)
-    _, watching = run(workplace)
-    assert ("loading the model took 60 s" in watching.notes) is told
-
-
-def test_a_run_begins_with_what_the_last_one_took(workplace: Workplace) -> None:
-    run(workplace, write=False)
-    _, watching = run(workplace)
-    assert any(note.startswith("the last run took 0:0") for note in watching.notes)
 
 
 def test_a_result_counts_trials_and_knows_the_noise_of_its_proof(
@@ -118,7 +94,6 @@ def test_a_confirmation_that_was_begun_is_gone_on_with(
     workplace.overloading = interrupt
     with pytest.raises(InterruptedRunError) as stopped:
         run(workplace)
-    assert " 4 trials and 1 " in stopped.value.hint
     assert f"tune run '{workplace.spec}' --resume " in stopped.value.hint
 
 
@@ -130,7 +105,7 @@ def test_a_defect_is_called_one_in_the_result_and_raised_as_it_is(workplace: Wor
     with pytest.raises(ZeroDivisionError):
         run(workplace)
     assert workplace.result["status"] == "failed"
-    assert workplace.result["reasons"] == ["a defect of tune: ZeroDivisionError('oops')"]
+    assert "ZeroDivisionError('oops')" in workplace.result["reasons"][0]
 
 
 def test_what_is_behind_a_full_disk_is_kept_and_what_a_library_made_of_a_stop_is_not(

@@ -98,10 +98,7 @@ def test_a_link_that_a_winner_will_not_be_written_through_is_told_beforehand(job
     config.rename(outside)
     config.symlink_to(outside)
     (told,) = foreseen(job.searched_files)
-    assert told.startswith(f"a winner will not be written: {config} leads to {outside}")
-    assert told.endswith(
-        "; to write that file, use --through-links with `tune apply` or `tune rollback`"
-    )
+    assert f"{config} leads to {outside}" in told
 
 
 def test_a_run_begins_with_whole_configs_where_a_kill_left_half(tmp_path: Path, job: Job) -> None:
