@@ -6,27 +6,35 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from builders import overloading as probing
 from builders.candidates import candidate_of, fields_of
-from builders.emulated import saying
+from builders.emulated import a_session, saying
+from builders.measurements import synthetic_measurement
+from builders.overloading import WINNER, Probed, side, step, verdict
 from builders.proving import (
     COUNT,
     CURRENT,
     OTHER,
     THIRD,
     ProvingBench,
+    Watching,
     prove,
     searched,
     spec_of,
     trial,
 )
+from builders.racing import a_race, rules
 from builders.refusals import Case
 
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.load.probes.answers import ConfigAnswers
 from tuner.measurement.measurement import Measurement
-from tuner.proof.verdict import RunDecision
-from tuner.record.status import remedies
+from tuner.proof.entrants import without_low_load_failures
+from tuner.proof.overload import probe_overload
+from tuner.proof.verdict import RunDecision, why
+from tuner.record.status import Status, remedies
 from tuner.score.point import Point, judge_point
+from tuner.score.ratio import Ratio
 from tuner.score.trial import Trial
 from tuner.space.candidate import Candidate
 from tuner.spec.paths import DELAY
@@ -210,3 +218,77 @@ def hindered() -> dict[str, Case]:
             SLOW, FASTER,
         ),
     }  # fmt: skip
+
+
+class Unread(ProvingBench):
+    """The memory of the second config's GPU is not read in the last rounds."""
+
+    def reading(self, level: float, seed: int) -> Measurement:
+        unread = self.candidate == OTHER and seed % 1000 == 2  # in the third round
+        return synthetic_measurement(level, gpu_memory=None if unread else int(self.serves))
+
+
+def noted() -> dict[str, Case]:
+    """What is told as a proof goes on, and why a finalist left or nothing was overloaded."""
+
+    def watched(_: object) -> list[str]:
+        watching = Watching()
+        prove(bench_of(500.0, 1000.0), events=watching)
+        return [*watching.phases, *dict.fromkeys(watching.rounds), *watching.notes]
+
+    def not_asked(_: object) -> list[str]:
+        bench = Waiting(spec_of(), {QUICK: 500.0})
+        trials, watching = trials_of(bench, QUICK), Watching()
+        bench.capacity = {}
+        without_low_load_failures(a_session(bench, bench.spec, QUICK, events=watching), trials)
+        return watching.notes
+
+    def reasons(bench: ProvingBench, *trials: Trial) -> Case:
+        return lambda _: prove(bench, *trials).reasons
+
+    def interval(ratio: Ratio, **confirm: Any) -> Case:
+        return lambda _: why((race := a_race(ratio)), race.finalists[0], rules(**confirm))
+
+    def overloaded(bench: Probed, found: RunDecision) -> Case:
+        def told(_: object) -> Sequence[str]:
+            overload = probe_overload(step(bench), found).overload
+            return ["nothing was overloaded"] if overload is None else overload.reasons
+
+        return told
+
+    def sending(most: float) -> Probed:
+        bench = Probed()
+        bench.sendable.most = most
+        return bench
+
+    late = side(probing.CURRENT, 100.0, p99_us=90e3)
+    better = side(WINNER, 110.0)
+    as_it_was = searched(bench_of(100.0, 1000.0, 200.0), CURRENT, OTHER, THIRD)
+    both = candidate_of({COUNT: 2, "max_batch_size": 8})
+    simpler = candidate_of({COUNT: 2, "max_batch_size": None})
+    hasty = ProvingBench(
+        spec_of(confirm={"time": 0.001}), {CURRENT: 400.0, both: 1000.0, simpler: 1000.0}
+    )
+    memory = spec_of(objective="minimize gpu_memory at 300/s")
+    return {
+        "a proof": watched,
+        "the current config cannot be asked for a lone request": not_asked,
+        "it had no time to undo changes": reasons(hasty, *searched(hasty, CURRENT, both)),
+        "a finalist misses when it is measured again": reasons(
+            bench_of(100.0, 0.5, 200.0), *as_it_was
+        ),
+        "a finalist's memory is not always read": reasons(Unread(memory, TWO, noise=0.03)),
+        "a gain of less than 10% is certain": interval(Ratio(1.0, 0.96, 1.06)),
+        "a gain of 10% is possible": interval(Ratio(1.1, 0.9, 1.3)),
+        "a gain of 40% is not": interval(Ratio(1.1, 0.9, 1.3), min_gain=0.4),
+        "the current config met at no load": overloaded(
+            Probed(), RunDecision(Status.IMPROVED, (), late, better)
+        ),
+        "its overload is within what the winner sustained": overloaded(
+            Probed(), verdict(side(WINNER, 400.0, 121.0))
+        ),
+        "the winner's overload cannot be sent": overloaded(sending(120.0), verdict(better)),
+        "the winner fails in its overload": overloaded(
+            Probed(LoadFailedError("late")), verdict(better)
+        ),
+    }

@@ -129,7 +129,9 @@ class ExistingPath(click.Path):
             path = Path(os.fsdecode(value))
             kind = Path.is_dir if self.dir_okay else Path.is_file
             near = "" if os.path.lexists(path) else path_meant(path, kind)
-            self.fail(error.message.rstrip(".") + f"; {near}" if near else error.message, param, ctx)
+            self.fail(
+                error.message.rstrip(".") + f"; {near}" if near else error.message, param, ctx
+            )
 
 
 #: Type of a file, or a directory, that need not be there; and of those that must.

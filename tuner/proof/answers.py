@@ -39,7 +39,8 @@ def same_answers(
     found = _differences(expected, given, tolerance)
     if not found:
         asked = sum(len(answers.alone) for answers in expected.values())
-        same = f"Answers to {asked} requests are the current config's"
+        requests = "1 request" if asked == 1 else f"{asked} requests"
+        same = f"Answers to {requests} are the current config's"
         within = f"floats within {tolerance:g}" if tolerance else "exactly"
         return AnswersCompared(False, " ".join([f"{same} ({within}).", *not_compared]))
     own = _differences(expected, _answers(bench, current), tolerance)

@@ -135,7 +135,7 @@ def why(race: RoundsResult, finalist: Contender, rules: ProofRules) -> str:
         at_most = digits(race.current.entrant.at_most, 3)
         return (
             "every SLO met when measured again; the current config, which in the search did not "
-            f"sustain {at_most}/s, was not"
+            f"sustain {at_most}/s, was not measured again"
         )
     if math.isinf(ratio.high) and not finalist.limited:
         return (

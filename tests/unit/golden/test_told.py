@@ -17,7 +17,7 @@ from builders.told_checks import checks
 from builders.told_endings import noted_runs, plans, resumed_runs, stopped_runs
 from builders.told_measuring import bottlenecks, fits, machine, measurements, no_baselines
 from builders.told_probes import answers, failures, first_calls, overloads
-from builders.told_proofs import hindered
+from builders.told_proofs import hindered, noted
 from builders.told_recordings import not_fitting_lines, not_made, not_read
 from builders.told_reports import not_reported, parts, trusted
 from builders.told_requests import carried, not_fitting, senders
@@ -60,6 +60,7 @@ TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "overloads": overloads,
     "plans": plans,
     "proofs-hindered": hindered,
+    "proofs-noted": noted,
     "recordings-not-fitting": not_fitting_lines,
     "recordings-not-made": not_made,
     "recordings-not-read": not_read,

@@ -150,7 +150,7 @@ def test_what_a_server_that_died_had_measured_is_kept_nowhere(dies: int) -> None
         used.append(len(used))
         measure(900.0 + len(used))
         if len(used) <= dies:
-            raise ServerGoneError("the server is gone")
+            raise ServerGoneError("it died")
 
     rows, notes, server = list[Repeat](), list[str](), bench()
     measured = MeasuredOnce(server, rows.append, note=notes.append)
@@ -161,7 +161,7 @@ def test_what_a_server_that_died_had_measured_is_kept_nowhere(dies: int) -> None
         on_a_server(measured, use)
     assert [r.point.level for r in rows] == ([902.0] if dies == 1 else [])
     assert len(server.deployed) == 2
-    assert notes == ["the server is gone"]
+    assert notes == ["it died"]
 
 
 def test_soaks_and_simpler_configs_are_whole_and_a_round_is_so_once_the_next_one_began() -> None:

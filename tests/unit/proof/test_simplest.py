@@ -332,9 +332,7 @@ def test_where_the_simpler_config_does_not_last_the_winner_itself_is_soaked(
     assert bench.soaked[-1][0] == BOTH
     assert all(p.kept for p in verdict.simplification)
     assert any("nothing is undone" in reason for reason in verdict.reasons)
-    assert any(
-        reason.startswith("instances 2, max batch 8: Answers to") for reason in verdict.reasons
-    )
+    assert any("max batch 8: " in reason for reason in verdict.reasons)
 
 
 def test_a_simpler_config_is_credited_with_no_lower_load_than_the_winner_might_sustain() -> None:
@@ -360,4 +358,4 @@ def test_once_the_time_is_over_nothing_is_undone_and_that_is_told() -> None:
     assert verdict.winner is not None
     assert verdict.winner.candidate == BOTH
     assert (len(verdict.winner.rounds), len(bench.soaks)) == (3, 1)
-    assert verdict.reasons[-1] == "Left out for lack of time: undoing changes."
+    assert "undoing changes" in verdict.reasons[-1]

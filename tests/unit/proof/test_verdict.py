@@ -3,43 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from builders.candidates import candidate_of
-from builders.measurements import P99_40MS, synthetic_measurement
+from builders.racing import a_race, rules, side
 
-from tuner.measurement.measurement import Arrivals
-from tuner.proof.entrants import Entrant, ProofRules
-from tuner.proof.rounds import Contender, Round, RoundsResult
-from tuner.proof.verdict import best_other, gain_of, to_know, why
-from tuner.score.capacity import LevelRange
-from tuner.score.next_load import LoadPlan
-from tuner.score.point import judge_point
+from tuner.proof.rounds import RoundsResult
+from tuner.proof.verdict import best_other, gain_of, to_know
 from tuner.score.ratio import Ratio
-from tuner.spec.model import Confirm
-from tuner.spec.slo import Objective
-
-PLAN = LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5))
-
-
-def rules(**confirm: Any) -> ProofRules:
-    spec = Confirm.model_validate(confirm)
-    return ProofRules(Objective.goodput(), (P99_40MS,), PLAN, spec, 100)
-
-
-def side(number: int, levels: Sequence[float], left: str = "") -> Contender:
-    """A config that sustained one level in each round."""
-    points = [judge_point([P99_40MS], synthetic_measurement(level, 30e3)) for level in levels]
-    entrant = Entrant(candidate_of({"instance_group.count": number}), 100.0)
-    return Contender(entrant, [Round((p,)) for p in points], left)
-
-
-def a_race(*ratios: Ratio, **changes: Any) -> RoundsResult:
-    finalists = [side(2 + n, [100.0] * 10) for n in range(len(ratios))]
-    by = {f.candidate: r for f, r in zip(finalists, ratios, strict=True)}
-    return RoundsResult(side(1, [100.0] * 10), tuple(finalists), by, **changes)
 
 
 def test_the_finalist_that_is_told_of_was_compared_to_the_end() -> None:
@@ -63,14 +34,6 @@ def test_means_are_of_the_rounds_that_both_were_in() -> None:
     assert found is not None
     assert found.means is not None
     assert (found.means.best, found.means.current) == pytest.approx((120.0, 100.0))
-
-
-def test_each_finalist_is_told_by_its_own_interval() -> None:
-    """Whatever becomes of the other one."""
-    none, some = (race := a_race(Ratio(1.0, 0.96, 1.06), Ratio(1.1, 0.9, 1.3))).finalists
-    assert why(race, none, rules()).endswith("which rules out a gain of 10%")
-    assert why(race, some, rules()).endswith("nor rules out 10%")
-    assert why(race, some, rules(min_gain=0.4)).endswith("which rules out a gain of 40%")
 
 
 @pytest.mark.parametrize("estimate", [0.9, 1.0, 1.02, 1.05, 1.1, 1.3])
