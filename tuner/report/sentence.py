@@ -257,7 +257,8 @@ def _goes_on(data: ReportData) -> bool:
     more, gain = data.result.to_know, data.result.gain
     if more is None or gain is None or gain.rounds is None:
         return False
-    return gain.rounds.best + more.rounds <= int(data.manifest.spec["confirm"]["rounds"])
+    most = int(data.manifest.spec.get("confirm", {}).get("rounds", 0))
+    return gain.rounds.best + more.rounds <= most
 
 
 def repeat_commands(data: ReportData) -> list[tuple[str, str]]:

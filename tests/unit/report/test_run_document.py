@@ -9,6 +9,7 @@ from builders.pages import STATUSES, Made, told
 
 from tuner.load.probes.warmup import WarmUp
 from tuner.record.confirmation import ChangeUndone
+from tuner.record.result_schema import Gain, ToKnow
 from tuner.report import html, markdown, run_document
 from tuner.report.blocks import Bullets, Code, Document, Fold, Sentence, Steps, Tone
 from tuner.report.data import ReportData
@@ -35,6 +36,15 @@ def test_an_interrupted_run_can_be_resumed_by_the_command_shown(made: Made) -> N
     steps = [("resume it where it stopped", command)]
     assert next_steps(data) == steps
     assert Steps("What next", tuple(steps)) in document(data).blocks
+
+
+def test_a_run_that_does_not_say_how_many_rounds_it_may_make_is_run_again(made: Made) -> None:
+    ratio, rounds = {"estimate": 1.05, "low": 0.97, "high": 1.13}, {"best": 5, "current": 5}
+    gain = Gain.model_validate({"ratio": ratio, "confidence": 0.95, "rounds": rounds})
+    data = told(made("not known"), gain=gain, to_know=ToKnow(rounds=4, minutes=6.2), reasons=())
+    bare = replace(data, manifest=replace(data.manifest, spec={}))
+    ((_, resume),), ((_, again),) = next_steps(data), next_steps(bare)
+    assert ("--resume" in resume, "--resume" in again) == (True, False)
 
 
 @pytest.mark.parametrize("status", STATUSES)
