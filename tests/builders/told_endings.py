@@ -318,8 +318,10 @@ def noted_runs() -> dict[str, Case]:
 
 
 PAIR = REPOSITORY.parent / "benchmarks" / "searches" / "served_models"
+FILE = "workload: {inputs: {kind: file, file: recorded.json}}\n"
 REMOTE = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}\n"
-PARAMETER = 'parameters.INTRA_OP_THREADS: {choice: ["1", "2"]}, '
+READ = 'parameters.intra_op_thread_count: {choice: ["1", "2"]}, '
+NOT_READ = READ.replace("intra_op_thread_count", "INTRA_OP_THREADS")
 
 
 def plans() -> dict[str, Case]:
@@ -349,6 +351,11 @@ def plans() -> dict[str, Case]:
         (here / "models").mkdir()
         (here / "models" / "m").symlink_to(here / "real" / "m")
 
+    def record(here: Path) -> None:
+        write_model(here / "models" / "m", shipped_config(REPOSITORY / MODEL), "class Model: ...\n")
+        row = {"x": {"content": [1.0] * 64, "shape": [64]}}
+        (here / "recorded.json").write_text(json.dumps({"data": [row]}))
+
     def without_backends(here: Path) -> None:
         onnx('platform: "onnxruntime_onnx"')(here)
         server = here / "server" / "bin" / "tritonserver"
@@ -362,10 +369,14 @@ def plans() -> dict[str, Case]:
     return {
         "a mistyped repository": planned(lambda here: (here / "modls").mkdir(), spec),
         "a batch size that is left to the server": planned(onnx(), spec + REMOTE),
-        "a parameter that its backend does not read": planned(
-            onnx('platform: "onnxruntime_onnx"'),
-            spec.replace("space: {", f"space: {{{PARAMETER}") + REMOTE,
-        ),
+        **{
+            f"a parameter that its backend {what}": planned(
+                onnx('platform: "onnxruntime_onnx"'),
+                spec.replace("space: {", f"space: {{{parameter}") + REMOTE,
+            )
+            for what, parameter in (("reads", READ), ("does not read", NOT_READ))
+        },
+        "requests of a file for a server elsewhere": planned(record, spec + REMOTE + FILE),
         "a model behind a link": planned(link, spec + REMOTE),
         "a server without the backend": planned(
             without_backends, spec + "server: {binary: server/bin/tritonserver}\n"

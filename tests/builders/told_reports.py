@@ -93,7 +93,11 @@ def failing(data: ReportData) -> Iterator[str]:
 
 def unmet(data: ReportData) -> list[str]:
     suite = ET.fromstring(junit.render(data))
-    return [f"{one.tag}: {one.get('message')}" for one in suite.iter() if one.get("message")]
+    return [
+        f"{one.tag} ({one.get('type', '-')}): {one.get('message')}"
+        for one in suite.iter()
+        if one.get("message")
+    ]
 
 
 def started_with(data: ReportData) -> list[str]:

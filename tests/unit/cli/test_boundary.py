@@ -99,11 +99,6 @@ def test_a_defect_shows_its_traceback_and_exits_with_one(tune: Tune) -> None:
     assert "defect in tune" in tune.err
 
 
-def test_a_missing_spec_is_a_spec_error(tune: Tune) -> None:
-    assert tune("run", "/nowhere/spec.yaml") == 2
-    assert "/nowhere/spec.yaml" in tune.err
-
-
 def test_annotations_of_other_errors_are_escaped() -> None:
     (line,) = ci_annotations(TunerError("50%\nof two"))
     assert line == "::error title=tune::50%25%0Aof two"

@@ -74,13 +74,6 @@ def test_a_delay_breaks_no_rule(served: Served) -> None:
         assert found == {str(violations(base.message(fields)))}
 
 
-def test_what_is_wrong_in_a_steps_own_config_is_told_with_the_steps_file(served: Served) -> None:
-    fields = {"two": {"dynamic_batching.preferred_batch_size": (16,)}}
-    (found,) = served.violations(fields)
-    assert found.owner == "two"
-    assert "two/config.pbtxt:" in served.place(found)
-
-
 def test_a_step_that_leaves_its_batch_size_to_the_backend_is_judged_once_it_is_known(
     tmp_path: Path,
 ) -> None:

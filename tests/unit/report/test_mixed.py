@@ -10,7 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from builders.pages import NASTY, page_of, text_of, told
+from builders.pages import NASTY, page_of, text_of
 from builders.runs import RUNS
 
 import tuner
@@ -102,12 +102,6 @@ def test_an_ensemble_alone_reads_like_one_model() -> None:
     header = trials_csv(data).splitlines()[0]
     assert "stream." not in header
     assert "field.tokenizer/instance_group.count" in header
-
-
-def test_what_was_not_written_is_not_said_to_be(data: ReportData) -> None:
-    text = page_of(told(data, written=None))
-    assert "Written to" not in text
-    assert "The change in" not in text
 
 
 def test_the_p99_of_a_trial_is_that_of_the_stream_nearest_its_bound(

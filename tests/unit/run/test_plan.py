@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -68,15 +67,6 @@ def test_no_key_to_a_server_is_shown(server: str, tmp_path: Path) -> None:
 FOREIGN = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}\n"
 
 
-def test_the_file_whose_requests_a_remote_server_gets_is_named(tmp_path: Path) -> None:
-    row = {"x": {"content": [1.0] * 64, "shape": [64]}}
-    (tmp_path / "recorded.json").write_text(json.dumps({"data": [row]}))
-    more = "workload: {inputs: {kind: file, file: recorded.json}}\n"
-    said = f"and requests from {tmp_path / 'recorded.json'}: not tried"
-    assert said in planned(tmp_path, FOREIGN + more).notes[0]
-    assert said not in planned(tmp_path, "server: {binary: /t}\n" + more).notes[0]
-
-
 @pytest.mark.parametrize(
     ("more", "programs"),
     [(FOREIGN, ["perf_analyzer"]), ("server: {binary: /t}\n", ["tritonserver", "perf_analyzer"])],
@@ -119,29 +109,6 @@ def test_the_size_of_a_space_says_whether_it_is_exact(tmp_path: Path) -> None:
     assert (plan.space_text, plan.problems) == ("4 configs", [])
     assert replace(plan, space_exact=False).space_text != plan.space_text
     assert plan.to_json()["estimate"]["search_s"] > 0.0
-
-
-@pytest.mark.parametrize(
-    ("path", "near"),
-    [
-        ("parameters.INTRA_OP_THREADS", " (did you mean intra_op_thread_count?)"),
-        ("parameters.intra_op_thread_count", None),
-    ],
-)
-def test_a_searched_parameter_that_the_backend_does_not_read_is_told(
-    tmp_path: Path, path: str, near: str | None
-) -> None:
-    model = tmp_path / "models" / "m"
-    (model / "1").mkdir(parents=True)
-    (model / "config.pbtxt").write_text('platform: "onnxruntime_onnx"')
-    text = SPEC.format(repository=tmp_path / "models").replace("emulated-accelerator", "m")
-    text = text.replace("space: {", f'space: {{{path}: {{choice: ["1", "2"]}}, ')
-    (tmp_path / "spec.yaml").write_text(text + FOREIGN)
-    notes = draw_plan(tmp_path / "spec.yaml", {"PATH": ""}, 0).notes
-    told = [note for note in notes if note.startswith("parameters")]
-    read = f"onnxruntime reads no parameter '{path.partition('.')[2]}'"
-    words = f"{path}: {read}{near}"
-    assert told == ([] if near is None else [words])
 
 
 def test_perf_analyzer_is_shown_only_where_it_measures(

@@ -22,7 +22,7 @@ from sqlalchemy.exc import OperationalError
 
 from tuner.bench.machine_lock import LockHolder, registered
 from tuner.bench.session import Session
-from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, SpecError, StalePlanError
+from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError
 from tuner.load.seeds import of_confirmation
 from tuner.machine.host import read_host
 from tuner.modelconfig.files import read_config
@@ -453,17 +453,6 @@ def test_a_server_not_left_as_it_was_found_fails_a_run_that_keeps_its_result(
     assert workplace.result["status"] == "kept"
 
 
-def test_where_all_trials_failed_the_report_is_named(workplace: Workplace) -> None:
-    def refused() -> None:
-        raise DeployRefusedError("out of memory")
-
-    workplace.bench.then = dict.fromkeys(range(8), refused)
-    assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 5
-    report = workplace.store.directory / "report.html"
-    assert f"the report: {report.relative_to(Path.cwd())}" in workplace.tune.err
-    assert report.is_file()
-
-
 @pytest.mark.parametrize(
     "garbage", [b"no database at all" * 500, b"SQLite format 3\0" + b"x" * 9000]
 )
@@ -476,16 +465,6 @@ def test_a_damaged_study_is_made_anew_from_the_trials(garbage: bytes, workplace:
     assert workplace.store.trials()[: len(before)] == before
     (aside,) = Path(run).glob("study.db.damaged-*")
     assert aside.read_bytes() == garbage
-
-
-def test_a_results_directory_that_cannot_be_written_is_no_defect_of_tune(
-    workplace: Workplace,
-) -> None:
-    code = workplace.tune("run", "my spec.yaml", "--output", "my spec.yaml/results")
-    err = workplace.tune.err
-    assert code == EnvironmentNotReadyError.exit_code, err
-    assert "cannot write" in err
-    assert "defect" not in err
 
 
 def full_disk(*_: object) -> None:
