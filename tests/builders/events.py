@@ -7,13 +7,35 @@ from pathlib import Path
 from builders.candidates import candidate_of
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 
-from tuner.bench.events import Events
-from tuner.score.point import judge_point, score_points
+from tuner.bench.events import Events, Silent
+from tuner.score.point import Point, judge_point, score_points
 from tuner.score.trial import Trial, TrialState
 from tuner.spec.slo import Objective
 
 CURRENT = candidate_of({"instance_group.count": 1})
 OTHER = candidate_of({"instance_group.count": 2})
+
+
+class Watching(Silent):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[object, ...]] = []
+        self.phases: list[str] = []
+        self.notes: list[str] = []
+        self.rounds: list[str] = []
+
+    def started(self, *facts: object) -> None:
+        self.begun.append(facts)
+
+    def phase(self, text: str) -> None:
+        self.phases.append(text)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def round_over(self, what: str, sustained: Point) -> None:
+        self.rounds.append(what)
 
 
 def tell_a_run(events: Events) -> None:

@@ -11,7 +11,6 @@ from builders.emulated import FreshBench, a_session
 from builders.measurements import synthetic_measurement
 from builders.runs import MANIFEST
 
-from tuner.bench.events import Silent
 from tuner.measurement.measurement import Arrivals, Measurement
 from tuner.proof import proof
 from tuner.proof.verdict import RunDecision
@@ -72,24 +71,6 @@ class ProvingBench(FreshBench):
             raise self.trouble
         self.lasting = self.shares.get(self.candidate, 1.0)
         return super().soak(level, seed, least_s)
-
-
-class Watching(Silent):
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.phases: list[str] = []
-        self.notes: list[str] = []
-        self.rounds: list[str] = []
-
-    def phase(self, text: str) -> None:
-        self.phases.append(text)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def round_over(self, what: str, sustained: Point) -> None:
-        self.rounds.append(what)
 
 
 def spec_of(**changes: Any) -> Spec:

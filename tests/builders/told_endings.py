@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import click
 import pytest
+from builders.events import Watching
 from builders.jobs import SPEC, Facts
 from builders.measurements import P99_40MS, synthetic_measurement
 from builders.model_files import REPOSITORY, shipped_config, write_model
@@ -24,7 +25,6 @@ from builders.series import make_specs, series_in
 from builders.told_writes import failing
 from builders.workplace import MODEL, Workplace, best_of, interrupt
 
-from tuner.bench.events import Silent
 from tuner.bench.job import Job, Request
 from tuner.bench.serving import Serving
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, InterruptedRunError
@@ -262,20 +262,12 @@ def resumed_runs() -> dict[str, Case]:
     }
 
 
-class Noting(Silent):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 def noted_runs() -> dict[str, Case]:
     """What a run notes while it goes on, and what its result says of a defect."""
 
     def noted(before: Before) -> Case:
         def told(here: Path) -> list[str]:
-            watching = Noting()
+            watching = Watching()
             with pytest.MonkeyPatch.context() as patch:
                 workplace = Workplace(here, patch)
                 before(workplace, patch)

@@ -9,6 +9,7 @@ from typing import Any
 from builders import overloading as probing
 from builders.candidates import candidate_of, fields_of
 from builders.emulated import a_session, saying
+from builders.events import Watching
 from builders.measurements import synthetic_measurement
 from builders.overloading import WINNER, Probed, side, step, verdict
 from builders.proving import (
@@ -17,7 +18,6 @@ from builders.proving import (
     OTHER,
     THIRD,
     ProvingBench,
-    Watching,
     prove,
     searched,
     spec_of,

@@ -10,11 +10,11 @@ from typing import Any
 
 from builders.candidates import candidate_of, fields_of
 from builders.emulated import EmulatedBench
+from builders.events import Watching
 from builders.model_files import REPOSITORY
 from builders.refusals import Case
 from builders.searches import CANDIDATES, a_search, searched, served
 
-from tuner.bench.events import Silent
 from tuner.bench.job import Request, prepare
 from tuner.errors import LoadFailedError, ModelFailsError, OutOfTimeError
 from tuner.measurement.measurement import Arrivals
@@ -25,14 +25,6 @@ from tuner.score.point import Point
 from tuner.search.first_load import first_level
 from tuner.server.memory import MACHINE, Memory
 from tuner.space.candidate import Candidate
-
-
-class Telling(Silent):
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.said.append(text)
 
 
 class Limited(EmulatedBench):
@@ -73,9 +65,9 @@ def failing(reason: str, loaded: str = "") -> Case:
 def late(*candidates: Candidate) -> Case:
     def told(_: Path) -> list[str]:
         session, searcher = a_search(Limited(candidates), [*CANDIDATES], time="15s")
-        events = Telling()
+        events = Watching()
         searched(replace(session, events=events), searcher)
-        return events.said
+        return events.notes
 
     return told
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 from builders.candidates import candidate_of
 from builders.emulated import a_session
+from builders.events import Watching
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
-from builders.proving import ProvingBench, Watching, prove, result, spec_of, trial
+from builders.proving import ProvingBench, prove, result, spec_of, trial
 from builders.told_proofs import (
     FASTER,
     FASTER_SLOW,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from builders.emulated import EmulatedBench, an_overload
+from builders.events import Watching
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 from builders.overloading import CURRENT, WINNER, Probed, side, step, verdict
 
-from tuner.bench.events import Silent
 from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.measurement.measurement import Arrivals
 from tuner.proof.overload import probe_overload
@@ -51,30 +51,17 @@ def test_a_current_config_whose_overload_the_winner_sustains_is_spared(
     assert len(found.reasons) == spared
 
 
-class Watching(Silent):
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def phase(self, text: str) -> None:
-        self.told.append(f"phase {text}")
-
-    def note(self, text: str) -> None:
-        self.told.append(text)
-
-
 def test_what_each_overload_did_is_told_under_a_phase_of_its_own() -> None:
-    watched = replace(step(Probed()), events=Watching())
+    watching = Watching()
+    watched = replace(step(Probed()), events=watching)
     found = probe_overload(watched, verdict(side(WINNER, 110.0))).overload
     assert found is not None
     assert found.current is not None
     assert found.winner is not None
-    assert watched.events.told == [  # type: ignore[attr-defined]
-        "phase overloading",
-        f"current config: {found.current.sentence}",
-        f"winner: {found.winner.sentence}",
-    ]
+    assert watching.phases == ["overloading"]
+    assert watching.notes == [
+        f"current config: {found.current.sentence}", f"winner: {found.winner.sentence}"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("seed", "arrivals"), [(0, 700_000), (3, 703_000)])

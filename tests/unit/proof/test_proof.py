@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from builders.events import Watching
 from builders.measurements import P99_40MS, synthetic_measurement
 from builders.proof_cases import CASES
 from builders.proving import (
@@ -15,7 +16,6 @@ from builders.proving import (
     OTHER,
     THIRD,
     ProvingBench,
-    Watching,
     lost_at,
     prove,
     result,

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from builders.candidates import candidate_of
 from builders.emulated import FreshBench
+from builders.events import Watching
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
-from builders.proving import CURRENT, OTHER, ProvingBench, Watching, prove, result, spec_of
+from builders.proving import CURRENT, OTHER, ProvingBench, prove, result, spec_of
 from builders.told_proofs import SHARED, STOLEN, TWO, Busy, Late, Robbed
 from builders.truths import Truth, truth
 from hypothesis import given, settings

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.events import Watching
 from builders.told_endings import twice_measured
 from builders.workplace import MODEL, Workplace, best_of, interrupt
 
-from tuner.bench.events import Silent
 from tuner.bench.job import Request
 from tuner.bench.serving import Serving
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
@@ -25,22 +25,6 @@ from tuner.report import render
 from tuner.run import ending
 from tuner.run import run as pipeline
 from tuner.score.trial import Trial
-
-
-class Watching(Silent):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        self.phases: list[str] = []
-        self.begun: list[Any] = []
-
-    def started(self, run: Path, trials: int, space_size: int | None) -> None:
-        self.begun.append((run, trials, space_size))
-
-    def phase(self, text: str) -> None:
-        self.phases.append(text)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 def run(workplace: Workplace, **more: Any) -> tuple[pipeline.Finished, Watching]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from builders.emulated import EmulatedBench
+from builders.events import Watching
 from builders.searches import CANDIDATES, a_search, served
 
-from tuner.bench.events import Silent
 from tuner.bench.session import Session
 from tuner.errors import DeployRefusedError, LoadFailedError, ModelFailsError
 from tuner.measurement.measurement import Measurement
@@ -24,14 +24,6 @@ from tuner.space.candidate import Candidate
 SLOW = {"alone_s": 0.025}  # forty a second: windows of several seconds
 
 
-class Told(Silent):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 class Timed:
     """A book in which each deployment took two seconds and each look one."""
 
@@ -43,9 +35,9 @@ class Timed:
         return 2.0 * len(self.bench.deployed) + len(self.bench.looks)
 
 
-def a_session(bench: EmulatedBench) -> tuple[Session, Told]:
+def a_session(bench: EmulatedBench) -> tuple[Session, Watching]:
     session, _ = a_search(bench, [])
-    told, book = Told(), Timed(bench)
+    told, book = Watching(), Timed(bench)
     return replace(session, events=told, book=book), told  # type: ignore[arg-type]
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from builders.candidates import candidate_of, fields_of
 from builders.emulated import a_session, saying
+from builders.events import Watching
 from builders.searches import ListedSearcher
 
 from tuner.bench.bench import TritonBench
-from tuner.bench.events import Silent
 from tuner.bench.rules import BenchRules
 from tuner.bench.session import Session
 from tuner.bench.timebook import TimeBook
@@ -111,14 +111,6 @@ def _ns(seconds: Any) -> Any:
     return np.rint(np.asarray(seconds) * 1e9).astype(np.int64)
 
 
-class Told(Silent):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 def a_search(
     server: Server, slo: str, *counts: int, budget: Any = None, **workload: Any
 ) -> tuple[Session, ListedSearcher, list[Rejected]]:
@@ -132,7 +124,7 @@ def a_search(
             "budget": budget or {},
         }
     )
-    events, rejected = Told(), []
+    events, rejected = Watching(), []
     plan = load_plan(spec.workload, spec.objective, spec.slos)
     rules = BenchRules(
         slos=spec.slos,
