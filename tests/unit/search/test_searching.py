@@ -154,7 +154,6 @@ def test_what_cannot_fit_is_not_tried_and_counts_as_no_failure() -> None:
     session, searcher = a_search(bench, order, trials=4)
     trials, _ = searched(replace(session, memory=Loaded(bench)), searcher)
     assert [t.attempts for t in trials] == [1, 1, 1, 0, 0, 1], "the budget is of those tried"
-    assert " 606 B of 480 B " in trials[3].reason
     assert trials[3].refused
     assert {c for c, _ in bench.deployed} == {*CANDIDATES[:4]}
 

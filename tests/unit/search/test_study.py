@@ -121,7 +121,7 @@ def test_a_study_of_another_space_is_refused(url: str) -> None:
     [("nonsense", "check the URL"), ("sqlite:////no/such/directory/study.db", "free some space")],
 )
 def test_a_storage_that_cannot_be_opened_is_an_environment_error(bad: str, cure: str) -> None:
-    with pytest.raises(EnvironmentNotReadyError, match="cannot open the study's storage") as told:
+    with pytest.raises(EnvironmentNotReadyError) as told:
         record_of(bad)
     assert cure in told.value.hint
 

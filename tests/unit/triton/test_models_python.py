@@ -133,11 +133,11 @@ def test_under_numpy_2_tensors_go_to_and_from_an_emulated_stub_whole(
 
 def test_under_numpy_2_a_model_that_makes_or_reads_strings_is_told_why_not(stub: Any) -> None:
     texts = np.array([b"a"], dtype=object)
-    with pytest.raises(BufferError, match="strings need NumPy 1"):
+    with pytest.raises(BufferError, match="NumPy 1"):
         stub.Tensor("y", texts)
     received = stub.Tensor.from_dlpack("x", np.zeros(1).__dlpack__())
     received.array = texts
-    with pytest.raises(BufferError, match="strings need NumPy 1"):
+    with pytest.raises(BufferError, match="NumPy 1"):
         received.as_numpy()
 
 
@@ -172,7 +172,7 @@ def test_doctor_and_run_tell_of_a_backend_that_is_not_there(
     monkeypatch.setattr(programs, "server_launcher", lambda *_: given(launcher))
     monkeypatch.setattr(binaries, "perf_analyzer", lambda *_: given(ours))
     with (
-        pytest.raises(EnvironmentNotReadyError, match="needs the python backend"),
+        pytest.raises(EnvironmentNotReadyError, match="python"),
         programs.find_programs(job, {}),
     ):
         pass
