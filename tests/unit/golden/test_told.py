@@ -10,7 +10,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from builders import told_commands, told_doctor, told_jobs, told_loads, told_models, told_runs
+from builders import (
+    told_commands,
+    told_doctor,
+    told_jobs,
+    told_lint,
+    told_loads,
+    told_models,
+    told_runs,
+)
 from builders.golden import Golden
 from builders.refusals import Case, told_of
 from builders.told_checks import checks
@@ -50,6 +58,7 @@ TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "first-calls": first_calls,
     "jobs-measured": told_jobs.measuring,
     "jobs-refused": told_jobs.refused,
+    "lint-found": told_lint.found,
     "loads-remarked": told_loads.remarked,
     "loads-without-result": told_loads.no_results,
     "machine": machine,
