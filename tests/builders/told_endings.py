@@ -212,6 +212,7 @@ def other_spec(workplace: Workplace) -> None:
 def stopped_runs() -> dict[str, Case]:
     return {
         "stopped in its second trial": in_trial(1, lambda _: interrupt()),
+        "stopped after its config was edited": in_trial(1, lambda w: (edit(w.config), interrupt())),
         "stopped with options of its own": ended(
             lambda w, _: (w.bench.then.update({1: interrupt}), (*NEW, *OPTIONS))[1]
         ),

@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from tuner.errors import SpecError, StalePlanError
+from tuner.errors import SpecError, StalePlanError, TunerError
 from tuner.facts import Facts
 from tuner.hiding import HIDDEN
 from tuner.load.generators import GENERATORS, title_of
 from tuner.modelconfig.edit import unified_diff
 from tuner.modelconfig.encoding import ENCODINGS, UTF_8
-from tuner.modelconfig.files import directory_of
+from tuner.modelconfig.files import directory_of, read_config
 from tuner.plain import plain
 from tuner.space.candidate import Candidate
 from tuner.spec.labels import of_label
@@ -281,6 +282,16 @@ class Manifest(Facts):
     def config_sha256(self) -> str:
         """The hash of the configs of all models as the run read them."""
         return sha256_of_configs({la: c.sha256 or _NO_FILE for la, c in self.models.items()})
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether a config holds something else than the run read, so that it cannot go on."""
+        for config in self.models.values():
+            with suppress(TunerError):
+                now = read_config(Path(config.path))
+                if now is not None and hashlib.sha256(now).hexdigest() != config.sha256:
+                    return True
+        return False
 
     def refuse_if_different(self, now: Manifest) -> None:
         """Names each fact that changed since this run was started.

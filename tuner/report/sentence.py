@@ -35,6 +35,10 @@ HEADLINES = {
 }
 
 
+#: No such run can be resumed.
+_EDITED = "run again: a config was edited since the run read it"
+
+
 def held_text(config: ProvedConfig) -> str:
     """When it held its goodput: `in each of 3 rounds, and for 30 s`; empty for one round."""
     rounds, met = len(config.rounds), sum(p.passed for p in config.rounds)
@@ -186,9 +190,12 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
         return _steps_to_write(data)
     go_on = resume_command(data.directory, [data.manifest.spec_path], data.manifest.choices)
     again = run_command([data.manifest.spec_path or "SPEC"], data.manifest.choices)
+    edited = data.manifest.is_edited
     if data.status is Status.NOT_KNOWN and busy_text(data):
         then, command = (
-            ("go on where it stopped", go_on) if _goes_on(data) else ("run again", again)
+            ("go on where it stopped", go_on)
+            if _goes_on(data) and not edited
+            else ("run again", again)
         )
         return [(f"stop the other work on this machine, then {then}", command)]
     failed = ", ".join(str(t.number) for t in data.failed if data.status is Status.INFEASIBLE)
@@ -213,7 +220,7 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
             ("read the reasons above, those of each trial, and the run's logs/server.log", ""),
             ("check this machine", "tune doctor"),
         ]
-    return [("resume it where it stopped", go_on)]
+    return [(_EDITED, again) if edited else ("resume it where it stopped", go_on)]
 
 
 def _steps_to_write(data: ReportData) -> list[tuple[str, str]]:
@@ -248,7 +255,7 @@ def _step_to_know(data: ReportData, go_on: str, again: str) -> tuple[str, str]:
         return "see the reasons above, then run again", again
     told = f"{count_text(more.rounds, 'more round')} (about {digits(more.minutes, 2)} min)"
     if _goes_on(data):
-        return f"go on for {told}", go_on
+        return (_EDITED, again) if data.manifest.is_edited else (f"go on for {told}", go_on)
     return f"raise confirm.rounds and confirm.time for {told}, then run again", again
 
 

@@ -17,7 +17,7 @@ from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerErr
 from tuner.machine.stop import explain_error
 from tuner.modelconfig.encoding import encode
 from tuner.proof.verdict import RunDecision
-from tuner.record.manifest import Manifest, resume_command
+from tuner.record.manifest import Manifest, resume_command, run_command
 from tuner.record.noise import count_of_whole_rounds, noise_of
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Result
@@ -144,6 +144,9 @@ class Ending:
         rounds = f" and {rows} {measured} of its proof" if rows else ""
         kept = f"nothing was written; {trials}{rounds} kept"
         manifest = store.manifest()
+        if manifest.is_edited:
+            again = run_command([manifest.spec_path], manifest.choices)
+            return f"{kept}; a config was edited meanwhile, so run again: {again}"
         command = resume_command(store.directory, [manifest.spec_path], manifest.choices)
         if manifest.choices.lacks_a_password:
             command += " (with $TUNE_STORAGE as before: its password is not kept)"

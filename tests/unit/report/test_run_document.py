@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from builders.pages import STATUSES, Made, told
@@ -36,6 +37,28 @@ def test_an_interrupted_run_can_be_resumed_by_the_command_shown(made: Made) -> N
     steps = [("resume it where it stopped", command)]
     assert next_steps(data) == steps
     assert Steps("What next", tuple(steps)) in document(data).blocks
+
+
+@pytest.mark.parametrize("name", ["killed", "not known"])
+def test_a_run_whose_config_was_edited_meanwhile_is_run_again(
+    name: str, made: Made, tmp_path: Path
+) -> None:
+    data = made(name)
+    if name == "not known":
+        gain = {
+            "ratio": {"estimate": 1.05, "low": 0.97, "high": 1.13},
+            "confidence": 0.95,
+            "rounds": {"best": 5, "current": 5},
+        }
+        more = ToKnow(rounds=4, minutes=6.2)
+        data = told(data, gain=Gain.model_validate(gain), to_know=more, reasons=())
+    ((label, config),) = data.manifest.models.items()
+    edited = tmp_path / "config.pbtxt"
+    edited.write_text(f"{config.text}# edited\n")
+    moved = {label: replace(config, path=str(edited))}
+    ((_, before),) = next_steps(data)
+    ((_, after),) = next_steps(replace(data, manifest=replace(data.manifest, models=moved)))
+    assert ("--resume" in before, "--resume" in after) == (True, False)
 
 
 def test_a_run_that_does_not_say_how_many_rounds_it_may_make_is_run_again(made: Made) -> None:
