@@ -77,6 +77,7 @@ def not_read() -> dict[str, Case]:
     return {
         "it is not there": lambda here: read_recording(here / "absent"),
         "it is a directory": read_recording,
+        "it has times alone": lines(*(f"{n / 10}" for n in range(1234))),
         "it is no text": bytes_of_no_text,
         "it changed since it was read first": changed,
         "it was cut off": lines({"due_s": 0}, {"due_s": 1}, '{"due_s": 2, "inp', end=""),
@@ -136,6 +137,7 @@ def not_fitting_lines() -> dict[str, Case]:
         "a truth as entry": entry(True),
         "a text as entry": entry("1"),
         "two wrong lines of three": lambda here: list(contents(here, none, both, none).checked()),
+        "many wrong lines": lambda here: list(contents(here, *[none] * 102).checked()),
     }
 
 

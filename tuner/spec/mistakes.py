@@ -53,9 +53,14 @@ class SpecMistakesError(SpecError):
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         found = sorted(mistakes, key=lambda m: (m.file, m.line, m.column))
         self.mistakes = tuple(found[:MOST_SHOWN])
-        more = [f"and {len(found) - MOST_SHOWN} more"] if len(found) > MOST_SHOWN else []
-        lines = "\n".join([*map(str, self.mistakes), *more])
+        lines = shown(map(str, self.mistakes), len(found))
         super().__init__(lines, hint="docs/spec.md and tune schema describe every field.")
+
+
+def shown(first: Iterable[str], count: int) -> str:
+    """A line for each of the first mistakes, and how many of the ``count`` follow."""
+    more = [f"and {count - MOST_SHOWN:,} more"] if count > MOST_SHOWN else []
+    return "\n".join([*first, *more])
 
 
 def dotted(location: Location) -> str:

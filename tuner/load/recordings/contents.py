@@ -21,7 +21,7 @@ from tuner.load.traffic.inputs import InputFile, entry_json
 from tuner.load.traffic.repeats import Order
 from tuner.load.traffic.wire import Content
 from tuner.plain import plain
-from tuner.spec.mistakes import MOST_SHOWN
+from tuner.spec.mistakes import MOST_SHOWN, shown
 from tuner.spec.workload import RecordingInputs
 
 _PLACE = 5  # the seed's stream for where a row of requests begins; see `recordings.replay`
@@ -84,18 +84,18 @@ class RecordedContents:
         Raises:
             SpecError: Some do not fit the model, at the end, with the place of each.
         """
-        wrong: list[str] = []
+        wrong, wrong_count = list[str](), 0
         rng = np.random.default_rng(seeds.INPUTS)
         for number, text, row in self._recording.read(self.numbers.tolist()):
             try:
                 yield self._contents(text, row, rng)
             except LineError as error:
-                place = self._recording.place(number, error.column)
-                wrong.append(plain(f"{place}: {error.message}"))
-                if len(wrong) == MOST_SHOWN:
-                    break
+                wrong_count += 1
+                if wrong_count <= MOST_SHOWN:
+                    place = self._recording.place(number, error.column)
+                    wrong.append(plain(f"{place}: {error.message}"))
         if wrong:
-            raise SpecError("\n".join(wrong), HINT)
+            raise SpecError(shown(wrong, wrong_count), HINT)
 
     def _written(self, lines: Order, seed: tuple[int, ...]) -> Path:
         """An input file of these requests; a line that is there several times is read once."""

@@ -23,7 +23,7 @@ from tuner.load.traffic.arrivals import Times
 from tuner.load.traffic.repeats import Order
 from tuner.plain import plain
 from tuner.regular import open_regular
-from tuner.spec.mistakes import MOST_SHOWN, in_brackets
+from tuner.spec.mistakes import MOST_SHOWN, in_brackets, shown
 
 #: What a line may hold beside its time: what the request carries, in one of three ways, and whose
 #: it is.
@@ -141,7 +141,7 @@ def _read(path: Path, size: int, changed_ns: int) -> Recording:
     labels: dict[Label, int] = {}
     forms, shapes = array("i"), dict[LineShapes, int]()
     wrong: list[str] = []
-    offset = 0
+    wrong_count = offset = 0
     with opened(path) as file:
         while line := file.readline(MOST_BYTES):
             try:
@@ -151,10 +151,10 @@ def _read(path: Path, size: int, changed_ns: int) -> Recording:
                     message = f"{told}: requests are in the order in which they are due"
                     raise LineError.at(text, "due_s", message)
             except LineError as error:
-                number = len(due_s) + len(wrong) + 1
-                wrong.append(plain(f"{path}:{number}:{error.column}: {error.message}"))
-                if len(wrong) == MOST_SHOWN:
-                    break
+                wrong_count += 1
+                if wrong_count <= MOST_SHOWN:
+                    place = f"{path}:{len(due_s) + wrong_count}:{error.column}"
+                    wrong.append(plain(f"{place}: {error.message}"))
             else:
                 due_s.append(float(row["due_s"]))
                 offsets.append(offset)
@@ -163,7 +163,7 @@ def _read(path: Path, size: int, changed_ns: int) -> Recording:
                 forms.append(shapes.setdefault(shapes_of_line(row), len(shapes)))
             offset += len(line)
     if wrong:
-        raise SpecError("\n".join(wrong), HINT)
+        raise SpecError(shown(wrong, wrong_count), HINT)
     times = np.array(due_s)
     if times.size < 2 or times[-1] - times[0] < LEAST_S:
         held = {0: "no request", 1: "one request only"}.get(times.size, "less than a second")
