@@ -29,7 +29,7 @@ from tuner.proof.entrants import (
     without_low_load_failures,
 )
 from tuner.proof.measured import MeasuredOnce
-from tuner.proof.rounds import Contender, RoundsResult, add_round, run_rounds
+from tuner.proof.rounds import Contender, RoundsResult, add_round, leave_after_misses, run_rounds
 from tuner.proof.simplest import Simplest, simplest
 from tuner.proof.soak import MOST_SOAKS, OF_MEAN, first_level, short_of_cpu, soak
 from tuner.proof.verdict import (
@@ -166,6 +166,7 @@ class _Proof:
         """The verdict that writes it; None where it is refused, and why is told."""
         if not winner.rounds:  # the current config needs none: the soak tests what is claimed
             add_round(self._measured, winner, self._rules, 0, Role.CANDIDATE, self._round_over)
+            leave_after_misses(winner)
         if winner.left:
             return None
         shared = "" if cores_of(self._session.spec).apart else short_of_cpu(winner.points)

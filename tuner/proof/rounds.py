@@ -277,6 +277,11 @@ def run_rounds(
         look = look_after(number + 1, rules.confirm.rounds, len(finalists), late=late())
         if look is None:
             continue
+        for finalist in racing:
+            leave_after_misses(finalist)
+        racing = [f for f in racing if not f.left]
+        if not racing:
+            break
         found = {f.candidate: _ratio(f, now, racing, rules, look.error) for f in racing}
         ratios |= found
         gains = float(rules.confirm.min_gain), float(rules.matters)
@@ -299,7 +304,7 @@ def add_round(
     role: Role,
     round_over: Callable[[str, Contender], None],
 ) -> None:
-    """One more round of a config, which leaves where it fails.
+    """One more round of a config, which leaves where it cannot be measured.
 
     Raises:
         TrialError: The current config cannot be measured.
@@ -314,8 +319,12 @@ def add_round(
         side.unmeasured = no_result and not isinstance(error, ModelFailsError)
         return
     round_over(f"round {number + 1}", side)
-    if role is not Role.CURRENT and not side.rounds[-1].sustained.passed:
-        side.left = "it missed an SLO when measured again on a fresh server"
+
+
+def leave_after_misses(finalist: Contender) -> None:
+    """A finalist that met the SLOs at no load of most of its rounds takes part in no more."""
+    if 2 * sum(p.passed for p in finalist.points) < len(finalist.points):
+        finalist.left = "it missed an SLO when measured again on a fresh server"
 
 
 def _ratio(

@@ -147,7 +147,8 @@ def why(race: RoundsResult, finalist: Contender, rules: ProofRules) -> str:
         f"({CONFIDENCE:.0%} interval {digits(ratio.low)} to {digits(ratio.high)})"
     )
     if finalist in race.better:
-        return f"{times}, and met every SLO in each"
+        met = sum(p.passed for p in finalist.points)
+        return f"{times}, and met every SLO in {'each' if met == rounds else f'{met} of them'}"
     if finalist.limited:
         return f"{times}; it sustains all that the load generator can send"
     if ratio.high < 1.0 + float(rules.matters):

@@ -70,9 +70,9 @@ def severity(result: SloResult) -> tuple[int, float]:
 
 #: Of the requests due in a window, this share may be answered after it.
 BEHIND = 0.01
-#: This, over the square root of the number due, is allowed on top: how many are under way at the
-#: start and end of a window varies by chance. Two standard deviations of queues at 0.95 of their
-#: saturation (tests/unit/score/test_steadiness.py).
+#: So many square roots of the number due are allowed on top: how many are under way at the start
+#: and end of a window varies by chance. Two standard deviations of queues at 0.95 of their
+#: saturation; where few are due, batches vary more (tests/unit/score/test_steadiness.py).
 BY_CHANCE = 0.6
 #: Growth of the latency that is a trend: as a share of its mean, in standard errors, and as a share
 #: of its bound, which a hundredth of the load too much adds in the shortest window.
@@ -109,8 +109,11 @@ def behind_share(measurement: Measurement) -> float | None:
     if not rate:
         return None
     due = rate * measurement.duration_s
-    behind = 1.0 - (measurement.completed_count + measurement.failed_count) / due
-    return behind if behind > BEHIND + BY_CHANCE / math.sqrt(due) else None
+    behind = due - (measurement.completed_count + measurement.failed_count)
+    # Two standard deviations of the difference of two Poisson numbers with the mean in flight.
+    at_ends = 2.0 * math.sqrt(2.0 * (measurement.mean_in_flight or 0.0))
+    allowed = BEHIND * due + max(BY_CHANCE * math.sqrt(due), at_ends)
+    return behind / due if behind > allowed else None
 
 
 #: Quantiles from here on bound the tail, and so say which answers were in time.

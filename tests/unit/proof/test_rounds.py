@@ -141,7 +141,19 @@ class TestLeaving:
         gone, better = found.finalists
         assert gone.left
         assert found.better == (better,)
-        assert len(gone.rounds) == 1
+        assert len(gone.rounds) == 3
+
+    @pytest.mark.parametrize("bad", [1, 2, 3])
+    def test_one_miss_of_three_may_be_chance_and_two_are_not(self, bad: int) -> None:
+        class Unlucky(FreshBench):
+            def luck(self) -> float:
+                servers = [c for c, _ in self.deployed]
+                return 0.5 if servers[-1] == OTHER and servers.count(OTHER) <= bad else 1.0
+
+        found = race(Unlucky({CURRENT: 310.0, OTHER: 400.0}), (300.0, 300.0), rules(AT_300))
+        (finalist,) = found.finalists
+        assert bool(finalist.left) is (bad > 1)
+        assert found.ruled_out is (bad == 1)  # at a listed load both answer it all
 
     @pytest.mark.parametrize(
         ("error", "ruled_out"),

@@ -67,6 +67,40 @@ def test_a_load_that_stands_is_hardly_ever_refused() -> None:
     assert refused <= 5
 
 
+def batches_answered_s(due_s: Values, batch_s: float, most: int) -> Values:
+    """When a model answers that takes up to so many of those that wait at once."""
+    answers, free_s = np.empty_like(due_s), 0.0
+    first = 0
+    while first < due_s.size:
+        begun_s = max(free_s, due_s[first])
+        after = min(int(np.searchsorted(due_s, begun_s, side="right")), first + most)
+        free_s = begun_s + batch_s
+        answers[first:after] = free_s
+        first = after
+    return answers
+
+
+@pytest.mark.parametrize(("requests", "of_saturation"), [(30, 0.5), (50, 0.5), (50, 0.8)])
+def test_a_batch_under_way_at_the_end_of_few_requests_is_no_backlog(
+    requests: int, of_saturation: float
+) -> None:
+    """Of 50 requests 43 were answered in time, for no other reason than when they came."""
+    rate, window = 80.0 * of_saturation, Window(0.0, 0.5, deadline_s=0.0, tail_s=1.0)
+    window = replace(window, duration_s=requests / rate)
+    refused = 0
+    for seed in range(200):
+        due_s = poisson(rate, (window.warmup_s, window.duration_s, window.tail_s + 2.0), seed)
+        stamps = 1e9 * batches_answered_s(due_s, 0.1, 8)
+        whole = AnsweredRequests(
+            (1e9 * due_s).astype(np.int64), stamps.astype(np.int64), int(1e9 * due_s[-1]) + 10**9
+        )
+        load = LoadPoint(Arrivals.POISSON, rate)
+        refused += bool(
+            unsteadiness(measurement_of(observe_open(whole, due_s, window), load, 0), SECOND)
+        )
+    assert refused <= 8
+
+
 def test_a_fast_server_is_known_to_fall_behind_by_two_percent() -> None:
     above = [measured(1020.0, seed, service_s=1e-3) for seed in range(20)]
     assert all(unsteadiness(m, SECOND) for m in above)
