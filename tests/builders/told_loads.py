@@ -20,7 +20,7 @@ from tuner.load.probes.overload import overload_of, overload_window
 from tuner.load.probes.preparing import ask_in_order
 from tuner.load.recordings.lines import RecordedStream, read_recording
 from tuner.load.recordings.shapes import groups_of
-from tuner.load.streams_load import combine
+from tuner.load.restarts import combine
 from tuner.load.traffic import arrivals, encoding, inputs
 from tuner.load.traffic.encoding import TensorShape, build
 from tuner.load.traffic.inputs import InputFiles

@@ -11,7 +11,7 @@ from statistics import median
 from tuner.bench.evaluate import MOST_PROBES
 from tuner.bench.job import Job
 from tuner.errors import LoadFailedError, SpecError
-from tuner.load.streams_load import part_s
+from tuner.load.restarts import part_s
 from tuner.load.traffic.arrivals import read_trace
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import requests_for, round_window, soak_of, window_of

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from builders.measurements import synthetic_measurement
 
-from tuner.load.streams_load import StreamsLoad, combine
+from tuner.load.restarts import combine
+from tuner.load.streams_load import StreamsLoad
 from tuner.measurement.measurement import (
     Arrivals,
     FailureReason,

@@ -1,0 +1,176 @@
+"""One measurement of several starts of a closed loop.
+
+A closed loop is bistable: 32 clients can settle into one batch of 32 or into two of 16, and stay
+there until the load ends. Only another start shows the other mode. So each measurement of a
+closed loop consists of several starts, each with an equal part of the window and other inputs. The
+total length is unchanged, but each start costs one more warm-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from tuner.load.latency import latency_figures
+from tuner.load.validity import warnings_about
+from tuner.measurement.measurement import (
+    FailureReason,
+    Failures,
+    HostUse,
+    Measurement,
+    Restart,
+    ServerStatistics,
+)
+from tuner.measurement.responses import responses_of_all
+from tuner.measurement.window import LatencyBound
+from tuner.spec.units import digits
+
+#: No start's window is shorter than this.
+LEAST_S = 1.0
+_ADDED_UP = ("duration_s", "completed_count", "failed_count", "rejected_count", "wall_s")
+_AVERAGED = (
+    "in_time_infer_per_s",
+    *("throughput_infer_per_s", "sent_per_s", "mean_in_flight"),
+    *("client_send_us", "client_recv_us", "network_us"),
+)
+#: Up to this ratio of the highest to the lowest throughput of a start, minus one, it is one mode.
+SPREAD = 0.05
+
+
+def part_s(duration_s: float, count: int) -> float:
+    """Each start's share of a window."""
+    return duration_s if count == 1 else max(duration_s / count, LEAST_S)
+
+
+def combine(starts: Sequence[Measurement], bounds: Sequence[LatencyBound] = ()) -> Measurement:
+    """One measurement of several starts of the same load, with windows of the same length.
+
+    Percentiles are over the requests of all starts. ``bounds``: what SLOs hold them to.
+    """
+    latencies = [m.latencies_us for m in starts if m.latencies_us is not None]
+    assert len(latencies) == len(starts)  # no generator measures without them
+    whole = replace(
+        starts[0],
+        **{name: sum(getattr(m, name) for m in starts) for name in _ADDED_UP},
+        **{name: _known(fmean, [getattr(m, name) for m in starts]) for name in _AVERAGED},
+        **latency_figures(np.sort(np.concatenate(latencies))),
+        server=_server([m.server for m in starts]),
+        models={
+            name: own
+            for name in starts[0].models
+            if (own := _server([m.models.get(name) for m in starts]))
+        },
+        streams=_each([m.streams for m in starts], bounds),
+        shapes={n: replace(m, warnings=()) for n, m in _each([m.shapes for m in starts]).items()},
+        failures=_failures([m.failures for m in starts]),
+        responses=responses_of_all(m.responses for m in starts),
+        host=_host([m.host for m in starts]),
+        backlog=starts[-1].backlog,
+        restarts=tuple(Restart(m.throughput_infer_per_s, m.p99_latency_us) for m in starts),
+        warnings=(),
+    )
+    said = [w for m in starts for w in m.warnings if w not in warnings_about(m, bounds)]
+    told = (*dict.fromkeys(said), *_spread(whole), *warnings_about(whole, bounds))
+    return replace(whole, warnings=told)
+
+
+def _spread(whole: Measurement) -> tuple[str, ...]:
+    rates = [start.throughput_infer_per_s for start in whole.restarts]
+    low, high = min(rates), max(rates)
+    if high <= low * (1.0 + SPREAD):
+        return ()
+    span = f"{digits(low, 4)} to {digits(high, 4)} infer/s over {len(rates)} starts"
+    return (f"The closed loop settles in different modes: {span}.",)
+
+
+def _each(
+    starts: Sequence[Mapping[str, Measurement]], bounds: Sequence[LatencyBound] = ()
+) -> dict[str, Measurement]:
+    """The measurements of each stream, or each shape, that was there in every start."""
+    found = {name: [start.get(name) for start in starts] for name in starts[0]}
+    return {
+        name: combine([m for m in own if m], [b for b in bounds if b.stream == name])
+        for name, own in found.items()
+        if None not in own
+    }
+
+
+def _failures(
+    parts: Sequence[Mapping[FailureReason, Failures]],
+) -> dict[FailureReason, Failures]:
+    """Counts added up; of how late failures came the worst start's."""
+    found = {r: [part[r] for part in parts if r in part] for r in FailureReason}
+    return {
+        reason: Failures(
+            sum(own.count for own in starts),
+            max(own.p50_told_us for own in starts),
+            max(own.p99_told_us for own in starts),
+        )
+        for reason, starts in found.items()
+        if starts
+    }
+
+
+def _server(parts: Sequence[ServerStatistics | None]) -> ServerStatistics | None:
+    """Counts added up, times weighted by the requests they are per."""
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts):
+        return None
+    counts = {
+        field.name: sum(getattr(part, field.name) for part in found)
+        for field in fields(ServerStatistics)
+        if field.name.endswith("_count")
+    }
+    computed = [max(p.success_count - p.cache_hit_count, 0) for p in found]
+
+    def compute_us(name: str) -> float:
+        return _weighted([getattr(part, name) for part in found], computed)
+
+    batches: dict[int, tuple[int, int]] = {}
+    for size, executions, total_ns in (row for part in found for row in part.batch_stats):
+        before = batches.get(size, (0, 0))
+        batches[size] = (before[0] + executions, before[1] + total_ns)
+    return ServerStatistics(
+        **counts,
+        queue_us=_weighted([p.queue_us for p in found], [p.success_count for p in found]),
+        compute_input_us=compute_us("compute_input_us"),
+        compute_infer_us=compute_us("compute_infer_us"),
+        compute_output_us=compute_us("compute_output_us"),
+        batch_stats=tuple((size, *batches[size]) for size in sorted(batches)),
+    )
+
+
+#: How readings of several starts are combined: the worst, unless listed here.
+_READINGS: dict[str, Callable[[list[Any]], Any]] = {
+    "cpu_percent": fmean,
+    "governor": lambda values: values[-1],
+    "gpu_utilization": fmean,
+    "gpu_power_w": fmean,
+    "gpu_clock_mhz": min,
+    "cache_utilization": lambda values: values[-1],
+    "cache_entries": lambda values: values[-1],
+    "cache_evictions": sum,
+}
+
+
+def _host(parts: Sequence[HostUse]) -> HostUse:
+    return HostUse(
+        **{
+            name: _known(_READINGS.get(name, max), [getattr(part, name) for part in parts])
+            for name in vars(parts[0])
+        }
+    )
+
+
+def _known(combine: Callable[[list[Any]], Any], values: Sequence[Any]) -> Any:
+    """Combined from those that are known; None when none is."""
+    known = [value for value in values if value is not None]
+    return combine(known) if known else None
+
+
+def _weighted(values: Sequence[float], weights: Sequence[int]) -> float:
+    return float(np.average(values, weights=weights)) if sum(weights) else 0.0
