@@ -7,23 +7,30 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
 from builders.e2e_workplace import MODEL, REPOSITORY, Workplace
 from builders.emulated_tune import SPEC
+from builders.spaces import INSTANCES, space_of
 from builders.waits import wait_until
+from sqlalchemy import event
 
 from tuner.machine.process import ADDRESS, free_ports
-from tuner.score.trial import Trial
+from tuner.score.trial import Trial, Worker
+from tuner.search.study.record import StudyRecord
+from tuner.spec.slo import Objective
 
 DEBIAN = [str(path) for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
 INITDB = shutil.which("initdb") or max(DEBIAN, default="")
 PASSWORD = "hunter2"
 RUNNING, FAILED, FINISHED = ("RUNNING",), ("FAIL",), ("COMPLETE", "PRUNED")
+CUT_OFF = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
 #: In the order of a grid, what is free again is proposed next; nobody gets to the end of this one.
 COUNTS = f"{{choice: {list(range(1, 201))}}}"
 
@@ -92,10 +99,16 @@ class Study:
         by = [t for t in trials if gpus in ("", t.user_attrs.get("worker", {}).get("gpus"))]
         return [t.user_attrs["candidate"] for t in by if t.state.name in states]
 
-    def wait_for_another(self, gpus: str) -> None:
-        """The worker on these GPUs has just begun a trial."""
-        before = self.claimed(RUNNING, gpus)
-        wait_until(lambda: self.claimed(RUNNING, gpus) not in ([], before), 60)
+    def stop_in_trial(self, worker: subprocess.Popen[str], gpus: str) -> str:
+        """The candidate of the trial in which the worker on these GPUs stands still from now on."""
+        for _ in range(50):
+            worker.send_signal(signal.SIGSTOP)
+            time.sleep(0.2)  # the database has heard its last words
+            if held := self.claimed(RUNNING, gpus):
+                return held[0]
+            worker.send_signal(signal.SIGCONT)
+            time.sleep(0.2)
+        raise AssertionError("it never had a trial")
 
     def do(self, statement: str) -> None:
         import psycopg
@@ -112,6 +125,28 @@ def study(url: str) -> Iterator[Study]:
     study.storage.engine.dispose()
 
 
+@pytest.mark.parametrize("statement", ["FOR UPDATE", "FROM trials", "INSERT INTO trial_user"])
+def test_a_connection_lost_at_any_statement_of_a_transaction_is_made_again(
+    url: str, study: Study, statement: str
+) -> None:
+    """After some of them Optuna goes on, in a transaction that is lost."""
+    space = space_of({INSTANCES: {"int": [1, 3]}})
+    candidate = next(c for c in space.enumerate() if c != space.canonical(space.current))
+    worker, notes, cut = Worker("box", "1"), list[str](), list[str]()
+
+    def cut_off(_connection: Any, _cursor: Any, text: str, *_: Any) -> None:
+        if statement in text and not cut:
+            cut.append(text)
+            study.do(f"{CUT_OFF} WHERE pid != pg_backend_pid() AND datname = 'postgres'")
+
+    with StudyRecord(url, "m", "run", space, Objective.goodput(), worker, notes.append) as record:
+        event.listen(record._storage.engine, "before_cursor_execute", cut_off)
+        assert record.started(1, candidate)
+        assert [claim.candidate_key for claim in record.claims()] == [candidate.key]
+    assert len(cut) == len(notes) == 1
+    assert "is out of reach" in notes[0]
+
+
 @pytest.mark.long
 def test_of_four_workers_one_is_killed_and_one_is_cut_off_and_no_trial_is_lost_or_repeated(
     place: Workplace, url: str, study: Study
@@ -125,15 +160,14 @@ def test_of_four_workers_one_is_killed_and_one_is_cut_off_and_no_trial_is_lost_o
         processes += [
             p.start("worker", "spec.yaml", f"--gpus={n}") for n, p in enumerate(places, 1)
         ]
-        run, killed, *_ = processes
+        run, killed, cut_off, *_ = processes
         wait_until(lambda: all(study.claimed(RUNNING, gpus) for gpus in "1234"), 60)
-        study.wait_for_another("1")
+        lost = study.stop_in_trial(killed, "1")
         killed.kill()
-        (lost,) = study.claimed(RUNNING, "1")
-        study.wait_for_another("2")
+        late = study.stop_in_trial(cut_off, "2")
         study.do("ALTER ROLE guest NOLOGIN")
-        study.do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'guest'")
-        (late,) = study.claimed(RUNNING, "2")
+        study.do(f"{CUT_OFF} WHERE usename = 'guest'")
+        cut_off.send_signal(signal.SIGCONT)
         wait_until(lambda: late in study.claimed(FAILED, "2"), 60)
         wait_until(lambda: late in study.claimed(RUNNING + FINISHED), 60)  # somebody else has it
         before = study.claimed(FINISHED, "2")

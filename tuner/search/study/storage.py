@@ -86,10 +86,12 @@ class Reconnection:
 
     def wait(self, error: optuna.exceptions.StorageInternalError) -> bool:
         """Sleeps before another attempt; False where there should be none."""
-        from sqlalchemy.exc import InterfaceError, OperationalError
+        from sqlalchemy.exc import InterfaceError, OperationalError, PendingRollbackError
 
         cause = error.__cause__
-        if self._ended or not isinstance(cause, InterfaceError | OperationalError):
+        # Where Optuna goes on after a lost connection, the transaction is what fails next.
+        lost = InterfaceError | OperationalError | PendingRollbackError
+        if self._ended or not isinstance(cause, lost):
             return False
         now_s = time.monotonic()
         if self._out_of_reach_since_s is None:
