@@ -22,7 +22,7 @@ from tuner.modelconfig.served import Served, ServedModel, read_served
 from tuner.record.result_schema import ChangedConfig
 from tuner.score.next_load import LoadPlan, load_plan
 from tuner.server.binaries import has_perf_analyzer
-from tuner.space.build import build_space, refuse_empty, refuse_unmeasurable
+from tuner.space.build import build_space, refuse_unmeasurable
 from tuner.space.candidate import Candidate
 from tuner.space.sequences import refuse_misfit_load
 from tuner.space.space import Space
@@ -115,15 +115,6 @@ def prepare(request: Request, loaded: LoadedSpec | None = None) -> Job:
     """
     loaded = loaded or load_spec(request.spec, request.overrides)
     return job_from(loaded, _with_words_of(request, loaded.spec), request.environment)
-
-
-def refuse_unsearchable(job: Job) -> None:
-    """Before anything is started, and of what the server completed.
-
-    Raises:
-        NothingToSearchError: The space holds nothing beside the current config.
-    """
-    refuse_empty(job.space)
 
 
 def refuse_no_repository(loaded: LoadedSpec) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner import extras
-from tuner.bench.job import Job, Request, draw_up, prepare, refuse_unsearchable
+from tuner.bench.job import Job, Request, draw_up, prepare
 from tuner.bench.sending import sending_notes
 from tuner.bench.serving import no_gpu_memory
 from tuner.bench.tools import (
@@ -53,7 +53,7 @@ from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategy import Proposal
 from tuner.server.binaries import Installation, Origin, backends_beside
 from tuner.server.server import Endpoints, ServerLauncher
-from tuner.space.build import never_tried
+from tuner.space.build import never_tried, refuse_empty
 from tuner.space.candidate import list_sizes
 from tuner.space.words import bytes_text, changes_text
 from tuner.spec.labels import of_label
@@ -123,7 +123,7 @@ def draw_plan(
     """
     request = Request(spec=spec_path, overrides=overrides)
     job = prepare(request)
-    refuse_unsearchable(job)
+    refuse_empty(job.space)
     seen = seen_before(request.output, job)
     refuse_too_short(job, seen)
     size = job.space.size()

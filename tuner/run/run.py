@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tuner.bench.events import Events
-from tuner.bench.job import Job, Request, prepare, refuse_no_repository, refuse_unsearchable
+from tuner.bench.job import Job, Request, prepare, refuse_no_repository
 from tuner.bench.machine_lock import among_neighbours, only_one_on
 from tuner.bench.sending import sending_notes
 from tuner.bench.serving import Serving, serving
@@ -45,6 +45,7 @@ from tuner.search.outlook import outlook_of
 from tuner.search.recorded import replay_notes
 from tuner.search.searcher import Searcher
 from tuner.search.searching import search
+from tuner.space.build import refuse_empty
 from tuner.spec.load import LoadedSpec, load_spec
 from tuner.writeback.repository import half_written, repair
 from tuner.writeback.target import foreseen
@@ -103,7 +104,7 @@ def undo_half_writes(repository: Path, *, write: bool) -> Iterator[str]:
 def checked_job(request: Request, loaded: LoadedSpec) -> Job:
     """All that can be found wrong before anything is started."""
     job = prepare(request, loaded)
-    refuse_unsearchable(job)
+    refuse_empty(job.space)
     if request.resume is None:
         refuse_too_short(job, seen_before(request.output, job))
     return job
@@ -135,7 +136,7 @@ def _run(
         # From here on, an error is stored as the run's result before it goes on.
         ending = enter(Ending(request, store, neighbours, book, events, report))
         served = enter(serving(job, programs, store.logs, book))
-        refuse_unsearchable(served.job)
+        refuse_empty(served.job.space)
         opened = enter(open_run(served.job, store, request, book, events.note))
         for note in _beforehand(served, request):
             events.note(note)

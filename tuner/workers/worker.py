@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tuner.bench.events import Events
-from tuner.bench.job import Job, job_from, refuse_unsearchable
+from tuner.bench.job import Job, job_from
 from tuner.bench.machine_lock import among_neighbours
 from tuner.bench.manifest import with_completed
 from tuner.bench.serving import serving
@@ -40,6 +40,7 @@ from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.study.files import ask
 from tuner.search.study.offer import Offer, find_offer
 from tuner.search.study.record import StudyRecord
+from tuner.space.build import refuse_empty
 from tuner.spec.fields import Gpus
 from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.meaning import differences, files_of, meaning
@@ -118,7 +119,7 @@ def _join(request: JoinRequest, events: Events, stop: Stop) -> Joined:
     run = offer.manifest.run_id
     refuse_another_spec(loaded, offer)
     job = job_from(loaded, spec_for(offer, loaded.spec, request.gpus), request.environment)
-    refuse_unsearchable(job)
+    refuse_empty(job.space)
     refuse_other_configs(job, offer.manifest)
     refuse_another_host(offer.manifest, read_host(request.environment))
     with (

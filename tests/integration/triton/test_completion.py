@@ -18,13 +18,14 @@ import pytest
 from builders.candidates import fields_of, the_one, values_of
 from contract.server_contract import answer
 
-from tuner.bench.job import Request, draw_up, prepare, refuse_unsearchable
+from tuner.bench.job import Request, draw_up, prepare
 from tuner.bench.serving import ModelNotServedError, Serving, serving
 from tuner.bench.timebook import TimeBook
 from tuner.bench.tools import Programs
 from tuner.errors import NothingToSearchError
 from tuner.server.binaries import Installation
 from tuner.server.control import Control
+from tuner.space.build import refuse_empty
 from tuner.space.candidate import Candidate
 from tuner.triton.local import LocalLauncher
 
@@ -231,7 +232,7 @@ def test_a_space_of_what_the_model_sets_by_itself_is_told(served: Callable[..., 
         served(BOTH, None, spec) as found,
         pytest.raises(NothingToSearchError, match="the server sets max_batch_size to 8, whatever"),
     ):
-        refuse_unsearchable(found.job)
+        refuse_empty(found.job.space)
 
 
 def test_a_model_that_does_not_load_ends_with_its_own_words(served: Callable[..., Any]) -> None:
