@@ -122,7 +122,7 @@ def carried() -> dict[str, Case]:
     def replay(**more: Any) -> Case:
         def told(here: Path) -> list[str]:
             job = replayed(here, **more)
-            return [*client_notes(job), *request_notes(job), *replay_notes(job.spec, job.plan)]
+            return [*client_notes(job), *request_notes(job), *replay_notes(job)]
 
         return told
 

@@ -11,6 +11,7 @@ from tuner.bench.recordings import RecordedFigures, figures_of, traffic_of
 from tuner.bench.responses import refuse_other_latencies
 from tuner.errors import SpecError
 from tuner.load.probes.warmup import WarmUp, propose
+from tuner.load.recordings.replay import RecordedTraffic
 from tuner.load.traffic.encoding import TensorShape, inputs_of, misfits, read_recorded, resolve
 from tuner.load.traffic.wire import Content
 from tuner.machine.host import has_gpu
@@ -71,6 +72,7 @@ class Job:
             a server was asked.
         space: Over these configs.
         recorded: By stream, what its file of requests holds.
+        traffic: The recording that the run replays, if there is one.
         has_perf_analyzer: There is one here; otherwise our own client measures.
     """
 
@@ -81,6 +83,7 @@ class Job:
     plan: LoadPlan
     has_perf_analyzer: bool = True
     recorded: Mapping[str, RecordedFigures] = field(default_factory=dict)
+    traffic: RecordedTraffic | None = None
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -99,7 +102,7 @@ class Job:
         """
         space, recorded = _space(self.loaded, self.spec, served), self.recorded
         if any(model.base.completes for model in served.models.values()):
-            recorded = _recorded(self.spec, served)
+            recorded = _recorded(self.spec, served, self.traffic)
         return replace(self, served=served, space=space, recorded=recorded)
 
 
@@ -154,7 +157,8 @@ def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> 
         space,
         load_plan(spec.workload, spec.objective, spec.slos, spec.shares, own_per_s),
         has_perf_analyzer(spec.workload.perf_analyzer, environment),
-        _recorded(spec, served),
+        _recorded(spec, served, traffic),
+        traffic,
     )
 
 
@@ -214,14 +218,15 @@ def _known_dims(stream: StreamSpec, model: ServedModel) -> list[Mapping[str, Seq
     ]
 
 
-def _recorded(spec: Spec, served: Served) -> dict[str, RecordedFigures]:
+def _recorded(
+    spec: Spec, served: Served, traffic: RecordedTraffic | None
+) -> dict[str, RecordedFigures]:
     """The files of requests, as far as the configs say what fits before a server was asked.
 
     Raises:
         SpecError: Entries do not fit a model's inputs.
     """
     found = {}
-    traffic = traffic_of(spec)
     for number, (name, stream) in enumerate(spec.streams.items()):
         if isinstance(stream.inputs, RandomInputs):
             continue

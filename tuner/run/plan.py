@@ -151,7 +151,7 @@ def draw_plan(
             *queue_notes(job),
             *(() if unready else sending_notes(job, environment)),
             *window_notes(job.spec, job.plan, None if seen is None else seen.rate_per_s),
-            *replay_notes(job.spec, job.plan),
+            *replay_notes(job),
             *_completion_notes(job),
             *_parameter_notes(job),
             *never_tried(job.space),

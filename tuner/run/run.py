@@ -174,7 +174,7 @@ def _beforehand(served: Serving, request: Request) -> Iterator[str]:
         yield foresee_run(request.output, job, seen).sentence
     yield from queue_notes(job)
     yield from request_notes(job, LARGE_BYTES)
-    yield from replay_notes(job.spec, job.plan)
+    yield from replay_notes(job)
     yield from foreseen(job.searched_files) if request.write else ()
 
 

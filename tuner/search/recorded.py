@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tuner.bench.recordings import traffic_of
+from tuner.bench.job import Job
 from tuner.load.recordings.replay import busiest_per_s
 from tuner.measurement.measurement import LoadPoint
 from tuner.measurement.window import window_of
-from tuner.score.next_load import LoadPlan
 from tuner.search.estimate import minutes, trace_notes
-from tuner.spec.model import Spec
 from tuner.spec.units import digits
 
 
-def replay_notes(spec: Spec, plan: LoadPlan) -> Iterator[str]:
+def replay_notes(job: Job) -> Iterator[str]:
     """What a recording or a trace holds, and how much of it a measurement replays."""
+    spec, plan, traffic = job.spec, job.plan, job.traffic
     yield from trace_notes(spec, plan)
-    traffic = traffic_of(spec)
     if traffic is None:
         return
     own = traffic.recording
