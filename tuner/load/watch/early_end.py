@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from tuner.errors import LoadFailedError, TunerError, UndecidedError
+from tuner.errors import InterruptedRunError, LoadFailedError, TunerError, UndecidedError
 from tuner.load.latency import LATE_US
 from tuner.measurement.window import EarlyEnd, Window
 
@@ -77,6 +77,8 @@ class SloLost:
             return False
         try:
             count = self._answered()
+        except InterruptedRunError:  # a signal, not the server
+            raise
         except TunerError:
             return False
         if self._before is None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 
 import psutil
 
-from tuner.errors import TunerError, UndecidedError
+from tuner.errors import InterruptedRunError, TunerError, UndecidedError
 from tuner.load.watch.machine import (
     NOT_WATCHED,
     GpuClocks,
@@ -262,6 +262,8 @@ def becomes_idle(scrape: Scrape, models: Collection[str], endpoints: Endpoints) 
             if time.monotonic() > give_up:
                 return False
             time.sleep(_POLL_S)
+    except InterruptedRunError:  # a signal, not the server
+        raise
     except TunerError:
         pass
     return False

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tuner.errors import LoadFailedError, ServerGoneError, UndecidedError
+from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError, UndecidedError
 from tuner.load.validity import ended_early
 from tuner.load.watch.early_end import (
     SloLost,
@@ -93,6 +93,14 @@ def test_a_server_that_does_not_tell_is_no_reason_to_stop() -> None:
         raise ServerGoneError("it crashed")
 
     assert not SloLost({"": DUE}, WINDOW, gone)()
+
+
+def test_a_stop_at_once_is_heeded_while_the_server_is_asked() -> None:
+    def stopped() -> int:
+        raise InterruptedRunError("stopped by a signal")
+
+    with pytest.raises(InterruptedRunError):
+        SloLost({"": DUE}, WINDOW, stopped)()
 
 
 def test_a_window_is_cut_so_that_what_has_no_answer_by_the_stop_is_late() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from builders.waits import wait_until
 
-from tuner.errors import ServerGoneError, UndecidedError
+from tuner.errors import InterruptedRunError, ServerGoneError, UndecidedError
 from tuner.load.validity import received_count
 from tuner.load.watch import sampler as module
 from tuner.load.watch.machine import GpuClocks, MachineReading, Stalls
@@ -270,6 +270,14 @@ def test_an_ensemble_is_at_rest_when_its_steps_are() -> None:
     assert becomes_idle(scrape, ["nlp", "tokenizer"], ENDPOINTS)
     assert not becomes_idle(scrape, ["nlp", "tokenizer", "bert"], ENDPOINTS)
     assert not becomes_idle(lambda: None, ["nlp"], ENDPOINTS)
+
+
+def test_a_stop_at_once_is_heeded_while_a_server_comes_to_rest() -> None:
+    def stopped() -> Metrics:
+        raise InterruptedRunError("stopped by a signal")
+
+    with pytest.raises(InterruptedRunError):
+        becomes_idle(stopped, ["nlp"], ENDPOINTS)
 
 
 def test_requests_that_wait_in_an_ensembles_steps_have_reached_it() -> None:
