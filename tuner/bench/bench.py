@@ -47,7 +47,7 @@ from tuner.score.point import Point, judge_point
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
-from tuner.spec.units import digits
+from tuner.spec.units import count_text, digits
 from tuner.spec.workload import CacheState
 from tuner.triton.deploy import Deployer, Deployment, DeploymentKind
 
@@ -254,8 +254,8 @@ class TritonBench:
                 time.sleep(min(left_s, 1.0))
 
     def _reject_short(self, point: Point, window: Window, longer: Window) -> None:
-        answered = point.measurement.completed_count
-        short = f"{answered} answers in {digits(window.duration_s, 3)} s are too few for a verdict"
+        count = count_text(point.measurement.completed_count, "answer")
+        short = f"{count} in {digits(window.duration_s, 3)} s, too few for a verdict"
         self._rules.note(f"{short}: measured for {digits(longer.duration_s, 3)} s")
         self._rejects.reject(short, point.measurement)
 

@@ -46,6 +46,7 @@ from tuner.record.status import CheckStatus
 from tuner.record.store import RunStore, new_run_id
 from tuner.score.ratio import CONFIDENCE
 from tuner.spec.load import load_spec
+from tuner.spec.units import count_text
 from tuner.writeback.repository import half_written
 from tuner.writing import write_json
 
@@ -105,7 +106,8 @@ def _machine(programs: Programs) -> str:
     """In words."""
     host, versions = programs.host, programs.versions()
     gpus = [f"{gpu.name}, driver {gpu.driver}" for gpu in host.gpus]
-    parts = [f"{host.cpu}, {host.cores} cores", *gpus, f"tritonserver {versions['tritonserver']}"]
+    cpu = f"{host.cpu}, {count_text(host.cores, 'core')}"
+    parts = [cpu, *gpus, f"tritonserver {versions['tritonserver']}"]
     return "; ".join(parts)
 
 

@@ -12,6 +12,7 @@ from tuner.record.status import CheckStatus
 from tuner.score.point import Point
 from tuner.score.ratio import CONFIDENCE, Ratio
 from tuner.spec.model import Check
+from tuner.spec.units import count_text
 
 
 class CheckVerdict(NamedTuple):
@@ -55,7 +56,7 @@ def _verdict_of_rounds(
     shown = found.shown
     if shown.ratio is None:
         if accept:
-            reason = f"Every SLO was met in each of {len(found.held)} rounds."
+            reason = f"Every SLO was met, in {count_text(len(found.held), 'round')}."
             return CheckVerdict(CheckStatus.ACCEPTED, (reason, *limited))
         elsewhere = "The accepted result was measured at another load: not compared."
         return CheckVerdict(CheckStatus.INCONCLUSIVE, (not_compared or elsewhere,))
@@ -77,7 +78,8 @@ def _missed(points: Sequence[Point]) -> str:
 def _unclear(points: Sequence[Point], where: str) -> str:
     missed = sum(any(s.verdict.missed for s in p.slo) for p in points)
     if missed:
-        return f"{_missed(points)} {where} in {missed} of {len(points)} rounds: at the very edge."
+        rounds = f"{missed} of {count_text(len(points), 'round')}"
+        return f"{_missed(points)} {where} in {rounds}: at the very edge."
     few = f"Too few requests were answered {where} to judge a percentile"
     return f"{few}: raise workload.max_window."
 

@@ -18,7 +18,7 @@ from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
-from tuner.spec.units import digits
+from tuner.spec.units import count_text, digits
 
 #: Nothing is told for this long, in seconds, at most.
 QUIET_S = 30.0
@@ -100,8 +100,8 @@ class PlainEvents:
 
     def started(self, run: Path, trials: int, space_size: int | None) -> None:
         self._trials = trials
-        size = "" if space_size is None else f" of {space_size} configs"
-        self._say(f"run {run}: up to {trials} trials{size}")
+        size = "" if space_size is None else f" of {count_text(space_size, 'config')}"
+        self._say(f"run {run}: up to {count_text(trials, 'trial')}{size}")
 
     def phase(self, text: str) -> None:
         self._doing, self._load = text, ""

@@ -21,7 +21,7 @@ from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
-from tuner.spec.units import digits
+from tuner.spec.units import count_text, digits
 
 _REDRAWS_PER_S = 1.0
 _RECENT = 6
@@ -69,8 +69,9 @@ class LiveEvents:
 
     def started(self, run: Path, trials: int, space_size: int | None) -> None:
         self._run, self._trials = run, trials
-        size = "" if space_size is None else f" of {space_size:,} configs"
-        self._console.print(_text("tune", "bold"), _text(f" {run}  up to {trials} trials{size}"))
+        size = "" if space_size is None else f" of {count_text(space_size, 'config')}"
+        limits = f"up to {count_text(trials, 'trial')}{size}"
+        self._console.print(_text("tune", "bold"), _text(f" {run}  {limits}"))
 
     def phase(self, text: str) -> None:
         self._doing, self._load, self._point = text, "", ""
@@ -131,7 +132,8 @@ class LiveEvents:
         now_s = self._clock()
         left = "" if self._outlook is None else f"  {verdict_text(self._verdict_s - now_s)}"
         elapsed = _clock(now_s - self._began)
-        return f"{elapsed:<7} {self._done}/{self._trials} trials{left}  {self._doing}"
+        done = f"{self._done}/{count_text(self._trials, 'trial')}"
+        return f"{elapsed:<7} {done}{left}  {self._doing}"
 
     def _recent_table(self) -> Table:
         table = Table(box=None, show_header=False, pad_edge=False)

@@ -106,7 +106,7 @@ def record_command(
     from tuner.load.recordings.access_log import LogColumns, requests_of_log
     from tuner.load.recordings.making import Making, make_recording
     from tuner.load.recordings.triton_trace import requests_of_trace
-    from tuner.spec.units import digits
+    from tuner.spec.units import count_text, digits
 
     if output in files:
         raise click.UsageError(f"{output} is both read and written: name another --output")
@@ -121,9 +121,9 @@ def record_command(
     else:
         found = requests_of_trace(files, making, batched=not no_batch, named=named)
     make_recording(found, output, making)
-    say(f"{output}: {making.requests} requests in {digits(making.length_s)} s")
+    say(f"{output}: {count_text(making.requests, 'request')} in {digits(making.length_s)} s")
     for sentence, times in making.notes.items():
-        say(f"note:  {times} requests: {sentence}", err=True)
+        say(f"note:  {count_text(times, 'request')}: {sentence}", err=True)
     say(f"next:  workload: {{arrivals: {{kind: recording, file: {output}}}}} in a spec", err=True)
 
 

@@ -25,6 +25,7 @@ from tuner.cli.storage import (
 from tuner.cli.terminal import say
 from tuner.plain import plain
 from tuner.score.trial import Trial, TrialState
+from tuner.spec.units import count_text
 
 if TYPE_CHECKING:
     from tuner.record.manifest import Choices
@@ -137,7 +138,7 @@ def summary(run: str, trials: Sequence[Trial]) -> str:
     ends = Counter(trial.state for trial in trials)
     parts = [f"{ends[state]} {text}" for state, text in _ENDS.items() if ends[state]]
     some = f": {', '.join(parts)}" if parts else ""
-    return f"{len(trials)} trial{'' if len(trials) == 1 else 's'} for {run}{some}"
+    return f"{count_text(len(trials), 'trial')} for {run}{some}"
 
 
 def _run_named(name: Path, output: Path) -> Path | None:

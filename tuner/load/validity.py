@@ -12,7 +12,7 @@ from tuner.measurement.window import LatencyBound, Window
 from tuner.server.control import StatisticsSnapshot
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import requests_needed
-from tuner.spec.units import digits
+from tuner.spec.units import count_text, digits
 
 _LATE_SENDS = 0.05
 #: Of the requests of a recording; told beyond it.
@@ -101,7 +101,8 @@ def refuse_failures(
         said = words()
         if said or not dropped:
             said = said or "it gave no reason"
-            raise ModelFailsError(f"the model failed {failed} of {asked} requests: {said}")
+            of = f"{failed:,} of {count_text(asked, 'request')}"
+            raise ModelFailsError(f"the model failed {of}: {said}")
 
 
 def received_count(
@@ -233,17 +234,17 @@ def _sample_small(m: Measurement, bounds: Sequence[LatencyBound]) -> Iterator[st
     needed, percent = requests_needed(share), f"{100.0 * share:g}"
     if m.completed_count < needed and m.within_bounds is not False:
         yield (
-            f"p{percent} rests on {m.completed_count} requests and is a point estimate: to show "
-            f"that {percent}% are in time takes {needed} requests if none is late, and more if "
-            "some are."
+            f"p{percent} rests on {count_text(m.completed_count, 'request')} and is a point "
+            f"estimate: to show that {percent}% are in time takes {needed} requests if none is "
+            "late, and more if some are."
         )
 
 
 def _unanswered(m: Measurement) -> Iterator[str]:
     if m.unanswered_count:
         yield (
-            f"{m.unanswered_count} requests were not answered before the run ended; they count "
-            "as slower than all others, and percentiles among them are lower bounds."
+            f"{count_text(m.unanswered_count, 'request')} without an answer before the run ended: "
+            "slower than all others, so that percentiles which reach there are lower bounds."
         )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from tuner.modelconfig.backends import Mistake
 from tuner.modelconfig.schema import ModelConfig, enum_name
 from tuner.spec.mistakes import did_you_mean
+from tuner.spec.units import count_text
 
 _LENGTH_BYTES = 4  # before each string
 
@@ -65,10 +66,11 @@ class WarmupTensor:
                 position += _LENGTH_BYTES + int.from_bytes(length, "little")
                 found += 1
             has = str(found) if position == len(data) else "something else"
-            wanted = f"{elements} strings, each after its length in {_LENGTH_BYTES} bytes,"
-            return "" if has == str(elements) else f"{wanted} are wanted, the file has {has}"
+            wanted = f"{count_text(elements, 'string')}, each after its length in"
+            told = f"the file has {has} in place of {wanted} {_LENGTH_BYTES} bytes"
+            return "" if has == str(elements) else told
         size = elements * int(re.sub(r"\D", "", data_type) or 8) // 8  # TYPE_BOOL has one byte
-        short = f"{size} bytes are wanted, the file has {len(data)}"
+        short = f"the file has {len(data):,} of {count_text(size, 'byte')}"
         return short if len(data) < size else ""
 
 
@@ -123,6 +125,7 @@ def mistakes_without_batches(config: ModelConfig) -> Iterator[Mistake]:
 def _too_many_rows(config: ModelConfig, most: int, end: str = "") -> Iterator[Mistake]:
     for path, name, warmup in _warmups(config):
         if warmup.batch_size > most:
-            text = f"max_batch_size {config.max_batch_size}: {name} has {warmup.batch_size} rows"
+            rows = count_text(warmup.batch_size, "row")
+            text = f"max_batch_size {config.max_batch_size}: {name} has {rows}"
             hint = f"give the sample a batch_size of at most {most}"
             yield f"{path}.batch_size", f"{text}{end}", hint

@@ -9,6 +9,7 @@ from tuner.bench.protocol import Bench
 from tuner.load.probes.answers import ConfigAnswers, differences
 from tuner.space.candidate import Candidate
 from tuner.spec.labels import labelled
+from tuner.spec.units import count_text
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,7 @@ def same_answers(
     found = _differences(expected, given, tolerance)
     if not found:
         asked = sum(len(answers.alone) for answers in expected.values())
-        requests = "1 request" if asked == 1 else f"{asked} requests"
-        same = f"Answers to {requests} are the current config's"
+        same = f"Answers to {count_text(asked, 'request')} are the current config's"
         within = f"floats within {tolerance:g}" if tolerance else "exactly"
         return AnswersCompared(False, " ".join([f"{same} ({within}).", *not_compared]))
     own = _differences(expected, _answers(bench, current), tolerance)

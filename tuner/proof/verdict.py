@@ -20,7 +20,7 @@ from tuner.score.ratio import CONFIDENCE, Ratio
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Goal
-from tuner.spec.units import digits
+from tuner.spec.units import count_text, digits
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def why(race: RoundsResult, finalist: Contender, rules: ProofRules) -> str:
             "nothing can be compared"
         )
     times = (
-        f"in {rounds} rounds it is {digits(ratio.estimate)} times the current config "
+        f"in {count_text(rounds, 'round')} it is {digits(ratio.estimate)} times the current config "
         f"({CONFIDENCE:.0%} interval {digits(ratio.low)} to {digits(ratio.high)})"
     )
     if finalist in race.better:

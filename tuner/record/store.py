@@ -26,6 +26,7 @@ from tuner.record.manifest import Choices, Manifest
 from tuner.record.reading import UnreadableFileError, read_as, read_bytes, read_json, read_rows
 from tuner.record.status import Status
 from tuner.score.trial import Trial
+from tuner.spec.units import count_text
 from tuner.writing import (
     explained,
     own_directory,
@@ -211,7 +212,7 @@ def _trial(row: dict[str, Any]) -> Trial:
     trial = Trial.from_json(row)
     best = None if trial.score is None else trial.score.best_point
     if best is not None and not 0 <= best < len(trial.points):
-        raise ValueError(f"score.best_point is {best} of {len(trial.points)} points")
+        raise ValueError(f"score.best_point is {best} of {count_text(len(trial.points), 'point')}")
     return trial
 
 

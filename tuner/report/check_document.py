@@ -28,14 +28,14 @@ from tuner.report.blocks import (
     filled,
 )
 from tuner.report.charts import BLUE, GREEN, ORANGE, RED, axis, hover, line, scatter
-from tuner.report.quantities import NOTHING, count_text, metric_text, seconds_text, share_text
+from tuner.report.quantities import NOTHING, metric_text, seconds_text, share_text
 from tuner.report.render import write_report
 from tuner.report.responses import response_table
 from tuner.report.tables import rows_of, shape_table, slo_table, slo_tile
 from tuner.score.judge import Verdict
 from tuner.score.ratio import Ratio
 from tuner.spec.metrics import METRICS, THROUGHPUT, Better, Metric
-from tuner.spec.units import digits
+from tuner.spec.units import count_text, digits
 
 #: How a check ended, for its reader.
 HEADLINES = {

@@ -22,6 +22,7 @@ from tuner.report.quantities import seconds_text
 from tuner.report.render import write_report
 from tuner.report.sentence import HEADLINES
 from tuner.space.words import changes_text
+from tuner.spec.units import count_text
 
 HEADER = ("ended", "date", "model", "gain", "p99", "took", "change", "run")
 #: JUnit's word for it.
@@ -85,7 +86,7 @@ def row_of(run: Path) -> ListedRun:
             series = read_series(run)
             ended = sum(member.status is not None for member in series.members)
             status = f"series: {ended} ended, exit code {series.exit_code}"
-            specs = f"{len(series.members)} specs"
+            specs = count_text(len(series.members), "spec")
             return ListedRun(str(run), status, _minute(series.created_at), specs)
         return _row_of_run(run)
     except TunerError as error:
@@ -155,7 +156,7 @@ def _document(
     steps = ((again, resume_command(directory, left, series.choices)),) if left else ()
     tones = tuple(HEADLINES[m.status][0] if m.status else Tone.PLAIN for m, _ in rows)
     return Document(
-        name=f"{len(rows)} specs",
+        name=count_text(len(rows), "spec"),
         headline=", ".join(f"{count} {status}" for status, count in ends.items()),
         tone=Tone.BAD if bad else Tone.UNSURE if code else Tone.GOOD,
         kind="series",

@@ -100,10 +100,6 @@ def margin_text(result: SloResult) -> str:
     return f"{share_text(result.margin)} left"
 
 
-def count_text(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def time_text(iso: str) -> str:
     """A time as people write it: `24 Nov 2026, 21:29 UTC`."""
     try:

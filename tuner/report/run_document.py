@@ -33,7 +33,6 @@ from tuner.report.data import ReportData, judged_point
 from tuner.report.headline import gain_sentence, headline
 from tuner.report.quantities import (
     NOTHING,
-    count_text,
     latency_text,
     load_text,
     metric_text,
@@ -46,6 +45,7 @@ from tuner.report.trust import trust
 from tuner.score.judge import Verdict
 from tuner.score.trial import Trial
 from tuner.spec.labels import of_label
+from tuner.spec.units import count_text
 
 _REJECTED = (
     "These do not count. The time they took is part of the run's time; what they showed is in "
@@ -69,7 +69,7 @@ def document(data: ReportData) -> Document:
         started_at=data.manifest.created_at,
         facts=(
             seconds_text(data.result.time.wall_s),
-            f"{measured} of {size:,} configs" if size else count_text(measured, "config"),
+            (f"{measured} of " if size else "") + count_text(size or measured, "config"),
             tables.machine_text(data.manifest),
             *(f"Triton {v}" for k, v in data.manifest.versions.items() if k == "tritonserver"),
         ),

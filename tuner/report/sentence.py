@@ -16,13 +16,13 @@ from tuner.record.status import Status, remedies
 from tuner.report.blocks import Tone
 from tuner.report.charts import sides
 from tuner.report.data import ReportData
-from tuner.report.quantities import count_text, load_text, metric_text, share_text
+from tuner.report.quantities import load_text, metric_text, share_text
 from tuner.score.judge import Verdict
 from tuner.score.trial import Predicted
 from tuner.space.candidate import Candidate
 from tuner.space.words import cache_text, changes_text, field_text
 from tuner.spec.metrics import THROUGHPUT
-from tuner.spec.units import digits
+from tuner.spec.units import count_text, digits
 
 #: How a run ended, for its reader.
 HEADLINES = {

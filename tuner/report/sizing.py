@@ -10,7 +10,7 @@ from tuner.errors import SpecError
 from tuner.record.manifest import Manifest
 from tuner.report.data import ReportData
 from tuner.report.quantities import rate_text, share_text
-from tuner.spec.units import digits
+from tuner.spec.units import count_text, digits
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Sizing:
         threshold = digits(self.threshold_requests_per_s, 4)
         return [
             ("one replica", f"is credited with {rate_text(self.credited_infer_per_s)}"),
-            ("replicas", f"{self.replicas:,} for {wanted}; {self.gpus:,} GPUs{cost}"),
+            ("replicas", f"{self.replicas:,} for {wanted}; {count_text(self.gpus, 'GPU')}{cost}"),
             ("one lost", others),
             ("scale out", f"above {threshold} requests/s for each replica"),
         ]

@@ -17,7 +17,6 @@ from tuner.report.data import ReportData
 from tuner.report.quantities import (
     NOTHING,
     VERDICTS,
-    count_text,
     found_text,
     latency_text,
     load_text,
@@ -36,7 +35,7 @@ from tuner.score.point import Point
 from tuner.space.words import bytes_text
 from tuner.spec.labels import labelled, of_stream, several
 from tuner.spec.metrics import METRICS, Better
-from tuner.spec.units import digits
+from tuner.spec.units import count_text, digits
 
 
 def comparison(data: ReportData) -> Table | None:
@@ -326,7 +325,8 @@ def machine_text(manifest: Manifest) -> str:
     """Its processor, cores and GPUs."""
     host = manifest.host
     gpus = [f"{gpu.get('name')} (driver {gpu.get('driver')})" for gpu in manifest.gpus]
-    cores = [f"{host['cores']} cores"] if host.get("cores") else []
+    count = host.get("cores")
+    cores = [count_text(count, "core")] if isinstance(count, int) else []
     return ", ".join([str(host.get("cpu")), *cores, *gpus])
 
 

@@ -11,12 +11,12 @@ from tuner.record.proved import ProvedConfig
 from tuner.record.status import Status
 from tuner.report.blocks import Table, Tone
 from tuner.report.data import ReportData
-from tuner.report.quantities import count_text, load_text, metric_text, verdict_text
+from tuner.report.quantities import load_text, metric_text, verdict_text
 from tuner.score.judge import Verdict
 from tuner.space.words import changes_text
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS
-from tuner.spec.units import digits
+from tuner.spec.units import count_text, digits
 
 Check = tuple[Tone, str, str]
 _WORDS = {Tone.GOOD: "yes", Tone.BAD: "no", Tone.UNSURE: "care", Tone.PLAIN: "not done"}

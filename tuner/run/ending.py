@@ -27,6 +27,7 @@ from tuner.run.open_run import OpenRun
 from tuner.run.outcome import result_of
 from tuner.search.study.uninterrupted import uninterrupted
 from tuner.space.candidate import Candidate
+from tuner.spec.units import count_text
 from tuner.writeback.plan import WritePlan, apply, file_plans
 from tuner.writeback.target import Written
 
@@ -139,10 +140,8 @@ class Ending:
         """What is kept, and the command that goes on."""
         store = self.store
         number, rows = len(store.trials()), count_of_whole_rounds(store.confirmation())
-        trials = f"{number:,} {'trial' if number == 1 else 'trials'}"
-        measured = "measurement" if rows == 1 else "measurements"
-        rounds = f" and {rows} {measured} of its proof" if rows else ""
-        kept = f"nothing was written; {trials}{rounds} kept"
+        rounds = f" and {count_text(rows, 'measurement')} of its proof" if rows else ""
+        kept = f"nothing was written; {count_text(number, 'trial')}{rounds} kept"
         manifest = store.manifest()
         if manifest.is_edited:
             again = run_command([manifest.spec_path], manifest.choices)

@@ -24,6 +24,7 @@ from tuner.space.build import refuse_unmeasurable
 from tuner.space.draft import DraftedModel, Machine, draft_spec, why_unbatched
 from tuner.space.words import SHORT_NAMES
 from tuner.spec.paths import CONFIG_NAME
+from tuner.spec.units import count_text
 
 HEADER = ("model", "backend", "versions", "batching", "what can be tuned", "why not more")
 
@@ -155,7 +156,8 @@ def parts_of(
         rows = [(sample.batch_size, at) for at, sample in enumerate(config.model_warmup)]
         least[name], at = max([(least[name], -1), *rows])
         line, _ = locate(files.text, f"model_warmup[{at}].batch_size")
-        why = f"No smaller size: the sample in line {line}, model_warmup, has {least[name]} rows."
+        rows_text = count_text(least[name], "row")
+        why = f"No smaller size: the sample in line {line}, model_warmup, has {rows_text}."
         part = DraftedModel(config, files.completes(config), calls, unnamed)
         reached[name] = replace(part, why_least=why if at >= 0 else "")
         for step in config.ensemble_scheduling.step:

@@ -61,6 +61,7 @@ from tuner.spec.load import effective_yaml
 from tuner.spec.model import Spec, StrategyName
 from tuner.spec.paths import INSTANCE_GROUP
 from tuner.spec.server import MODES, ServerMode
+from tuner.spec.units import count_text
 from tuner.spec.workload import (
     FileInputs,
     RandomInputs,
@@ -106,7 +107,7 @@ class DrawnPlan(Facts):
 
     @property
     def space_text(self) -> str:
-        return f"{self.space_size} configs" + ("" if self.space_exact else " at most")
+        return count_text(self.space_size, "config") + ("" if self.space_exact else " at most")
 
 
 def draw_plan(
@@ -333,7 +334,8 @@ def cache_notes(job: Job) -> list[str]:
     unique = inputs.unique if isinstance(inputs, RandomInputs) else None
     probabilities = popularity(unique or DEFAULT_UNIQUE, exponent)
     return [
-        f"a cache of {bytes_text(size)} has room for about {size // answer} answers and should "
+        f"a cache of {bytes_text(size)} has room for about "
+        f"{count_text(size // answer, 'answer')} and should "
         f"give {lru_hit_rate(probabilities, size / answer):.0%} of them"
         for size in sorted(list_sizes(job.spec))
     ]

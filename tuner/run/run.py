@@ -47,6 +47,7 @@ from tuner.search.searcher import Searcher
 from tuner.search.searching import search
 from tuner.space.build import refuse_empty
 from tuner.spec.load import LoadedSpec, load_spec
+from tuner.spec.units import count_text
 from tuner.writeback.repository import half_written, repair
 from tuner.writeback.target import foreseen
 
@@ -152,7 +153,8 @@ def _run(
             trials = _search(session, opened.searcher, store)
             stored = store.confirmation()
             if stored:
-                events.note(f"going on with its proof: {len(stored)} measurements are kept")
+                kept = count_text(len(stored), "measurement")
+                events.note(f"going on with its proof, with {kept} kept")
             verdict = probe_overload(session, prove(session, trials, stored))
             verdict = probe_warm_up(session, verdict)
         stop.measured()  # asked to stop during the last measurement: nothing is written

@@ -31,6 +31,7 @@ from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
 from tuner.server.log import out_of_memory
 from tuner.space.candidate import Candidate
+from tuner.spec.units import count_text
 from tuner.spec.workload import RandomInputs
 from tuner.triton.deploy import Deployment
 
@@ -145,7 +146,8 @@ def _give_up(session: Session, searcher: Searcher, candidate: Candidate, number:
 def _too_many_failed(history: Sequence[Trial]) -> TooManyFailedTrialsError:
     failed = [t for t in history if t.state is TrialState.FAILED]
     return TooManyFailedTrialsError(
-        f"{len(failed)} of {len(history)} trials failed; the last one said: {failed[-1].reason}",
+        f"{len(failed)} of {count_text(len(history), 'trial')} failed; the last one said: "
+        f"{failed[-1].reason}",
         "the report lists every reason; `tune doctor` checks the machine, and logs/server.log "
         "holds the server's own words",
     )

@@ -27,6 +27,7 @@ from tuner.spec.paths import (
     MAX_BATCH_SIZE,
 )
 from tuner.spec.slo import Slo
+from tuner.spec.units import count_text
 from tuner.spec.yaml_tree import dump_item
 
 GOODPUT = "maximize goodput"
@@ -316,7 +317,7 @@ def _instances(config: Any, machine: Machine) -> Iterator[str]:
         on_gpu = _on_gpu(group, machine)
         path = INSTANCES if len(groups) < 2 else f"{INSTANCE_GROUP}[{index}].count"
         most = MOST_GPU_INSTANCES if on_gpu else min(MOST_CPU_INSTANCES, max(2, machine.cores))
-        place = "GPU" if on_gpu else f"CPU, {machine.cores} cores here"
+        place = "GPU" if on_gpu else f"CPU, {count_text(machine.cores, 'core')} here"
         most = max(most, group.count if group is not None else 1)  # it has today's
         yield f"{path}: {{int: [1, {most}]}}     # {place}"
         if on_gpu and not machine.gpus:
@@ -383,5 +384,5 @@ def _tail(machine: Machine) -> list[str]:
     return [
         "budget: {trials: 30, time: 20m}      # whichever comes first",
         "confirm: {min_gain: 2%}   # the winner must prove itself again",
-        f"# Machine: {machine.cores} cores, {machine.gpus} GPUs.",
+        f"# Machine: {count_text(machine.cores, 'core')}, {count_text(machine.gpus, 'GPU')}.",
     ]

@@ -255,7 +255,7 @@ class Subsets(Strict):
     def _at_most_listed(cls, at_most: int, info: ValidationInfo) -> int:
         sizes = info.data.get("subsets")
         if sizes and at_most > max(2, len(sizes)):  # the default is no mistake beside one size
-            raise ValueError(f"{at_most} is more than the {len(sizes)} sizes listed")
+            raise ValueError(f"{at_most} is more than the sizes listed, {len(sizes)}")
         return at_most
 
 

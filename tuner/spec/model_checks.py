@@ -22,7 +22,7 @@ from tuner.spec.paths import (
     PREFERRED,
     SERVER,
 )
-from tuner.spec.units import Percent, parse_bytes
+from tuner.spec.units import Percent, count_text, parse_bytes
 from tuner.spec.workload import ClosedArrivals, NoRepeat, RandomInputs
 
 #: Most fields of a space, values of one that are listed, and values of a range.
@@ -184,7 +184,8 @@ def _check_cache_size(size: str | int, at: Location) -> Iterator[Finding]:
         yield Finding(at, str(error))
         return
     if count < 1024:  # Triton: less may fail, and 0 does not mean off
-        yield Finding(at, f"{count} bytes are too few for an answer; write off, or at least 1KiB")
+        text = f"{count_text(count, 'byte')} cannot hold an answer; write off, or at least 1KiB"
+        yield Finding(at, text)
 
 
 def _check_lowest(where: Location, path: str, parameter: ParameterSpec) -> Iterator[Finding]:

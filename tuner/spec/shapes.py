@@ -15,7 +15,7 @@ from pydantic import Discriminator, Field, Tag
 
 from tuner.spec.fields import Count, Strict
 from tuner.spec.mistakes import Finding, Location
-from tuner.spec.units import Percent
+from tuner.spec.units import Percent, count_text
 
 Dims = tuple[Count, ...]
 
@@ -132,7 +132,7 @@ def _check_together(
 ) -> Iterator[Finding]:
     rule = "the first ones go together in one request, then the second ones"
     if len(entries) != len(leading):
-        text = f"{len(entries)} shapes, and {first} has {len(leading)}: {rule}"
+        text = f"{count_text(len(entries), 'shape')}, and {first} has {len(leading)}: {rule}"
         yield Finding(where, text)
         return
     for k, (own, other) in enumerate(zip(entries, leading, strict=True)):

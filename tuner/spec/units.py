@@ -26,6 +26,11 @@ def digits(value: float, most: int = 3) -> str:
     return text.rstrip("0").rstrip(".") if behind else text
 
 
+def count_text(number: int, noun: str) -> str:
+    """``1 trial``, ``2,000 trials``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 _NUMBER = r"(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
 
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}

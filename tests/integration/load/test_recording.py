@@ -52,7 +52,7 @@ def test_a_recording_is_replayed_whole_with_what_its_lines_hold(bench: Bench, pa
     assert found.completed_count in (96, 97)  # the last may be answered after the window
     assert found.failed_count == 3
     assert found.due_per_s == pytest.approx(25.0 * pace)
-    assert any("the first of them: negative input" in told for told in found.warnings)
+    assert any("first with: negative input" in told for told in found.warnings)
     assert len(the_one(load.answers()).alone) == 16
 
 

@@ -25,7 +25,7 @@ def test_failures_before_the_load_do_not_count() -> None:
 def test_what_triton_drops_with_a_killed_load_generator_is_no_failure_of_the_model() -> None:
     after = StatisticsSnapshot(success_count=900, fail_count=206)
     refuse_failures(BEFORE, after, str, dropped=True)
-    with pytest.raises(ModelFailsError, match="204 of 1004 "):
+    with pytest.raises(ModelFailsError, match="204 of 1,004 "):
         refuse_failures(BEFORE, after, lambda: "out of memory", dropped=True)
 
 

@@ -31,6 +31,7 @@ from tuner.load.validity import client_limit
 from tuner.measurement.measurement import FailureReason, Failures, LoadPoint, Measurement
 from tuner.measurement.responses import percentile
 from tuner.measurement.window import LatencyBound, Window
+from tuner.spec.units import count_text
 
 #: Stalls of the machine, on the wall clock.
 Spells = Sequence[tuple[int, int]]
@@ -222,9 +223,11 @@ def _answered(
     told = answers.outcomes == Outcome.ANSWERED
     failed = int((answers.outcomes == Outcome.FAILED).sum())
     if not told.any() and (lost := int((answers.outcomes == Outcome.INCOMPLETE).sum())):
-        raise ModelFailsError(f"the model sent no final response to {lost} of {lost} requests")
+        all_lost = f"{lost:,} of {count_text(lost, 'request')}"
+        raise ModelFailsError(f"the model sent no final response to {all_lost}")
     if not told.any() and failed:
-        raise ModelFailsError(f"the model failed {failed} of {failed} requests: {answers.failure}")
+        all_failed = f"{failed:,} of {count_text(failed, 'request')}"
+        raise ModelFailsError(f"the model failed {all_failed}: {answers.failure}")
     waiting = or_waiting and (answers.outcomes <= Outcome.UNANSWERED).any()
     if not told.any() and not waiting:
         raise LoadFailedError("no request was answered before the run ended")

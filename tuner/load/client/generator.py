@@ -73,14 +73,15 @@ from tuner.machine.process import child, tail
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import EarlyEnd, Window
 from tuner.server import health
+from tuner.spec.units import count_text
 
 _POLL_S = 0.01
 _READY_S = 60.0  # for the processes to start and to make their requests
 #: One process sustains this many clients of a closed loop, whose rate is not known.
 _PROCESS_CLIENTS = 64
 _UNENDED = (
-    "sequences could not be ended after the load: until max_sequence_idle_microseconds they keep "
-    "their slots."
+    "could not be ended after the load: until max_sequence_idle_microseconds these slots stay "
+    "taken."
 )
 #: So many requests of a stream show how large they are.
 _FIRST = 20
@@ -125,9 +126,10 @@ class OpenClient(Setup):
             check_answered(observed.answered_count, window, planned)
         warnings += ended_early(window, planned)
         if answers.unended:
-            warnings.append(f"{answers.unended} {_UNENDED}")
+            warnings.append(f"{count_text(answers.unended, 'sequence')} {_UNENDED}")
         if failed := int((answers.outcomes == Outcome.FAILED).sum()):
-            warnings.append(f"{failed} requests failed, the first of them: {answers.failure}")
+            told = f"{count_text(failed, 'request')} failed, first with: {answers.failure}"
+            warnings.append(told)
         warnings += warnings_of(answers.outcomes)
         warnings += client_busy(answers.busy)
         warnings += self._cost(answers, run, window)

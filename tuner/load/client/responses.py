@@ -15,6 +15,7 @@ import numpy.typing as npt
 from tuner.load.client.job import Answers, Outcome, refusal_in
 from tuner.load.latency import Observed, within
 from tuner.measurement.responses import ResponseFigures, figures_of
+from tuner.spec.units import count_text
 
 #: So long after its last response nothing more is expected, unless an SLO allows for more.
 SILENCE_S = 5.0
@@ -185,4 +186,4 @@ def warnings_of(outcomes: Sequence[int] | npt.NDArray[np.int8]) -> Iterator[str]
     found = np.asarray(outcomes)
     for outcome, what in _BROKEN.items():
         if count := int((found == outcome).sum()):
-            yield f"{count} of {found.size} requests {what}."
+            yield f"{count:,} of {count_text(found.size, 'request')} {what}."

@@ -20,6 +20,7 @@ import numpy as np
 
 from tuner.errors import LoadFailedError
 from tuner.load.latency import AnsweredRequests
+from tuner.spec.units import count_text
 
 _SENT = re.compile(rb'\{"timestamp":(\d+),"')
 _ANSWERED = re.compile(rb'"response_timestamps":\[([\d,]+)\]')
@@ -82,8 +83,8 @@ def read_export(path: Path) -> AnsweredRequests:
         raise LoadFailedError(f"perf_analyzer's export cannot be read: {error}") from error
     if sent.size == 0 or sent.size != answered.size or not boundaries:
         raise LoadFailedError(
-            f"perf_analyzer's export cannot be read: {sent.size} requests, {answered.size} "
-            f"answers, {len(boundaries)} window boundaries"
+            f"perf_analyzer's export cannot be read: {count_text(sent.size, 'request')}, "
+            f"{count_text(answered.size, 'answer')}, ends of windows: {len(boundaries)}"
         )
     order = np.argsort(sent, kind="stable")
     return AnsweredRequests(sent[order], answered[order], max(boundaries))

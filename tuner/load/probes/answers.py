@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError, SpecError
 from tuner.load.client.calls import asking, reply_to
 from tuner.load.setup import Stream
-from tuner.spec.units import digits
+from tuner.spec.units import count_text, digits
 
 _QUESTIONS = 16
 _TIMES_TOGETHER = 4  # enough in flight that fast models get batches too
@@ -134,7 +134,7 @@ def _unequal(one: Array, other: Array, tolerance: float) -> str:
     """How far two arrays are apart; empty when that is near enough."""
     if one.dtype.kind != "f":
         count = int((one != other).sum())
-        return f"in {count} of {one.size} values" if count else ""
+        return f"in {count:,} of {count_text(one.size, 'value')}" if count else ""
     a, b = one.astype(float), other.astype(float)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     both = np.isfinite(a) & np.isfinite(b)

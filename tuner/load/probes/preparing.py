@@ -29,6 +29,7 @@ from tuner.load.probes.warming import FirstCalls, warm_batches
 from tuner.load.setup import LoadTarget, Stream
 from tuner.load.traffic.encoding import build
 from tuner.load.traffic.inputs import MAX_STEPS
+from tuner.spec.units import count_text
 
 #: A wait longer than this is reported.
 QUIET_S = 2.0
@@ -152,7 +153,8 @@ class Filling:
         if not self.of:
             return "the cache is left empty: no input of this workload comes back"
         end = ", which is all there was time for" if self.short else ""
-        return f"cache filled with {self.asked} of {self.of} inputs in {self.seconds:.1f} s{end}"
+        inputs = f"{self.asked:,} of {count_text(self.of, 'input')}"
+        return f"cache filled with {inputs} in {self.seconds:.1f} s{end}"
 
 
 def together(fillings: Sequence[Filling]) -> Filling:

@@ -38,6 +38,7 @@ from tuner.search.study.uninterrupted import uninterrupted
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.slo import Goal, Objective
+from tuner.spec.units import count_text
 
 _SPACE = "space"
 #: Fact about a run: whether it takes trials.
@@ -374,7 +375,7 @@ def _refusal(trial: Trial, candidate_key: str, space: Space) -> str:
         return "it is neither failed nor measured"
     best = None if trial.score is None else trial.score.best_point
     if best is not None and not 0 <= best < len(trial.points):
-        return f"score.best_point is {best} of {len(trial.points)} points"
+        return f"score.best_point is {best} of {count_text(len(trial.points), 'point')}"
     return "" if all(map(_could_be, trial.points)) else "a measurement has impossible values"
 
 
