@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -86,6 +87,17 @@ def machine(check: Callable[[], Iterable[MachineCheck]], **patched: object) -> C
     return told
 
 
+def not_there(here: Path) -> str:
+    """What is to be mended where a spec names a repository and programs in vain."""
+    programs = "workload: {perf_analyzer: bin/none}\nserver: {binary: bin/none}\n"
+    (here / "spec.yaml").write_text(SPEC.replace("models", "modles") + programs)
+    write_model(here / "models" / "fast", CONFIG, CODE)
+    with Patch.context() as patch:
+        patch.setattr("tuner.triton.doctor.free_ports", lambda _: nullcontext((1, 2, 3)))
+        said = str(line("doctor spec.yaml")(here))
+    return "\n".join(re.findall(r"^FIX .*\n.*", said, re.MULTILINE))
+
+
 def link_model(here: Path) -> None:
     shutil.rmtree(here / "models" / "fast")
     (here / "models" / "fast").symlink_to(here / "real" / "fast")
@@ -116,6 +128,7 @@ def found() -> dict[str, Case]:
             lambda: doctor._directories(None, Path.cwd() / "results"),
             shutil__disk_usage=lambda _: full,
         ),
+        "what a spec names is not there": not_there,
         "the model is a link": of_spec(link_model),
         "the config leads out of the repository": of_spec(link_config),
         "no GPU's memory can be read, and an SLO needs it": of_spec(lambda _: None, NEEDS_MEMORY),

@@ -122,7 +122,7 @@ def prepare(request: Request, loaded: LoadedSpec | None = None) -> Job:
 
 def refuse_no_repository(loaded: LoadedSpec) -> None:
     """Adds the place in the spec where it is named."""
-    with loaded.placing("repository"):
+    with loaded.placing(("repository",)):
         model_names(loaded.spec.repository)
 
 
@@ -133,6 +133,15 @@ def models_of(spec: Spec) -> Served:
     return read_served(spec.repository, calls, calls, on_cpu=on_cpu, write_to=spec.write_to)
 
 
+def named_models(loaded: LoadedSpec, spec: Spec) -> Served:
+    """The same; adds the place in the spec where it names one in vain, or their repository."""
+    refuse_no_repository(loaded)
+    for label in spec.models:
+        with loaded.placing(("models", label)):
+            model_directory(spec.repository, label)
+    return models_of(spec)
+
+
 def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> Job:
     """The models that a checked spec is about, and the space of both.
 
@@ -140,11 +149,7 @@ def job_from(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> 
         SpecError: The spec is wrong for these models, or they are.
         EnvironmentNotReadyError: There is no such repository or model.
     """
-    refuse_no_repository(loaded)
-    for label in spec.models:
-        with loaded.placing("models", label):
-            model_directory(spec.repository, label)
-    served = models_of(spec)
+    served = named_models(loaded, spec)
     for label, model in spec.models.items():
         _refuse_mixed_encodings(served.models[label].files, model)
     space = _space(loaded, spec, served)

@@ -6,7 +6,7 @@ import platform
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -42,7 +42,7 @@ from tuner.spec.workload import (
     SequenceArrivals,
     SharedMemory,
 )
-from tuner.triton.launchers import cores_of, server_launcher
+from tuner.triton.launchers import NAMED, cores_of, server_launcher
 from tuner.triton.needs import refuse_names
 
 #: A larger request mainly measures the network and the copies, perhaps unintentionally.
@@ -100,25 +100,17 @@ def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs
     models, cores = job.served.models.values(), cores_of(spec)
     configs, files = {m.name: m.base.file for m in models}, [model.files for model in models]
     with ExitStack() as stack:
-        with _placing(job, ("server", "binary"), ("server", "image"), ("server", "http")):
+        with job.loaded.placing(*NAMED):
             launcher = stack.enter_context(server_launcher(spec, configs, environment))
             server_version = launcher.version()
             launcher.check_backends(files)
-        with _placing(job, ("workload", "perf_analyzer")):
+        with job.loaded.placing(("workload", "perf_analyzer")):
             program = stack.enter_context(_load_program(job, environment))
         refuse_names(server_version, files)
         if launcher.python is not None and (asking := in_python(models)):
             numpy_of_models(launcher.python, asking)
         client = replace(program, cpus=cores.load)
         yield Programs(launcher, client, read_host(environment), server_version, cores)
-
-
-def _placing(job: Job, *places: tuple[str, str]) -> AbstractContextManager[None]:
-    """Tells the place in the spec of what is missing, where the spec names it."""
-    for section, field in places:
-        if getattr(getattr(job.spec, section), field) is not None:
-            return job.loaded.placing(section, field)
-    return nullcontext()
 
 
 @contextmanager

@@ -126,13 +126,13 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     something is missing; a busy machine is a warning. How well measurements repeat here is told by
     the report of each run.
     """
-    from tuner.bench.job import job_from, models_of
+    from tuner.bench.job import job_from, models_of, named_models
     from tuner.bench.serving import no_gpu_memory
     from tuner.bench.sharing import room_note
     from tuner.machine.host import has_gpu
     from tuner.spec.load import load_spec
     from tuner.spec.workload import RecordingArrivals, SharedMemory
-    from tuner.triton.doctor import MachineCheck, checked, run_checks
+    from tuner.triton.doctor import MachineCheck, checked, placed, run_checks
     from tuner.writeback.repository import half_written
     from tuner.writeback.target import foreseen
 
@@ -141,12 +141,13 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     checks = run_checks(
         children_environment(),
         server=None if wanted is None else wanted.server,
-        models=lambda: () if wanted is None else models_of(wanted).models.values(),
+        models=lambda: () if loaded is None else named_models(loaded, loaded.spec).models.values(),
         perf_analyzer=None if wanted is None else wanted.workload.perf_analyzer,
         repository=None if wanted is None else wanted.repository,
         results=output,
     )
     if loaded is not None and wanted is not None:
+        checks = [placed(check, loaded) for check in checks]
         if (half := half_written(wanted.repository)) is not None:
             checks.append(MachineCheck("write", "whole configs", False, half.message, half.hint))
         with suppress(TunerError):  # `tune plan` says what is wrong with the models

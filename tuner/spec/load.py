@@ -63,14 +63,25 @@ class LoadedSpec:
     mistake: Callable[[Location, str], Mistake]
     shape_positions: Mapping[tuple[str, int, str], str] = field(default_factory=dict)
 
+    def place_of(self, *locations: Location) -> str:
+        """``file:line:column`` of the first of these that the spec sets; empty if it sets none."""
+        for location in locations:
+            value: Any = self.spec
+            for part in location:
+                value = value[part] if isinstance(value, Mapping) else getattr(value, str(part))
+            if value is not None:
+                return self.mistake(location, "").place
+        return ""
+
     @contextmanager
-    def placing(self, *location: str | int) -> Iterator[None]:
+    def placing(self, *locations: Location) -> Iterator[None]:
         """Adds the place in the file to an error about what the spec names there."""
         try:
             yield
         except (SpecError, EnvironmentNotReadyError) as error:
-            told = f"{self.mistake(location, '').place}: {error.message}"
-            raise type(error)(told, error.hint) from error
+            if place := self.place_of(*locations):
+                raise type(error)(f"{place}: {error.message}", error.hint) from error
+            raise
 
 
 def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:

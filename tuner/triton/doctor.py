@@ -14,15 +14,20 @@ from tuner.errors import EnvironmentNotReadyError, TunerError
 from tuner.extras import Extra
 from tuner.machine import host
 from tuner.machine.process import free_ports
+from tuner.modelconfig.files import model_names
 from tuner.modelconfig.served import ServedModel
 from tuner.server import binaries
 from tuner.server.control import Control
 from tuner.server.numpy2 import in_python, numpy_of_models
 from tuner.server.server import ServerLauncher
 from tuner.server.shared_memory import SHM
+from tuner.spec.load import LoadedSpec
+from tuner.spec.mistakes import Location
 from tuner.spec.server import ServerMode, ServerSpec, resolve
+from tuner.spec.units import count_text
 from tuner.triton import remote
 from tuner.triton.docker import DockerLauncher, engine
+from tuner.triton.launchers import NAMED
 from tuner.triton.local import LocalLauncher
 from tuner.triton.needs import holes_of, refuse_names
 
@@ -84,6 +89,20 @@ def run_checks(
         _load(),
         _governor(),
     ]
+
+
+#: Where a spec names what a check looks for.
+_PLACES: dict[str, tuple[Location, ...]] = {
+    **dict.fromkeys(("tritonserver", "docker", "image", "remote"), NAMED),
+    "perf_analyzer": (("workload", "perf_analyzer"),),
+    "repository": (("repository",),),
+}
+
+
+def placed(check: MachineCheck, loaded: LoadedSpec) -> MachineCheck:
+    """Adds the place in the spec of what that names in vain."""
+    place = "" if check.ok else loaded.place_of(*_PLACES.get(check.id, ()))
+    return replace(check, found=f"{place}: {check.found}") if place else check
 
 
 def checked(id_: str, label: str, look: Callable[[], str]) -> MachineCheck:
@@ -220,13 +239,17 @@ def _shm() -> str:
 
 def _directories(repository: Path | None, results: Path | None) -> Iterator[MachineCheck]:
     if repository is not None:
-        look = partial(_writable, repository, repository)
-        yield checked("repository", "model repository", look)
+        yield checked("repository", "model repository", partial(_repository, repository))
     if results is not None:
         place = results
         while not os.access(place, os.F_OK) and place != place.parent:
             place = place.parent
         yield checked("results", "results directory", partial(_writable, results, place))
+
+
+def _repository(path: Path) -> str:
+    model_names(path)  # otherwise it says why they cannot be read
+    return _writable(path, path)
 
 
 def _writable(path: Path, place: Path) -> str:
@@ -247,7 +270,8 @@ def _load() -> MachineCheck:
     load = os.getloadavg()[0]
     noisy = load > _BUSY * cores
     mend = "stop other work: measurements made now would not repeat" if noisy else ""
-    return MachineCheck("load", "machine is quiet", True, f"load {load:.2f} on {cores} cores", mend)
+    found = f"load {load:.2f} on {count_text(cores, 'core')}"
+    return MachineCheck("load", "machine is quiet", True, found, mend)
 
 
 def _governor() -> MachineCheck:

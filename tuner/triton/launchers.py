@@ -11,11 +11,15 @@ from tuner.machine.host import Cores, share_cores
 from tuner.modelconfig.schema import ModelConfig
 from tuner.server.binaries import tritonserver
 from tuner.server.server import ServerLauncher
+from tuner.spec.mistakes import Location
 from tuner.spec.model import Spec
 from tuner.spec.server import ServerMode, resolve
 from tuner.spec.workload import SharedMemory
 from tuner.triton.local import LocalLauncher
 from tuner.triton.remote import RemoteLauncher, endpoints_of
+
+#: Where a spec says which server it is, one for each mode.
+NAMED: tuple[Location, ...] = (("server", "binary"), ("server", "image"), ("server", "http"))
 
 
 def server_launcher(
