@@ -15,7 +15,7 @@ from builders.refusals import Case
 from tuner.bench.job import Job, Request, prepare
 from tuner.bench.sending import sending_notes
 from tuner.bench.tools import LARGE_BYTES, client_notes, find_programs, request_notes
-from tuner.search.recorded import replay_notes
+from tuner.search.estimate import replay_notes
 
 HEAD = "repository: repository\nslo: [p99_latency <= 40ms]\n"
 SPACE = "space: {instance_group.count: {int: [1, 4]}}\n"

@@ -44,10 +44,10 @@ from tuner.search.estimate import (
     Seen,
     foresee_run,
     refuse_too_short,
+    replay_notes,
     seen_before,
     window_notes,
 )
-from tuner.search.recorded import replay_notes
 from tuner.search.strategies.designs import designs
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategy import Proposal

@@ -38,11 +38,11 @@ from tuner.search.estimate import (
     foresee_run,
     minutes,
     refuse_too_short,
+    replay_notes,
     seen_before,
 )
 from tuner.search.incumbent import incumbent
 from tuner.search.outlook import outlook_of
-from tuner.search.recorded import replay_notes
 from tuner.search.searcher import Searcher
 from tuner.search.searching import search
 from tuner.space.build import refuse_empty

@@ -11,6 +11,7 @@ from statistics import median
 from tuner.bench.evaluate import MOST_PROBES
 from tuner.bench.job import Job
 from tuner.errors import LoadFailedError, SpecError
+from tuner.load.recordings.replay import busiest_per_s
 from tuner.load.restarts import part_s
 from tuner.load.traffic.arrivals import read_trace
 from tuner.measurement.measurement import Arrivals, LoadPoint
@@ -252,6 +253,33 @@ def trace_notes(spec: Spec, plan: LoadPlan) -> Iterator[str]:
             f"a measurement at {digits(level, 3)}/s goes through {digits(100 * used / gaps, 2)}% "
             f"of the trace ({digits(used, 3)} of {gaps} gaps), from a place that its seed draws: "
             "what is rare in it may be missing; raise workload.window"
+        )
+
+
+def replay_notes(job: Job) -> Iterator[str]:
+    """What a recording or a trace holds, and how much of it a measurement replays."""
+    spec, plan, traffic = job.spec, job.plan, job.traffic
+    yield from trace_notes(spec, plan)
+    if traffic is None:
+        return
+    own = traffic.recording
+    name, mean = own.path.name, digits(own.rate_per_s)
+    yield (
+        f"{name}: {own.due_s.size} requests in {minutes(own.length_s)}, {mean}/s on average and "
+        f"{digits(busiest_per_s(own))}/s in its busiest second"
+    )
+    level = min(plan.listed) if plan.listed else plan.levels.nearest(own.rate_per_s)
+    pace = level / own.rate_per_s if traffic.keeps_pace else 1.0
+    window_s = pace * window_of(spec, LoadPoint(plan.arrivals, level), brief=True).duration_s
+    if window_s < own.length_s:
+        yield (
+            f"a window at {digits(level)}/s replays {minutes(window_s)} of {name}: stretches from "
+            "calm to busy, the busiest one among them; raise workload.window to replay more"
+        )
+    elif window_s > own.length_s:
+        yield (
+            f"{name} is shorter than a window at {digits(level)}/s, {minutes(window_s)}: it "
+            f"goes round {digits(window_s / own.length_s, 2)} times; lower workload.window"
         )
 
 
