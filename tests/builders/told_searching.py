@@ -106,7 +106,7 @@ def refusing_many(_: Path) -> list[str]:
 
 
 CACHED = """\
-model: emulated-accelerator
+model: {model}
 repository: {repository}
 workload: {{inputs: {inputs}}}
 slo: [p99_latency <= 60ms]
@@ -114,14 +114,16 @@ space: {{response_cache.size: {{choice: [512KiB, off, 32KiB]}}}}
 """
 
 
-def cached(repeat: str) -> Case:
-    def told(here: Path) -> list[str]:
-        inputs = f"{{kind: random, unique: 400, repeat: {repeat}}}"
-        path = here / "spec.yaml"
-        path.write_text(CACHED.format(repository=REPOSITORY, inputs=inputs))
-        return cache_notes(prepare(Request(spec=path)))
+def told_of_cache(
+    here: Path, inputs: str, model: str = "emulated-accelerator", repository: Path = REPOSITORY
+) -> list[str]:
+    path = here / "spec.yaml"
+    path.write_text(CACHED.format(model=model, repository=repository, inputs=inputs))
+    return cache_notes(prepare(Request(spec=path)))
 
-    return told
+
+def cached(repeat: str) -> Case:
+    return lambda here: told_of_cache(here, f"{{kind: random, unique: 400, repeat: {repeat}}}")
 
 
 def screened(bench: EmulatedBench) -> Case:

@@ -30,7 +30,7 @@ from tuner.space.space import Space
 from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.model import ModelSpec, Spec
 from tuner.spec.paths import PRIORITY_LEVELS
-from tuner.spec.units import Seconds
+from tuner.spec.units import Seconds, count_text
 from tuner.spec.workload import FileInputs, NoRepeat, RandomInputs, StreamSpec
 
 
@@ -279,10 +279,11 @@ def _refuse_unknown_priorities(spec: Spec, served: Served) -> None:
         searched = any(PRIORITY_LEVELS in m.space for la, m in spec.models.items() if la in labels)
         if (stream.priority or 0) > levels[label] and not searched:
             model, least = served.models[label], max(stream.priority or 0, 2)  # 1 tells none apart
+            many = levels[label]
+            has = count_text(many, "priority level") if many else "no priority levels"
             raise SpecError(
-                f"{model.place(PRIORITY_LEVELS)}: {model.name} has {levels[label] or 'no'} "
-                f"priority level{'' if levels[label] == 1 else 's'}, and requests of the stream "
-                f"{name} have priority {stream.priority}",
+                f"{model.place(PRIORITY_LEVELS)}: {model.name} has {has}, and requests of the "
+                f"stream {name} have priority {stream.priority}",
                 f"write dynamic_batching {{ priority_levels: {least} "
                 f"default_priority_level: {least} }}, or leave the priority out",
             )

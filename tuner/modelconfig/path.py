@@ -17,6 +17,7 @@ from tuner.errors import SpecError
 from tuner.modelconfig.path_steps import Step, format_steps, parse_steps
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.values import FieldValue, from_wire, is_list, to_wire
+from tuner.spec.units import count_text
 
 
 def canonical(path: str) -> str:
@@ -125,7 +126,7 @@ def element_index(message: Any, step: Step, path: str) -> int | None:
             return step.index
         if step.index == 0:
             return None
-        many = "1 element" if len(elements) == 1 else f"{len(elements)} elements"
+        many = count_text(len(elements), "element")
         raise SpecError(f"{path}: {step.field.name} has only {many}")
     matching = [i for i, element in enumerate(elements) if _matches(element, step)]
     if len(matching) > 1:

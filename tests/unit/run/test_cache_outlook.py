@@ -3,36 +3,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from tuner.bench.job import Request, prepare
-from tuner.run.plan import cache_notes
-
-SPEC = """\
-model: emulated-accelerator
-repository: {repository}
-workload: {{inputs: {inputs}}}
-slo: [p99_latency <= 60ms]
-space: {{response_cache.size: {{choice: [512KiB, off, 32KiB]}}}}
-"""
-REPOSITORY = Path(__file__).parents[3] / "model_repository"
-
-
-def notes(directory: Path, inputs: str) -> list[str]:
-    path = directory / "spec.yaml"
-    path.write_text(SPEC.format(repository=REPOSITORY, inputs=inputs))
-    return cache_notes(prepare(Request(spec=path)))
+from builders.told_searching import told_of_cache
 
 
 @pytest.mark.parametrize(
     "inputs", ["{kind: random}", "{kind: random, repeat: {kind: duplicates, share: 30%}}"]
 )
 def test_nothing_is_said_where_popularity_is_not_known(tmp_path: Path, inputs: str) -> None:
-    assert notes(tmp_path, inputs) == []
+    assert told_of_cache(tmp_path, inputs) == []
 
 
 def test_what_requests_repeat_by_a_power_law_is_found_more_often(tmp_path: Path) -> None:
     law = "{kind: random, unique: 400, repeat: {kind: zipf, exponent: 1.2}}"
-    (small, large) = notes(tmp_path, law)
+    (small, large) = told_of_cache(tmp_path, law)
     assert " 102 answers " in small
     share = int(small.split("give ")[1].split("%")[0])
     assert 50 < share < 100
@@ -60,11 +43,8 @@ def test_how_many_answers_fit_follows_their_size(
         'input { name: "x" data_type: TYPE_FP32 dims: [ 1 ] }\n'
         f'output {{ name: "y" {output} }}\n'
     )
-    path = tmp_path / "spec.yaml"
-    text = SPEC.replace("emulated-accelerator", "m")
     inputs = "{kind: random, unique: 400, repeat: {kind: uniform}}"
-    path.write_text(text.format(repository="repository", inputs=inputs))
-    said = cache_notes(prepare(Request(spec=path)))
+    said = told_of_cache(tmp_path, inputs, "m", tmp_path / "repository")
     expected = [] if answers is None else [f"room for about {answers} answers"]
     assert [n for n in said[:1] if expected and expected[0] in n] == said[:1]
     assert bool(said) is (answers is not None)

@@ -23,7 +23,7 @@ from tuner.load.traffic.wire import WRITERS, Content, Lay, RequestForm
 from tuner.modelconfig.schema import enum_name
 from tuner.plain import plain
 from tuner.regular import read_regular
-from tuner.spec.mistakes import MOST_SHOWN, in_brackets
+from tuner.spec.mistakes import MOST_SHOWN, in_brackets, shown
 from tuner.spec.workload import Protocol
 
 #: Above this the client would need more memory than it may take from the server.
@@ -201,8 +201,7 @@ def read_recorded(
     read = [read_entry(entry, tensors, all_known=all_known) for entry in entries]
     wrong = [f"{path}: entry {k}: {'; '.join(told)}" for k, (_, told) in enumerate(read, 1) if told]
     if wrong:
-        more = [f"and {len(wrong) - MOST_SHOWN} more"] if len(wrong) > MOST_SHOWN else []
-        raise SpecError("\n".join([*map(plain, wrong[:MOST_SHOWN]), *more]), _FORM)
+        raise SpecError(shown(map(plain, wrong[:MOST_SHOWN]), len(wrong)), _FORM)
     return [contents for contents, _ in read]
 
 
