@@ -251,9 +251,7 @@ def resumed_runs() -> dict[str, Case]:
         "it names a storage": resumed_after(
             lambda w: forge(w.store.directory, storage="sqlite:////srv/other.db")
         ),
-        "it was not made here": resumed_after(
-            lambda w: forge(w.store.directory, {"created_at": "2025-01-01T00:00:00+00:00"})
-        ),
+        "it was not begun here": resumed_after(lambda _: shutil.rmtree("state")),
         "a trial is of no config of the space": resumed_after(foreign_trial),
         "a series, and a spec was edited": of_a_series(lambda _: edit(Path("specs/model-01.yaml"))),
         "a series, and the machine is another": of_a_series(
@@ -272,7 +270,8 @@ def noted_runs() -> dict[str, Case]:
             with pytest.MonkeyPatch.context() as patch:
                 workplace = Workplace(here, patch)
                 before(workplace, patch)
-                request = Request(workplace.spec, workplace.results, write=False)
+                state = here / "state"
+                request = Request(workplace.spec, workplace.results, write=False, state=state)
                 with suppress(ZeroDivisionError, OSError, EnvironmentNotReadyError):
                     pipeline.run(request, watching, lambda _: None)
                 results = [RunStore(run).result() for run in workplace.results.iterdir()]

@@ -89,6 +89,7 @@ class Workplace:
             return verdict
 
         monkeypatch.chdir(directory)
+        monkeypatch.setenv("XDG_STATE_HOME", str(directory / "state"))
         monkeypatch.setattr(pipeline, "find_programs", find_programs)
         monkeypatch.setattr(pipeline, "read_host", lambda _: Facts())
         monkeypatch.setattr(pipeline, "serving", serving)

@@ -45,6 +45,7 @@ class Request:
         run_id: The new run's, where that is settled already.
         environment: Variables for child processes and for finding programs.
         command: How tune was called, for the manifest.
+        state: The user's directory for state of tune; None: there is none.
     """
 
     spec: Path
@@ -60,6 +61,7 @@ class Request:
     overrides: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
+    state: Path | None = None
 
 
 @dataclass(frozen=True)

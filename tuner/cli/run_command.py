@@ -17,7 +17,13 @@ from tuner.bench.events import Events, Silent
 from tuner.cli import options
 from tuner.cli.boundary import show_failure
 from tuner.cli.console import PlainEvents
-from tuner.cli.storage import children_environment, storage_of, storage_option, warn_of_password
+from tuner.cli.storage import (
+    children_environment,
+    state_directory,
+    storage_of,
+    storage_option,
+    warn_of_password,
+)
 from tuner.cli.terminal import append_summary, say, say_json, say_report
 from tuner.hiding import hidden_command
 
@@ -44,7 +50,7 @@ if TYPE_CHECKING:
     type=options.RunOrSeries(),
     help="Resume an interrupted run, or several that were started together, with the options they "
     "were started with, except --set and --storage, which are given again. SPEC may be left out "
-    "where the run was made by you, here.",
+    "where you began the run, as this user.",
 )
 @click.option("--no-write", is_flag=True, help="Leave the model repository as it is.")
 @click.option(
@@ -93,7 +99,7 @@ def command(
     """
     from tuner.bench.job import Request
     from tuner.record.store import SERIES
-    from tuner.run.open_run import spec_of
+    from tuner.run.trust import BegunRuns, spec_of
 
     paths = expanded(specs)
     several = len(paths) > 1 if resume is None else os.path.lexists(resume / SERIES)
@@ -101,7 +107,10 @@ def command(
         raise click.UsageError("--resume names one run, which has one SPEC")
     if not paths and resume is None:
         raise click.UsageError("name a SPEC, or a run to resume: --resume RUN")
-    spec = paths[0] if paths else Path() if several or resume is None else spec_of(resume)
+    state = state_directory(os.environ)
+    spec = paths[0] if paths else Path()
+    if resume is not None and not paths and not several:
+        spec = spec_of(resume, BegunRuns(state))
     request = Request(
         spec=spec,
         output=output,
@@ -115,6 +124,7 @@ def command(
         overrides=overrides,
         environment=children_environment(),
         command=hidden_command(("tune", *sys.argv[1:])),
+        state=state,
     )
     show = partial(_events, progress, verbose - quiet)
     if several:

@@ -1,4 +1,4 @@
-"""The study's storage, from `--storage`, `$TUNE_STORAGE`, or a file with the URL."""
+"""What the environment says of places: the study's storage, and the user's state directory."""
 
 from __future__ import annotations
 
@@ -58,6 +58,14 @@ def storage_of(given: str | None, environment: Mapping[str, str]) -> str | None:
 def children_environment() -> dict[str, str]:
     """Environment of the server and the load generator, without the storage's variables."""
     return {k: v for k, v in os.environ.items() if k not in (VARIABLE, FILE_VARIABLE)}
+
+
+def state_directory(environment: Mapping[str, str]) -> Path | None:
+    """Where this user's state of tune lies, by the XDG base directories; None: nowhere."""
+    home, state = (Path(environment.get(name, "")) for name in ("HOME", "XDG_STATE_HOME"))
+    if state.is_absolute():
+        return state / "triton-tune"
+    return home / ".local" / "state" / "triton-tune" if home.is_absolute() else None
 
 
 def warn_of_password(given: str | None, note: Callable[[str], None]) -> None:

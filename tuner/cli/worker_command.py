@@ -19,6 +19,7 @@ from tuner.cli.storage import (
     FILE_VARIABLE,
     VARIABLE,
     children_environment,
+    state_directory,
     storage_of,
     warn_of_password,
 )
@@ -120,9 +121,9 @@ def command(
         )
     spec = spec_or_run
     if run is not None:
-        from tuner.run.open_run import spec_of
+        from tuner.run.trust import BegunRuns, spec_of
 
-        spec = spec_of(run, _join_command)
+        spec = spec_of(run, BegunRuns(state_directory(os.environ)), _join_command)
     events = PlainEvents(verbose - quiet)
     warn_of_password(storage, events.note)
     name = None if run is None else run.name

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tuner.cli import options
-from tuner.cli.storage import children_environment
+from tuner.cli.storage import children_environment, state_directory
 from tuner.cli.terminal import say, say_document, say_notes
 from tuner.errors import SpecError, TunerError
 from tuner.spec.paths import REPOSITORY
@@ -42,10 +42,10 @@ def apply_command(
     files and their diffs. Refused with exit code 13 if a config changed since the run read it.
     Only a model's config.pbtxt or configs/NAME.pbtxt is ever written, whatever RUN says. A field
     that may say what code a model runs is written only as SPEC searches it, by default the spec of
-    a RUN that you made here.
+    a RUN that you began.
     """
     from tuner.record.store import RunStore
-    from tuner.run.open_run import spec_of
+    from tuner.run.trust import BegunRuns, spec_of
     from tuner.spec.load import load_spec
     from tuner.writeback.plan import apply, plan_from_run, refuse_forged
 
@@ -54,7 +54,8 @@ def apply_command(
     result = _result(store)
     plan = plan_from_run(manifest, result, repository)
     looked = apply(plan, through_links=through_links, dry_run=True)
-    refuse_forged(manifest, result, lambda: load_spec(spec or spec_of(run)).spec)
+    begun = BegunRuns(state_directory(os.environ))
+    refuse_forged(manifest, result, lambda: load_spec(spec or spec_of(run, begun)).spec)
     written = looked if dry_run else apply(plan, through_links=through_links)
     if not dry_run:
         _tell_the_run(store, written)  # before anything is printed: nobody may be reading
@@ -159,8 +160,10 @@ def rollback_command(
     run = next((d for d in (Path(model), output / model) if os.access(d / MANIFEST, os.F_OK)), None)
     if run is not None and os.path.lexists(run / "logs" / FOUND):
         from tuner.run.open_run import put_back
+        from tuner.run.trust import BegunRuns
 
-        where = put_back(run, children_environment(), dry_run=dry_run)
+        begun = BegunRuns(state_directory(os.environ))
+        where = put_back(run, begun, children_environment(), dry_run=dry_run)
         say(f"{'would put back' if dry_run else 'put back'}: {where}", err=dry_run)
         return
     run_id = None

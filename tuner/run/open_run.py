@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sqlite3
 import stat
@@ -12,7 +11,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
 
 from tuner.bench.job import Job, Request, prepare
 from tuner.bench.manifest import kept_configs, manifest_of, with_completed
@@ -24,11 +22,11 @@ from tuner.machine.host import Host
 from tuner.measurement.measurement import Stage
 from tuner.modelconfig.content import content_of
 from tuner.modelconfig.files import read_config
-from tuner.plain import plain
-from tuner.record.manifest import Choices, Manifest, resume_command
+from tuner.record.manifest import Choices, Manifest
 from tuner.record.noise import count_of_whole_rounds
 from tuner.record.result_schema import Result
-from tuner.record.store import LOCK, MANIFEST, RESULT, STUDY, TRIALS, RunStore
+from tuner.record.store import RESULT, STUDY, TRIALS, RunStore
+from tuner.run.trust import BegunRuns, named_spec, refuse_unnamed, spec_of
 from tuner.score.trial import Trial, TrialTime
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES
@@ -44,10 +42,6 @@ from tuner.writeback.repository import repair
 
 #: SQLite's own files beside a database: their content would be applied to the new one.
 _COMPANIONS = ("", "-journal", "-wal", "-shm")
-#: Between a run's beginning and its lock lies no more.
-_LOCKED_WITHIN_S = 10.0
-#: A command that goes on with a run, or joins it, in which its user names the specs.
-Command = Callable[[Path, Sequence[str], Choices], str]
 #: What Optuna reads as JSON.
 _VALUES = (
     "SELECT value_json FROM study_user_attributes"
@@ -66,8 +60,16 @@ class OpenRun:
 
 
 @contextmanager
-def open_store(job: Job, programs: Programs, request: Request, run_id: str) -> Iterator[RunStore]:
+def open_store(
+    job: Job,
+    programs: Programs,
+    request: Request,
+    run_id: str,
+    note: Callable[[str], None] = lambda _: None,
+) -> Iterator[RunStore]:
     """Creates the run's directory, or opens that of an earlier one, and keeps it locked.
+
+    The run is listed as begun here; ``note`` receives a sentence where it could not be.
 
     Raises:
         SpecError: There is no such run to resume, or it was made with something else.
@@ -85,6 +87,10 @@ def open_store(job: Job, programs: Programs, request: Request, run_id: str) -> I
             # Whoever resumes the run after this gets them.
             chosen = replace(manifest, choices=now.choices, spec_path=now.spec_path)
             store.write_manifest(chosen.to_json())
+        manifest = store.manifest()
+        specs = {named_spec(manifest): manifest.spec_sha256}
+        if failed := BegunRuns(request.state).remember(store.directory, specs):
+            note(failed)
         yield store
 
 
@@ -224,53 +230,14 @@ def _moved_aside(path: Path) -> Path:
     return aside
 
 
-def spec_of(run: Path, command: Command = resume_command) -> Path:
-    """The spec that a run was started with, at the path it had then.
-
-    ``command``: what to say in its place where the spec is to be named.
-
-    Raises:
-        SpecError: It is not a run, its spec has moved, or somebody else may have chosen that.
-    """
-    manifest = RunStore.open(run).manifest()
-    path = Path(manifest.choices.directory) / manifest.spec_path
-    if not os.path.isfile(path):  # noqa: PTH113 (no error where the name is too long)
-        raise SpecError(
-            f"the spec of {manifest.run_id} is no longer at {plain(str(path))}",
-            "name it where it lies now (its text is kept in the run's manifest.json as spec_text): "
-            + command(run, ["SPEC"], manifest.choices),
-        )
-    if where := untrusted(path, run / MANIFEST, manifest.created_at):
-        refuse_unnamed(f"the spec {path} is {where}", run, [path], manifest.choices, command)
-    return path
-
-
-def untrusted(spec: Path, kept: Path, created_at: str) -> str:
-    """Why somebody else may have chosen the spec that the file ``kept`` names; else empty.
-
-    A run has its lock from its first second on. Nobody can choose when a file was last changed
-    (its ctime), so that of a run that was unpacked, cloned or copied is of another time.
-    """
-    if kept.stat().st_uid not in (os.geteuid(), 0):
-        return "named by a run of another user"
-    if spec.resolve().is_relative_to(kept.parent.resolve()):
-        return "in the run's own directory"
-    try:
-        locked_s = (kept.parent / LOCK).lstat().st_ctime
-        apart_s = abs(datetime.fromisoformat(created_at).timestamp() - locked_s)
-    except (OSError, ValueError, OverflowError):
-        apart_s = math.inf
-    return "" if apart_s < _LOCKED_WITHIN_S else "named by a run that was not made here"
-
-
-def put_back(run: Path, environment: Mapping[str, str], *, dry_run: bool) -> str:
+def put_back(run: Path, begun: BegunRuns, environment: Mapping[str, str], *, dry_run: bool) -> str:
     """Puts back the remote server of a run that was killed; returns its models and address.
 
     Raises:
         SpecError: It is not certain which server that is, or the run goes on.
         EnvironmentNotReadyError: It cannot be put back.
     """
-    store, path = RunStore.open(run), spec_of(run)
+    store, path = RunStore.open(run), spec_of(run, begun)
     manifest, job = store.manifest(), prepare(Request(spec=path), load_spec(path, ()))
     if job.loaded.sha256 != manifest.spec_sha256:
         why = f"{path} is not the spec of the run any more, or the run was given --set"
@@ -281,19 +248,6 @@ def put_back(run: Path, environment: Mapping[str, str], *, dry_run: bool) -> str
             with launcher.launch((), store.logs / "server.log"):
                 pass  # leaving it puts back what was found
     return f"{', '.join(files)} at {job.spec.server.grpc}"
-
-
-def refuse_unnamed(
-    why: str,
-    run: Path,
-    specs: Sequence[Path],
-    choices: Choices,
-    command: Command = resume_command,
-) -> NoReturn:
-    """SpecError with the whole command, in which the user gives what no run is asked for."""
-    told = f"{plain(why)}: somebody else may have chosen that, and with it what is started"
-    whole = command(run, list(map(str, specs)), choices)
-    raise SpecError(told, f"look at it with `tune plan`; if you mean it, give all of it: {whole}")
 
 
 def restore_choices(request: Request) -> Request:

@@ -133,7 +133,7 @@ def _run(
         enter(only_one_on(job))
         neighbours = enter(among_neighbours("run", run_id, job, events.note))
         programs = enter(find_programs(job, request.environment))
-        store = enter(open_store(job, programs, request, run_id))
+        store = enter(open_store(job, programs, request, run_id, events.note))
         # From here on, an error is stored as the run's result before it goes on.
         ending = enter(Ending(request, store, neighbours, book, events, report))
         served = enter(serving(job, programs, store.logs, book))

@@ -20,7 +20,6 @@ from tuner.record.result_schema import Result
 from tuner.record.status import Status
 from tuner.record.store import (
     MANIFEST,
-    SERIES,
     Member,
     RunStore,
     Series,
@@ -29,8 +28,9 @@ from tuner.record.store import (
     write_series,
     written_by_one,
 )
-from tuner.run.open_run import refuse_unnamed, untrusted, with_choices
+from tuner.run.open_run import with_choices
 from tuner.run.run import checked_job, run, settled_spec
+from tuner.run.trust import BegunRuns, refuse_unnamed, untrusted
 from tuner.spec.mistakes import Mistake, SpecMistakesError
 
 
@@ -76,7 +76,7 @@ def run_series(specs: Sequence[Path], request: Request, show: Show) -> tuple[Pat
     with written_by_one(directory):
         series = read_series(directory)
         if request.resume is not None:
-            found = _specs_of(series, directory, specs)
+            found = _specs_of(series, directory, specs, BegunRuns(request.state))
             waiting = list(found.values())
             chosen = with_choices(request, directory, waiting, series.choices, series.seed)
             request = replace(chosen, resume=None, output=directory.absolute().parent)
@@ -88,6 +88,9 @@ def run_series(specs: Sequence[Path], request: Request, show: Show) -> tuple[Pat
             if here != series.fingerprint:
                 wrong.append(f"machine (fingerprint): {series.fingerprint} then, {here} now")
             refuse_changes(f"series {directory.name}", wrong)
+        began = {_spec(series, m): m.spec_sha256 for m in series.members if m.spec in found}
+        if failed := BegunRuns(request.state).remember(directory, began):
+            show.note(failed)
         return directory, _go_on(directory, series, found, request, show)
 
 
@@ -129,15 +132,21 @@ def _mistakes(spec: Path, error: TunerError) -> Sequence[Mistake]:
     return [Mistake(str(spec), 1, 1, "", "; ".join(error.message.splitlines()))]
 
 
-def _specs_of(series: Series, directory: Path, given: Sequence[Path]) -> dict[str, Path]:
+def _spec(series: Series, member: Member) -> Path:
+    return Path(series.choices.directory) / member.spec
+
+
+def _specs_of(
+    series: Series, directory: Path, given: Sequence[Path], begun: BegunRuns
+) -> dict[str, Path]:
     """The specs to go on with, by what the series calls them; its own only where it is trusted."""
-    names = [member.spec for member in series.members if not member.done]
-    there = {name: Path(series.choices.directory) / name for name in names}
+    waiting = [member for member in series.members if not member.done]
+    there = {member.spec: _spec(series, member) for member in waiting}
     named = {path.resolve(): path for path in given}
-    for path in there.values():
+    for member, path in zip(waiting, there.values(), strict=True):
         where = "" if path.resolve() in named else "not named again"
         if not given:
-            where = untrusted(path, directory / SERIES, series.created_at)
+            where = untrusted(directory, path, member.spec_sha256, begun)
         if where:
             left, why = list(there.values()), f"the spec {path} is {where}"
             refuse_unnamed(why, directory, left, series.choices)

@@ -28,7 +28,8 @@ from hypothesis import strategies as st
 
 from tuner.bench.job import Job, Request
 from tuner.errors import TunerError
-from tuner.run.open_run import restore_choices, spec_of
+from tuner.run.open_run import restore_choices
+from tuner.run.trust import BegunRuns, spec_of
 
 _WORDS = (b"null", b"[]", b"{}", b'"x"', b"-1", b"1.5", b"[" * 2000)
 _FOUND = [(path.parent.name, path.read_bytes()) for path in sorted((SEEDS / "run").glob("*/*"))]
@@ -70,6 +71,6 @@ def test_a_damaged_run_is_resumed_or_refused(damaged: tuple[str, bytes]) -> None
     with place() as here, suppress(TunerError):
         run = lay_out_run(here, dict([*files.items(), damaged]))
         with suppress(TunerError):
-            spec_of(run)
+            spec_of(run, BegunRuns(here / "state"))
         with opened(job, restore_choices(Request(job.loaded.path, resume=run))) as again:
             again.searcher.next()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 from dataclasses import replace
@@ -20,7 +19,9 @@ from tuner.bench.manifest import choices_of
 from tuner.errors import SpecError
 from tuner.record.manifest import Choices
 from tuner.record.store import RunStore
-from tuner.run.open_run import restore_choices, spec_of
+from tuner.run import trust
+from tuner.run.open_run import restore_choices
+from tuner.run.trust import BegunRuns, spec_of
 
 
 @pytest.fixture
@@ -64,9 +65,14 @@ def run(job: Job, tmp_path: Path) -> RunStore:
         time_budget_s=60.0,
         storage=storage,
     )
-    with opened(job, request) as new:
+    with opened(job, replace(request, state=tmp_path / "state")) as new:
         store: RunStore = new.store
     return store
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> BegunRuns:
+    return BegunRuns(tmp_path / "state")
 
 
 def again(run: RunStore, **given: object) -> Request:
@@ -126,7 +132,7 @@ def test_nothing_is_looked_up_for_a_new_run() -> None:
 
 
 def test_the_spec_of_a_run_is_where_it_was_begun_from(
-    run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: RunStore, begun: BegunRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manifest = run.manifest()
     run.write_manifest(
@@ -137,42 +143,97 @@ def test_the_spec_of_a_run_is_where_it_was_begun_from(
         ).to_json()
     )
     monkeypatch.chdir("/")
-    assert spec_of(run.directory) == tmp_path / "spec.yaml"
+    assert spec_of(run.directory, begun) == tmp_path / "spec.yaml"
     (tmp_path / "spec.yaml").rename(tmp_path / "moved.yaml")
     with pytest.raises(SpecError, match="no longer at") as refused:
-        spec_of(run.directory)
+        spec_of(run.directory, begun)
     assert f"--resume {run.directory}" in refused.value.hint
 
 
-def test_a_damaged_manifest_may_name_a_spec_that_no_path_can_be(run: RunStore) -> None:
+def test_a_damaged_manifest_may_name_a_spec_that_no_path_can_be(
+    run: RunStore, begun: BegunRuns
+) -> None:
     run.write_manifest(replace(run.manifest(), spec_path="x" * 5000).to_json())
     with pytest.raises(SpecError, match="no longer at"):
-        spec_of(run.directory)
+        spec_of(run.directory, begun)
 
 
-@pytest.mark.parametrize("owned", ["manifest.json", ""])
-def test_a_strangers_spec_is_resumed_only_where_it_is_named(
-    owned: str, run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spec_inside_run_is_started_only_where_it_is_named(run: RunStore, begun: BegunRuns) -> None:
     manifest = run.manifest()
-    place = tmp_path if owned else run.directory
-    choices = replace(manifest.choices, directory=str(place))
+    choices = replace(manifest.choices, directory=str(run.directory))
     run.write_manifest(replace(manifest, spec_path="spec.yaml", choices=choices).to_json())
-    (place / "spec.yaml").touch()
-    stat = Path.stat
-
-    def of_another(path: Path, **given: bool) -> os.stat_result:
-        status = list(stat(path, **given))
-        status[4] = 4321 if path.name == owned else status[4]
-        return os.stat_result(status)
-
-    if owned:
-        monkeypatch.setattr(Path, "stat", of_another)
-    with pytest.raises(SpecError) as refused:
-        spec_of(run.directory)
-    assert ("another user" if owned else "run's own directory") in refused.value.message
-    command = f"tune run {place / 'spec.yaml'} --storage={choices.storage} --resume {run.directory}"
+    spec = run.directory / "spec.yaml"
+    spec.touch()
+    begun.remember(run.directory, {spec: manifest.spec_sha256})
+    with pytest.raises(SpecError, match="run's own directory") as refused:
+        spec_of(run.directory, begun)
+    command = f"tune run {spec} --storage={choices.storage} --resume {run.directory}"
     assert command in refused.value.hint
+
+
+@pytest.mark.parametrize("change", ["another spec", "another hash", "another run"])
+def test_spec_of_run_is_started_only_as_the_list_of_begun_runs_has_it(
+    change: str, run: RunStore, begun: BegunRuns, tmp_path: Path
+) -> None:
+    assert spec_of(run.directory, begun) == tmp_path / "spec.yaml"
+    (tmp_path / "other.yaml").touch()
+    manifest, directory = run.manifest(), run.directory
+    if change == "another spec":
+        other = str(tmp_path / "other.yaml")
+        run.write_manifest(replace(manifest, spec_path=other).to_json())
+    elif change == "another hash":
+        run.write_manifest(replace(manifest, spec_sha256="0" * 64).to_json())
+    else:
+        directory = run.directory.rename(tmp_path / "results" / "another")
+    with pytest.raises(SpecError, match="not begun here"):
+        spec_of(directory, begun)
+
+
+@pytest.mark.parametrize("whose", ["everybody's to write", "another user's", "a link", "damaged"])
+def test_list_of_begun_runs_counts_only_where_nobody_else_can_write_it(
+    whose: str, run: RunStore, begun: BegunRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = tmp_path / "state" / "runs"
+    if whose == "everybody's to write":
+        listed.chmod(0o777)
+    elif whose == "another user's":
+        monkeypatch.setattr("os.geteuid", lambda: 4321)
+    elif whose == "a link":
+        listed.symlink_to(listed.rename(tmp_path / "elsewhere"))
+    else:
+        (listed / "a-run.json").write_text("{")
+    with pytest.raises(SpecError, match="the list of runs begun here cannot be read"):
+        spec_of(run.directory, begun)
+    if whose != "damaged":
+        assert "name its SPEC" in begun.remember(run.directory, {})
+
+
+def test_list_of_begun_runs_is_private_and_keeps_the_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trust, "KEPT", 5)
+    begun = BegunRuns(tmp_path / "home" / "state")
+    for number in range(8):
+        assert begun.remember(tmp_path / f"run-{number:05}", {}) == ""
+    listed = tmp_path / "home" / "state" / "runs"
+    assert listed.stat().st_mode & 0o777 == 0o700
+    names = sorted(path.stem for path in listed.iterdir())
+    assert (names[0], len(names)) == ("run-00003", 5)
+
+
+def test_home_that_cannot_be_written_costs_only_that_spec_is_named_again(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(workplace.spec))  # a file, so nothing can be below it
+    workplace.bench.then = {1: interrupt}
+    words = ("run", "my spec.yaml", "--no-write", "--progress", "plain")
+    assert workplace.tune(*words) == 130
+    assert "name its SPEC when you resume it" in workplace.tune.err
+    run = workplace.store.directory
+    spec = str(workplace.spec)
+    assert nothing_is_started(workplace, run) == ["run", spec, "--resume", str(run)]
+    workplace.bench.then = {}
+    assert workplace.tune(*words, "--resume", run) == 0
 
 
 @pytest.fixture(params=["run", "series"])
@@ -229,7 +290,7 @@ def test_what_came_with_its_spec_from_elsewhere_starts_it_only_where_that_is_nam
         elif there.exists():
             shutil.copy(there, theirs)
     copied = theirs / "results" / stopped.name
-    forge(copied, {"created_at": "2025-01-01T00:00:00+00:00"}, directory=str(theirs))
+    forge(copied, directory=str(theirs))
     command = nothing_is_started(workplace, copied)
     assert str(theirs / "specs/model-00.yaml") in command or str(theirs / "my spec.yaml") in command
     workplace.bench.then = {}
@@ -237,7 +298,7 @@ def test_what_came_with_its_spec_from_elsewhere_starts_it_only_where_that_is_nam
 
 
 def test_a_winner_is_applied_by_the_spec_of_its_run_only_where_that_was_made_here(
-    workplace: Workplace,
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     space = "space: {parameters.language: {choice: [de, en]}, "
     workplace.spec.write_text(workplace.spec.read_text().replace("space: {", space))
@@ -245,7 +306,7 @@ def test_a_winner_is_applied_by_the_spec_of_its_run_only_where_that_was_made_her
     run = workplace.store.directory
     assert workplace.tune("apply", run, "--dry-run") == 0
     assert "language" in workplace.tune.out
-    forge(run, {"created_at": "2025-01-01T00:00:00+00:00"})
+    monkeypatch.setenv("XDG_STATE_HOME", str(workplace.results / "another"))
     assert workplace.tune("apply", run, "--dry-run") == 2
     assert str(workplace.spec) in workplace.tune.err
     assert workplace.tune("apply", run, "my spec.yaml") == 0
