@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import stat
 import tempfile
@@ -22,9 +23,11 @@ from tuner.bench.job import Job
 from tuner.errors import EnvironmentNotReadyError
 from tuner.facts import Facts
 from tuner.locking import Lock, lock
-from tuner.record.reading import UnreadableFileError, read_as, read_json
+from tuner.record.reading import UnreadableFileError, read_received
 
 _DIRECTORY = "tune-measuring"
+#: Files of ours: process id and a random number; ``new`` until it is written.
+_NAME = re.compile(r"\d+-[0-9a-f]{8}\.(json|new)")
 #: A file of ours is a tenth of it.
 _MAX_BYTES = 10_000
 #: How often others are looked for while something is measured.
@@ -175,10 +178,11 @@ def registered(mine: LockHolder) -> Iterator[Path | None]:
 def others(own: Path | None) -> list[LockHolder]:
     """All that measure on this machine now, except the one whose file is ``own``."""
     found: list[LockHolder] = []
-    for path in sorted(registry().glob("*.json")):
-        if path != own:
-            with suppress(OSError, UnreadableFileError):
-                found += _alive(path)
+    with suppress(OSError), _opened() as directory:
+        for name in sorted(filter(_NAME.fullmatch, os.listdir(directory))):  # noqa: PTH208
+            if own is None or name != own.name:
+                with suppress(OSError, ValueError, RecursionError, UnreadableFileError):
+                    found += _alive(directory, name)
     return found
 
 
@@ -186,37 +190,66 @@ def registry() -> Path:
     return Path(tempfile.gettempdir()) / _DIRECTORY
 
 
+@contextmanager
+def _opened() -> Iterator[int]:
+    """A descriptor of the registry, by which alone it is used: its name is anybody's to change.
+
+    Raises:
+        OSError: It is not there, is a link, or is neither ours nor root's nor kept as a shared
+            temporary directory is: whoever owns a file there removes it.
+    """
+    descriptor = os.open(registry(), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid not in (0, os.geteuid()) and not status.st_mode & stat.S_ISVTX:
+            raise PermissionError(registry())
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def _entered(mine: LockHolder, stack: ExitStack) -> Path:
     """Named at last, so that nobody sees it before it is locked."""
-    directory = registry()
+    made = False
     with suppress(FileExistsError):
-        directory.mkdir()
-        directory.chmod(0o1777)  # anybody's, as the temporary directory is
-    if not stat.S_ISDIR(directory.lstat().st_mode):
-        raise NotADirectoryError(directory)
-    path = directory / f"{mine.pid}-{secrets.token_hex(4)}.json"
-    hidden = path.with_suffix(".new")
+        registry().mkdir()
+        made = True
+    directory = stack.enter_context(_opened())
+    if made and not os.listdir(directory):  # noqa: PTH208 (a descriptor)
+        os.fchmod(directory, 0o1777)  # anybody's, as the temporary directory is
+    name = f"{mine.pid}-{secrets.token_hex(4)}"
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    descriptor = os.open(hidden, flags, 0o644)
+    descriptor = os.open(f"{name}.new", flags, 0o644, dir_fd=directory)
     stack.callback(os.close, descriptor)
-    stack.callback(path.unlink, missing_ok=True)
+    stack.callback(_remove, directory, f"{name}.json")
     lock(descriptor)
     os.write(descriptor, json.dumps(mine.to_json()).encode())
-    hidden.replace(path)
-    return path
+    os.rename(f"{name}.new", f"{name}.json", src_dir_fd=directory, dst_dir_fd=directory)
+    return registry() / f"{name}.json"
 
 
-def _alive(path: Path) -> Sequence[LockHolder]:
-    """What a file says of a process of its owner; a file that nobody holds is removed."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+def _remove(directory: int, name: str) -> None:
+    with suppress(OSError):
+        os.unlink(name, dir_fd=directory)
+
+
+def _alive(directory: int, name: str) -> Sequence[LockHolder]:
+    """What a file says of a process of its owner; what a dead one of ours left is removed."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
+    descriptor = os.open(name, flags, dir_fd=directory)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_BYTES:
             return []
+        content = os.read(descriptor, _MAX_BYTES)
+        if name.endswith(".new") and not content:  # of a kill before it was written
+            if not Path("/proc", name.partition("-")[0]).exists():
+                _remove(directory, name)
+            return []
+        claim = read_received(name, json.loads(content), LockHolder.from_json)
         if lock(descriptor, shared=True) is not Lock.HELD_BY_ANOTHER:
-            path.unlink()
+            _remove(directory, name)
             return []
     finally:
         os.close(descriptor)
-    claim = read_as(str(path), read_json(path, dict) or {}, LockHolder.from_json)
     return [claim] if Path(f"/proc/{claim.pid}").stat().st_uid == status.st_uid else []

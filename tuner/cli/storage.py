@@ -61,7 +61,7 @@ def children_environment() -> dict[str, str]:
 
 
 def state_directory(environment: Mapping[str, str]) -> Path | None:
-    """Where this user's state of tune lies, by the XDG base directories; None: nowhere."""
+    """The directory for this user's state of tune, by the XDG rules; None: there is none."""
     home, state = (Path(environment.get(name, "")) for name in ("HOME", "XDG_STATE_HOME"))
     if state.is_absolute():
         return state / "triton-tune"

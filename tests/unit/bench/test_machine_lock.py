@@ -179,10 +179,58 @@ def test_others_are_seen_while_they_measure() -> None:
 def test_what_a_killed_one_left_counts_for_nothing_and_is_removed() -> None:
     with registered(measuring()):
         pass
-    left = registry() / "7-dead.json"
-    left.write_text(json.dumps(asdict(measuring())))
+    left = [registry() / f"{1 << 30}-0000dead.{suffix}" for suffix in ("json", "new")]
+    left[0].write_text(json.dumps(asdict(measuring())))
+    left[1].touch()
     assert others(None) == []
-    assert not left.exists()
+    assert list(registry().iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["config.json", "7-0000dead.json", "7-0000dead.new", "7.json"])
+def test_file_that_no_tune_wrote_is_not_removed(name: str) -> None:
+    with registered(measuring()):
+        pass
+    theirs = registry() / name
+    theirs.write_text('{"mine": 1}')
+    assert others(None) == []
+    assert theirs.read_text() == '{"mine": 1}'
+
+
+@pytest.mark.parametrize("place", ["a link", "another user's directory"])
+def test_place_that_another_user_controls_is_neither_read_nor_changed(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o755)
+    left = victim / f"{1 << 30}-0000dead.json"
+    left.write_text(json.dumps(asdict(measuring())))
+    if place == "a link":
+        registry().symlink_to(victim)
+    else:
+        victim.rename(registry())
+        left = registry() / left.name
+        of_another_user(monkeypatch)
+    with registered(measuring()) as own:
+        assert own is None
+        assert others(own) == []
+    assert left.exists()
+
+
+def of_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 4321)
+    if os.getuid() == 0:  # whose directories count
+        os.chown(registry(), 4322, -1)
+
+
+def test_place_of_another_user_is_used_where_only_owners_remove_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry().mkdir()
+    registry().chmod(0o1777)
+    of_another_user(monkeypatch)
+    with registered(measuring(run="a")) as own:
+        assert own is not None
+        assert [other.run for other in others(None)] == ["a"]
 
 
 @pytest.mark.parametrize("process", ["of another user", "that is not there"])
@@ -198,12 +246,13 @@ def test_a_claim_for_somebody_elses_process_is_passed_over(
         assert others(None) == []
 
 
-def test_what_is_none_of_ours_is_passed_over(tmp_path: Path) -> None:
+def test_what_is_none_of_ours_is_passed_over() -> None:
     with registered(measuring()) as own:
-        os.mkfifo(registry() / "pipe.json")
-        (registry() / "link.json").symlink_to("/dev/zero")
-        (registry() / "directory.json").mkdir()
-        (registry() / "large.json").write_text("x" * 20_000)
+        os.mkfifo(registry() / "7-00000001.json")
+        (registry() / "7-00000002.json").symlink_to("/dev/zero")
+        (registry() / "7-00000003.json").mkdir()
+        (registry() / "7-00000004.json").write_text("x" * 20_000)
+        (registry() / "7-00000005.json").write_text("[" * 9_000)
         assert others(own) == []
 
 
