@@ -142,7 +142,7 @@ def named() -> dict[str, Case]:
     sample = ROOT / "results" / "sample"
     size = "size run --rate 500/s"
     closed = {"load": {"arrivals": "closed", "level": 8.0}}
-    wrong = ("--rate=fast", "--rate=0/s", "--headroom=130%", "--price=-1/h")
+    wrong = ("--rate=fast", "--rate=0/s", "--headroom=130%", "--headroom=30", "--price=-1/h")
     no_soak = {"tried": [], "reason": "confirm.soak is 0"}
     return {
         "the config is a link": lines("apply run --dry-run", "apply run", make=link_config),

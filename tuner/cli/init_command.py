@@ -31,7 +31,7 @@ IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
 
 
 @click.command("init")
-@click.argument("model", required=False)
+@click.argument("model", required=False, shell_complete=options.complete_model)
 @click.option(
     "--all",
     "every",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command("models")
-@click.argument("repository", type=click.Path(path_type=Path))
+@options.repository_argument
 @options.output_format
 def models_command(repository: Path, output_format: str) -> None:
     """List the models of REPOSITORY: backend, versions, batching, and what of each can be tuned.
@@ -52,8 +52,8 @@ _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 @click.command("lint")
-@click.argument("repository", type=click.Path(path_type=Path))
-@click.option("--model", help="Check this model only.")
+@options.repository_argument
+@click.option("--model", shell_complete=options.complete_model, help="Check this model only.")
 @click.option(
     "--ignore",
     multiple=True,
@@ -193,7 +193,11 @@ def _recorded(spec: Spec) -> str:
 @click.command("plan")
 @options.spec_argument
 @click.option(
-    "--candidates", type=click.IntRange(min=0), default=3, show_default=True, help="Diffs to show."
+    "--candidates",
+    type=options.WholeNumber(0),
+    default=3,
+    show_default=True,
+    help="Diffs to show.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also show the whole spec with its defaults.")
 @options.overrides_option

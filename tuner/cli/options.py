@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from tuner.regular import read_regular
 from tuner.spec.mistakes import path_meant
-from tuner.spec.paths import SEVERAL_REPOSITORIES
+from tuner.spec.paths import REPOSITORY, SEVERAL_REPOSITORIES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -88,13 +88,30 @@ def complete_spec(
 def complete_model(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Directories of --repository."""
+    """Models of the repository that was named, or those below a path typed so far."""
     del param
-    repository = Path(ctx.params.get("repository") or "model_repository")
+    above = incomplete[: incomplete.rfind("/") + 1]
+    repository = Path(above or ctx.params.get("repository") or REPOSITORY)
     if not repository.is_dir():
         return []
     names = sorted(p.name for p in repository.iterdir() if p.is_dir() and p.name[0] != ".")
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    return [CompletionItem(above + n) for n in names if (above + n).startswith(incomplete)]
+
+
+def complete_model_or_run(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Models first."""
+    runs = RunDirectory().shell_complete(ctx, param, incomplete)
+    return [*complete_model(ctx, param, incomplete), *runs]
+
+
+def complete_directory(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Directories, which the shell lists itself."""
+    del ctx, param
+    return [CompletionItem(incomplete, type="dir")]
 
 
 def _output(ctx: click.Context | None) -> Path:
@@ -109,14 +126,40 @@ def _is_spec(path: Path) -> bool:
         return False
 
 
-def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Callback of options in seconds, written 90s, 30m or 1h."""
-    from tuner.spec.units import Seconds
+class Quantity(click.ParamType):  # type: ignore[type-arg]
+    """A quantity of `tuner.spec.units` by the name of its class there, as a float."""
 
-    try:
-        return None if value is None else float(Seconds.of(value))
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from error
+    def __init__(self, unit: str) -> None:
+        self.name = unit.lower()
+        self._unit = unit
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        from tuner.spec import units
+
+        try:
+            return float(getattr(units, self._unit).of_option(str(value)))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class WholeNumber(click.ParamType):  # type: ignore[type-arg]
+    """A whole number that is not below the least one."""
+
+    name = "integer"
+
+    def __init__(self, least: int) -> None:
+        self._least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"a whole number is expected, not {value!r}", param, ctx)
+        if number < self._least:
+            self.fail(f"must be at least {self._least}, not {number}", param, ctx)
+        return number
 
 
 class ExistingPath(click.Path):
@@ -144,6 +187,9 @@ _spec = partial(click.argument, "spec", type=FILE, shell_complete=complete_spec)
 spec_argument = _spec(metavar="SPEC")
 optional_spec_argument = _spec(required=False)
 
+repository_argument = click.argument(
+    "repository", type=click.Path(path_type=Path), shell_complete=complete_directory
+)
 run_argument = click.argument("run", type=RunDirectory(), metavar="RUN")
 
 

@@ -77,7 +77,10 @@ def _shapes(
     "--named", is_flag=True, help="triton-trace: each line says its model, for several streams."
 )
 @click.option(
-    "--rate", type=click.FloatRange(min=0, min_open=True), help="inputs: requests per second."
+    "--rate",
+    type=options.Quantity("Rate"),
+    metavar="RATE",
+    help="inputs: requests per second, such as 20/s.",
 )
 @click.option(
     "--intervals",

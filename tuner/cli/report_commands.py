@@ -147,28 +147,28 @@ def compare_command(a: Path, b: Path, output: Path, output_format: str) -> None:
             say_lines(line)
 
 
-def _quantity(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    from tuner.spec.units import Percent, Rate
-
-    try:
-        return float(Rate.of(value) if param.name == "rate" else Percent.of(value))
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from error
-
-
-def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    return click.FloatRange(min=0)(value and value.removesuffix("/h"), param, ctx)
-
-
 @click.command("size")
 @options.run_argument
-@click.option("--rate", required=True, callback=_quantity, help="In inferences, such as 5000/s.")
-@click.option("--headroom", default="30%", show_default=True, callback=_quantity)
+@click.option(
+    "--rate",
+    type=options.Quantity("Rate"),
+    metavar="RATE",
+    required=True,
+    help="Inferences per second, such as 5000/s.",
+)
+@click.option(
+    "--headroom",
+    type=options.Quantity("Percent"),
+    metavar="SHARE",
+    default="30%",
+    show_default=True,
+    help="Capacity to add on top of the rate, such as 30% or 0.3.",
+)
 @click.option(
     "--price",
+    type=options.Quantity("Price"),
     metavar="PRICE",
-    callback=_price,
-    help="Of one replica for one hour, such as 2.5/h, or 2.5.",
+    help="Cost of one replica for one hour, such as 2.5/h.",
 )
 @options.results_option
 @options.output_format

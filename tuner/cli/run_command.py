@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 @click.argument(
     "specs", nargs=-1, metavar="[SPEC]...", type=options.FILE, shell_complete=options.complete_spec
 )
-@click.option("--trials", type=click.IntRange(min=1), help="Configs to measure at most.")
+@click.option("--trials", type=options.WholeNumber(1), help="Maximum number of configs to measure.")
 @click.option(
     "--time-budget",
     metavar="TIME",
-    callback=options.duration,
-    help="Time for the search, e.g. 30m.",
+    type=options.Quantity("Seconds"),
+    help="Time for the search, such as 30m; a bare number is in seconds.",
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of the search.")
+@click.option("--seed", type=options.WholeNumber(0), help="Seed of the search.")
 @options.results_option
 @click.option(
     "--resume",

@@ -119,7 +119,7 @@ def next_lines(
 
 
 @click.command("rollback")
-@click.argument("model", metavar="MODEL|RUN", shell_complete=options.complete_model)
+@click.argument("model", metavar="MODEL|RUN", shell_complete=options.complete_model_or_run)
 @options.repository_option(
     "Model repository; by default model_repository, or the one that RUN read, if you are in it or "
     "above it."

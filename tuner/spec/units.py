@@ -51,6 +51,7 @@ _MOST_DIGITS = 1000
 _SHOWN = 80
 _PERCENT = {"%": Decimal("0.01")}
 _PER_SECOND = {"/s": Decimal(1)}
+_PER_HOUR = {"/h": Decimal(1)}
 
 #: Units of the latencies in SLOs, in microseconds.
 LATENCY_UNITS: Mapping[str, Decimal] = {"us": Decimal(1), "ms": Decimal(1000), "s": Decimal(10**6)}
@@ -100,6 +101,14 @@ class AsText(ABC):
     @abstractmethod
     def of(cls, value: object) -> Self:
         """From what YAML holds; raises ValueError."""
+
+    @classmethod
+    def of_option(cls, text: str) -> Self:
+        """From a word of the command line, where a bare number means what it means in a spec."""
+        number = float(text) if re.fullmatch(rf"[-+]?{_NUMBER}", text.strip()) else None
+        if number is None or not math.isfinite(number):
+            return cls.of(text)
+        return cls.of(int(number) if number.is_integer() else number)
 
     @classmethod
     @abstractmethod
@@ -194,6 +203,22 @@ class Percent(AsText, float):
     def json_schema(cls) -> dict[str, Any]:
         share = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
         return _json_schema(share, _PERCENT, ["2%", 0.02])
+
+
+class Price(AsText, float):
+    """What one hour costs, written 2.5/h."""
+
+    @classmethod
+    def of(cls, value: object) -> Self:
+        """From a number or text such as 2.5/h; raises ValueError."""
+        return cls(_read(value, _PER_HOUR, "a price of one hour such as 2.5 or 2.5/h"))
+
+    def __str__(self) -> str:
+        return f"{Decimal(float.__repr__(self)).normalize():f}/h"
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        return _json_schema({"type": "number", "minimum": 0}, _PER_HOUR, ["2.5/h"])
 
 
 class Rate(AsText, float):

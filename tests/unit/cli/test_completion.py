@@ -65,7 +65,45 @@ def test_runs_below_another_output(here: Path, tmp_path: Path) -> None:
     assert offered("report", "--output", "out", "2025") == ["20250301-100000-toy-failed"]
 
 
+RUN = "results/20250301-100000-toy-kept"
+
+
 def test_models_of_a_repository(here: Path) -> None:
-    assert offered("rollback", "") == ["bert", "resnet"]
-    assert offered("rollback", "r") == ["resnet"]
-    assert offered("rollback", "--repository", "specs", "") == []
+    assert offered("init", "") == ["bert", "resnet"]
+    assert offered("init", "r") == ["resnet"]
+    assert offered("init", "model_repository/r") == ["model_repository/resnet"]
+    assert offered("init", "--repository", "specs", "") == []
+    assert offered("lint", "model_repository", "--model", "b") == ["bert"]
+
+
+def test_rollback_completes_models_and_runs(here: Path) -> None:
+    assert offered("rollback", "") == ["bert", "resnet", RUN]
+    assert offered("rollback", "be") == ["bert"]
+    assert offered("rollback", "res") == ["resnet", RUN]
+
+
+@pytest.mark.parametrize("command", ["models", "lint"])
+def test_repository_is_completed_by_directories(here: Path, command: str) -> None:
+    complete = ShellComplete(cli, {}, "tune", "_TUNE_COMPLETE")
+    (item,) = complete.get_completions([command], "mod")
+    assert (item.value, item.type) == ("mod", "dir")
+
+
+def test_help_completes_commands(here: Path) -> None:
+    assert offered("help", "ch") == ["check"]
+
+
+def test_each_argument_of_each_command_is_completed() -> None:
+    """By us, or by the shell as a file."""
+    from click import Context, ParamType
+
+    top = Context(cli)
+    plain = ParamType.shell_complete
+    for name in cli.list_commands(top):
+        command = cli.get_command(top, name)
+        assert command is not None
+        for param in command.params:
+            if param.param_type_name == "argument":
+                own = param._custom_shell_complete is not None
+                by_type = type(param.type).shell_complete is not plain
+                assert own or by_type, (name, param)

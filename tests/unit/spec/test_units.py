@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from tuner.spec.units import Bytes, Percent, Seconds, digits, parse_bytes
+from tuner.spec.units import Bytes, Percent, Price, Rate, Seconds, digits, parse_bytes
 
 
 class Quantities(BaseModel):
@@ -37,6 +38,43 @@ def test_bytes_are_read_from_text_and_numbers(text: str | int, value: int) -> No
 @pytest.mark.parametrize(("text", "value"), [("2%", 0.02), ("100%", 1.0), (0.5, 0.5), (0, 0.0)])
 def test_shares_are_read_from_text_and_numbers(text: object, value: float) -> None:
     assert Percent.of(text) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "word", "value"),
+    [
+        (Seconds, "60", 60.0),
+        (Seconds, "1.5m", 90.0),
+        (Percent, "0.02", 0.02),
+        (Percent, "2%", 0.02),
+        (Rate, "100", 100.0),
+        (Rate, "5000/s", 5000.0),
+        (Price, "2.5", 2.5),
+        (Price, "2.5/h", 2.5),
+    ],
+)
+def test_an_option_takes_the_numbers_that_a_spec_takes(
+    kind: type[Seconds | Percent | Rate | Price], word: str, value: float
+) -> None:
+    assert kind.of_option(word) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "word", "expected"),
+    [
+        (Percent, "30", "30 is ambiguous: write 30% or a share below 1"),
+        (Percent, "half", "'half' is not a share such as 2% or 0.02"),
+        (Seconds, "-3", "-3 is not a duration"),
+        (Seconds, "9" * 400, "' is not a duration"),
+        (Rate, "0", "a rate must be above 0"),
+        (Price, "-1", "-1 is not a price of one hour such as 2.5 or 2.5/h"),
+    ],
+)
+def test_an_option_refuses_what_a_spec_refuses(
+    kind: type[Seconds | Percent | Rate | Price], word: str, expected: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        kind.of_option(word)
 
 
 @pytest.mark.parametrize(
