@@ -9,6 +9,7 @@ try:
     from pathlib import Path
 
     import click
+    from click.shell_completion import CompletionItem
 
     from tuner import __version__
     from tuner.cli.boundary import exit_codes_table, guarded
@@ -45,10 +46,35 @@ _MODULES = {
     **dict.fromkeys(("report", "compare", "size"), "report_commands"),
     **dict.fromkeys(("apply", "rollback"), "write_commands"),
 }
+#: What other tools call a command, where the letters do not say which is meant.
+_MEANT = dict.fromkeys(("list", "ls", "status", "runs", "show"), "report")
+
+
+def _show_help(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        say_lines(ctx.get_help())
+        ctx.exit()
+
+
+def _help_option() -> click.Option:
+    """Printed like all else: click's fails where nobody reads on (`| head`) or the disk is full."""
+    return click.Option(
+        ["-h", "--help"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_show_help,
+        help="Show this message and exit.",
+    )
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command when it is used."""
+    """A group that imports a command when it is used, and whose commands print help our way."""
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        cmd.add_help_option = False
+        cmd.params.append(_help_option())
+        super().add_command(cmd, name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -60,7 +86,8 @@ class LazyGroup(click.Group):
 
         name = _MODULES.get(cmd_name, f"{cmd_name}_command")
         found = vars(importlib.import_module(f"tuner.cli.{name}")).values()
-        return next(c for c in found if isinstance(c, click.Command) and c.name == cmd_name)
+        self.add_command(next(c for c in found if getattr(c, "name", "") == cmd_name))
+        return self.commands[cmd_name]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -69,21 +96,23 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        import difflib
-
-        try:
+        if args[0] in self.commands or args[0] in COMMANDS or args[0].startswith("-"):
             return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            if not near:
-                raise
-            message = f"{error.format_message()} Did you mean {near[0]!r}?"
-            raise click.UsageError(message, ctx) from error
+        from tuner.spec.mistakes import did_you_mean
+
+        meant = _MEANT.get(args[0].lower())
+        guess = f"did you mean {meant}?" if meant else did_you_mean(args[0], COMMANDS, most=1)
+        message = f"there is no command {args[0]!r}"
+        raise click.UsageError(f"{message}; {guess}" if guess else message, ctx)
 
 
-def _say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    if not asked:
-        return
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        _say_versions()
+        ctx.exit()
+
+
+def _say_versions() -> None:
     import os
     import platform
 
@@ -101,13 +130,14 @@ def _say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
                 say(f"{name} {found.version}, {found.binary}")
         except EnvironmentNotReadyError as error:
             say(f"{name}: {error.message}")
-    ctx.exit()
 
 
 @click.group(
     cls=LazyGroup,
     epilog=exit_codes_table(),
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"max_content_width": 100},
+    invoke_without_command=True,
+    add_help_option=False,
 )
 @click.option(
     "-V",
@@ -115,7 +145,7 @@ def _say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=_say_version,
+    callback=_show_version,
     help="Show the versions of tune, Python, the platform and the programs that are found.",
 )
 @click.option(
@@ -127,7 +157,8 @@ def _say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     help="Print in colours; auto: on a terminal, unless $NO_COLOR is set.",
 )
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Finds, proves and writes the Triton config that meets your latency SLOs.
 
     Start with `tune init MODEL`, preview with `tune plan SPEC`, then start `tune run SPEC`.
@@ -136,6 +167,43 @@ def cli() -> None:
         Path.cwd()
     except OSError as error:
         raise EnvironmentNotReadyError("the working directory is gone", "cd elsewhere") from error
+    if ctx.invoked_subcommand is None:
+        say_lines(ctx.get_help())
+
+
+cli.params.append(_help_option())
+
+
+class _CommandName(click.ParamType):  # type: ignore[type-arg]
+    """Completes like one; which there are is checked where commands are found."""
+
+    name = "command"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in COMMANDS if name.startswith(incomplete)]
+
+
+@cli.command("help")
+@click.argument("command", required=False, type=_CommandName())
+@click.pass_context
+def help_command(ctx: click.Context, command: str | None) -> None:
+    """Show the help of tune, or of COMMAND."""
+    above = ctx.find_root()
+    if command is None:
+        say_lines(above.get_help())
+        return
+    _, found, _ = cli.resolve_command(above, [command])
+    assert found is not None
+    with click.Context(found, info_name=command, parent=above) as inner:
+        say_lines(inner.get_help())
+
+
+@cli.command("version")
+def version_command() -> None:
+    """Show the versions of tune, Python, the platform and the programs that are found."""
+    _say_versions()
 
 
 @cli.command()

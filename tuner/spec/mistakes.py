@@ -100,8 +100,10 @@ def path_meant(path: Path, kind: Callable[[Path], bool] = Path.is_dir) -> str:
 
 def _closest(name: str, written: Mapping[str, str], most: int) -> str:
     """``written``: what may be meant, by what is compared."""
-    typed = name if len(name) <= _LONGEST else ""  # of megabytes it would take seconds
-    close = difflib.get_close_matches(typed.lower(), written, n=most, cutoff=0.6)
+    typed = name.lower() if len(name) <= _LONGEST else ""  # of megabytes it would take seconds
+    close = difflib.get_close_matches(typed, written, n=most + 2, cutoff=0.6)
+    # Swapped letters first: difflib thinks "lint" as close to "inti" as "init".
+    close = sorted(close, key=lambda word: sorted(word) != sorted(typed))[:most]
     return f"did you mean {' or '.join(written[word] for word in close)}?" if close else ""
 
 

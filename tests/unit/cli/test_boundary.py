@@ -217,3 +217,44 @@ def test_lint_names_and_annotates_files_and_lines(
     assert tune("lint", tmp_path, "--format", "json") == 2
     assert "::" not in tune.out
     assert f"::error file={tmp_path}/m/config.pbtxt,line=4" in tune.err
+
+
+@pytest.mark.parametrize("words", [(), ("help",), ("--debug",)])
+def test_tune_alone_prints_its_help(words: tuple[str, ...], tune: Tune) -> None:
+    assert tune("--help") == 0
+    expected = tune.out
+    assert tune(*words) == 0
+    assert (tune.out, tune.err) == (expected, "")
+
+
+def test_help_of_a_command_is_that_of_its_option(tune: Tune) -> None:
+    assert tune("plan", "--help") == 0
+    expected = tune.out
+    assert tune("help", "plan") == 0
+    assert tune.out == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("list", "report"),
+        ("status", "report"),
+        ("inti", "init"),
+        ("rnu", "run"),
+        ("chekc", "check"),
+    ],
+)
+def test_a_command_that_is_not_there_suggests_the_one_meant(
+    word: str, meant: str, tune: Tune
+) -> None:
+    for words in ([word], ["help", word]):
+        assert tune(*words) == 2
+        assert f"there is no command '{word}'; did you mean {meant}?" in tune.err
+
+
+def test_version_is_a_command_too(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = Installation(Path("/bin/t"), "2.51.0", Origin.WHEEL, {}, Path())
+    for name in ("tritonserver", "perf_analyzer"):
+        monkeypatch.setattr(binaries, name, lambda *_: nullcontext(wheel))
+    assert tune("version") == 0
+    assert tune.out.startswith(f"tune, version {__version__}\n")
