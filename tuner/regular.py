@@ -24,10 +24,10 @@ def read_regular(path: Path, at_most: int = -1) -> bytes:
 @contextmanager
 def open_regular(path: Path) -> Iterator[BinaryIO]:
     """A regular file, open to be read piece by piece; raises as `read_regular` does."""
-    _refuse_what_is_no_file(path, path.stat().st_mode)  # opening a device may do something
+    refuse_what_is_no_file(path, path.stat().st_mode)  # opening a device may do something
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # never waits, also for a pipe
     with os.fdopen(descriptor, "rb") as file:
-        _refuse_what_is_no_file(path, os.fstat(descriptor).st_mode)
+        refuse_what_is_no_file(path, os.fstat(descriptor).st_mode)
         yield file
 
 
@@ -39,7 +39,8 @@ def is_there(path: Path) -> bool:
         return False
 
 
-def _refuse_what_is_no_file(path: Path, mode: int) -> None:
+def refuse_what_is_no_file(path: Path, mode: int) -> None:
+    """Raises OSError, of which `strerror` says what the path is, for a mode of no regular file."""
     if not stat.S_ISREG(mode):
         kind = "a directory" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
         raise OSError(errno.EINVAL, f"it is {kind}", str(path))

@@ -9,9 +9,10 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tuner.errors import EnvironmentNotReadyError
+from tuner.regular import refuse_what_is_no_file
 
 #: A file system that cannot sync a directory says so by one of these.
 _NO_DIRECTORY_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EACCES}
@@ -51,6 +52,24 @@ def write_bytes(path: Path, content: bytes) -> None:
         sync_directory(path.parent)
 
 
+def open_own(path: Path) -> BinaryIO:
+    """A run's file, made if need be, open to be read, cut and added to; opening never waits.
+
+    Raises:
+        EnvironmentNotReadyError: It cannot be opened, or is a link, a pipe or a device.
+    """
+    _refuse_link(path, "file")
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    with explained(path):
+        descriptor = os.open(path, flags, 0o666)
+        try:
+            refuse_what_is_no_file(path, os.fstat(descriptor).st_mode)
+            return os.fdopen(descriptor, "a+b")
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+
 def own_directory(run: Path, name: str) -> Path:
     """A run's directory for more files, made if need be.
 
@@ -58,14 +77,18 @@ def own_directory(run: Path, name: str) -> Path:
         EnvironmentNotReadyError: It cannot be made, or leads out of the run.
     """
     directory = run / name
-    if directory.is_symlink():
-        raise EnvironmentNotReadyError(
-            f"{directory} is a link to {directory.readlink()}: nothing is written through it",
-            "remove the link; tune makes the directory",
-        )
+    _refuse_link(directory, "directory")
     with explained(directory):
         directory.mkdir(parents=True, exist_ok=True)
     return directory
+
+
+def _refuse_link(path: Path, kind: str) -> None:
+    if path.is_symlink():
+        raise EnvironmentNotReadyError(
+            f"{path} is a link to {path.readlink()}: nothing is written through it",
+            f"remove the link; tune makes the {kind}",
+        )
 
 
 def sync_directory(directory: Path) -> None:

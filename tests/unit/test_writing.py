@@ -12,7 +12,7 @@ import pytest
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.record.store import RunStore
-from tuner.writing import own_directory, write_text
+from tuner.writing import open_own, own_directory, write_text
 
 
 def full(descriptor: int) -> None:
@@ -66,6 +66,19 @@ def test_a_directory_that_leads_out_of_the_run_is_refused(tmp_path: Path) -> Non
         own_directory(tmp_path, "best")
 
 
+@pytest.mark.parametrize("kind", ["a link", "a pipe"])
+def test_file_to_add_to_is_refused_where_it_is_no_regular_file(kind: str, tmp_path: Path) -> None:
+    path, theirs = tmp_path / "server.log", tmp_path / "theirs"
+    if kind == "a link":
+        theirs.write_text("theirs")
+        path.symlink_to(theirs)
+    else:
+        os.mkfifo(path)
+    with pytest.raises(EnvironmentNotReadyError, match=rf"server\.log.* is {kind}"):
+        open_own(path)
+    assert kind == "a pipe" or theirs.read_text() == "theirs"
+
+
 @contextmanager
 def _added(store: RunStore, name: str) -> Iterator[None]:
     store._append(name, {})
@@ -79,7 +92,7 @@ def test_what_a_run_adds_to_is_no_link(name: str, tmp_path: Path) -> None:
     store = RunStore.create(tmp_path, "run")
     (store.directory / name).symlink_to(theirs)
     adding = store.locked() if name == ".lock" else _added(store, name)
-    with pytest.raises(EnvironmentNotReadyError, match=rf"cannot write .*{name}"), adding:
+    with pytest.raises(EnvironmentNotReadyError, match=rf"{name} is a link to"), adding:
         pass
     assert theirs.read_text() == "theirs"
 

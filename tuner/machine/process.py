@@ -23,6 +23,7 @@ from typing import IO
 from tuner.errors import EnvironmentNotReadyError
 from tuner.locking import Lock, lock
 from tuner.machine import guarded_exec
+from tuner.writing import open_own
 
 _GROUP_END_S = 2.0  # killed processes are gone within milliseconds
 _TAIL_BYTES = 256 * 1024
@@ -113,14 +114,15 @@ def group_members(group: int) -> list[int]:
 
 def leave_out_the_middle(path: Path, kept_bytes: int = 8 << 20) -> None:
     """Keeps only the beginning and the end of a larger file; nobody may be writing it."""
-    with suppress(FileNotFoundError), path.open("r+b") as file:
+    if not path.exists():
+        return
+    with suppress(EnvironmentNotReadyError), open_own(path) as file:  # a link is no log of ours
         size = file.seek(0, os.SEEK_END)
         if size > kept_bytes:
             file.seek(size - kept_bytes // 2)
             end = file.read()
-            file.seek(kept_bytes // 2)
+            file.truncate(kept_bytes // 2)
             file.write(b"\n[%d bytes are left out here]\n" % (size - kept_bytes) + end)
-            file.truncate()
 
 
 def tail(path: Path, lines: int, start: int = 0) -> str:

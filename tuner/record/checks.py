@@ -33,7 +33,7 @@ from tuner.score.judge import SloResult
 from tuner.score.ratio import Ratio
 from tuner.spec.model import Spec
 from tuner.spec.server import given_check
-from tuner.writing import explained, write_json
+from tuner.writing import explained, open_own, own_directory, write_json
 
 DIRECTORY, HISTORY = "baselines", ".history.jsonl"
 #: `check.json` in the directory of a check.
@@ -118,6 +118,7 @@ def baseline_path(results: Path, key: Key) -> Path:
 
 
 def write_baseline(results: Path, baseline: Baseline) -> Path:
+    own_directory(results, DIRECTORY)
     path = baseline_path(results, baseline.key)
     write_json(path, baseline.to_json())
     return path
@@ -164,14 +165,16 @@ def append_history(results: Path, key: Key, row: HistoryRow) -> None:
     Raises:
         EnvironmentNotReadyError: It cannot be written.
     """
+    own_directory(results, DIRECTORY)
     path = baseline_path(results, key).with_suffix(HISTORY)
     line = row.model_dump_json() + "\n"
-    with explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torn = bool((read_bytes(path) or b"\n")[-1:] != b"\n")  # of a kill in mid-write
-        with path.open("ab", buffering=0) as file:
-            file.write(("\n" * torn + line).encode())
-            os.fsync(file.fileno())
+    with open_own(path) as file, explained(path):
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(end - 1, 0))
+        torn = file.read(1) not in (b"", b"\n")  # of a kill in mid-write
+        file.write(("\n" * torn + line).encode())
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def history(results: Path, key: Key, last: int) -> list[HistoryRow]:

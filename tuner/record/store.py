@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from tuner.errors import SpecError, TunerError
 from tuner.facts import Facts
@@ -29,6 +29,7 @@ from tuner.score.trial import Trial
 from tuner.spec.units import count_text
 from tuner.writing import (
     explained,
+    open_own,
     own_directory,
     sync_directory,
     write_bytes,
@@ -47,6 +48,7 @@ STUDY = "study.db"
 BEST = "best"
 SERIES = "series.json"
 LOCK = ".lock"
+_BLOCK_BYTES = 64 * 1024
 
 
 def new_run_id(model: str, now: datetime | None = None) -> str:
@@ -160,10 +162,8 @@ class RunStore:
 
     def _append(self, name: str, row: Mapping[str, Any]) -> None:
         path = self.directory / name
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-        with explained(path), os.fdopen(os.open(path, flags, 0o644), "a+b") as file:
-            # a line left incomplete by a kill is cut
-            file.truncate(path.read_bytes().rfind(b"\n") + 1)
+        with open_own(path) as file, explained(path):
+            file.truncate(_end_of_lines(file))  # a line left incomplete by a kill is cut
             file.write(_line(row).encode())
             file.flush()
             os.fsync(file.fileno())
@@ -192,16 +192,25 @@ def find_newest(
 @contextmanager
 def written_by_one(directory: Path) -> Iterator[None]:
     """Holds a directory's lock; SpecError where another tune does."""
-    path = directory / LOCK
-    with explained(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-    with os.fdopen(descriptor, "r+b"):
-        if lock(descriptor) is Lock.HELD_BY_ANOTHER:
+    with open_own(directory / LOCK) as file:
+        if lock(file.fileno()) is Lock.HELD_BY_ANOTHER:
             raise SpecError(
                 f"{directory} is being written by another tune",
                 "wait for it, or start a run of your own",
             )
         yield
+
+
+def _end_of_lines(file: BinaryIO) -> int:
+    """The offset just after the last whole line."""
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        start = max(end - _BLOCK_BYTES, 0)
+        file.seek(start)
+        if (found := file.read(end - start).rfind(b"\n")) >= 0:
+            return start + found + 1
+        end = start
+    return 0
 
 
 def _line(row: Mapping[str, Any]) -> str:

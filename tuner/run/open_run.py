@@ -7,7 +7,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -198,19 +198,21 @@ def closed_to_workers(record: StudyRecord, note: Callable[[str], None]) -> Itera
 
 def damage(path: Path) -> str:
     """What is wrong with a SQLite file; empty where it is sound, in use, or not there."""
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
+    for name in (f"{path}{suffix}" for suffix in _COMPANIONS):
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.lstat(name).st_mode):
+                return "not a file"
+    if not path.exists():
         return ""
-    if not stat.S_ISREG(mode):
-        return "not a file"
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as database:
             if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
                 return "its pages do not fit together"
-            names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
-            if names and "studies" not in names:
+            pages = dict(database.execute("SELECT name, rootpage FROM sqlite_master").fetchall())
+            if pages and "studies" not in pages:
                 return "another program's database"
+            if not all(pages.values()):  # reading one may run for ever
+                return "it has views, triggers or virtual tables"
             for (value,) in database.execute(_VALUES):  # one may be torn on pages that fit
                 json.loads(value)
     except sqlite3.OperationalError:

@@ -9,6 +9,7 @@ when it is killed. What removes a container here, whoever is killed, is in docs/
 from __future__ import annotations
 
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from tuner.spec.fields import Gpus
 from tuner.spec.server import ServerMode
 from tuner.triton.image import BACKENDS, list_backends
 from tuner.triton.needs import backend_directory, backends_of, refuse_lacking
+from tuner.writing import open_own
 
 _INSIDE_PORTS = (8000, 8001, 8002)  # in a network of its own nothing else has them
 _REPOSITORY_INSIDE = "/models"
@@ -223,10 +225,11 @@ class DockerLauncher:
         self, client: Any, network: Network, server_args: Sequence[str], log: Path, key: str | None
     ) -> Iterator[DockerServer]:
         """A container, not yet ready; at the end it is removed and its log complete."""
+        with open_own(log) as file:
+            log_start = file.seek(0, os.SEEK_END)
         with free_ports(len(SERVICES)) as free:
             ports: Sequence[int] = free if network is Network.HOST else _INSIDE_PORTS
         _image(client, self.image)  # an engine that looks for it elsewhere takes long to refuse
-        log_start = log.stat().st_size if log.exists() else 0
         with ExitStack() as after_removal, ExitStack() as running:
             names = shm_names()
             shared = after_removal.enter_context(shared_region(names)) if self.shares else None
@@ -332,12 +335,13 @@ def _follow_log(container: Any, log: Path) -> None:
     from requests.exceptions import RequestException
 
     with (
-        log.open("ab", buffering=0) as file,
         suppress(DockerException, RequestException, OSError),
+        open_own(log) as file,
         closing(container.logs(stream=True, follow=True)) as chunks,
     ):
         for chunk in chunks:
             file.write(chunk)
+            file.flush()
 
 
 def _running(container: Any) -> bool:

@@ -30,6 +30,7 @@ from tuner.server.shared_memory import SHM, shared_region, shm_names
 from tuner.spec.fields import Gpus
 from tuner.spec.server import ServerMode
 from tuner.triton.needs import backend_directory, backends_of, refuse_lacking
+from tuner.writing import open_own
 
 _TMP = Path("/tmp")  # noqa: S108 - where Triton's Python backend works, whatever $TMPDIR is
 _ENVIRONMENTS = "python_env_*"
@@ -161,6 +162,8 @@ class LocalLauncher:
     ) -> Iterator[LocalServer]:
         shm_prefix = shm_names()
         with ExitStack() as stack:
+            output = stack.enter_context(open_own(log))
+            log_start = output.seek(0, os.SEEK_END)
             shared = stack.enter_context(shared_region(shm_prefix)) if self.shares else None
             settled = {server for server in _python_servers() if _has_stub(server)}
             stack.callback(_remove_environments, settled, {*_TMP.glob(_ENVIRONMENTS)})
@@ -175,7 +178,6 @@ class LocalLauncher:
                     shm_prefix=shm_prefix,
                     key=key,
                 )
-            output = stack.enter_context(log.open("ab"))
             running = stack.enter_context(
                 process.child(
                     command,
@@ -186,7 +188,7 @@ class LocalLauncher:
                 )
             )
             endpoints = endpoints_at(ports, key, shared)
-            yield LocalServer(endpoints, running.pid, running, log, output.tell(), self.repository)
+            yield LocalServer(endpoints, running.pid, running, log, log_start, self.repository)
 
     def _environment(self) -> Mapping[str, str]:
         if self.gpus == "all":

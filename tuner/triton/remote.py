@@ -23,6 +23,7 @@ from tuner.server.server import Endpoints, Place, get
 from tuner.spec.mistakes import did_you_mean
 from tuner.spec.server import ServerMode, ServerSpec
 from tuner.triton.needs import backends_of
+from tuner.writing import write_json
 
 #: Beside the log while a server is not as it was found: the config that each model ran with.
 FOUND = "server_found.json"
@@ -189,8 +190,7 @@ class RemoteLauncher:
         kept = log.with_name(FOUND)
         if not self._found:  # once something was tried, what runs now may be a candidate
             self._found.update(self._kept(kept) if os.path.lexists(kept) else self._running())
-        (temporary := kept.with_suffix(".new")).write_text(json.dumps(self._found))
-        temporary.replace(kept)
+        write_json(kept, self._found)
         try:
             yield RemoteServer(self.endpoints)
         finally:

@@ -68,6 +68,15 @@ def test_of_a_long_log_the_beginning_and_the_end_are_kept(tmp_path: Path) -> Non
         leave_out_the_middle(log, 10)
         assert log.read_bytes() == (kept or b"begin\n[90 bytes are left out here]\n-end.")
     leave_out_the_middle(tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_log_that_is_a_link_is_not_cut(tmp_path: Path) -> None:
+    theirs, log = tmp_path / "theirs", tmp_path / "server.log"
+    theirs.write_bytes(b"x" * 100)
+    log.symlink_to(theirs)
+    leave_out_the_middle(log, 10)
+    assert theirs.read_bytes() == b"x" * 100
 
 
 @pytest.fixture(autouse=True)

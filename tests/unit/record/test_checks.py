@@ -16,6 +16,7 @@ from builders.told_measuring import BASELINE, KEY
 
 from tuner.errors import TunerError
 from tuner.record.checks import (
+    HISTORY,
     Baseline,
     HistoryRow,
     append_history,
@@ -138,6 +139,30 @@ def test_a_pipe_in_place_of_a_file_is_told_and_not_waited_for(tmp_path: Path, su
     os.mkfifo(path)
     with pytest.raises(TunerError, match="pipe"):
         find_baseline(tmp_path, KEY) if suffix == ".json" else history(tmp_path, KEY, 3)
+
+
+@pytest.mark.parametrize("linked", ["file", "directory"])
+def test_baseline_and_history_are_not_written_through_links(linked: str, tmp_path: Path) -> None:
+    results, theirs = tmp_path / "results", tmp_path / "theirs"
+    paths = [baseline_path(results, KEY), baseline_path(results, KEY).with_suffix(HISTORY)]
+    (theirs if linked == "directory" else paths[0].parent).mkdir(parents=True)
+    for path in paths:
+        (theirs / path.name if linked == "directory" else tmp_path / path.name).write_text("theirs")
+    if linked == "directory":
+        results.mkdir()
+        paths[0].parent.symlink_to(theirs)
+        with pytest.raises(TunerError, match="baselines is a link to"):
+            write_baseline(results, BASELINE)
+    else:
+        for path in paths:
+            path.symlink_to(tmp_path / path.name)
+        write_baseline(results, BASELINE)
+        assert find_baseline(results, KEY) == BASELINE
+    with pytest.raises(TunerError, match="is a link to"):
+        append_history(results, KEY, a_row(1))
+    for path in paths:
+        kept = theirs / path.name if linked == "directory" else tmp_path / path.name
+        assert kept.read_text() == "theirs"
 
 
 def test_another_mix_is_another_question(tmp_path: Path) -> None:

@@ -360,3 +360,33 @@ def test_a_series_is_gone_on_with_by_the_specs_that_are_left_and_no_fewer(
     assert workplace.tune("run", "specs/model-00.yaml", *again) == 2
     assert "model-01.yaml" in workplace.tune.err
     assert workplace.tune("run", "specs/*.yaml", *again) == 0
+
+
+def test_nothing_is_written_through_a_link_in_a_run(workplace: Workplace, tmp_path: Path) -> None:
+    """Each name that a run writes is made a link to another file with the same content."""
+    workplace.bench.then = {1: interrupt}
+    words = ("run", "my spec.yaml", "--progress", "none", "--trials", "4")
+    assert workplace.tune(*words) == 130
+    run, theirs = workplace.store.directory, tmp_path / "theirs"
+    paths = [path for path in run.rglob("*") if path.is_file()]
+    appended = [run / name for name in (".lock", "trials.jsonl", "rejected.jsonl")]
+    added = ("report.csv", "best/proposal.patch", "best/server_args.txt", "best/pull_request.md")
+    companions = ("study.db-journal", "study.db-wal", "study.db-shm", "study.db.damaged")
+    paths = sorted({*paths, *appended, *(run / name for name in (*added, *companions))})
+    contents = {path: path.read_bytes() if path.exists() else b"victim" for path in paths}
+    workplace.bench.then = {}
+    for alone in appended:
+        for path in paths:
+            path.parent.mkdir(exist_ok=True)
+            path.unlink(missing_ok=True)
+            victim = theirs / path.relative_to(run)
+            victim.parent.mkdir(parents=True, exist_ok=True)
+            victim.write_bytes(contents[path])
+            if path in appended and path != alone:
+                path.write_bytes(contents[path])
+            else:
+                path.symlink_to(victim)
+        code = 4 if alone.name in (".lock", "trials.jsonl") else 0  # what it adds to, or replaces
+        assert workplace.tune("run", "--resume", run, "--progress", "none") == code
+        for path, content in contents.items():
+            assert (theirs / path.relative_to(run)).read_bytes() == content

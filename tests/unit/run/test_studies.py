@@ -38,9 +38,20 @@ def a_hole(path: Path) -> None:
     path.write_bytes(data)
 
 
+def an_endless_view(path: Path) -> None:
+    database(path, "studies", "trial_user_attributes", "trial_params")
+    with closing(sqlite3.connect(path)) as opened:
+        opened.execute(
+            "CREATE VIEW study_user_attributes AS WITH RECURSIVE n(value_json) AS"
+            " (SELECT 0 UNION ALL SELECT value_json + 1 FROM n) SELECT value_json FROM n"
+        )
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
+        (an_endless_view, "views, triggers or virtual tables"),
+        (lambda path: Path(f"{path}-journal").symlink_to("nowhere"), "not a file"),
         (lambda path: None, ""),
         (lambda path: path.touch(), ""),
         (lambda path: database(path, "studies"), ""),

@@ -125,6 +125,20 @@ def test_a_server_that_a_killed_run_left_with_a_candidate_is_put_back_by_the_nex
     assert not kept.exists()
 
 
+@pytest.mark.parametrize("name", [FOUND, "server_found.new"])
+def test_what_was_found_at_a_server_is_not_written_through_a_link(
+    name: str, left: tuple[FakeControl, Path]
+) -> None:
+    control, kept = left
+    theirs, before = kept.with_name("theirs"), kept.read_bytes()
+    theirs.write_bytes(before)
+    kept.with_name(name).unlink(missing_ok=True)
+    kept.with_name(name).symlink_to(theirs)
+    put_back(kept)
+    assert control.running.max_batch_size == 8
+    assert theirs.read_bytes() == before
+
+
 def test_what_is_kept_of_a_server_brings_numbers_into_it_and_no_code(
     left: tuple[FakeControl, Path],
 ) -> None:

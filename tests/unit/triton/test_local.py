@@ -48,6 +48,21 @@ def test_it_listens_on_this_machine_only_and_loads_nothing_by_itself() -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", ["a link", "a pipe"])
+def test_server_is_not_started_where_its_log_is_no_regular_file(kind: str, tmp_path: Path) -> None:
+    log, theirs = tmp_path / "server.log", tmp_path / "theirs"
+    if kind == "a link":
+        theirs.write_text("theirs")
+        log.symlink_to(theirs)
+    else:
+        os.mkfifo(log)
+    launcher = LocalLauncher(INSTALLATION, tmp_path)
+    with pytest.raises(EnvironmentNotReadyError, match=rf"server\.log.* is {kind}"):
+        with launcher.launch([], log):
+            pass
+    assert kind == "a pipe" or theirs.read_text() == "theirs"
+
+
 def test_its_control_is_closed_to_whoever_lacks_the_key() -> None:
     launcher = LocalLauncher(INSTALLATION, Path("/models"))
     line = launcher.command(
