@@ -31,9 +31,16 @@ class TunerError(Exception):
     meaning: ClassVar[str] = "a defect of the tuner"
 
     def __init__(self, message: str, hint: str = "") -> None:
+        message = "\n".join(map(shortened, message.split("\n")))
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+def shortened(words: str, most: int = 2000) -> str:
+    """What a server, a file or a user said, without the middle where that is long."""
+    half = most // 2
+    return words if len(words) <= most else f"{words[:half]} [...] {words[-half:]}"
 
 
 class SpecError(TunerError):
@@ -76,12 +83,6 @@ class InterruptedRunError(TunerError):
 
     exit_code = 130
     meaning = "interrupted, can be resumed"
-
-
-def shortened(words: str, most: int = 2000) -> str:
-    """What a server said, without the middle where that is long."""
-    half = most // 2
-    return words if len(words) <= most else f"{words[:half]} [...] {words[-half:]}"
 
 
 class TrialError(TunerError):

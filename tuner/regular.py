@@ -21,9 +21,24 @@ def read_regular(path: Path, at_most: int = -1) -> bytes:
         return file.read(at_most)
 
 
+def read_whole(path: Path, most: int) -> bytes:
+    """A regular file of at most so many bytes; raises as `read_regular` does, also if it has more.
+
+    What is longer is not read to its end, and no more than that is kept in memory.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(most + 1) if size <= most else b""
+    if max(size, len(data)) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most >> 20:,} MiB", str(path))
+    return data
+
+
 @contextmanager
 def open_regular(path: Path) -> Iterator[BinaryIO]:
     """A regular file, open to be read piece by piece; raises as `read_regular` does."""
+    if "\0" in str(path):
+        raise OSError(errno.EINVAL, "no file can have this name", str(path))
     refuse_what_is_no_file(path, path.stat().st_mode)  # opening a device may do something
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # never waits, also for a pipe
     with os.fdopen(descriptor, "rb") as file:
@@ -32,10 +47,10 @@ def open_regular(path: Path) -> Iterator[BinaryIO]:
 
 
 def is_there(path: Path) -> bool:
-    """A file or a directory. Also asked of names that no file can have: too long."""
+    """A file or a directory. Also asked of names that no file can have: too long, with a NUL."""
     try:
         return path.is_file() or path.is_dir()
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import click
 
 from tuner.cli.terminal import annotation, say_annotations, say_lines
-from tuner.errors import ENDINGS, SpecError, TunerError
+from tuner.errors import ENDINGS, SpecError, TunerError, shortened
 from tuner.extras import explain_import
 
 
@@ -19,8 +21,22 @@ def guarded(command: click.Command, arguments: Sequence[str]) -> int:
     """Runs the command line and returns its exit code; prints errors to stderr."""
     debug = "--debug" in arguments or bool(os.environ.get("TUNE_DEBUG"))
     color = wanted_color(arguments, os.environ)
-    with click.Context(command, color=color).scope():
+    with _terminated_as_interrupted(), click.Context(command, color=color).scope():
         return _run(command, arguments, color, debug=debug)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does, so that no temporary file of it stays."""
+    before = signal.getsignal(signal.SIGTERM)
+    if before is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def wanted_color(arguments: Sequence[str], environment: Mapping[str, str]) -> bool | None:
@@ -90,7 +106,7 @@ def ci_annotations(error: TunerError) -> Iterator[str]:
     """GitHub workflow commands: one for each mistake with its place, or one for the error."""
     mistakes = getattr(error, "mistakes", ())
     for m in mistakes:
-        yield annotation("error", m.message, file=m.file, line=m.line, column=m.column)
+        yield annotation("error", shortened(m.message), file=m.file, line=m.line, column=m.column)
     if not mistakes:
         yield annotation("error", error.message, title="tune")
 

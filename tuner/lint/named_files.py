@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from errno import ENOENT
+from functools import lru_cache, partial
 from pathlib import Path
 
 from tuner.lint.rules import LintFinding, Severity, error_at
@@ -27,8 +28,10 @@ def named_files(files: ModelFiles, config: ModelConfig) -> Iterator[LintFinding]
             text = f"output {tensor.name} takes its labels from {label}, which is not there"
             hint = f"it is looked for in {files.directory}"
             yield error_at(files, f"output[{index}].label_filename", "label-file", text, hint)
-    for sample in samples(config):
-        if sample.file and (wrong := _mistake_in(sample, files.directory / sample.file)):
+    by_file = [sample for sample in samples(config) if sample.file]
+    read = lru_cache(maxsize=1)(partial(_read, files.directory))
+    for sample in sorted(by_file, key=lambda sample: sample.file):
+        if wrong := _mistake_in(sample, read):
             text = f"{sample.what} takes its values from {sample.file}: {wrong}"
             yield error_at(files, sample.path, "sample-file", text, "")
     yield from _environment(files, config)
@@ -40,12 +43,19 @@ def named_files(files: ModelFiles, config: ModelConfig) -> Iterator[LintFinding]
                 yield replace(found, severity=Severity.WARNING)
 
 
-def _mistake_in(sample: WarmupTensor, path: Path) -> str:
+def _read(directory: Path, name: str) -> bytes | str:
+    """A file of values, or why it cannot be read."""
     try:
-        data = read_regular(path, _MOST_BYTES)
-        return sample.mistake_in(data) if len(data) < _MOST_BYTES else ""
+        return read_regular(directory / name, _MOST_BYTES)
     except OSError as error:
         return "it is not there" if error.errno == ENOENT else f"{error.strerror}"
+
+
+def _mistake_in(sample: WarmupTensor, read: Callable[[str], bytes | str]) -> str:
+    data = read(sample.file)
+    if isinstance(data, str):
+        return data
+    return sample.mistake_in(data) if len(data) < _MOST_BYTES else ""
 
 
 def _environment(files: ModelFiles, config: ModelConfig) -> Iterator[LintFinding]:

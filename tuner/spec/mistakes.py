@@ -10,13 +10,14 @@ from pathlib import Path
 
 from pydantic_core import ErrorDetails
 
-from tuner.errors import SpecError
+from tuner.errors import SpecError, shortened
 from tuner.plain import plain
 
 #: Where a value is in the spec: keys and indexes from the top.
 Location = tuple[str | int, ...]
 #: Most mistakes of one file to report; nobody reads more before fixing some.
 MOST_SHOWN = 100
+_LONGEST_LINE = 500
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class SpecMistakesError(SpecError):
 def shown(first: Iterable[str], count: int) -> str:
     """A line for each of the first mistakes, and how many of the ``count`` follow."""
     more = [f"and {count - MOST_SHOWN:,} more"] if count > MOST_SHOWN else []
-    return "\n".join([*first, *more])
+    return "\n".join([*(shortened(line, _LONGEST_LINE) for line in first), *more])
 
 
 def dotted(location: Location) -> str:

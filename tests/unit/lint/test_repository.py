@@ -756,6 +756,24 @@ def test_strings_of_a_sample_have_their_lengths_before_them(repository, data, ha
     assert all(has in message for message in found)
 
 
+@pytest.mark.parametrize("name", [r"a\000b", "a" * 300])
+def test_a_file_name_that_no_file_can_have_hides_no_other_finding(repository, name):
+    tensor = values(source=f'input_data_file: "{name}"')
+    add(repository, "scorer", SCORER % (tensor, tensor, tensor, values("input"), "/"))
+    assert {f.rule for f in lint_repository(repository)} == {"sample-file", "warmup"}
+
+
+def test_a_file_of_samples_is_read_once(repository, monkeypatch):
+    tensor = values(source='input_data_file: "sixteen"')
+    add(repository, "scorer", SCORER % (tensor, tensor, tensor, tensor, "/"), ("warmup/sixteen",))
+    read = []
+    monkeypatch.setattr(
+        "tuner.lint.named_files.read_regular", lambda path, _: read.append(path.name) or bytes(16)
+    )
+    lint_repository(repository)
+    assert read == ["sixteen"]
+
+
 def test_an_environment_outside_of_the_model_and_a_model_for_some_gpus_may_be_elsewhere(repository):
     more = 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "/no/env" } }'
     add(repository, "m", PYTHON + more)
