@@ -144,6 +144,9 @@ RECORDED = (
     "access.csv --from inputs --rate 1",
     "access.csv --from triton-trace",
     "inputs.json --output inputs.json --from log",
+    "access.csv --from log --time time --output gaps",
+    "inputs.json --from inputs --rate 1e-320",
+    "days.csv --from log --time time",
 )
 
 
@@ -151,6 +154,7 @@ def write_recordables(here: Path) -> None:
     """A log, a file of inputs and one of gaps, as teams have them."""
     (here / "access.csv").write_text("time,tokens\n3.5,5\n2.25,64\n")
     (here / "inputs.json").write_text('{"data": [{"x": [1]}, {"x": [2], "model": "m"}]}')
+    (here / "days.csv").write_text("time,tokens\n0,5\n86400000,64\n")
     (here / "gaps").write_text("100\n250000\n250000\n")
 
 

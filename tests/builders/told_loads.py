@@ -64,11 +64,17 @@ TRACES = {
     "a gap is below zero": "-1\n",
     "it is empty": "",
     "all gaps are none": "0\n0\n",
+    "a gap is infinite": "100\ninf\n",
+    "a gap has 400 digits": "100\n" + "1" * 400,
+    "gaps are in nanoseconds": "100\n86400000000000\n",
 }
 #: What is no list of inputs for a model with two numbers.
 INPUTS: dict[str, str] = {
     "it is no JSON": "[1, 2",
     "it has no entry": '{"data": []}',
+    "it is a list": '[{"x": [1, 2]}]',
+    "it has no data": '{"inputs": [{"x": [1, 2]}]}',
+    "it is a number": "1",
     "bytes are cut off": '{"data": [{"x": {"b64": "a"}}]}',
 }
 

@@ -21,6 +21,25 @@ STREAMS = {"online": "texts", "nightly": "texts", "pictures": "resnet"}
 IDS = TensorShape("ids", "INT32", (-1,))
 MASK = TensorShape("mask", "INT32", (2,), optional=True)
 NO_TRACES = ("", "[]", "{", '{"data": []}', '[{"id": "1"}]', "time,length\n1,2")
+TRACED = '[{"id":1,"model_name":"m"},\n {"id":1,"timestamps":[{"name":"REQUEST_START","ns":5}]}'
+QUEUED = '{"id":1,"activity":"TENSOR_QUEUE_INPUT","tensor":%s}'
+TENSOR = '{"name":"x","data":%s,"shape":"%s","dtype":"FP32"}'
+ODD_ACTIVITIES = {
+    "a shape of letters": QUEUED % (TENSOR % ('"1"', "a,b")),
+    "a shape of 5,000 digits": QUEUED % (TENSOR % ('"1"', "1" * 5000)),
+    "a list for data": QUEUED % (TENSOR % ("[1]", "1,1")),
+    "an object for data": QUEUED % (TENSOR % ("{}", "1,1")),
+    "nothing for data": QUEUED % (TENSOR % ("null", "1,1")),
+    "no tensor": QUEUED % "{}",
+    "a tensor that is none": QUEUED % "null",
+    "a moment of 400 digits": f'{{"id":1,"timestamps":[{{"name":"A","ns":1{"0" * 400}}}]}}',
+    "a moment of 5,000 digits": f'{{"id":1,"timestamps":[{{"name":"A","ns":1{"0" * 5000}}}]}}',
+    "a moment whose name is a list": '{"id":1,"timestamps":[{"name":[],"ns":1}]}',
+    "an id of 5,000 digits": f'{{"id":1{"0" * 5000}}}',
+    "a model whose name is a list": '{"id":1,"model_name":[]}',
+    "nesting": f'{{"id":1,"model_name":{"[" * 100_000}{"]" * 100_000}}}',
+    "a request of too many inferences": QUEUED % (TENSOR % ('"1"', "3000000,3")),
+}
 
 
 def written(directory: Path, *lines: object, end: str = "\n") -> Path:
@@ -93,6 +112,12 @@ def not_read() -> dict[str, Case]:
         "a time in words": second({"entry": 1, "due_s": "1s"}),
         "a time without end": second('{"due_s": Infinity}'),
         "a truth as time": second({"due_s": True}),
+        "a time of 400 digits": second('{"due_s": 1%s}' % ("0" * 400)),
+        "a time of 5,000 digits": second('{"due_s": 1%s}' % ("0" * 5000)),
+        "a day in milliseconds": lines({"due_s": 1}, {"due_s": 2}, {"due_s": 86_400_000}),
+        "a day in microseconds": lines({"due_s": 1}, {"due_s": 2}, {"due_s": 86_400_000_000}),
+        "times without end": lines({"due_s": -1e308}, {"due_s": 1e308}, {"due_s": 1e308}),
+        "lines with long keys": lines(*({"x" * 100_000: k} for k in range(2))),
         "a time going back": second({"due_s": 0.2}),
         "inputs and an entry": second({"due_s": 1, "inputs": {}, "entry": 1}),
         "a stream of no name": second({"due_s": 1, "stream": 7}),
@@ -131,6 +156,8 @@ def not_fitting_lines() -> dict[str, Case]:
         "a dimension of nothing": second(none),
         "a shape of another input": second({"shapes": {"idz": [3]}}),
         "a list of shapes": second({"shapes": [3]}),
+        "more than a request may carry": second({"shapes": {"ids": [300_000_000]}}),
+        "a dimension of 300 digits": second({"shapes": {"ids": [10**300]}}),
         "an entry of no file": second({"entry": 1}),
         "an entry after the last": entry(4),
         "an entry before the first": entry(-1),
@@ -176,6 +203,12 @@ def not_made() -> dict[str, Case]:
         "a log without a time": log("at,n\nnoon,2\n"),
         "a log that is cut off": log('{"at": 1, "n": 1}\n{"at"\n'),
         "a log with a list": log('{"at": 1, "n": 1}\n[1]\n'),
+        "a log whose requests are years apart": log("at,n\n2026-01-01,1\n1996-01-01,2\n"),
+        "a log from the year 1": log("at,n\n2026-01-01,1\n0001-01-01,2\n"),
+        **{
+            f"a trace with {what}": trace(f"{TRACED},\n{activity}]")
+            for what, activity in ODD_ACTIVITIES.items()
+        },
         **{
             f"no trace, but {text or 'nothing'}".replace("\n", " "): trace(text)
             for text in NO_TRACES

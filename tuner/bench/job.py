@@ -243,7 +243,10 @@ def _recorded(
         if isinstance(stream.inputs, FileInputs):
             entries = read_recorded(stream.inputs.file, tensors, all_known=not more)
             _refuse_mixed_batches(entries, stream.inputs, stream.batch_size)
-            found[name] = RecordedFigures.of(entries)
+            found[name] = RecordedFigures.of(
+                {input_name: content.size for input_name, content in entry.items()}
+                for entry in entries
+            )
         elif traffic is not None:
             found[name] = figures_of(stream.inputs, traffic, number, tensors, all_known=not more)
     return found

@@ -13,7 +13,7 @@ from tuner.errors import SpecError
 from tuner.load.recordings.contents import RecordedContents
 from tuner.load.recordings.replay import RecordedTraffic, recorded_traffic
 from tuner.load.traffic.encoding import TensorShape
-from tuner.load.traffic.wire import Content
+from tuner.load.traffic.wire import ContentSize
 from tuner.spec.model import Spec
 from tuner.spec.units import Percent
 from tuner.spec.workload import RecordingInputs
@@ -32,13 +32,13 @@ class RecordedFigures:
     shapes: Mapping[str, int]
 
     @classmethod
-    def of(cls, entries: Iterable[Mapping[str, Content]]) -> RecordedFigures:
+    def of(cls, entries: Iterable[Mapping[str, ContentSize]]) -> RecordedFigures:
         """Looks at one entry after the other; there is at least one."""
         sizes: Counter[int] = Counter()
         shapes = set()
         for entry in entries:
-            sizes[sum(len(content.raw) for content in entry.values())] += 1
-            shapes |= {(name, content.shape) for name, content in entry.items()}
+            sizes[sum(size.byte_count for size in entry.values())] += 1
+            shapes |= {(name, size.shape) for name, size in entry.items()}
         counts = Counter(name for name, _ in shapes)
         return cls(sizes.total(), min(sizes), max(sizes), counts)
 

@@ -88,6 +88,7 @@ def _shapes(
     help="inputs: perf_analyzer's file of gaps, in microseconds, in place of --rate; the inputs go "
     "round until it ends.",
 )
+@click.option("--force", is_flag=True, help="Replace the output if it exists.")
 def record_command(
     files: tuple[Path, ...],
     output: Path,
@@ -101,10 +102,11 @@ def record_command(
     named: bool,
     rate: float | None,
     intervals: Path | None,
+    force: bool,
 ) -> None:
     """Make a recording of requests from FILES, for arrivals of kind recording.
 
-    docs/recordings.md says what a line of it holds. Replaces the output only by a whole recording.
+    docs/recordings.md says what a line of it holds.
     """
     from tuner.load.recordings.access_log import LogColumns, requests_of_log
     from tuner.load.recordings.making import Making, make_recording
@@ -113,6 +115,8 @@ def record_command(
 
     if output in files:
         raise click.UsageError(f"{output} is both read and written: name another --output")
+    if output.exists() and not force:
+        raise SpecError(f"{output} already exists", "--force replaces it, --output names another")
     making = Making()
     if source == "log":
         if time is None:

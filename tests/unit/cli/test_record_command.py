@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from builders.commands import Tune
 from builders.told_commands import RECORDED, write_recordables
+
+from tuner.load.recordings.making import FoundRequest
 
 
 @pytest.fixture(autouse=True)
@@ -31,10 +35,33 @@ def test_inputs_come_at_a_rate_or_by_the_gaps_of_perf_analyzer(tune: Tune) -> No
     assert tune(*inputs, "--rate", "4") == 0
     held = [{"x": [1]}, {"x": [2]}]
     assert lines("made.jsonl") == [{"due_s": 0.25 * k, "inputs": own} for k, own in enumerate(held)]
-    assert tune(*inputs, "--intervals", "gaps") == 0
+    assert tune(*inputs, "--intervals", "gaps", "--force") == 0
     assert [(row["due_s"], row["inputs"]) for row in lines("made.jsonl")] == [
         *((0.0, held[0]), (0.25, held[1]), (0.5, held[0]))
     ]
+
+
+def test_a_file_that_is_there_is_replaced_with_force_only(tune: Tune, here: Path) -> None:
+    command = ("record", "access.csv", "--from", "log", "--time", "time", "-o", "gaps")
+    before = (here / "gaps").read_bytes()
+    assert tune(*command) == 2
+    assert (here / "gaps").read_bytes() == before
+    assert tune(*command, "--force") == 0
+    assert len(lines("gaps")) == 2
+
+
+def test_sigterm_leaves_no_temporary_file(
+    tune: Tune, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def terminated(*_: object) -> Iterator[FoundRequest]:
+        yield FoundRequest(0.0, {})
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("tuner.load.recordings.access_log.requests_of_log", terminated)
+    before = sorted(here.iterdir())
+    assert tune("record", "access.csv", "--from", "log", "--time", "time") == 130
+    assert sorted(here.iterdir()) == before
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 @pytest.mark.parametrize("arguments", RECORDED)

@@ -16,12 +16,10 @@ from typing import Any
 
 from tuner.errors import SpecError
 from tuner.load.recordings.lines import opened
-from tuner.load.recordings.making import FoundRequest, finite
+from tuner.load.recordings.making import FoundRequest
+from tuner.load.traffic.arrivals import TIME_UNITS, finite
 from tuner.plain import plain
 from tuner.spec.mistakes import in_brackets
-
-#: In seconds.
-TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ def requests_of_log(paths: Sequence[Path], columns: LogColumns) -> Iterator[Foun
                     name: [_dim(row, dim, place) for dim in own]
                     for name, own in columns.shapes.items()
                 }
-            yield FoundRequest(_time_s(row[columns.time], columns, place), held)
+            yield FoundRequest(_time_s(row[columns.time], columns, place), held, place)
 
 
 def _dim(row: Mapping[str, Any], dim: str, place: str) -> int:
@@ -85,7 +83,7 @@ def _time_s(given: Any, columns: LogColumns, place: str) -> float:
         return number * TIME_UNITS[columns.time_unit]
     try:
         return datetime.fromisoformat(str(given)).timestamp()
-    except ValueError as error:
+    except (ValueError, OverflowError, OSError) as error:  # also of the year 1, or 9999
         message = (
             f"{place}: {columns.time} is neither a number nor a date as of ISO 8601: {given!r}"
         )
@@ -96,7 +94,7 @@ def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The rows of a table, each with its line."""
     try:
         with opened(path) as raw:
-            file = TextIOWrapper(raw, encoding="utf-8", newline="")
+            file = TextIOWrapper(raw, encoding="utf-8-sig", newline="")
             first = file.read(1)
             file.seek(0)
             yield from _json_rows(path, file) if first == "{" else _csv_rows(file)

@@ -16,14 +16,25 @@ import numpy as np
 from tuner.errors import SpecError
 from tuner.load import seeds
 from tuner.load.recordings.lines import HINT, LineError, RecordedStream
-from tuner.load.traffic.encoding import TensorShape, random_contents, read_entry, read_recorded
+from tuner.load.traffic.encoding import (
+    MAX_BYTES,
+    TensorShape,
+    content_bytes,
+    drawable,
+    random_contents,
+    read_entry,
+    read_recorded,
+    refuse_above_most,
+)
 from tuner.load.traffic.inputs import InputFile, entry_json
 from tuner.load.traffic.repeats import Order
-from tuner.load.traffic.wire import Content
+from tuner.load.traffic.wire import Content, ContentSize
 from tuner.plain import plain
 from tuner.spec.mistakes import MOST_SHOWN, shown
 from tuner.spec.workload import RecordingInputs
 
+#: By input, what one request carries; of values that are to be drawn the shape.
+_Carried = Mapping[str, Content | TensorShape]
 _PLACE = 5  # the seed's stream for where a row of requests begins; see `recordings.replay`
 
 
@@ -78,17 +89,16 @@ class RecordedContents:
         del seed
         return None
 
-    def checked(self) -> Iterator[Mapping[str, Content]]:
-        """What each request carries, one after the other.
+    def checked(self) -> Iterator[Mapping[str, ContentSize]]:
+        """How much each request carries, one after the other; nothing is drawn.
 
         Raises:
             SpecError: Some do not fit the model, at the end, with the place of each.
         """
         wrong, wrong_count = list[str](), 0
-        rng = np.random.default_rng(seeds.INPUTS)
         for number, text, row in self._recording.read(self.numbers.tolist()):
             try:
-                yield self._contents(text, row, rng)
+                yield self._sizes(text, self._carried(text, row))
             except LineError as error:
                 wrong_count += 1
                 if wrong_count <= MOST_SHOWN:
@@ -99,20 +109,23 @@ class RecordedContents:
 
     def _written(self, lines: Order, seed: tuple[int, ...]) -> Path:
         """An input file of these requests; a line that is there several times is read once."""
-        rng, encoded = np.random.default_rng(seed), dict[int, bytes]()
+        rng, carried, total = np.random.default_rng(seed), dict[int, _Carried](), 0
         for number, text, row in self._recording.read(np.unique(lines).tolist()):
-            encoded[number] = entry_json(self._contents(text, row, rng))
+            carried[number] = self._carried(text, row)
+            total += sum(size.byte_count for size in self._sizes(text, carried[number]).values())
+            refuse_above_most(total)
+        encoded = {n: entry_json(self._drawn(carried.pop(n), rng)) for n in [*carried]}
         name = f"recorded-{id(self):x}-{'-'.join(map(str, seed))}-{lines.size}.json"
         path = self._directory / name
         with path.open("wb") as file:
             file.write(b'{"data":[')
-            file.write(b",".join([encoded[number] for number in lines.tolist()]))
+            for place, number in enumerate(lines.tolist()):
+                file.write(b"," * bool(place))
+                file.write(encoded[number])
             file.write(b"]}")
         return path
 
-    def _contents(
-        self, text: str, row: Mapping[str, Any], rng: np.random.Generator
-    ) -> Mapping[str, Content]:
+    def _carried(self, text: str, row: Mapping[str, Any]) -> _Carried:
         """What one request carries; raises `LineError`."""
         if "inputs" in row:
             found, wrong = read_entry(row["inputs"], self._tensors, all_known=self._all_known)
@@ -122,7 +135,7 @@ class RecordedContents:
         if "entry" in row:
             return self._entry(text, row["entry"])
         if "shapes" in row:
-            return self._drawn(text, row["shapes"], rng)
+            return self._shapes(text, row["shapes"])
         message = "it holds no inputs: say what requests carry, such as inputs: {kind: random}"
         raise LineError(f"{message}, in the spec")
 
@@ -140,14 +153,40 @@ class RecordedContents:
         assert self._spec.file is not None
         return read_recorded(self._spec.file, self._tensors, all_known=self._all_known)
 
-    def _drawn(self, text: str, shapes: Any, rng: np.random.Generator) -> Mapping[str, Content]:
-        """Random values of the line's shapes, and of fixed ones."""
+    def _sizes(self, text: str, carried: _Carried) -> Mapping[str, ContentSize]:
+        """What one request takes; raises `LineError` where that is more than any may."""
+        letters = self._spec.string_length
+        found = {
+            name: one.size
+            if isinstance(one, Content)
+            else ContentSize(one.shape, content_bytes(one, letters))
+            for name, one in carried.items()
+        }
+        total = sum(size.byte_count for size in found.values())
+        if total > MAX_BYTES:
+            message = f"its inputs take more than {MAX_BYTES >> 30} GiB, as no request may"
+            raise LineError.at(text, "shapes", message)
+        return found
+
+    def _drawn(self, carried: _Carried, rng: np.random.Generator) -> Mapping[str, Content]:
+        """The same with random values in place of shapes."""
+        spec, found = self._spec, dict[str, Content]()
+        for name, one in carried.items():
+            if isinstance(one, Content):
+                found[name] = one
+                continue
+            (raw,) = random_contents(one, 1, rng, spec.int_range, spec.string_length)
+            found[name] = Content(one.shape, raw)
+        return found
+
+    def _shapes(self, text: str, shapes: Any) -> Mapping[str, TensorShape]:
+        """The shapes of a line, and fixed ones."""
         given = shapes if isinstance(shapes, dict) else {}
         known = {tensor.name: tensor for tensor in self._tensors}
         if given is not shapes or (self._all_known and not given.keys() <= known.keys()):
             expected = ", ".join(known) or "of the model's inputs"
             raise LineError.at(text, "shapes", f"shapes are by input, and these are {expected}")
-        found = {}
+        found = dict[str, TensorShape]()
         for tensor in self._tensors:
             if tensor.optional and tensor.name not in given:
                 continue
@@ -156,9 +195,8 @@ class RecordedContents:
                 message = f"{tensor.name} cannot be {dims}, the model has {[*tensor.shape]}"
                 raise LineError.at(text, "shapes", message)
             own = TensorShape(tensor.name, tensor.datatype, tuple(dims))
-            spec = self._spec
-            (raw,) = random_contents(own, 1, rng, spec.int_range, spec.string_length)
-            found[tensor.name] = Content(own.shape, raw)
+            drawable(own)
+            found[tensor.name] = own
         return found
 
 

@@ -7,7 +7,6 @@ request carries is read from its line when it is replayed.
 from __future__ import annotations
 
 import json
-import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tuner.errors import SpecError
-from tuner.load.traffic.arrivals import Times
+from tuner.load.traffic.arrivals import MOST_S, Times, finite, too_long
 from tuner.load.traffic.repeats import Order
 from tuner.plain import plain
 from tuner.regular import open_regular
@@ -156,7 +155,7 @@ def _read(path: Path, size: int, changed_ns: int) -> Recording:
                     place = f"{path}:{len(due_s) + wrong_count}:{error.column}"
                     wrong.append(plain(f"{place}: {error.message}"))
             else:
-                due_s.append(float(row["due_s"]))
+                due_s.append(row["due_s"])
                 offsets.append(offset)
                 label = Label(row.get("stream", ""), row.get("model", ""))
                 owners.append(labels.setdefault(label, len(labels)))
@@ -165,9 +164,12 @@ def _read(path: Path, size: int, changed_ns: int) -> Recording:
     if wrong:
         raise SpecError(shown(wrong, wrong_count), HINT)
     times = np.array(due_s)
-    if times.size < 2 or times[-1] - times[0] < LEAST_S:
+    if times.size < 2 or due_s[-1] - due_s[0] < LEAST_S:
         held = {0: "no request", 1: "one request only"}.get(times.size, "less than a second")
         raise SpecError(f"{path}:1:1: there is {held} in the recording", HINT)
+    if long := too_long(due_s[-1] - due_s[0]):
+        late = int(times.searchsorted(due_s[0] + MOST_S, side="right"))
+        raise SpecError(f"{path}:{late + 1}:1: due_s {due_s[late]:.15g}: {long}", HINT)
     places, whose, like = (np.array(own, np.int64) for own in (offsets, owners, forms))
     return Recording(path, times - times[0], places, tuple(labels), whose, tuple(shapes), like)
 
@@ -200,11 +202,7 @@ def parse_line(text: str) -> dict[str, Any]:
         if key not in KEYS:
             message = f"unknown key {key!r}{in_brackets(key, KEYS)}"
             raise LineError.at(text, key, message)
-    due_s: Any = row.get("due_s")
-    if type(due_s) not in (int, float) or not math.isfinite(due_s):
-        message = "due_s is missing: when the request was due, in seconds"
-        message = f"due_s is no number of seconds: {due_s!r}" if "due_s" in row else message
-        raise LineError.at(text, "due_s", message)
+    row["due_s"] = _seconds(text, row)
     for key in ("stream", "model"):
         if key in row and not (isinstance(row[key], str) and row[key]):
             raise LineError.at(text, key, f"{key} is no name: {row[key]!r}")
@@ -212,6 +210,17 @@ def parse_line(text: str) -> dict[str, Any]:
         message = f"{carried[0]} and {carried[1]} are given, and one of them is enough"
         raise LineError.at(text, carried[1], message)
     return row
+
+
+def _seconds(text: str, row: Mapping[str, Any]) -> float:
+    if "due_s" not in row:
+        message = "due_s is missing: when the request was due, in seconds"
+        raise LineError.at(text, "due_s", message)
+    given = row["due_s"]
+    due_s = finite(given) if type(given) in (int, float) else None
+    if due_s is None:
+        raise LineError.at(text, "due_s", f"due_s is no number of seconds: {given!r:.80}")
+    return due_s
 
 
 def shapes_of_line(row: Mapping[str, Any]) -> LineShapes:

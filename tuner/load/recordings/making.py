@@ -6,7 +6,6 @@ Lines wait on disk until all are there, so that what they hold may be larger tha
 from __future__ import annotations
 
 import json
-import math
 import os
 import secrets
 from array import array
@@ -18,15 +17,22 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import SpecError
+from tuner.load.traffic.arrivals import too_long
 from tuner.writing import explained
 
 
 @dataclass(frozen=True)
 class FoundRequest:
-    """A request that was recorded elsewhere; ``row``: its line, without a time."""
+    """A request that was recorded elsewhere.
+
+    Attributes:
+        row: Its line, without a time.
+        place: Where it was found, as file, line and column.
+    """
 
     at_s: float
     row: dict[str, Any]
+    place: str = ""
 
 
 @dataclass
@@ -52,7 +58,7 @@ def make_recording(found: Iterable[FoundRequest], path: Path, making: Making) ->
     ``making`` is told how many there are; ``path`` is the old file or the whole new one.
 
     Raises:
-        SpecError: There are fewer than two requests.
+        SpecError: There are fewer than two requests, or one comes more than `MOST_S` after another.
         EnvironmentNotReadyError: It cannot be written.
     """
     at_s, offsets, lengths = array("d"), array("q"), array("q")
@@ -61,7 +67,11 @@ def make_recording(found: Iterable[FoundRequest], path: Path, making: Making) ->
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with parts[0].open("w+b") as rows, parts[1].open("wb") as lines:
+                first = last = None
                 for one in found:
+                    first = one if first is None or one.at_s < first.at_s else first
+                    last = one if last is None or one.at_s > last.at_s else last
+                    _refuse_apart(first, last)
                     text = json.dumps(one.row, ensure_ascii=False)[1:].encode() + b"\n"
                     at_s.append(one.at_s)
                     offsets.append(rows.tell())
@@ -71,9 +81,8 @@ def make_recording(found: Iterable[FoundRequest], path: Path, making: Making) ->
                     held = "one request" if at_s else "no request"
                     message = f"there is {held} to record, and a recording needs two"
                     raise SpecError(message, "see tune record --help for what is read")
-                times = np.array(at_s)
-                first_s = float(times.min())
-                for number in np.argsort(times, kind="stable").tolist():
+                first_s = min(at_s)
+                for number in np.argsort(np.array(at_s), kind="stable").tolist():
                     rows.seek(offsets[number])
                     rest = rows.read(lengths[number])
                     comma = b"" if rest == b"}\n" else b", "
@@ -85,16 +94,17 @@ def make_recording(found: Iterable[FoundRequest], path: Path, making: Making) ->
         finally:
             for part in parts:
                 part.unlink(missing_ok=True)
-    making.requests, making.length_s = len(at_s), float(times.max()) - first_s
+    making.requests, making.length_s = len(at_s), max(at_s) - first_s
 
 
-def finite(text: object) -> float | None:
-    """A number, also as text; None where it is none."""
-    try:
-        value = float(text)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return value if math.isfinite(value) and not isinstance(text, bool) else None
+def _refuse_apart(first: FoundRequest, last: FoundRequest) -> None:
+    if long := too_long(last.at_s - first.at_s):
+        places = " and ".join(filter(None, (first.place, last.place)))
+        raise SpecError(
+            f"{places or 'the last request'}: {long}",
+            "name the unit of the times of a log with --time-unit; or leave out requests of "
+            "another time",
+        )
 
 
 def entries_at(

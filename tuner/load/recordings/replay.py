@@ -21,6 +21,8 @@ from tuner.spec.workload import ArrivalsSpec, RecordingArrivals
 #: A stretch is at least so long, for a burst of seconds to fit with what it leaves behind, and a
 #: window has at most so many.
 LEAST_STRETCH_S, MOST_STRETCHES = 3.0, 8
+#: So many places of a long recording, evenly apart, stand for all where a stretch may begin.
+MOST_PLACES = 1 << 20
 #: The busiest such part of a stretch has as much before it, and what it leaves behind after it.
 LEAD = 1 / 3
 #: Of so many requests in a row the same share is left out or sent once more.
@@ -122,7 +124,9 @@ def stretches(
     twice_s = np.concatenate([due_s, due_s + length_s])
     lead_s = each_s * LEAD
     busiest_s = float(due_s[np.argmax(_counts(twice_s, due_s, lead_s))]) - lead_s
-    starts_s = (busiest_s + each_s * np.arange(int(length_s / each_s))) % length_s
+    places = min(int(length_s / each_s), MOST_PLACES)
+    apart_s = each_s if places < MOST_PLACES else length_s / places
+    starts_s = (busiest_s + apart_s * np.arange(places)) % length_s
     busy = _counts(twice_s, starts_s, each_s)
     busy[0] += due_s.size  # the last of all, also where another has as many
     rng = np.random.default_rng((seed, _REPLAY))

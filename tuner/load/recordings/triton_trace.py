@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tuner.errors import SpecError
-from tuner.load.recordings.lines import opened
+from tuner.load.recordings.lines import MOST_BYTES, opened
 from tuner.load.recordings.making import FoundRequest, Making
 
 #: Moments at which a request may have come, the truest first. The wait of gRPC begins before it.
@@ -31,13 +31,21 @@ _READ: dict[str, Callable[[str], Any]] = {
 }
 #: Activities of so many requests may be mixed; then the oldest is taken to be complete.
 _MOST_OPEN = 10_000
-_NEXT = ',{"id":'
+#: A request of more inferences than this has a first dimension that is no batch.
+_MOST_INFERENCES = 10_000
+_NEXT = re.compile(r',\s*(?={"id":)')
 #: A tensor whose data is no JSON: Triton writes texts as they are.
 _TENSOR = re.compile(
-    r'{"id":(\d+),"activity":"(\w+)","tensor":{"name":"([^"]*)","data":.*'
+    r'{"id":(\d{1,18}),"activity":"(\w+)","tensor":{"name":"([^"]*)","data":.*'
     r'"shape":"([\d,]*)","dtype":"(\w+)"}}',
     re.DOTALL,
 )
+_DECODER = json.JSONDecoder(strict=False)
+_BEFORE, _BETWEEN = re.compile(r"[\[ \t\r\n]*"), re.compile(r"[, \t\r\n]*")
+_TENSOR_KEYS = ("name", "shape", "dtype", "data")
+_SHAPE = re.compile(r"(?:\d{1,9}(?:,\d{1,9})*)?")
+#: Ids and moments have 64 bits.
+_LARGEST = 1 << 63
 _CHUNK = 1 << 20
 _HINT = "give the files of --trace-config triton,file=FILE, with rate=1 and level=TIMESTAMPS"
 
@@ -51,8 +59,9 @@ CUT = "the last one cut off in the file, left out"
 
 @dataclass
 class _Traced:
-    """What is known of one request."""
+    """What is known of one request; ``place``: of its first activity."""
 
+    place: str
     model: str = ""
     child: bool = False
     moments_ns: dict[str, int] = field(default_factory=dict)
@@ -72,21 +81,22 @@ def requests_of_trace(
         SpecError: A file is no trace.
     """
     for path in paths:
-        opened: dict[int, _Traced] = {}
-        for activity in _activities(path, making):
-            _add(opened.setdefault(activity["id"], _Traced()), activity)
-            if len(opened) > _MOST_OPEN:
-                yield from _found(opened.pop(next(iter(opened))), making, batched, named)
-        for traced in opened.values():
+        under_way: dict[int, _Traced] = {}
+        for place, activity in _activities(path, making):
+            number = activity["id"]
+            _add(under_way.setdefault(number, _Traced(place)), activity)
+            if len(under_way) > _MOST_OPEN:
+                yield from _found(under_way.pop(next(iter(under_way))), making, batched, named)
+        for traced in under_way.values():
             yield from _found(traced, making, batched, named)
 
 
 def _add(traced: _Traced, activity: dict[str, Any]) -> None:
     if "model_name" in activity:
-        traced.model = str(activity["model_name"])
+        traced.model = activity["model_name"]
         traced.child = "parent_id" in activity
     for moment in activity.get("timestamps", ()):
-        traced.moments_ns[moment["name"]] = int(moment["ns"])
+        traced.moments_ns[moment["name"]] = moment["ns"]
     if activity.get("activity") == _INPUT:
         traced.inputs.append(activity["tensor"])
 
@@ -99,20 +109,27 @@ def _found(traced: _Traced, making: Making, batched: bool, named: bool) -> Itera
         making.note(NO_TIME)
         return
     row: dict[str, Any] = {"model": traced.model} if named else {}
-    rows = _rows(traced.inputs, making, batched)
+    rows = _rows(traced, making, batched)
     if len(rows) > 1:
         making.note(SPLIT)
     for own in rows:
-        yield FoundRequest(at_ns / 1e9, {**row, **own})
+        yield FoundRequest(at_ns / 1e9, {**row, **own}, traced.place)
 
 
-def _rows(inputs: Sequence[dict[str, str]], making: Making, batched: bool) -> list[dict[str, Any]]:
+def _rows(traced: _Traced, making: Making, batched: bool) -> list[dict[str, Any]]:
     """What each inference of a request carries, with its values or else with its shapes."""
+    inputs = traced.inputs
     shapes = {t["name"]: [int(d) for d in t["shape"].split(",") if d] for t in inputs}
     if not inputs or not all(shapes.values()):
         making.note(NO_TENSORS)
         return [{}]
     count = next(iter(shapes.values()))[0] if batched else 1
+    if count > _MOST_INFERENCES:
+        raise SpecError(
+            f"{traced.place}: a request of {count:,} inferences, by the first dimension of its "
+            f"tensors; at most {_MOST_INFERENCES:,} are recorded",
+            "--no-batch: the first dimension is no batch (max_batch_size: 0)",
+        )
     own = {name: shape[1:] if batched else shape for name, shape in shapes.items()}
     kept = all(tensor["dtype"] in _READ for tensor in inputs)
     values = [_values(tensor, shapes[tensor["name"]], count) for tensor in inputs] if kept else []
@@ -136,7 +153,7 @@ def _rows(inputs: Sequence[dict[str, str]], making: Making, batched: bool) -> li
 def _values(tensor: dict[str, str], shape: Sequence[int], count: int) -> list[list[Any]] | None:
     """The values of each of so many inferences; None where they cannot be read."""
     try:
-        read = [_READ[tensor["dtype"]](text) for text in tensor["data"].split(",")]
+        read = [_READ[tensor["dtype"]](text) for text in tensor.get("data", "").split(",")]
     except ValueError:
         return None
     each = len(read) // max(count, 1)
@@ -145,32 +162,49 @@ def _values(tensor: dict[str, str], shape: Sequence[int], count: int) -> list[li
     return [read[k * each : (k + 1) * each] for k in range(count)]
 
 
-def _activities(path: Path, making: Making) -> Iterator[dict[str, Any]]:
-    """The array's elements one by one, also of a file that its server did not finish."""
-    decoder, text, first = json.JSONDecoder(strict=False), "", True
+def _activities(path: Path, making: Making) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The array's elements one by one, each with its place, also where its server was killed."""
+    text, at, first = "", 0, True
+    line, line_start = 1, 0  # of the place in `text` that is read next
     with opened(path) as file:
         while True:
             chunk = file.read(_CHUNK).decode(errors="replace")
             text += chunk
             while True:
-                text = text.lstrip("[ \t\r\n" if first else ", \t\r\n")
-                try:
-                    element, end = decoder.raw_decode(text)
-                except json.JSONDecodeError:
-                    end = text.find(_NEXT, 1)
-                    if end < 0:
-                        break
-                    element = _unescaped(text[:end])
+                before, between = at, (_BEFORE if first else _BETWEEN).match(text, at)
+                at = between.end() if between else at
+                if breaks := text.count("\n", before, at):
+                    line, line_start = line + breaks, text.rindex("\n", before, at) + 1
+                place = f"{path}:{line}:{at - line_start + 1}"
+                element, end = _element(text, at)
+                if end is None:
+                    break
                 if not _is_activity(element):
-                    raise SpecError(f"{path}: not a trace file of Triton", _HINT)
-                yield element
-                text, first = text[end:], False
+                    raise SpecError(f"{place}: not an activity of Triton's trace", _HINT)
+                yield place, element
+                at, first = end, False
+            text, at, line_start = text[at:], 0, line_start - at
+            if len(text) > MOST_BYTES:
+                raise SpecError(f"{place}: not an activity of Triton's trace", _HINT)
             if not chunk:
                 break
     if first:
         raise SpecError(f"{path}: not a trace file of Triton", _HINT)
     if text.strip("] \t\r\n"):
         making.note(CUT)
+
+
+def _element(text: str, at: int) -> tuple[Any, int | None]:
+    """The element that begins at a place, and its end; None as end where more is to be read."""
+    try:
+        return _DECODER.raw_decode(text, at)
+    except json.JSONDecodeError:
+        following = _NEXT.search(text, at + 1)
+        if following is None:
+            return None, None
+        return _unescaped(text[at : following.start()]), following.start()
+    except (ValueError, RecursionError):  # a number of thousands of digits, or nested too deep
+        return None, at
 
 
 def _unescaped(text: str) -> Any:
@@ -184,12 +218,24 @@ def _unescaped(text: str) -> Any:
 
 
 def _is_activity(element: Any) -> bool:
-    if not isinstance(element, dict) or type(element.get("id")) is not int:
+    """Whether all that is read of it is there, and of the types that Triton writes."""
+    if not isinstance(element, dict) or not _is_number(element.get("id")):
         return False
     moments, tensor = element.get("timestamps", []), element.get("tensor", {})
     return (
-        isinstance(moments, list)
-        and all(isinstance(m, dict) and type(m.get("ns")) is int and "name" in m for m in moments)
+        isinstance(element.get("model_name", ""), str)
+        and isinstance(moments, list)
+        and all(isinstance(m, dict) and isinstance(m.get("name"), str) for m in moments)
+        and all(_is_number(m.get("ns")) for m in moments)
         and isinstance(tensor, dict)
-        and (not tensor or all(isinstance(tensor.get(k), str) for k in ("name", "shape", "dtype")))
+        and (_is_tensor(tensor) or (not tensor and element.get("activity") != _INPUT))
     )
+
+
+def _is_tensor(tensor: Mapping[str, Any]) -> bool:
+    texts = [tensor.get(key, "" if key == "data" else None) for key in _TENSOR_KEYS]
+    return all(isinstance(text, str) for text in texts) and bool(_SHAPE.fullmatch(tensor["shape"]))
+
+
+def _is_number(given: Any) -> bool:
+    return type(given) is int and abs(given) < _LARGEST

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError, SpecError
 from tuner.load.traffic.sequences import SequencePace
 from tuner.measurement.measurement import Arrivals, LoadPoint
-from tuner.regular import read_regular
+from tuner.regular import read_whole
 from tuner.spec.workload import ArrivalsSpec, BurstArrivals, SequenceArrivals, TraceArrivals
 
 #: Rates before, during and after the measured window of arrivals that step, over the level.
@@ -35,6 +35,14 @@ Times = npt.NDArray[np.float64]
 
 #: Draws a number of arrival times between a start and an end, in any order.
 _Draw = Callable[[float, float, int], Times]
+
+#: A file of what requests carry, or of when they come, is not larger: all of it is read at once.
+MOST_FILE_BYTES = 1 << 30
+#: Requests that were written down cover at most so much time: what is longer has another unit.
+MOST_S = 31 * 86_400.0
+_LIKELY_S = 60.0  # what is shorter in another unit is hardly meant
+#: Units of time that files have, in seconds, the largest first.
+TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 _ASSUMED_LATENCY_S = 0.005  # closed loops: to guess how many requests there will be
 
@@ -166,22 +174,54 @@ def trace(
     return times
 
 
+def finite(given: object) -> float | None:
+    """A number, also as text; None where it is none, or larger than a float."""
+    try:
+        value = float(given)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return value if math.isfinite(value) and not isinstance(given, bool) else None
+
+
+def too_long(length_s: float, unit: str = "s") -> str:
+    """What is wrong with a last time, read in a unit, so long after the first; or empty."""
+    if length_s <= MOST_S:
+        return ""
+    smaller = [*TIME_UNITS][[*TIME_UNITS].index(unit) + 1 :]
+    read_s = {other: length_s / TIME_UNITS[unit] * TIME_UNITS[other] for other in smaller}
+    likely_s = {other: s for other, s in read_s.items() if _LIKELY_S <= s <= MOST_S}
+    fitting = [f"{span_text(s)} if times are in {other}" for other, s in likely_s.items()]
+    likely = f" ({', '.join(fitting)})" if fitting else ""
+    return (
+        f"{span_text(length_s)} after the first request{likely}: a recording lasts at most "
+        f"{span_text(MOST_S)}"
+    )
+
+
+def span_text(length_s: float) -> str:
+    """``16.7 h``, ``31 days``: in the largest unit of which it is more than one."""
+    sizes = {"days": 86_400.0, "h": 3_600.0, "min": 60.0, "s": 1.0}
+    unit = next((unit for unit, size in sizes.items() if length_s > size), "s")
+    return f"{length_s / sizes[unit]:.4g} {unit}"
+
+
 def read_trace(path: Path) -> npt.NDArray[np.float64]:
     """Gaps between requests in microseconds, one a line.
 
     Raises:
-        SpecError: The file cannot be read, or holds something that is not a gap.
+        SpecError: The file cannot be read, or holds something that is not a gap, or gaps of more
+            than `MOST_S` together.
     """
-    gaps = []
+    gaps, total_us = [], 0.0
     lines = read_lines(path)
     for number, line in enumerate(lines, start=1):
-        try:
-            gap = float(line)
-        except ValueError:
-            gap = -1.0
-        if not 0.0 <= gap < float("inf"):
+        gap = finite(line)
+        if gap is None or gap < 0.0:
             raise SpecError(f"{path}:{number}: not a gap in microseconds: {line!r}")
         gaps.append(gap)
+        total_us += gap
+        if long := too_long(total_us / 1e6, "us"):
+            raise SpecError(f"{path}:{number}: {long}", "write gaps in microseconds, one a line")
     if not any(gaps):
         raise SpecError(f"{path}: no gaps between requests", "write one a line, in microseconds")
     return np.array(gaps)
@@ -226,7 +266,7 @@ def read_lines(path: Path) -> list[str]:
         SpecError: There is no such file, it cannot be read, is no text, or never ends (a device).
     """
     try:
-        return read_regular(path).decode("utf-8").splitlines()
+        return read_whole(path, MOST_FILE_BYTES).decode("utf-8").splitlines()
     except OSError as error:
         raise SpecError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import LoadFailedError, SpecError
+from tuner.load.traffic.arrivals import MOST_FILE_BYTES
 from tuner.load.traffic.wire import WRITERS, Content, Lay, RequestForm
 from tuner.modelconfig.schema import enum_name
 from tuner.plain import plain
-from tuner.regular import read_regular
+from tuner.regular import read_whole
 from tuner.spec.mistakes import MOST_SHOWN, in_brackets, shown
 from tuner.spec.workload import Protocol
 
@@ -121,12 +122,7 @@ def random_contents(
         return [row.tobytes() for row in np.concatenate([lengths, letters], axis=2)]
     if tensor.datatype == "BF16":  # the upper half of a float32
         return [row.tobytes() for row in (rng.random(size, "f4").view("u4") >> 16).astype("u2")]
-    dtype = _dtype(tensor.datatype)
-    if dtype is None:
-        raise SpecError(
-            f"input {tensor.name}: no random values for datatype {tensor.datatype}",
-            "give inputs of kind file",
-        )
+    dtype = drawable(tensor)
     if dtype.kind == "f":
         values = rng.random(size).astype(dtype)
     elif dtype.kind == "b":
@@ -136,6 +132,17 @@ def random_contents(
         low, high = (min(max(bound, int(limits.min)), int(limits.max)) for bound in int_range)
         values = rng.integers(low, high, size, dtype=dtype, endpoint=True)
     return [row.tobytes() for row in values]
+
+
+def drawable(tensor: TensorShape) -> np.dtype[Any]:
+    """NumPy's type of a tensor; raises `SpecError` where no random values can be drawn for it."""
+    dtype = np.dtype("u2") if tensor.datatype == "BF16" else _dtype(tensor.datatype)
+    if dtype is None:
+        raise SpecError(
+            f"input {tensor.name}: no random values for datatype {tensor.datatype}",
+            "give inputs of kind file",
+        )
+    return dtype
 
 
 def content_bytes(tensor: TensorShape, string_length: int) -> int:
@@ -173,12 +180,16 @@ def data_of(path: Path, hint: str = "") -> Any:
     Raises:
         SpecError: It cannot be read, or has none.
     """
+    wrong = f"{path}: not in perf_analyzer's input format"
     try:
-        return json.loads(read_regular(path))["data"]
+        document = json.loads(read_whole(path, MOST_FILE_BYTES))
     except OSError as error:
         raise SpecError(f"{path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise SpecError(f"{path}: not in perf_analyzer's input format: {error}", hint) from error
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"{wrong}: {error}", hint) from error
+    if not isinstance(document, dict) or "data" not in document:
+        raise SpecError(f"{wrong}: no object with data", hint)
+    return document["data"]
 
 
 def read_recorded(
@@ -267,13 +278,18 @@ def build(
         if request not in known:
             known[request] = request
             total += len(request)
-        if total > MAX_BYTES:
-            raise LoadFailedError(
-                f"the requests of one measurement take more than {MAX_BYTES >> 20} MiB",
-                "ask for fewer unique inputs, or a smaller batch_size",
-            )
+        refuse_above_most(total)
         requests.append(known[request])
     return requests
+
+
+def refuse_above_most(byte_count: int) -> None:
+    """Raises `LoadFailedError` where different requests take more memory than a client may."""
+    if byte_count > MAX_BYTES:
+        raise LoadFailedError(
+            f"the requests of one measurement take more than {MAX_BYTES >> 20} MiB",
+            "ask for fewer unique inputs, or a smaller batch_size",
+        )
 
 
 def _content(given: Any, tensor: TensorShape) -> Content:

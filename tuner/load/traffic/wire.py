@@ -15,11 +15,23 @@ Lay = Callable[[bytes], Mapping[str, str | int]]
 
 
 @dataclass(frozen=True)
+class ContentSize:
+    """What one input of one inference takes in Triton's binary form."""
+
+    shape: tuple[int, ...]
+    byte_count: int
+
+
+@dataclass(frozen=True)
 class Content:
     """One input of one inference, in Triton's binary form."""
 
     shape: tuple[int, ...]
     raw: bytes
+
+    @property
+    def size(self) -> ContentSize:
+        return ContentSize(self.shape, len(self.raw))
 
 
 @dataclass(frozen=True)

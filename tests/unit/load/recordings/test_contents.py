@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders.told_recordings import contents
+from builders.told_recordings import IDS, contents
 
-from tuner.errors import SpecError
+from tuner.errors import LoadFailedError, SpecError
+from tuner.load.traffic.wire import ContentSize
 
 
 def ids_in(path: Path) -> list[list[int]]:
@@ -69,8 +70,24 @@ def test_lines_with_entries_carry_those_of_the_input_file(tmp_path: Path) -> Non
 def test_all_that_is_wrong_is_told_and_what_fits_is_seen_before(tmp_path: Path) -> None:
     good, bad = {"shapes": {"ids": [2], "mask": [2]}}, {"shapes": {"ids": [0]}}
     checked = contents(tmp_path, bad, good, bad).checked()
-    seen = {name: content.shape for name, content in next(checked).items()}
+    seen = {name: size.shape for name, size in next(checked).items()}
     with pytest.raises(SpecError) as caught:
         next(checked)
     assert seen == {"ids": (2,), "mask": (2,)}
     assert [line.split(":")[1] for line in caught.value.message.splitlines()] == ["1", "3"]
+
+
+def test_a_plan_draws_nothing_of_what_lines_give_as_shapes(tmp_path: Path) -> None:
+    """200 requests of 1 GB each."""
+    held = contents(tmp_path, *([{"shapes": {"ids": [250_000_000]}}] * 200))
+    assert {size["ids"] for size in held.checked()} == {ContentSize((250_000_000,), 10**9)}
+
+
+def test_requests_of_a_measurement_that_take_too_much_are_refused_before_they_are_drawn(
+    tmp_path: Path,
+) -> None:
+    rows = [{"shapes": {"ids": [1]}}, *([{"shapes": {"ids": [200_000_000]}}] * 2)]
+    held = contents(tmp_path, *rows, tensors=(IDS,))
+    with pytest.raises(LoadFailedError, match="more than 1024 MiB"):
+        held.file(1, 3, np.array([0, *([1, 2] * 4)]))
+    assert [path.name for path in tmp_path.iterdir()] == ["requests.jsonl"]

@@ -169,6 +169,23 @@ def test_a_trace_whose_server_was_killed_gives_what_it_has(tmp_path: Path) -> No
     assert notes[NO_TIME] == 1
 
 
+def test_elements_of_a_trace_may_stand_on_lines_of_their_own(tmp_path: Path) -> None:
+    """As a program that joins files writes them; a text with a quote is no JSON."""
+    quoted = activities(2, 2 * 10**9, queued('"x"', "1,1", "BYTES"))
+    text = ",\n".join([activities(1, 10**9), quoted, activities(3, 4 * 10**9)])
+    rows, notes = of_trace(tmp_path, f"[\n{text}\n]")
+    assert [row["due_s"] for row in rows] == [0.0, 1.0, 3.0]
+    assert CUT not in notes
+
+
+@pytest.mark.parametrize("first", ["\ufeff", ""])
+def test_a_byte_order_mark_is_no_part_of_a_log(tmp_path: Path, first: str) -> None:
+    assert of_log(tmp_path, f"{first}at\n1\n2.5\n", LogColumns("at")) == [
+        {"due_s": 0.0},
+        {"due_s": 1.5},
+    ]
+
+
 def of_log(directory: Path, text: str, columns: LogColumns) -> list[dict[str, Any]]:
     path = directory / "access.log"
     path.write_text(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -228,3 +229,16 @@ def test_the_busiest_second_is_told() -> None:
     assert busiest_per_s(recording(np.array([0.0, 1.0, 1.5, 1.9, 2.1, 4.0]))) == 3
     assert busiest_per_s(recording(np.arange(50) / 10.0)) == 10
     assert traffic(np.array([0.0, 0.5, 3.0])).peak == 2 / (3 / 4.5)
+
+
+def test_a_month_with_few_requests_is_replayed_in_little_memory() -> None:
+    due_s = np.array([0.0, 1e-3, 30 * 86_400.0])
+    tracemalloc.start()
+    try:
+        parts = stretches(due_s, recording(due_s).length_s, (0.1, 0.4, 0.1), seed=1)
+        most_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert sum(part.length_s for part in parts) == pytest.approx(0.6)
+    assert cut(due_s, recording(due_s).length_s, parts).due_s.size >= 1
+    assert most_bytes < 100 << 20
