@@ -273,7 +273,7 @@ def refuse_empty(space: Space) -> None:
     elif left == [space.canonical(space.current)]:
         text = "the space holds nothing but the current config"
     if text:
-        looked_at = islice(space.combinations(), COUNTED_ONE_BY_ONE)
+        looked_at = filter(None, islice(space.steps(), COUNTED_ONE_BY_ONE))
         refused = next(filter(None, map(space.violations, looked_at)), [])
         why = f": {refused[0].message} ({space.served.place(refused[0])})" if refused else ""
         if not refused and space.sizes_without_effect:
@@ -284,10 +284,10 @@ def refuse_empty(space: Space) -> None:
 
 def _some(space: Space) -> list[Candidate]:
     """Up to two candidates; where they are rare in a large space, they are sought at random."""
-    combinations_left = space.combinations()
-    looked_at = islice(combinations_left, COUNTED_ONE_BY_ONE)
+    steps = space.steps()
+    looked_at = filter(None, islice(steps, COUNTED_ONE_BY_ONE))
     found = list(islice((c for c in looked_at if not space.violations(c)), 2))
-    if len(found) < 2 and next(combinations_left, None) is not None:
+    if len(found) < 2 and any(True for _ in islice(steps, 1)):
         rare = space.sample(random.Random(0))  # noqa: S311
         found += [] if rare is None or rare in found else [rare]
     return found
@@ -312,13 +312,19 @@ def _show(value: FieldValue) -> str:
 
 def never_tried(space: Space) -> Iterator[str]:
     """Why no config with some value of the space would be loaded, a sentence each."""
+    loaded = set[tuple[Knob, FieldValue]]()
     for parameter in space.parameters:
         for value in parameter if parameter.count <= _LISTED else ():
+            if (parameter.knob, value) in loaded:
+                continue
             one = ChoiceParameter(parameter.knob, (value,))
             others = tuple(one if p is parameter else p for p in space.parameters)
             with_it = replace(space, parameters=others)
-            refused = next(map(space.violations, with_it.combinations()), [])
-            if refused and with_it.sample(random.Random(0)) is None:  # noqa: S311
+            first = next(filter(None, islice(with_it.steps(), COUNTED_ONE_BY_ONE)), None)
+            refused = space.violations(first) if first else []
+            found = with_it.sample(random.Random(0)) if refused else first  # noqa: S311
+            loaded |= {*(found.values.items() if found else ())}
+            if refused and found is None:
                 yield f"not tried: {refused[0].message} ({space.served.place(refused[0])})"
 
 

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 from tuner.modelconfig.path import get
@@ -26,6 +24,7 @@ from tuner.modelconfig.served import Served
 from tuner.space.candidate import CACHE, Candidate, FieldValue
 from tuner.space.conditions import Condition, conditions_of
 from tuner.space.parameters import SERVER, Knob, Parameter, RangeParameter
+from tuner.space.walk import Values, Walk
 from tuner.spec.paths import (
     CACHE_ENABLE,
     DELAY,
@@ -40,9 +39,6 @@ from tuner.spec.paths import (
 COUNTED_ONE_BY_ONE = 2000
 #: Draws before `Space.sample` gives up finding one that Triton would load.
 MOST_DRAWS = 200
-
-#: Values by the knob of a parameter; one that means nothing beside the others is left out.
-Values = Mapping[Knob, FieldValue]
 
 
 @dataclass(frozen=True)
@@ -192,9 +188,8 @@ class Space:
         return timeouts_within_delay(config)
 
     def size(self) -> Size:
-        """Conditions between parameters are counted exactly; Triton's rules in small spaces."""
-        parts = groupby(self.parameters, key=attrgetter("knob.owner"))
-        count = math.prod(self._count(tuple(part), {}) for _, part in parts)
+        """Exact in small spaces; in larger ones Triton's rules are left out of the count."""
+        count = self._walk.count()
         if count > COUNTED_ONE_BY_ONE:
             return Size(count, exact=False)
         return Size(sum(1 for _ in self.enumerate()), exact=True)
@@ -205,8 +200,16 @@ class Space:
 
     def combinations(self) -> Iterator[Candidate]:
         """Each candidate of the space, once, those that Triton would refuse included."""
-        found = ((values, self._assemble(values)) for values in self._walk(0, {}))
-        return (c for values, c in found if all(c.values.get(k) == v for k, v in values.items()))
+        return (c for c in self.steps() if c is not None)
+
+    def steps(self) -> Iterator[Candidate | None]:
+        """The combinations, and None for each step of the walk that leads to none.
+
+        Whoever takes a limited number of steps is done in a limited time, whatever the space.
+        """
+        for values in self._walk.steps():
+            candidate = None if values is None else self._assemble(values)
+            yield candidate if candidate and _has(candidate, values or {}) else None
 
     def sample(self, rng: random.Random, known: Candidate | None = None) -> Candidate | None:
         """A random candidate that Triton would load; None when none was found.
@@ -339,25 +342,16 @@ class Space:
                 found.append((batcher, size, own if own in sizes else max(sizes)))
         return tuple(found)
 
-    def _walk(self, index: int, chosen: Values) -> Iterator[Values]:
-        if index == len(self.parameters):
-            yield chosen
-            return
-        parameter = self.parameters[index]
-        narrowed = self.narrow(parameter, chosen)
-        if narrowed is None:
-            yield from self._walk(index + 1, chosen)
-            return
-        for value in narrowed:
-            yield from self._walk(index + 1, {**chosen, parameter.knob: value})
+    @cached_property
+    def _walk(self) -> Walk:
+        without_effect = (knob for found in self.sizes_without_effect for knob in found[:2])
+        deciding = {*self._parents, *without_effect}
+        return Walk.over(self.parameters, deciding, self.narrow, self._stands)
 
-    def _count(self, parameters: Sequence[Parameter], chosen: Values) -> int:
-        if not parameters:
-            return 1
-        parameter, *others = parameters
-        narrowed = self.narrow(parameter, chosen)
-        if narrowed is None:
-            return self._count(others, chosen)
-        if parameter.knob not in self._parents:
-            return narrowed.count * self._count(others, chosen)
-        return sum(self._count(others, {**chosen, parameter.knob: v}) for v in narrowed)
+    def _stands(self, values: Values) -> bool:
+        """Whether no other values are the same to Triton."""
+        return _has(self._assemble(values), values)
+
+
+def _has(candidate: Candidate, values: Values) -> bool:
+    return all(candidate.values.get(knob) == value for knob, value in values.items())

@@ -12,6 +12,7 @@ from builders.spaces import (
     BATCHING,
     CACHE,
     DELAY,
+    INSTANCES,
     PREFERRED,
     USUAL,
     space_of,
@@ -24,12 +25,19 @@ from tuner.errors import SpecError
 from tuner.modelconfig.message import parse
 from tuner.search.optuna_trial import params
 from tuner.search.strategies.features import Features
-from tuner.space.build import build_space, refuse_unmeasurable
+from tuner.space.build import build_space, never_tried, refuse_unmeasurable
 from tuner.space.candidate import Candidate
 
 
 def test_one_other_config_is_something_to_search() -> None:
     assert space_of({BATCH: {"choice": [8]}}, BATCHING + "dynamic_batching { }").size().count == 1
+
+
+def test_values_that_are_never_tried_are_known_without_walking_the_space() -> None:
+    space = space_of({**USUAL, BATCH: {"choice": [8, 16]}, INSTANCES: {"int": [1, 500]}})
+    began = time.process_time()
+    assert [*never_tried(space)] == []
+    assert time.process_time() - began < 2.0
 
 
 def test_words_become_values_of_the_field() -> None:

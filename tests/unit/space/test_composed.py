@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -77,6 +78,19 @@ def test_a_product_too_large_to_list_is_counted() -> None:
     assert time.process_time() - began < 2
     assert found.count == space_of(many).size().count ** 2
     assert not found.exact
+
+
+def test_first_config_of_several_models_is_found_in_few_steps() -> None:
+    """The first values, no batcher and a small batch, are no config of their own."""
+    own = {
+        BATCHER: {"choice": [False, True]},
+        BATCH: {"choice": [1, 2, 4]},
+        INSTANCES: {"int": [1, 500]},
+        DELAY: {"int": [50, 10_000], "or": 0},
+    }
+    streams = {name: {"model": name, "share": "50%"} for name in ("one", "two")}
+    space = space_of({"models": {n: {"space": own} for n in streams}, "streams": streams})
+    assert any(islice(space.steps(), 20))
 
 
 def test_each_models_batcher_follows_its_own_batches() -> None:

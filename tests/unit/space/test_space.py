@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tuner.space.space
+import tuner.space.walk
 from tuner.space import conditions
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.conditions import Condition
@@ -70,6 +71,29 @@ def test_every_enumerated_candidate_is_contained_canonical_and_loadable(name: st
         assert space.canonical(candidate) == candidate
         assert space.candidate(space.values(candidate)) == candidate
         assert space.violations(candidate) == []
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_count_is_the_number_of_combinations(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = space_of(SMALL[name])
+    monkeypatch.setattr(tuner.space.space, "COUNTED_ONE_BY_ONE", 0)
+    assert space.size() == Size(sum(1 for _ in space.combinations()), exact=False)
+
+
+def test_count_is_an_upper_bound_where_very_many_values_decide(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    space = space_of({**USUAL, BATCH: {"int": [1, 40]}})
+    exact = space.size().count
+    monkeypatch.setattr(tuner.space.walk, "COUNTED_CHOICES", 39)
+    assert exact < space.size().count < 3 * exact
+
+
+def test_walk_does_not_visit_values_that_leave_others_none() -> None:
+    """No batch is large enough for the preferred sizes: known before counts and delays are."""
+    sizes = {BATCH: {"choice": [2, 4, 8, 16]}, PREFERRED: {"subsets": [32]}}
+    space = space_of({**USUAL, INSTANCES: {"int": [1, 500]}, **sizes})
+    assert [*islice(space.steps(), 5)] == [None] * 4
 
 
 @pytest.mark.parametrize("name", SMALL)

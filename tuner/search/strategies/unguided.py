@@ -14,6 +14,8 @@ from tuner.spec.model import Spec
 
 #: Draws before the candidates that are left are looked for one by one.
 MOST_DRAWS = 50
+#: That takes this many steps at most: what Triton would refuse takes some too.
+MOST_STEPS = 50_000
 #: This many of those are held to choose from.
 MOST_LISTED = 1000
 
@@ -38,9 +40,9 @@ def draw_new(space: Space, rng: random.Random, taken: Set[str]) -> Proposal | No
             break
         if candidate.key not in taken:
             return Proposal(candidate, duplicates)
-    left: list[Candidate] = list(
-        islice((c for c in space.enumerate() if c.key not in taken), MOST_LISTED)
-    )
+    listed = filter(None, islice(space.steps(), MOST_STEPS))
+    new = (c for c in listed if c.key not in taken and not space.violations(c))
+    left: list[Candidate] = list(islice(new, MOST_LISTED))
     return Proposal(rng.choice(left), MOST_DRAWS) if left else None
 
 

@@ -1,0 +1,116 @@
+"""All combinations of values, in the work that what is visited takes, and how many they are.
+
+Parameters belong to owners, and depend on parameters of their own owner only. Of each owner's, a
+few decide about others; beside one choice of these, the rest are independent of each other. So
+nothing is walked in vain: whether a choice leads anywhere is known before the rest is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+from tuner.modelconfig.values import FieldValue
+from tuner.space.parameters import Knob, Parameter
+
+#: Values by the knob of a parameter; one that means nothing beside the others is left out.
+Values = Mapping[Knob, FieldValue]
+
+#: Choices of one owner's deciding parameters that are counted one by one.
+COUNTED_CHOICES = 20_000
+
+
+@dataclass(frozen=True)
+class Part:
+    """The parameters of one owner, each after those that it depends on."""
+
+    deciding: tuple[Parameter, ...]
+    others: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The combinations of a space.
+
+    Attributes:
+        narrow: A parameter with the values left beside those chosen before it; None: it means
+            nothing there.
+        stands: Whether values stand for themselves: no other ones are the same to Triton.
+    """
+
+    parts: tuple[Part, ...]
+    narrow: Callable[[Parameter, Values], Parameter | None]
+    stands: Callable[[Values], bool]
+
+    @classmethod
+    def over(
+        cls,
+        parameters: Sequence[Parameter],
+        deciding: Collection[Knob],
+        narrow: Callable[[Parameter, Values], Parameter | None],
+        stands: Callable[[Values], bool],
+    ) -> Walk:
+        """``deciding``: knobs that others depend on; those of one owner stand together."""
+        parts = []
+        for _, found in groupby(parameters, key=attrgetter("knob.owner")):
+            own = tuple(found)
+            first = tuple(p for p in own if p.knob in deciding)
+            parts.append(Part(first, tuple(p for p in own if p.knob not in deciding)))
+        return cls(tuple(parts), narrow, stands)
+
+    def steps(self) -> Iterator[Values | None]:
+        """Each combination once; None for each step that leads to none."""
+        return self._of_parts(self.parts)
+
+    def count(self) -> int:
+        """The number of combinations, computed; at most that, where very many values decide."""
+        return math.prod(map(self._count, self.parts))
+
+    def _count(self, part: Part) -> int:
+        if math.prod(p.count for p in part.deciding) > COUNTED_CHOICES:
+            return math.prod(p.count for p in (*part.deciding, *part.others))
+        found = (self._left(part, chosen) for chosen in self._choices(part.deciding, {}))
+        return sum(math.prod(p.count for p in left) for left in found if left is not None)
+
+    def _of_parts(self, parts: Sequence[Part]) -> Iterator[Values | None]:
+        if not parts:
+            yield {}
+            return
+        for chosen in self._choices(parts[0].deciding, {}):
+            left = self._left(parts[0], chosen)
+            if left is None:
+                yield None
+                continue
+            for values in _product(left, chosen):
+                for more in self._of_parts(parts[1:]):
+                    yield None if more is None else {**values, **more}
+
+    def _choices(self, parameters: Sequence[Parameter], chosen: Values) -> Iterator[Values]:
+        if not parameters:
+            yield chosen
+            return
+        narrowed = self.narrow(parameters[0], chosen)
+        if narrowed is None:
+            yield from self._choices(parameters[1:], chosen)
+            return
+        for value in narrowed:
+            yield from self._choices(parameters[1:], {**chosen, parameters[0].knob: value})
+
+    def _left(self, part: Part, chosen: Values) -> list[Parameter] | None:
+        """The others that mean something beside ``chosen``; None where it leads nowhere."""
+        if not self.stands(chosen):
+            return None
+        narrowed = (self.narrow(p, chosen) for p in part.others)
+        left = [p for p in narrowed if p is not None]
+        return left if all(p.count for p in left) else None
+
+
+def _product(parameters: Sequence[Parameter], chosen: Values) -> Iterator[Values]:
+    if not parameters:
+        yield chosen
+        return
+    for value in parameters[0]:
+        yield from _product(parameters[1:], {**chosen, parameters[0].knob: value})
