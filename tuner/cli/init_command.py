@@ -16,6 +16,7 @@ from tuner.cli import options
 from tuner.cli.storage import children_environment
 from tuner.cli.terminal import say, say_document
 from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.plain import plain
 from tuner.regular import is_there
 from tuner.spec.paths import CONFIG_NAME, REPOSITORY
 
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
 
 #: The SLO of a draft, where nobody says one.
 EXAMPLE = "p99_latency <= 100ms"
-#: Proposed where this machine's tritonserver lacks a backend; it has those of NVIDIA's releases.
-IMAGE = "nvcr.io/nvidia/tritonserver:26.09-py3"
+#: Where no image of NVIDIA's has the backends that are lacking.
+_ELSEWHERE = (
+    "no image of NVIDIA's has all that is needed: name a directory that has it, args: "
+    "[--backend-directory=DIR], or an image of your own, mode: docker, image: IMAGE"
+)
 
 
 @click.command("init")
@@ -84,6 +88,7 @@ def command(
     force: bool,
 ) -> None:
     """Draft a commented spec for MODEL, with bounds from the model and this machine."""
+    _refuse_no_config(write_to)
     wanted: dict[str, Any] = {"slos": tuple(dict.fromkeys(slos)), "write_to": write_to}
     if every:
         if analyzer_file is not None:
@@ -121,6 +126,15 @@ def command(
     _write(target, text)
     name = shlex.quote(str(target))
     say(f"next:  tune plan {name}   then   tune run {name}", err=True)
+
+
+def _refuse_no_config(write_to: str) -> None:
+    from tuner.spec.fields import config_of_a_model
+
+    try:
+        config_of_a_model(write_to)
+    except ValueError as error:
+        raise SpecError(f"--write-to {write_to}: {error}") from error
 
 
 def _beside(repository: Path, model: str) -> Path | None:
@@ -209,15 +223,19 @@ def _needed_server(models: Iterable[ModelFiles]) -> dict[str, Any]:
     """A container, and why, where this machine's server lacks a backend; else what a draft has."""
     from tuner.server.binaries import tritonserver
     from tuner.triton.local import find_backends
+    from tuner.triton.needs import backends_of, image_with
 
-    others = [files for files in models if files.backend(files.config()) not in ("", "python")]
-    if others:
-        try:
-            with tritonserver(None, children_environment()) as found:
-                find_backends(others, (), found.backend_directory)
-        except EnvironmentNotReadyError as error:
-            server = {"mode": "docker", "image": IMAGE}
-            return {"server": server, "why": f"here: {error.message}"}
+    needed = [*models]
+    if not {*backends_of(needed)} - {"python"}:
+        return {}
+    try:
+        with tritonserver(None, children_environment()) as found:
+            find_backends(needed, (), found.backend_directory)
+    except EnvironmentNotReadyError as error:
+        image = image_with(backends_of(needed))
+        if image is None:
+            return {"why": f"here: {error.message}; {_ELSEWHERE}"}
+        return {"server": {"mode": "docker", "image": image}, "why": f"here: {error.message}"}
     return {}
 
 
@@ -252,6 +270,9 @@ def _drafted(
 
         repository = repository or repository_of(profile)
     repository = repository or REPOSITORY
+    if plain(model) != model:
+        text = f"{model!r} is no name for a model: it has characters that are not shown"
+        raise SpecError(text, "rename its directory, with letters, digits, - and _")
     files = read_model(repository, model, write_to)
     config = parse(files.text, str(files.path))
     if refused := violations(config, completes=files.completes(config)):

@@ -13,10 +13,11 @@ from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import turns_on_batching, unragged_inputs
 from tuner.modelconfig.ensembles import answers_many_times
 from tuner.modelconfig.schema import enum_name
-from tuner.space.build import refuse_unmeasurable
+from tuner.space.build import LLM_BACKENDS, refuse_unmeasurable
 from tuner.space.draft_queue import longest_delay_us, queue_lines
 from tuner.space.draft_sequences import sequence_arrivals_lines, sequence_space_lines
 from tuner.space.draft_slos import EXAMPLE, EXAMPLE_OF_MANY, latency_bound, slo_lines
+from tuner.space.draft_text import flow, remark
 from tuner.space.experts import EXPERTS, UNKNOWN, Expert
 from tuner.space.sequences import takes_sequences
 from tuner.spec.paths import (
@@ -28,7 +29,6 @@ from tuner.spec.paths import (
 )
 from tuner.spec.slo import Slo
 from tuner.spec.units import count_text
-from tuner.spec.yaml_tree import dump_item
 
 GOODPUT = "maximize goodput"
 #: Instances worth trying on a GPU: Triton's documentation finds little beyond two to four.
@@ -48,6 +48,7 @@ _CACHE_OF_SERVER = (
     "# and beside mode, under server:",
     f"#   space: {{{_CACHE}}}",
 )
+_EVERY_LINE = "Every line may be changed; docs/spec.md has them all,"
 _LOCAL = MappingProxyType({"mode": "local"})
 
 
@@ -131,17 +132,18 @@ def draft_spec(
             hint says what is.
     """
     model, whole = next(iter(models.items()))
-    refuse_unmeasurable(model, whole.config)
+    for name in _answering(models, model):
+        refuse_unmeasurable(name, models[name].config)
     many = answers_many_times(model, {name: part.config for name, part in models.items()})
     slos = slos or (EXAMPLE_OF_MANY if many else EXAMPLE,)
     bound = latency_bound((*given.slos, *slos) if given else slos)
     if is_ensemble(whole.config) and len(models) == 1:
         hint = "put the models of its steps into the repository: they are what is searched"
         raise SpecError(f"{model} is an ensemble, and none of its models is there", hint)
-    place = [f"model: {_flow(model)}", f"repository: {_flow(repository)}"]
+    place = [f"model: {flow(model)}", f"repository: {flow(repository)}"]
     place += [] if write_to == CONFIG_NAME else [f"write_to: {write_to}"]
     given = given or Given(f"tune init {model}", slos)
-    place.append(f"server: {_flow(server)}     # {why}")
+    place.append(f"server: {flow(server)}     {remark(why)}")
     known = given.space
     if len(models) > 1 or whole.unnamed:
         searched = _models(models, machine, bound, {model: known} if known else {})
@@ -154,6 +156,15 @@ def draft_spec(
         searched = ["space:", *(f"  {line}" for line in fields)]
     lines = [*_head(place, given), *_workload(models, given), *searched, *_tail(machine)]
     return "\n".join(lines) + "\n"
+
+
+def _answering(models: Mapping[str, DraftedModel], model: str) -> list[str]:
+    """The model, and the steps of ensembles among those that its requests go through."""
+    found = [model]
+    for name in found:  # grows
+        steps = (step.model_name for step in models[name].config.ensemble_scheduling.step)
+        found += [step for step in steps if step in models and step not in found]
+    return found
 
 
 def open_shapes(config: Any) -> dict[str, list[int]]:
@@ -176,40 +187,29 @@ def _guess(dims: list[int]) -> list[int]:
 
 
 def _head(place: list[str], given: Given) -> list[str]:
-    remark = "          # highest load that meets every SLO" if given.objective == GOODPUT else ""
+    best = "          # highest load that meets every SLO" if given.objective == GOODPUT else ""
     return [
         "# yaml-language-server: $schema=tune.schema.json",
-        f"# Drafted by `{given.command}`. Every line may be changed; docs/spec.md has them all,",
+        remark(f"Drafted by `{given.command}`. {_EVERY_LINE}"),
         "# and `tune schema > tune.schema.json` lets your editor complete and check them.",
         *(["# Not carried over:"] if given.left else []),
-        *(f"#   {line}" for line in given.left),
+        *(remark(f"  {line}") for line in given.left),
         *place,
         "slo:                                 # what your users need: change this first",
         *slo_lines(given.slos),
-        f"objective: {given.objective}{remark}",
+        f"objective: {given.objective}{best}",
     ]
 
 
 def _given_space(given: Mapping[str, Mapping[str, Any]], drafted: list[str]) -> Iterator[str]:
     """What is given, and, commented out, what the draft would search beside it."""
     for path, values in given.items():
-        yield f"{path}: {_flow(values)}"
+        yield f"{flow(path)}: {flow(values)}"
     more = [line for line in drafted if not line.startswith("#")]
     more = [line for line in more if line.split(":", 1)[0] not in given]
     if more:
         yield "# Worth searching as well:"
         yield from (f"#   {line}" for line in more)
-
-
-def _flow(value: Any) -> str:
-    """On one line, as the spec's reader reads it back."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_flow(k)}: {_flow(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_flow, value)) + "]"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return dump_item(value)
 
 
 def _workload(models: Mapping[str, DraftedModel], given: Given) -> Iterator[str]:
@@ -218,27 +218,27 @@ def _workload(models: Mapping[str, DraftedModel], given: Given) -> Iterator[str]
     if any(takes_sequences(part.config) for part in models.values()):
         yield from sequence_arrivals_lines()
     elif given.arrivals:
-        yield f"  arrivals: {_flow(given.arrivals)}"
+        yield f"  arrivals: {flow(given.arrivals)}"
     else:
         yield "  arrivals: {kind: poisson}          # requests come on their own clock, as users do"
     if given.batch_size > 1:
         yield f"  batch_size: {given.batch_size}"
     if given.file:
-        yield f"  inputs: {_flow({'kind': 'file', 'file': given.file})}"
+        yield f"  inputs: {flow({'kind': 'file', 'file': given.file})}"
         return
     yield "  inputs:"
     yield "    kind: random                     # file: your own requests in perf_analyzer's JSON"
     yield "    unique: 2000"
     if shapes := open_shapes(config):
         guessed = [name for name in shapes if name not in given.shapes]
-        remark = f"{', '.join(guessed)}: open" if given.shapes else "open"
-        remark += " in config.pbtxt, so guessed, and small: write what your users send"
-        yield f"    shapes:{f'                          # {remark}' if guessed else ''}"
-        yield from (f"      {_flow(n)}: {given.shapes.get(n, dims)}" for n, dims in shapes.items())
+        open_ones = f"{', '.join(guessed)}: open" if given.shapes else "open"
+        open_ones += " in config.pbtxt, so guessed, and small: write what your users send"
+        yield f"    shapes:{f'                          {remark(open_ones)}' if guessed else ''}"
+        yield from (f"      {flow(n)}: {given.shapes.get(n, dims)}" for n, dims in shapes.items())
         if unragged_inputs(config, may_batch=True):
             yield "      # one length for all: batches form here that do not in production;"
             yield "      # several: [{dims: [64], share: 70%}, {dims: [256], share: 30%}]"
-    texts = [_flow(t.name) for t in config.input if enum_name(t, "data_type") == "TYPE_STRING"]
+    texts = [flow(t.name) for t in config.input if enum_name(t, "data_type") == "TYPE_STRING"]
     if texts:
         yield f"    # random letters for {', '.join(texts)}: a model may fail at them"
 
@@ -256,12 +256,15 @@ def _models(
         "models:                              # searched together, under the load on the whole"
     ]
     for name, part in named.items():
-        lines.append(f"  {_flow(name)}:")
+        if part.config.backend in LLM_BACKENDS:
+            lines.append(f"  {flow(name)}: {{}}     # a language model: loaded, not searched")
+            continue
+        lines.append(f"  {flow(name)}:")
         if part.calls or part.unnamed:
-            lines.append(f"    calls: {_flow(part.calls)}     # by its own code")
+            lines.append(f"    calls: {flow(part.calls)}     # by its own code")
         if part.unnamed:
             text = "calls models by names that are made at run time: list them all"
-            lines.append(f"    # {', '.join(part.unnamed)} {text}")
+            lines.append("    " + remark(f"{', '.join(part.unnamed)} {text}"))
         if not is_ensemble(part.config):
             own = known.get(name, {})
             fields = [*_space(part, machine, shared, own, alone=len(models) == 1)]
@@ -280,7 +283,7 @@ def _space(
 ) -> Iterator[str]:
     """Beside what is ``known``; of several, not ``alone``, finer fields would make it too large."""
     config, expert = part.config, EXPERTS.get(part.config.backend, UNKNOWN)
-    yield from (f"# {remark}" for remark in expert.remarks)
+    yield from map(remark, expert.remarks)
     on_gpu = any(_on_gpu(group, machine) for group in config.instance_group or [None])
     most = math.inf if on_gpu else max(machine.cores, 2)
     for path, values in (expert.on_gpu if on_gpu else expert.on_cpu).items():
@@ -301,7 +304,7 @@ def _space(
 
 def _choice(path: str, values: Sequence[Any], most: float) -> str:
     fit = [value for value in values if not str(value).isdecimal() or int(value) <= most]
-    return f"{path}: {{choice: {_flow(fit)}}}"
+    return f"{path}: {{choice: {flow(fit)}}}"
 
 
 def why_unbatched(config: Any, *, completes: bool) -> str:

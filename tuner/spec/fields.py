@@ -60,7 +60,12 @@ def _program(name: str, info: ValidationInfo) -> str:
     return str(_beside_the_spec(Path(name), info)) if "/" in name else name
 
 
-def _config_of_a_model(name: str) -> str:
+def config_of_a_model(name: str) -> str:
+    """The name of a file that Triton may read as a config.
+
+    Raises:
+        ValueError: Triton reads no config from such a file.
+    """
     if not CONFIG_NAMES.fullmatch(name):
         text = "config.pbtxt or configs/NAME.pbtxt is expected, for a server that is started with"
         raise ValueError(f"{text} --model-config-name=NAME")
@@ -80,7 +85,7 @@ def _there(path: Path, info: ValidationInfo) -> Path:
 SpecPath = Annotated[Path, AfterValidator(_beside_the_spec)]
 #: Of a spec that is read to be run: a run would only miss the file when it measures.
 SpecFile = Annotated[SpecPath, AfterValidator(_there)]
-WriteTo = Annotated[str, AfterValidator(_config_of_a_model)]
+WriteTo = Annotated[str, AfterValidator(config_of_a_model)]
 Program = Annotated[str, AfterValidator(_program)]
 
 

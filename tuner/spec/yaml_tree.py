@@ -165,6 +165,13 @@ class _Dumper(yaml.SafeDumper):
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
 
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """In double quotes, which escape them, where it has line breaks."""
+    style = '"' if re.search("[\n\r\x85\u2028\u2029]", text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
 _RESOLVERS = (
     ("bool", r"yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF", "yYnNoO"),
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
@@ -244,10 +251,8 @@ class _Reader:
 
 def dump_scalar(value: Any) -> str:
     """A scalar or a list of scalars on one line, so that `read_yaml` gives it back."""
-    # PyYAML writes these as they are, and reads them as line breaks.
-    breaks = any(c in str(value) for c in "\x85\u2028\u2029")
     text: str = yaml.dump(
-        value, Dumper=_Dumper, default_flow_style=True, width=10_000, allow_unicode=not breaks
+        value, Dumper=_Dumper, default_flow_style=True, width=10_000, allow_unicode=True
     )
     return text.removesuffix("\n").removesuffix("\n...")
 

@@ -22,6 +22,26 @@ _HOLES = (
 _FIRST_STRICT = (2, 61, 0)
 
 
+#: What follows the release in the name of an image of NVIDIA's, and the backends that it has
+#: (release notes of 26.09).
+_IMAGES = {
+    "-py3": (
+        *("python", "onnxruntime", "tensorrt", "pytorch", "openvino", "fil", "dali"),
+        *("identity", "repeat", "square"),
+    ),
+    "-vllm-python-py3": ("python", "vllm"),
+    "-trtllm-python-py3": ("python", "tensorrtllm"),
+}
+_RELEASE = "nvcr.io/nvidia/tritonserver:26.09"
+
+
+def image_with(backends: Iterable[str]) -> str | None:
+    """The name of an image of NVIDIA's that has all of these; None where none has."""
+    wanted = {*backends}
+    fit = (f"{_RELEASE}{kind}" for kind, has in _IMAGES.items() if wanted.issubset(has))
+    return next(fit, None)
+
+
 def backends_of(models: Iterable[ModelFiles]) -> dict[str, Path]:
     """The backends that models need, each with the directory of a model."""
     wanted = {files.backend(files.config()): files.directory for files in models}

@@ -5,16 +5,22 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import yaml
 from builders import load_repository, sequence_model, triton_repository
 from builders.commands import Tune
 from builders.ensemble_cases import ENSEMBLE, MODEL
 from builders.model_files import REPOSITORY, write_model
 
 from tuner.modelconfig.files import model_names
+from tuner.modelconfig.message import parse
 from tuner.run.plan import draw_plan
+from tuner.server import binaries
+from tuner.server.binaries import Installation, Origin
+from tuner.space.draft import DraftedModel, Given, Machine, draft_spec
 from tuner.space.experts import EXPERTS
 
 #: CPU seconds of a plan; without what the client costs, which is measured by processes.
@@ -86,6 +92,116 @@ REPOSITORIES: dict[str, Callable[[Path], object]] = {
     "parts": of_many_parts,
     "language models": of_language_models,
 }
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tritonserver that has the Python backend alone."""
+    library = tmp_path / "backends" / "python" / "libtriton_python.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    wheel = Installation(Path("tritonserver"), "2.51.0", Origin.WHEEL, {}, tmp_path / "backends")
+    monkeypatch.setattr(binaries, "tritonserver", lambda *_: nullcontext(wheel))
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize(
+    ("backend", "image"),
+    [
+        ("onnxruntime", "nvcr.io/nvidia/tritonserver:26.09-py3"),
+        ("vllm", "nvcr.io/nvidia/tritonserver:26.09-vllm-python-py3"),
+        ("tensorrtllm", "nvcr.io/nvidia/tritonserver:26.09-trtllm-python-py3"),
+    ],
+)
+def test_draft_names_the_image_that_has_the_backends(
+    backend: str, image: str, tmp_path: Path, tune: Tune
+) -> None:
+    write_model(tmp_path / "llm", f'backend: "{backend}"')
+    write_model(tmp_path / "chat", CHAT, CALLING)
+    assert tune("init", "chat", "--repository", tmp_path, "--output", "-") == 0
+    assert yaml.safe_load(tune.out)["server"] == {"mode": "docker", "image": image}
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize("backends", [("my_engine", "python"), ("vllm", "onnxruntime")])
+def test_draft_for_backends_that_no_image_has_says_what_to_name(
+    backends: tuple[str, str], tmp_path: Path, tune: Tune
+) -> None:
+    for name, backend in zip(("llm", "other"), backends, strict=True):
+        write_model(tmp_path / name, f'backend: "{backend}" {TENSORS}')
+    code = CALLING + '        pb_utils.InferenceRequest(model_name="other", inputs=[])\n'
+    write_model(tmp_path / "chat", CHAT, code)
+    assert tune("init", "chat", "--repository", tmp_path, "--output", "-") == 0
+    assert yaml.safe_load(tune.out)["server"] == {"mode": "local"}
+    (line,) = [line for line in tune.out.splitlines() if line.startswith("server:")]
+    assert "--backend-directory=DIR" in line
+    assert "image: IMAGE" in line
+
+
+def test_called_language_model_is_loaded_and_not_searched(tmp_path: Path, tune: Tune) -> None:
+    of_language_models(tmp_path)
+    assert tune("init", "chat", "--repository", tmp_path, "--output", "-", "--server", "g") == 0
+    models = yaml.safe_load(tune.out)["models"]
+    assert models["llm"] == {}
+    assert models["chat"]["calls"] == ["llm"]
+    assert models["chat"]["space"]
+
+
+@pytest.mark.usefixtures("server")
+def test_ensemble_over_a_language_model_is_refused_as_plan_does(tmp_path: Path, tune: Tune) -> None:
+    write_model(tmp_path / "e", ENSEMBLE)
+    write_model(tmp_path / "one", MODEL)
+    write_model(tmp_path / "two", MODEL.replace("one", "two").replace("python", "tensorrtllm"))
+    assert tune("init", "e", "--repository", tmp_path, "--output", "-") == 2
+    assert "two is a language model (tensorrtllm)" in tune.err
+
+
+@pytest.mark.parametrize("name", ["conf/a.pbtxt", "../config.pbtxt", "x\n.pbtxt"])
+def test_init_refuses_to_write_to_what_no_server_reads(
+    name: str, tmp_path: Path, tune: Tune
+) -> None:
+    write_model(tmp_path / "m", MODEL)
+    given = ["init", "m", "--repository", tmp_path, "--output", "-", "--write-to", name]
+    assert tune(*given) == 2
+    assert tune.out == ""
+    assert "configs/NAME.pbtxt is expected" in tune.err
+
+
+#: Of a config or a directory's name; as it is, its second line would be a key of the spec.
+HOSTILE = "x\nwrite_to: configs/x.pbtxt\n#"
+
+
+@pytest.mark.usefixtures("server")
+def test_text_of_a_config_becomes_no_key_of_a_draft(tmp_path: Path, tune: Tune) -> None:
+    escaped = HOSTILE.replace("\n", "\\n")
+    open_input = f'input {{ name: "{escaped}" data_type: TYPE_STRING dims: [ -1 ] }}'
+    write_model(tmp_path / "m", f'backend: "{escaped}" max_batch_size: 8 {open_input}')
+    assert tune("init", "m", "--repository", tmp_path, "--output", "-") == 0
+    drafted = yaml.safe_load(tune.out)
+    assert "write_to" not in drafted
+    assert drafted["workload"]["inputs"]["shapes"] == {HOSTILE: [128]}
+
+
+def test_text_of_a_model_analyzer_file_becomes_no_key_of_a_draft() -> None:
+    fields = {"parameters.a\nwrite_to": {"choice": ["1", "2"]}}
+    slos = ("p99_latency <= 100ms",)
+    given = Given(HOSTILE, slos, space=fields, shapes={HOSTILE: [1]}, left=(HOSTILE,))
+    text = f'max_batch_size: 8 input {{ name: "x" data_type: TYPE_FP32 dims: [ -1 ] }} {TENSORS}'
+    models = {"m": DraftedModel(parse(text), unnamed=(HOSTILE,))}
+    drafted = yaml.safe_load(draft_spec(models, Machine(2), ".", given=given, why=HOSTILE))
+    assert "write_to" not in {*drafted, *drafted["models"]["m"]["space"]}
+
+
+@pytest.mark.parametrize("name", [HOSTILE, "a\u202eb", "a\x1b[31m"])
+def test_init_drafts_for_no_name_with_control_characters(
+    name: str, tmp_path: Path, tune: Tune
+) -> None:
+    write_model(tmp_path / "models" / name.replace("/", "-"), MODEL)
+    given = ["--repository", tmp_path / "models", "--output", "-"]
+    assert tune("init", name.replace("/", "-"), *given) == 2
+    assert "characters that are not shown" in tune.err
+    assert tune("init", "--all", tmp_path / "models", "--output", tmp_path) == 2
+    assert not [*tmp_path.glob("*.yaml")]
 
 
 @pytest.mark.parametrize("made", REPOSITORIES)

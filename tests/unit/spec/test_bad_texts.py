@@ -14,7 +14,7 @@ from tuner.errors import SpecError
 from tuner.spec.load import load_spec
 from tuner.spec.mistakes import Finding
 from tuner.spec.slo import Slo
-from tuner.spec.yaml_tree import MOST_NODES, BadYamlError, dump_scalar, read_yaml
+from tuner.spec.yaml_tree import MOST_NODES, BadYamlError, dump_item, dump_scalar, read_yaml
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -85,9 +85,12 @@ PRINTED = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs
 
 
 @given(PRINTED | st.integers(-(2**64) + 1, 2**64 - 1) | st.booleans() | st.none())
-def test_scalars_survive_being_dumped(value: object) -> None:
+def test_scalars_survive_being_dumped_on_one_line(value: object) -> None:
+    dumped = dump_scalar(value)
+    assert dumped.splitlines() == [dumped]
     try:
-        assert read_yaml(f"key: {dump_scalar(value)}").data == {"key": value}
+        assert read_yaml(f"key: {dumped}").data == {"key": value}
+        assert read_yaml(f"- {dump_item(value)}").data == [value]
     except BadYamlError as error:
         pytest.fail(f"{value!r}: {error}")
 
