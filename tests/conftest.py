@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from builders.golden import OPTION, Golden
 from hypothesis import settings
+
+from tuner.server.binaries import fetch_tritonserver
 
 # The same examples every time: a failure in continuous integration can be had again, and a passing
 # commit stays one. `pytest --hypothesis-profile=default` looks for new ones.
@@ -34,6 +37,13 @@ def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
     return Golden(request.config)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _server(request: pytest.FixtureRequest) -> None:
+    """For tests with a real server: fetched where a run would fetch it, as its own is."""
+    if any(item.get_closest_marker("integration") for item in request.session.items):
+        fetch_tritonserver(None, os.environ, print)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -20,8 +20,9 @@ import sys
 import tempfile
 import zipfile
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
+
+from tuner.server.wheel import package as installed_package
 
 HERE = Path(__file__).parent
 STAND_IN = HERE.parents[1] / "tests" / "backends" / "onnxruntime"
@@ -104,9 +105,8 @@ def lay_out(directory: Path) -> None:
 
 def _make_server(root: Path) -> None:
     """The wheel's server, its backends and the stand-in beside each other."""
-    found = find_spec("pytriton")
-    assert found is not None, "pip install -e '.[local]'"
-    package = Path(found.origin or "").parent
+    package = installed_package(os.environ)
+    assert package is not None, "pip install -e '.[local]'"
     wheel = package / "tritonserver"
     (root / "bin").mkdir(parents=True, exist_ok=True)
     (root / "backends").mkdir(exist_ok=True)

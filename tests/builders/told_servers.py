@@ -25,7 +25,7 @@ from docker.errors import DockerException
 
 from tuner.errors import DeployRefusedError, ServerGoneError, ServerHangsError
 from tuner.modelconfig.served import read_served
-from tuner.server import binaries, numpy2
+from tuner.server import binaries, numpy2, wheel
 from tuner.server.numpy2 import numpy_of_models
 from tuner.spec.server import ServerSpec
 from tuner.triton import doctor
@@ -148,6 +148,14 @@ def not_served() -> dict[str, Case]:
         with binaries.tritonserver(str(here / "bin" / "tritonsrever"), {}):
             pass
 
+    def no_server(python: str, **variables: str) -> Case:
+        def told(_: Path) -> None:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(wheel, "PYTHON", python)
+                raise wheel.not_found({"HOME": "/home/me", **variables})
+
+        return told
+
     group = 'backend: "python" instance_group { name: "a$b" }'
     return {
         "a release has public holes": lambda _: holes_of("2.51.0 (/opt/bin/tritonserver)"),
@@ -156,6 +164,8 @@ def not_served() -> dict[str, Case]:
         "strings under NumPy 2 in Python 3.12": numpy_is("2.0.0"),
         "strings under NumPy 2 in Python 3.13": numpy_is("2.0.0", (3, 13)),
         "a program's name is mistyped": no_program,
+        "no server in Python 3.13, which fetches one": no_server("3.13"),
+        "no server in Python 3.14, which has none": no_server("3.14"),
         "no NumPy": numpy_is(""),
         "no engine of containers answers": no_engine,
     }

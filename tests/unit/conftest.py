@@ -39,6 +39,12 @@ def _has_perf_analyzer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def _has_tritonserver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Likewise."""
+    monkeypatch.setattr("tuner.run.plan.has_tritonserver", lambda *_: True)
+
+
+@pytest.fixture(autouse=True)
 def _requests_have_a_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which is measured with processes elsewhere."""
     monkeypatch.setattr("tuner.bench.sending.request_cost_s", lambda *_: 0.0004)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -31,6 +31,7 @@ from tuner.space.words import bytes_text
 from tuner.spec.labels import of_label
 from tuner.spec.model import StrategyName
 from tuner.spec.paths import DYNAMIC_BATCHING
+from tuner.spec.server import ServerMode, resolve
 from tuner.spec.shapes import mixed_in
 from tuner.spec.units import Percent
 from tuner.spec.workload import (
@@ -79,11 +80,16 @@ class Programs:
 
 
 @contextmanager
-def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs]:
+def find_programs(
+    job: Job, environment: Mapping[str, str], note: Callable[[str], None] | None = None
+) -> Iterator[Programs]:
     """Finds the programs the job needs and runs each once.
 
     The server gets the spec's arguments except those the search owns, which come with each
     candidate.
+
+    Args:
+        note: Receives lines about a server that is fetched because none is here; None: no fetch.
 
     Raises:
         EnvironmentNotReadyError: One is missing or does not run here, or would serve nonsense; or
@@ -101,6 +107,9 @@ def find_programs(job: Job, environment: Mapping[str, str]) -> Iterator[Programs
     configs, files = {m.name: m.base.file for m in models}, [model.files for model in models]
     with ExitStack() as stack:
         with job.loaded.placing(*NAMED):
+            if note is not None and server.mode is ServerMode.LOCAL:
+                variables = {**environment, **resolve(server.environment, environment)}
+                binaries.fetch_tritonserver(server.binary, variables, note)
             launcher = stack.enter_context(server_launcher(spec, configs, environment))
             server_version = launcher.version()
             launcher.check_backends(files)

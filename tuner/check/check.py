@@ -81,7 +81,7 @@ def check(
         with (
             only_one_on(job, reading=True),
             among_neighbours("check", run_id, job, events.note) as neighbours,
-            find_programs(job, request.environment) as programs,
+            find_programs(job, request.environment, events.note) as programs,
         ):
             generator, question = programs.versions()["perf_analyzer"], question_of(job.spec)
             key = Key(job.spec.name, programs.fingerprint(), generator, question)

@@ -145,6 +145,7 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
         perf_analyzer=None if wanted is None else wanted.workload.perf_analyzer,
         repository=None if wanted is None else wanted.repository,
         results=output,
+        note=partial(say, err=True),
     )
     if loaded is not None and wanted is not None:
         checks = [placed(check, loaded) for check in checks]

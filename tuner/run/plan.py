@@ -51,7 +51,8 @@ from tuner.search.estimate import (
 from tuner.search.strategies.designs import designs
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategy import Proposal
-from tuner.server.binaries import Installation, Origin, backends_beside
+from tuner.server import wheel
+from tuner.server.binaries import Installation, Origin, backends_beside, has_tritonserver
 from tuner.server.server import Endpoints, ServerLauncher
 from tuner.space.build import never_tried, refuse_empty
 from tuner.space.candidate import list_sizes
@@ -182,7 +183,12 @@ def _programs(
     if (binary := job.spec.server.binary) is not None:
         files = [model.files for model in job.served.models.values()]
         find_backends(files, job.spec.server.args, backends_beside(binary, environment))
-    if chosen or unready:
+    local = job.spec.server.mode is ServerMode.LOCAL
+    absent = local and not has_tritonserver(job.spec.server.binary, environment)
+    if absent:
+        error = wheel.not_found(environment)
+        notes.append(f"{error.message}: {error.hint}")
+    if chosen or unready or absent:
         return _commands(job, *_named_by(job.spec)), notes
     with find_programs(job, environment) as programs:
         return _commands(job, programs.launcher, programs.perf_analyzer.binary), notes

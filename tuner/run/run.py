@@ -132,7 +132,7 @@ def _run(
             refuse_another_start(request.resume, job, read_host(request.environment))
         enter(only_one_on(job))
         neighbours = enter(among_neighbours("run", run_id, job, events.note))
-        programs = enter(find_programs(job, request.environment))
+        programs = enter(find_programs(job, request.environment, events.note))
         store = enter(open_store(job, programs, request, run_id, events.note))
         # From here on, an error is stored as the run's result before it goes on.
         ending = enter(Ending(request, store, neighbours, book, events, report))

@@ -1,13 +1,12 @@
 """Finds a tritonserver and a perf_analyzer that run here, and what they need to run.
 
 Looked for in this order: the name in the spec, ``$TUNE_TRITONSERVER`` or
-``$TUNE_PERF_ANALYZER``, PATH, ``/opt/tritonserver/bin`` (NVIDIA's images), the wheels
-(``pip install -e '.[local]'``). What is found is checked by running it.
+``$TUNE_PERF_ANALYZER``, PATH, ``/opt/tritonserver/bin`` (NVIDIA's images), the wheels (`wheel`).
+What is found is checked by running it.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -15,36 +14,25 @@ import struct
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.extras import Extra
 from tuner.machine.process import private_directory
-from tuner.server import log
+from tuner.server import log, wheel
 from tuner.server.numpy2 import SHIM
+from tuner.server.wheel import PYTHON, install_hint
 from tuner.spec.mistakes import path_meant
 
 _PT_INTERP = 3
 _CONTAINER_BIN = Path("/opt/tritonserver/bin")
 _RUN_TIMEOUT_S = 60.0  # the first start on a machine with GPUs takes seconds
-_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-#: 3.13 has no NumPy 1, which the wheel asks for and does without (`numpy2`).
-_COMMANDS = {
-    "3.11": Extra.LOCAL.command,
-    "3.12": Extra.LOCAL.command,
-    "3.13": f"{sys.executable} -m pip install --no-deps nvidia-pytriton==0.7.0",
-}
-_INSTALL_HINT = (
-    f"install the wheels with {_COMMANDS.get(_PYTHON, 'Python 3.11 to 3.13')} (x86-64 Linux, glibc "
-    "2.35 or newer), name a binary of your own in the spec, or use server: {mode: docker}"
-)
 _NO_LIBRARY = (
     f"the Python at {sys.base_prefix} has no shared library: install it (Debian: "
-    f"`apt-get install libpython{_PYTHON}`), or use a Python built with --enable-shared "
+    f"`apt-get install libpython{PYTHON}`), or use a Python built with --enable-shared "
     "(pyenv: PYTHON_CONFIGURE_OPTS)"
 )
 
@@ -90,8 +78,7 @@ def tritonserver(named: str | None, environment: Mapping[str, str]) -> Iterator[
     Raises:
         EnvironmentNotReadyError: There is none, or it does not run here.
     """
-    wheel = (package := _wheel_package()) and package / "tritonserver" / "bin" / "tritonserver"
-    binary, origin = _find("tritonserver", "TUNE_TRITONSERVER", named, environment, wheel)
+    binary, origin = _find_tritonserver(named, environment)
     root = binary.resolve().parents[1]
     is_wheel = (root / "python_backend_stubs").is_dir()
     with private_directory() as private:
@@ -128,7 +115,7 @@ def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator
         known = environment.get("no_proxy") or environment.get("NO_PROXY")
         local = ",".join([*([known] if known else []), "127.0.0.1", "localhost"])
         variables = {**environment, "no_proxy": local}
-        _link_missing(_missing_libraries(binary, variables), private)
+        _link_missing(_missing_libraries(binary, variables), private, wheel.package(environment))
         variables["LD_LIBRARY_PATH"] = _joined([private], environment.get("LD_LIBRARY_PATH"))
         with _named_by(origin, "TUNE_PERF_ANALYZER"):
             _check_libraries(binary, variables)
@@ -138,7 +125,7 @@ def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator
             if not version:
                 raise EnvironmentNotReadyError(
                     f"{binary} is not NVIDIA's perf_analyzer: it answered {output[:80]!r}",
-                    _INSTALL_HINT,
+                    install_hint(),
                 )
         yield Installation(binary, version[1], origin, variables)
 
@@ -151,7 +138,7 @@ def _named_by(origin: Origin, variable: str) -> Iterator[None]:
     except EnvironmentNotReadyError as error:
         if origin in (Origin.SPEC, Origin.VARIABLE):
             who = f"${variable}" if origin is Origin.VARIABLE else origin.value
-            hint = f"correct {who}" if error.hint == _INSTALL_HINT else error.hint
+            hint = f"correct {who}" if error.hint == install_hint() else error.hint
             raise EnvironmentNotReadyError(f"{error.message} (named by {who})", hint) from error
         raise
 
@@ -161,6 +148,23 @@ def backends_beside(named: str, environment: Mapping[str, str]) -> Path | None:
     found = shutil.which(named, path=environment.get("PATH", ""))
     beside = found and Path(found).resolve().parent.parent / "backends"
     return beside if beside and beside.is_dir() else None
+
+
+def has_tritonserver(named: str | None, environment: Mapping[str, str]) -> bool:
+    """Whether a tritonserver is here, or one is named, which is then the only candidate."""
+    try:
+        _find_tritonserver(named, environment)
+    except EnvironmentNotReadyError:
+        return bool(named or environment.get("TUNE_TRITONSERVER"))
+    return True
+
+
+def fetch_tritonserver(
+    named: str | None, environment: Mapping[str, str], note: Callable[[str], None]
+) -> None:
+    """Fetches a tritonserver where none is here; see `wheel.fetch`."""
+    if not has_tritonserver(named, environment):
+        wheel.fetch(environment, note)
 
 
 def has_perf_analyzer(named: str | None, environment: Mapping[str, str]) -> bool:
@@ -181,14 +185,30 @@ def _behind(found: Path) -> Path:
     return next((program for program in programs if os.access(program, os.X_OK)), found)
 
 
+def _find_tritonserver(named: str | None, environment: Mapping[str, str]) -> tuple[Path, Origin]:
+    package = wheel.package(environment)
+    installed = package and package / "tritonserver" / "bin" / "tritonserver"
+    found = _find("tritonserver", "TUNE_TRITONSERVER", named, environment, installed)
+    if found is None:
+        raise wheel.not_found(environment)
+    return found
+
+
 def _find_perf_analyzer(named: str | None, environment: Mapping[str, str]) -> tuple[Path, Origin]:
-    wheel = Path(sysconfig.get_path("scripts")) / "perf_analyzer"
-    return _find("perf_analyzer", "TUNE_PERF_ANALYZER", named, environment, wheel)
+    installed = Path(sysconfig.get_path("scripts")) / "perf_analyzer"
+    found = _find("perf_analyzer", "TUNE_PERF_ANALYZER", named, environment, installed)
+    if found is None:
+        raise EnvironmentNotReadyError("no perf_analyzer found", install_hint())
+    return found
 
 
 def _find(
-    name: str, variable: str, named: str | None, environment: Mapping[str, str], wheel: Path | None
-) -> tuple[Path, Origin]:
+    name: str,
+    variable: str,
+    named: str | None,
+    environment: Mapping[str, str],
+    installed: Path | None,
+) -> tuple[Path, Origin] | None:
     for asked, origin in ((named, Origin.SPEC), (environment.get(variable), Origin.VARIABLE)):
         if asked:
             found = shutil.which(asked, path=environment.get("PATH", ""))
@@ -201,16 +221,10 @@ def _find(
             return Path(found).absolute(), origin
     if on_path := shutil.which(name, path=environment.get("PATH", "")):
         return Path(on_path).absolute(), Origin.PATH
-    for candidate, origin in ((_CONTAINER_BIN / name, Origin.CONTAINER), (wheel, Origin.WHEEL)):
+    for candidate, origin in ((_CONTAINER_BIN / name, Origin.CONTAINER), (installed, Origin.WHEEL)):
         if candidate is not None and os.access(candidate, os.X_OK):
             return candidate, origin
-    raise EnvironmentNotReadyError(f"no {name} found", _INSTALL_HINT)
-
-
-def _wheel_package() -> Path | None:
-    """Directory of the installed ``pytriton``, found without importing it."""
-    spec = importlib.util.find_spec("pytriton")
-    return Path(spec.origin).parent if spec is not None and spec.origin else None
+    return None
 
 
 def _wheel_surroundings(
@@ -225,12 +239,12 @@ def _wheel_surroundings(
     under the name of a copy in the wheel, which is too old for other releases' standard library.
     """
     stubs = root / "python_backend_stubs"
-    stub = stubs / _PYTHON / "triton_python_backend_stub"
+    stub = stubs / PYTHON / "triton_python_backend_stub"
     if not stub.exists():
         have = ", ".join(sorted(p.name for p in stubs.iterdir()))
         raise EnvironmentNotReadyError(
-            f"this tritonserver has no Python backend for Python {_PYTHON} (it has {have})",
-            "use a virtual environment with Python 3.11 to 3.13",
+            f"this tritonserver has no Python backend for Python {PYTHON} (it has {have})",
+            install_hint(),
         )
     backend = private / "backends" / "python"
     libraries = private / "lib"
@@ -241,7 +255,7 @@ def _wheel_surroundings(
     with (backend / "triton_python_backend_utils.py").open("a") as utils:
         utils.write(SHIM)
     bundled = root.parents[1] / "nvidia_pytriton.libs"
-    library = f"libpython{_PYTHON}.so.1.0"
+    library = f"libpython{PYTHON}.so.1.0"
     copies = [copy.name for copy in bundled.glob(f"libpython3-*.{sys.version_info.minor}.so.1.0")]
     places = (sysconfig.get_config_var("LIBDIR") or "", f"{sys.base_prefix}/lib")
     found = [file for p in places if (file := Path(p) / library).exists()]
@@ -297,13 +311,12 @@ def _check_libraries(binary: Path, environment: Mapping[str, str]) -> None:
     elif any(name.startswith("GLIBC") for name in missing):
         hint = "this system's C library is too old for it; use a newer system or the docker mode"
     else:
-        hint = _INSTALL_HINT
+        hint = install_hint()
     raise EnvironmentNotReadyError(f"{binary} lacks {', '.join(missing)}", hint)
 
 
-def _link_missing(names: Sequence[str], directory: Path) -> None:
+def _link_missing(names: Sequence[str], directory: Path, package: Path | None) -> None:
     """Links libraries the server's wheel bundles (libb64-98cb6333.so.0d) under their own names."""
-    package = _wheel_package()
     if package is None:
         return
     bundled = package.parent / "nvidia_pytriton.libs"
@@ -322,7 +335,7 @@ def _server_version(binary: Path, environment: Mapping[str, str], private: Path)
     version = re.search(r"server_version\s*\|\s*(\S+)", output)
     if not version:
         raise EnvironmentNotReadyError(
-            f"{binary} does not start: {log.failure(output)}", _INSTALL_HINT
+            f"{binary} does not start: {log.failure(output)}", install_hint()
         )
     return version[1]
 
@@ -340,7 +353,7 @@ def _output_of(command: Sequence[str], environment: Mapping[str, str]) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentNotReadyError(
-            f"{command[0]} does not run: {error}", _INSTALL_HINT
+            f"{command[0]} does not run: {error}", install_hint()
         ) from error
     return done.stdout.decode(errors="replace")
 

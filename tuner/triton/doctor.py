@@ -37,6 +37,7 @@ _DISK_WANTED = 16 * _MIB  # a run's files take some MiB, with logs of 8 MiB at m
 _BUSY = 0.5  # load average per core
 
 _Models = Callable[[], Iterable[ServedModel]]
+_Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,12 @@ def run_checks(
     perf_analyzer: str | None = None,
     repository: Path | None = None,
     results: Path | None = None,
+    note: _Note | None = None,
 ) -> list[MachineCheck]:
     """Everything a run needs, in the order it needs it.
 
     Args:
+        note: Receives lines about a server that is fetched because none is here; None: no fetch.
         server: From the spec; the default local server when None.
         repository: Model repository to read, and at the end to write to.
         results: Directory runs are stored in; its parent counts when it is not there yet.
@@ -76,7 +79,7 @@ def run_checks(
     there = packages.ok or wanted.mode is ServerMode.LOCAL
     return [
         packages,
-        *(_BY_MODE[wanted.mode](wanted, environment, models) if there else ()),
+        *(_BY_MODE[wanted.mode](wanted, environment, models, note) if there else ()),
         checked(
             "perf_analyzer",
             "perf_analyzer starts",
@@ -120,15 +123,16 @@ def _packages() -> str:
 
 
 def _tritonserver(
-    server: ServerSpec, environment: Mapping[str, str], models: _Models
+    server: ServerSpec, environment: Mapping[str, str], models: _Models, note: _Note | None = None
 ) -> list[MachineCheck]:
     """The server, the NumPy of Python models where that is not the server's own, and backends."""
     more: list[MachineCheck] = []
 
     def look() -> str:
-        with binaries.tritonserver(
-            server.binary, {**environment, **resolve(server.environment, environment)}
-        ) as installation:
+        variables = {**environment, **resolve(server.environment, environment)}
+        if note is not None:
+            binaries.fetch_tritonserver(server.binary, variables, note)
+        with binaries.tritonserver(server.binary, variables) as installation:
             if (python := installation.python) is not None:
                 ask = partial(_numpy, python, models)
                 more.append(checked("numpy", "NumPy of Python models", ask))
@@ -172,7 +176,7 @@ def _perf_analyzer(named: str | None, environment: Mapping[str, str]) -> str:
 
 
 def _remote(
-    server: ServerSpec, environment: Mapping[str, str], models: _Models
+    server: ServerSpec, environment: Mapping[str, str], models: _Models, _: object = None
 ) -> list[MachineCheck]:
     def look() -> str:
         endpoints = remote.endpoints_of(server, environment)
@@ -187,7 +191,7 @@ def _remote(
 
 
 def _docker(
-    server: ServerSpec, environment: Mapping[str, str], models: _Models
+    server: ServerSpec, environment: Mapping[str, str], models: _Models, _: object = None
 ) -> list[MachineCheck]:
     """The engine; and the image and its backends, of an engine that answers."""
     docker = checked("docker", "container engine answers", lambda: _engine(environment))
@@ -204,7 +208,7 @@ def _engine(environment: Mapping[str, str]) -> str:
 
 
 #: The server of each mode.
-_BY_MODE = {
+_BY_MODE: dict[ServerMode, Callable[..., list[MachineCheck]]] = {
     ServerMode.LOCAL: _tritonserver,
     ServerMode.DOCKER: _docker,
     ServerMode.REMOTE: _remote,

@@ -124,7 +124,7 @@ def _join(request: JoinRequest, events: Events, stop: Stop) -> Joined:
     refuse_another_host(offer.manifest, read_host(request.environment))
     with (
         among_neighbours("worker", run, job, events.note) as neighbours,
-        find_programs(job, request.environment) as programs,
+        find_programs(job, request.environment, events.note) as programs,
         _logs(request.logs) as logs,
     ):
         refuse_another_machine(offer.manifest, programs)

@@ -13,7 +13,7 @@ from tuner.server.binaries import Origin, has_perf_analyzer, perf_analyzer, trit
 
 pytestmark = pytest.mark.integration
 
-NO_PATH = {"PATH": ""}
+NO_PATH = {**os.environ, "PATH": ""}
 
 
 def script(path: Path, text: str) -> Path:

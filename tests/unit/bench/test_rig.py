@@ -250,12 +250,19 @@ def test_numpy_is_looked_for_only_where_a_python_model_imports_it_from_elsewhere
     monkeypatch.setattr(installing, "read_host", lambda environment: ("host", environment))
     job = job_of(tmp_path, "server: {args: [--log-verbose=1]}\n")
     the_one(job.served.models).base.file.backend = backend
+    monkeypatch.setattr(
+        installing.binaries, "fetch_tritonserver", lambda *given: fetched.append(given)
+    )
+    fetched: list[Any] = []
     with find_programs(job, {"A": "b"}) as programs:
         assert (programs.server_version, programs.perf_analyzer.version) == ("2.51.0", "2.50.0")
         assert programs.host == ("host", {"A": "b"})
         assert programs.versions()["perf_analyzer"] == "2.50.0"
     assert seen[:2] == [(("--log-verbose=1",), {"A": "b"}), (None, {"A": "b"})]
     assert seen[2:] == ([python] if looked else [])
+    assert fetched == []  # by a plan
+    with find_programs(job, {"A": "b"}, print):
+        assert fetched == [(None, {"A": "b"}, print)]
 
 
 @pytest.mark.parametrize(

@@ -285,10 +285,12 @@ def test_the_page_has_the_commands_as_they_are() -> None:
 
 
 def test_each_variable_that_the_command_line_reads_is_named() -> None:
-    sources = [*(ROOT / "tuner" / "cli").glob("*.py"), ROOT / "tuner" / "server" / "binaries.py"]
+    programs = [ROOT / "tuner" / "server" / name for name in ("binaries.py", "wheel.py")]
+    sources = [*(ROOT / "tuner" / "cli").glob("*.py"), *programs]
     code = "".join(source.read_text() for source in sources)
     names = {a or b for a, b in READ.findall(code)} - {
         "PATH",
+        "HOME",
         "LD_LIBRARY_PATH",
         "NO_PROXY",
         "TERM",

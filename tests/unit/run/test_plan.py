@@ -12,6 +12,7 @@ from builders.model_files import REPOSITORY
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.run.plan import DrawnPlan, draw_plan
+from tuner.server import wheel
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +56,23 @@ def test_a_backend_that_a_named_server_has_not_beside_it_is_told_and_nothing_is_
         planned(tmp_path, named)
     backend.touch()
     assert planned(tmp_path, named).problems == []
+
+
+def test_a_plan_needs_no_server_and_says_how_one_gets_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.run.plan.has_tritonserver", lambda *_: False)
+    monkeypatch.setattr(wheel, "PYTHON", "3.13")
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC.format(repository=REPOSITORY))
+    plan = draw_plan(spec, {"PATH": "", "HOME": "/home/me"}, 0)
+    (note,) = [note for note in plan.notes if "tritonserver" in note]
+    assert note.startswith(
+        "no tritonserver found yet: tune run, check, worker and doctor fetch one"
+    )
+    assert "/home/me/.cache/tune/" in note
+    assert plan.commands["tritonserver"][0] == "tritonserver"
+    assert plan.problems == []
 
 
 @pytest.mark.parametrize("server", ["binary: /bin/tritonserver", "mode: docker, image: i"])

@@ -196,3 +196,15 @@ def test_a_run_of_a_python_model_with_strings_is_refused_and_of_another_not(
     model.file.backend = "onnxruntime"
     with programs.find_programs(job, {}) as found:
         assert found.launcher is launcher
+
+
+def test_the_doctor_fetches_a_server_where_it_may_tell_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fetched: list[Any] = []
+    monkeypatch.setattr(binaries, "fetch_tritonserver", lambda *words: fetched.append(words))
+    monkeypatch.setattr(binaries, "tritonserver", lambda *_: given(installation(None)))
+    doctor._tritonserver(ServerSpec(), {"A": "b"}, tuple)
+    assert fetched == []
+    doctor._tritonserver(ServerSpec(binary="own"), {"A": "b"}, tuple, print)
+    assert fetched == [("own", {"A": "b"}, print)]

@@ -59,7 +59,7 @@ class Machine:
     seen: list[Any] = field(default_factory=list)
 
     @contextmanager
-    def find_programs(self, theirs: Job, environment: object) -> Iterator[Any]:
+    def find_programs(self, theirs: Job, environment: object, _: object) -> Iterator[Any]:
         self.seen.append((theirs.spec.server.gpus, environment))
         yield Facts()
 
