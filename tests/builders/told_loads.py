@@ -107,7 +107,7 @@ class Gone(grpc.RpcError):  # type: ignore[misc]
         return grpc.StatusCode.UNAVAILABLE
 
     def details(self) -> str:
-        return "lost"
+        return "Socket closed"
 
 
 def no_results() -> dict[str, Case]:

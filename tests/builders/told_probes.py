@@ -165,9 +165,9 @@ def first_calls() -> dict[str, Case]:
 def failures() -> dict[str, Case]:
     """Loads that a model failed, or that the load generator itself spoilt."""
 
-    def failing(ok: int, failed: int, reason: str = "", *, dropped: bool = False) -> Case:
+    def failing(ok: int, failed: int, *reasons: str, dropped: bool = False) -> Case:
         after = StatisticsSnapshot(success_count=ok, fail_count=failed)
-        return lambda _: refuse_failures(BEFORE, after, lambda: reason, dropped=dropped)
+        return lambda _: refuse_failures(BEFORE, after, reasons, str, dropped=dropped)
 
     def costly(request_s: float, share: float, cores: int) -> Case:
         bounds = (LatencyBound(0.99, 0.5), LatencyBound(0.95, 0.010))
@@ -189,6 +189,8 @@ def failures() -> dict[str, Case]:
         "the model failed": failing(104, 68, "AssertionError: one at a time"),
         "the model failed without a reason": failing(104, 68),
         "the model failed once": failing(900, 3, "out of memory"),
+        "the model answered with errors": failing(300, 2, "out of paper", "out of ink"),
+        "a queue was full": failing(300, 2, "Exceeds maximum queue size"),
         "the model failed beside what a killed client left": failing(
             900, 206, "out of memory", dropped=True
         ),

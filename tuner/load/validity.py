@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from tuner.errors import ClientLimitError, ModelFailsError
+from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
+from tuner.load.client.job import refusal_in
 from tuner.load.watch.sampler import Sample, pending_requests
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window
@@ -83,26 +84,38 @@ def _client_error(load: LoadPoint, sent_per_s: float | None, *why: str) -> Clien
 def refuse_failures(
     before: StatisticsSnapshot,
     after: StatisticsSnapshot,
-    words: Callable[[], str],
+    answered: Sequence[str],
+    logged: Callable[[], str],
     *,
     dropped: bool = False,
 ) -> None:
-    """Counters before and after a load; ``words``: the model's error message, empty if not known.
+    """Looks for requests that failed, in a load of which a generator tells the first ones only.
 
-    ``dropped``: the load generator was killed while it waited for answers. Requests that Triton
-    drops then count as failed too, so only a message of the model's own shows that it failed.
+    The server counts those that a model raised an error for; one whose answer is an error counts
+    as a success (a Python model's TritonError), and one that a full queue refuses not at all.
+
+    Args:
+        before: The server's counters before the load; ``after``: after it.
+        answered: Errors that requests were answered with, as far as the generator tells.
+        logged: The last error in the server's log, where it told none; may be empty.
+        dropped: The load generator was killed while it waited for answers. Requests that Triton
+            drops then count as failed too, so only an error's words show that one failed.
 
     Raises:
-        ModelFailsError: It answered requests with errors.
+        ModelFailsError: The model answered requests with errors.
+        LoadFailedError: A queue policy refused requests.
     """
     failed = after.fail_count - before.fail_count
-    if failed > 0:
-        asked = failed + after.success_count - before.success_count
-        said = words()
-        if said or not dropped:
-            said = said or "it gave no reason"
-            of = f"{failed:,} of {count_text(asked, 'request')}"
-            raise ModelFailsError(f"the model failed {of}: {said}")
+    asked = count_text(failed + after.success_count - before.success_count, "request")
+    words = [word for word in answered if refusal_in(word) is None]
+    if answered and not words:
+        raise LoadFailedError(f"a queue policy refused requests: {answered[-1]}")
+    said = "; ".join(dict.fromkeys(words))
+    if failed <= 0 and said:
+        least = f"at least {len(words):,} of {asked}"
+        raise ModelFailsError(f"the model answered {least} with an error: {said}")
+    if failed > 0 and (said := said or logged() or ("" if dropped else "it gave no reason")):
+        raise ModelFailsError(f"the model failed {failed:,} of {asked}: {said}")
 
 
 def received_count(

@@ -52,7 +52,7 @@ def test_a_recording_is_replayed_whole_with_what_its_lines_hold(bench: Bench, pa
     assert found.completed_count == pytest.approx(97, abs=3)  # the last may be answered later
     assert found.failed_count == 3
     assert found.due_per_s == pytest.approx(25.0 * pace)
-    assert any("first with: negative input" in told for told in found.warnings)
+    assert any("with an error: negative input" in told for told in found.warnings)
     assert len(the_one(load.answers()).alone) == 16
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 from builders.measurements import synthetic_measurement
 
-from tuner.errors import ModelFailsError
+from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.load.validity import client_cost, refuse_failures, warnings_about
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import LatencyBound
@@ -16,17 +17,54 @@ from tuner.server.control import StatisticsSnapshot
 BEFORE = StatisticsSnapshot(success_count=100, fail_count=2)
 
 
+def after(*, ok: int, failed: int = 0) -> StatisticsSnapshot:
+    """The counters after a load with so many successes and failures."""
+    return StatisticsSnapshot(
+        success_count=BEFORE.success_count + ok, fail_count=BEFORE.fail_count + failed
+    )
+
+
 def test_failures_before_the_load_do_not_count() -> None:
-    refuse_failures(BEFORE, StatisticsSnapshot(success_count=900, fail_count=2), str)
+    refuse_failures(BEFORE, after(ok=800), [], str)
     with pytest.raises(ModelFailsError, match="1 of 801"):
-        refuse_failures(BEFORE, StatisticsSnapshot(success_count=900, fail_count=3), str)
+        refuse_failures(BEFORE, after(ok=800, failed=1), [], str)
 
 
 def test_what_triton_drops_with_a_killed_load_generator_is_no_failure_of_the_model() -> None:
-    after = StatisticsSnapshot(success_count=900, fail_count=206)
-    refuse_failures(BEFORE, after, str, dropped=True)
+    dropped = after(ok=800, failed=204)
+    refuse_failures(BEFORE, dropped, [], str, dropped=True)
     with pytest.raises(ModelFailsError, match="204 of 1,004 "):
-        refuse_failures(BEFORE, after, lambda: "out of memory", dropped=True)
+        refuse_failures(BEFORE, dropped, [], lambda: "out of memory", dropped=True)
+
+
+def test_an_error_that_the_server_counts_as_a_success_is_a_failure_of_the_model() -> None:
+    """As the Python backend's TritonError is: perf_analyzer tells one for each of its threads."""
+    told = "^the model answered at least 2 of 100 requests with an error: out of paper$"
+    for dropped in (False, True):
+        with pytest.raises(ModelFailsError, match=told):
+            refuse_failures(BEFORE, after(ok=100), ["out of paper"] * 2, str, dropped=dropped)
+
+
+def test_an_error_that_was_raised_is_counted_by_the_server() -> None:
+    told = "^the model failed 3 of 100 requests: out of paper$"
+    with pytest.raises(ModelFailsError, match=told):
+        refuse_failures(BEFORE, after(ok=97, failed=3), ["out of paper"] * 2, str)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "counted"),
+    [("[request id: 1] Exceeds maximum queue size", 0), ("Request timeout expired", 30)],
+)
+def test_requests_that_a_queue_refused_are_no_failure_of_the_model(
+    refusal: str, counted: int
+) -> None:
+    """A full queue's are counted nowhere, those that timed out in it as failed."""
+    counters = after(ok=3, failed=counted)
+    with pytest.raises(LoadFailedError, match=f"refused requests: {re.escape(refusal)}") as caught:
+        refuse_failures(BEFORE, counters, [refusal] * 4, str)
+    assert not isinstance(caught.value, ModelFailsError)
+    with pytest.raises(ModelFailsError, match="out of paper"):
+        refuse_failures(BEFORE, counters, [refusal, "out of paper"], str)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tuner.errors import LoadFailedError, ServerGoneError
 from tuner.extras import Deferred
 from tuner.hiding import without_passwords
-from tuner.load.client.job import Outcome, refusal_in
+from tuner.load.client.job import Outcome, is_lost, refusal_in
 from tuner.machine.process import LOOPBACK
 from tuner.server.server import Endpoints, credentials, ssl_context
 from tuner.spec.server import Tls
@@ -42,6 +42,8 @@ _CONNECT_S = 5.0
 #: client, and that wait is part of their latency.
 _MOST_CONNECTIONS = 512
 _FIRST_CONNECTIONS = 8
+#: How gRPC's words end of a call that this side gave up.
+_GIVEN_UP = ("cancelled by application!", "Cancelled upon garbage collection!")
 _HEAD_END = b"\r\n\r\n"
 
 
@@ -110,7 +112,8 @@ def reply_to(call: Any, during: str, late: str = "") -> Reply:
             return Reply(words=words, refused=True)
         if late and code is grpc.StatusCode.DEADLINE_EXCEEDED:
             raise LoadFailedError(late) from error
-        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        lost = code is grpc.StatusCode.UNAVAILABLE and is_lost(words)
+        if lost or code is grpc.StatusCode.DEADLINE_EXCEEDED:
             raise ServerGoneError(f"{during}: {words}") from error
         return Reply(words=words)
 
@@ -154,19 +157,22 @@ class GrpcCalls:
 
     @staticmethod
     def ended(under_way: set[Any], done: Done, call: Any) -> None:
-        """Reports how a call ended; nothing for a call that was given up."""
+        """Reports how a call ended; nothing for a call that was given up.
+
+        A model may answer with any status, also with that of a lost connection or a given-up call.
+        """
         under_way.discard(call)
-        if call.cancelled():
-            return
         code = _at_once(call.code())
         if code is grpc.StatusCode.OK:
             done(Outcome.ANSWERED, "")
             return
         words = str(_at_once(call.details()))
+        if code is grpc.StatusCode.CANCELLED and words.endswith(_GIVEN_UP):
+            return
         if code is not grpc.StatusCode.UNAVAILABLE:
             done(Outcome.FAILED, words)
         else:
-            done(refusal_in(words) or Outcome.LOST, words)
+            done(refusal_in(words) or (Outcome.LOST if is_lost(words) else Outcome.FAILED), words)
 
     async def close(self) -> None:
         await self._channel.close()  # Triton drops what it has not begun

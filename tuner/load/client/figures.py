@@ -25,6 +25,7 @@ from tuner.load.latency import (
     seconds_of,
     within,
 )
+from tuner.load.perf_analyzer.outputs import bare_words
 from tuner.load.setup import Order, Schedule, Stream
 from tuner.load.traffic.arrivals import Times
 from tuner.load.validity import client_limit
@@ -227,7 +228,8 @@ def _answered(
         raise ModelFailsError(f"the model sent no final response to {all_lost}")
     if not told.any() and failed:
         all_failed = f"{failed:,} of {count_text(failed, 'request')}"
-        raise ModelFailsError(f"the model failed {all_failed}: {answers.failure}")
+        words = bare_words(answers.failure)
+        raise ModelFailsError(f"the model answered {all_failed} with an error: {words}")
     waiting = or_waiting and (answers.outcomes <= Outcome.UNANSWERED).any()
     if not told.any() and not waiting:
         raise LoadFailedError("no request was answered before the run ended")

@@ -46,6 +46,7 @@ from tuner.load.client.job import (
 from tuner.load.client.process import LEAD_NS
 from tuner.load.client.responses import SILENCE_S, warnings_of
 from tuner.load.client.shared import keep, laying
+from tuner.load.perf_analyzer.outputs import bare_words
 from tuner.load.recordings.replay import RecordedTraffic
 from tuner.load.setup import TOO_LATE, Schedule, Setup, schedule
 from tuner.load.traffic.arrivals import Times
@@ -128,8 +129,10 @@ class OpenClient(Setup):
         if answers.unended:
             warnings.append(f"{count_text(answers.unended, 'sequence')} {_UNENDED}")
         if failed := int((answers.outcomes == Outcome.FAILED).sum()):
-            told = f"{count_text(failed, 'request')} failed, first with: {answers.failure}"
-            warnings.append(told)
+            sent = int((answers.outcomes > Outcome.UNSENT).sum())
+            of = f"{failed:,} of {count_text(sent, 'request')}"
+            words = bare_words(answers.failure)
+            warnings.append(f"The model answered {of} with an error: {words}")
         warnings += warnings_of(answers.outcomes)
         warnings += client_busy(answers.busy)
         warnings += self._cost(answers, run, window)
@@ -264,6 +267,8 @@ class OpenClient(Setup):
         answers = merge(parts, open_loop=jobs[0].due is not None)
         if answers.lost:
             raise self._failure(answers.lost)
+        if (answers.outcomes == Outcome.FAILED).any() and not health.live(endpoints):
+            raise self._failure(answers.failure)
         return answers, commands[0], stopped_ns
 
     def _cores_for(self, load: LoadPoint) -> float:
@@ -296,7 +301,10 @@ class OpenClient(Setup):
         return LoadFailedError(f"tune's own client failed: {reason}")
 
     def _settled_count(self, model: str) -> int:
-        """Requests answered or refused so far; only the metrics count the refused ones."""
+        """Requests that were answered or timed out in a queue so far.
+
+        Only the metrics count those that timed out; nothing counts those that a full queue refused.
+        """
         metrics, name = self.site.control.metrics(), "nv_inference_request_failure"
         failed = [] if metrics is None else metrics.values(name, model=model)
         statistics = self.site.control.statistics(model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -45,6 +46,21 @@ _REFUSALS = {"timeout expired": Outcome.TIMED_OUT, "maximum queue size": Outcome
 def refusal_in(words: str) -> Outcome | None:
     """How a queue policy refused the request, by an error of the server; None where none did."""
     return next((outcome for refusal, outcome in _REFUSALS.items() if refusal in words), None)
+
+
+# What gRPC (grpcio 1.85) and perf_analyzer say of a connection, with the status that a model's
+# answer may have too. A server that stops says so itself.
+_LOST = re.compile(
+    "Socket closed|Stream removed|failed to connect|Connection re|Broken pipe|Endpoint|GOAWAY"
+    "|RST_STREAM|keepalive|DNS resolution|Name resolution|unreachable|No route|[Hh]andshake"
+    "|FD [Ss]hutdown|upstream|HTTP client failed|The document is empty|Server is stopping"
+    "|the server ended the stream"
+)
+
+
+def is_lost(words: str) -> bool:
+    """Whether an error is about the connection or the server's end: no answer to a request."""
+    return _LOST.search(words) is not None
 
 
 @dataclass(frozen=True)

@@ -269,16 +269,15 @@ class _Run:
 
         Raises:
             ModelFailsError: The model answered with errors.
+            LoadFailedError: A queue policy refused requests.
         """
-
-        def words() -> str:
-            return outputs.model_words(self._said) or self.tool.site.server_words()
-
+        answered = outputs.answered_errors(self._said)
         with suppress(ServerGoneError):  # what happened is known already
             after = self._statistics()
             if before := watched.between(0, 0):
                 then = before[0].statistics[self._model]
-                refuse_failures(then, after, words, dropped=dropped)
+                logged = self.tool.site.server_words
+                refuse_failures(then, after, answered, logged, dropped=dropped)
 
     def check_sent(self, watched: Sampler, error: LoadFailedError) -> None:
         """Under a load far beyond the server, perf_analyzer never gets to its results.

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from tuner.errors import LoadFailedError
+from tuner.load.client.job import is_lost
 from tuner.load.latency import AnsweredRequests
 from tuner.spec.units import count_text
 
@@ -28,7 +29,12 @@ _BOUNDARIES = re.compile(rb'"window_boundaries":\[([\d,]+)\]')
 _END = re.compile(rb'\],"version":"[^"]*"[^\[\]{}]*\}\s*$')
 _TAIL_BYTES = 512
 
-_ERROR = re.compile(r"^(error: |Failed to |No valid requests|Thread \[\d+\] had error: ).*", re.M)
+#: Of usage errors 2.51 tells the reason before its usage, and later ones after it.
+_ERROR = re.compile(
+    r"^([eE]rror: |Failed to |No valid requests|Thread \[\d+\] had error: |\S*perf_analyzer: ).*",
+    re.M,
+)
+_PREFIX = re.compile(r"^([eE]rror: |\S*perf_analyzer: )")
 _THREAD = re.compile(r"^Thread \[\d+\] had error: ")
 #: perf_analyzer's own words around those of the model, and Triton's around the model's.
 _AROUND = re.compile(
@@ -127,10 +133,11 @@ def useful_words(text: str) -> str:
     return "it gave no reason" if _PREAMBLE.match(last[0]) else last[0]
 
 
-def model_words(text: str) -> str:
-    """What the model answered instead of a result; empty when the output does not tell."""
-    bare = dict.fromkeys(map(bare_words, _reasons(text)))
-    return "; ".join(words for words in bare if words)
+def answered_errors(text: str) -> list[str]:
+    """The errors that requests were answered with: of each thread the first, which ended it."""
+    lines = (match[0] for match in _ERROR.finditer(text))
+    bare = (bare_words(_THREAD.sub("", line)) for line in lines if _THREAD.match(line))
+    return [words for words in bare if words and not is_lost(words)]
 
 
 def bare_words(error: str) -> str:
@@ -139,5 +146,5 @@ def bare_words(error: str) -> str:
 
 
 def _reasons(text: str) -> list[str]:
-    lines = [match[0].removeprefix("error: ").strip() for match in _ERROR.finditer(text)]
+    lines = [_PREFIX.sub("", match[0]).strip() for match in _ERROR.finditer(text)]
     return list(dict.fromkeys(_THREAD.sub("", line) for line in lines))

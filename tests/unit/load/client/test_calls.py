@@ -87,9 +87,6 @@ class Ended:
     def __init__(self, code: grpc.StatusCode, words: str) -> None:
         self._code, self._words = code, words
 
-    def cancelled(self) -> bool:
-        return self._code is grpc.StatusCode.CANCELLED
-
     async def code(self) -> grpc.StatusCode:
         return self._code
 
@@ -105,7 +102,10 @@ class Ended:
         (grpc.StatusCode.UNAVAILABLE, "Request timeout expired", [Outcome.TIMED_OUT]),
         (grpc.StatusCode.UNAVAILABLE, "Socket closed", [Outcome.LOST]),
         (grpc.StatusCode.INTERNAL, "negative input", [Outcome.FAILED]),
-        (grpc.StatusCode.CANCELLED, "", []),
+        (grpc.StatusCode.CANCELLED, "Locally cancelled by application!", []),
+        (grpc.StatusCode.CANCELLED, "out of paper", [Outcome.FAILED]),
+        (grpc.StatusCode.UNAVAILABLE, "out of paper", [Outcome.FAILED]),
+        (grpc.StatusCode.UNAVAILABLE, "Stream removed (Socket closed)", [Outcome.LOST]),
     ],
 )
 def test_how_a_call_over_grpc_ended(code: Any, words: str, expected: list[Any]) -> None:

@@ -171,7 +171,7 @@ def test_refusals_count_for_the_stream_that_was_refused(monkeypatch: pytest.Monk
 def test_a_model_that_fails_every_request_of_a_stream_fails_the_load(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(ModelFailsError, match=r"\d+ requests: no"):
+    with pytest.raises(ModelFailsError, match=r"\d+ requests with an error: no"):
         measured(monkeypatch, Server(slow=Outcome.FAILED))
 
 
@@ -275,6 +275,6 @@ def test_refusals_count_for_their_shape(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_shape_that_the_model_never_answers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = r"^of shape \[256\]: the model failed \d+ of \d+ requests: too long"
+    told = r"^of shape \[256\]: the model answered \d+ of \d+ requests with an error: too long"
     with pytest.raises(ModelFailsError, match=told):
         texts(monkeypatch, TextServer(_256=Outcome.FAILED))

@@ -9,9 +9,19 @@ import pytest
 from builders.told_loads import HEADER, ROW
 
 from tuner.load.perf_analyzer import outputs
-from tuner.load.perf_analyzer.outputs import model_words, useful_words
+from tuner.load.perf_analyzer.outputs import answered_errors, useful_words
 
 SETTINGS = "  Batch size: 1\n  Using asynchronous calls for inference\n\n"
+#: Of 2.51, in part.
+USAGE = """Usage: perf_analyzer [options]
+==== SYNOPSIS ====
+
+\t--version
+
+\t called by the input BLS model, and that modelA will use version 3,
+\t while modelB's version is unspecified
+
+"""
 GAVE_UP = """*** Measurement Settings ***
   Batch size: 1
 
@@ -93,6 +103,18 @@ def test_a_report_is_read(tmp_path: Path) -> None:
             "error: failed to get model metadata: Request for unknown model: 'x' is not found\n",
             "failed to get model metadata: Request for unknown model: 'x' is not found",
         ),
+        (
+            "Error: Failed to parse --concurrency-range. Invalid value provided: abc\n" + USAGE,
+            "Failed to parse --concurrency-range. Invalid value provided: abc",
+        ),
+        (
+            USAGE + "Error: Failed to parse --concurrency-range. Invalid value provided: abc\n",
+            "Failed to parse --concurrency-range. Invalid value provided: abc",
+        ),
+        (
+            "/bin/perf_analyzer: unrecognized option '--nope'\n" + USAGE,
+            "unrecognized option '--nope'",
+        ),
         ("  Batch size: 1\nsomething else\n\n", "something else"),
         ("", "it said nothing"),
         (SETTINGS, "it gave no reason"),
@@ -105,5 +127,27 @@ def test_the_reason_is_found_in_its_output(text: str, expected: str) -> None:
 def test_a_models_own_words_stand_alone() -> None:
     said = "Failed to process the request(s) for model 'm_0_%d', message: AssertionError: no"
     lines = [f"Thread [{n}] had error: {said % n}" for n in range(2)]
-    assert model_words("\n".join([GAVE_UP.splitlines()[3], *lines])) == "AssertionError: no"
-    assert model_words(SETTINGS) == ""
+    told = answered_errors("\n".join([GAVE_UP.splitlines()[3], *lines]))
+    assert told == ["AssertionError: no"] * 2
+    assert answered_errors(GAVE_UP) == ["negative input"] * 2
+    assert answered_errors(SETTINGS) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Socket closed",
+        "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:8001: refused",
+        "HTTP client failed: Failure when receiving data from the peer",
+        "failed to parse the request JSON buffer: The document is empty. at 0",
+    ],
+)
+def test_what_a_lost_connection_says_is_no_answer_of_the_model(words: str) -> None:
+    assert answered_errors(f"Thread [0] had error: {words}\n") == []
+    assert answered_errors(f"Thread [0] had error: {words}\nThread [1] had error: no\n") == ["no"]
+
+
+def test_an_error_after_the_results_is_an_answer_of_the_model() -> None:
+    """One of 375 requests: the export is whole, and the line comes last."""
+    report = "Request Rate: 100, throughput: 92.8022 infer/sec, latency 24810 usec\n"
+    assert answered_errors(f"{report}Thread [3] had error: out of paper\n\n") == ["out of paper"]

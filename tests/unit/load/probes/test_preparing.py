@@ -99,14 +99,15 @@ def test_a_slow_model_is_asked_for_as_long_as_there_is_time(
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED])
 def test_a_server_that_is_gone_is_no_empty_cache(code: grpc.StatusCode) -> None:
-    with pytest.raises(ServerGoneError, match="lost"):
-        ask_in_order(FakeModel(FakeRpcError(code, "lost")), REQUESTS, None)
+    with pytest.raises(ServerGoneError, match="Socket closed"):
+        ask_in_order(FakeModel(FakeRpcError(code, "Socket closed")), REQUESTS, None)
 
 
 @pytest.mark.parametrize(
     "error",
     [
         FakeRpcError(grpc.StatusCode.UNAVAILABLE, REFUSED),
+        FakeRpcError(grpc.StatusCode.UNAVAILABLE, "out of paper"),
         FakeRpcError(grpc.StatusCode.INVALID_ARGUMENT, "wrong shape"),
     ],
 )
