@@ -29,6 +29,8 @@ _NOT_EXPLICIT = "explicit model load / unload is not allowed"
 _RESTRICTED = "This protocol is restricted"
 _NO_SUCH_MODEL = "tune-asks-whether-models-may-be-unloaded"
 _NO_COUNTER = 2.0**64
+#: Of a line of metrics, in characters: the time to parse one grows with the square of its labels.
+_MOST_LINE = 8192
 #: The metric that was said to be left out: once, since metrics are read twice a second.
 _left_out: list[str] = []
 _logger = logging.getLogger(__name__)
@@ -295,10 +297,13 @@ class Metrics:
         """
         from prometheus_client.parser import text_string_to_metric_families
 
+        longest = max(map(len, text.split("\n")))
+        if longest > _MOST_LINE:
+            raise ServerGoneError(f"reading the metrics: a line of {longest:,} characters")
         try:
             families = [*text_string_to_metric_families(text)]
-        except ValueError as error:
-            reason = without_passwords(str(error))
+        except Exception as error:  # the parser raises ValueError, IndexError and others
+            reason = without_passwords(str(error) or type(error).__name__)
             raise ServerGoneError(f"reading the metrics: {reason}") from error
         kept = []
         for sample in (sample for family in families for sample in family.samples):

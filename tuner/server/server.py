@@ -182,7 +182,11 @@ def get(endpoints: Endpoints, service: str, path: str, timeout_s: float) -> byte
             answer.begin()
             if answer.status != HTTPStatus.OK:
                 raise OSError(f"HTTP status {answer.status}")
-            return answer.read(most_bytes)  # more than it may have
+            body = answer.read(most_bytes)  # more than it may have
+            length = answer.headers.get("Content-Length")
+            if not answer.chunked and length is not None and len(body) < int(length):
+                raise OSError(f"the answer ends after {len(body):,} of {int(length):,} bytes")
+            return body
     except (HTTPException, ValueError) as error:  # the length of a chunk may be negative
         raise OSError(f"no HTTP: {shortened(str(error))}") from error
     finally:

@@ -70,6 +70,17 @@ def test_an_answer_is_returned_whole(answering: Callable[[Iterator[bytes]], None
     assert get(ENDPOINTS, "metrics", "/metrics", 5.0) == b"nv_x 1.5\n"
 
 
+@pytest.mark.parametrize("body", [b"", b"nv_x 12"])
+def test_half_an_answer_is_none(answering: Callable[[Iterator[bytes]], None], body: bytes) -> None:
+    """A number that is cut off would be another one."""
+    answering(iter([OK, b"Content-Length: 50\r\n\r\n", body]))
+    with pytest.raises(OSError, match=f"ends after {len(body)} of 50 bytes"):
+        get(ENDPOINTS, "metrics", "/metrics", 5.0)
+    answering(iter([CHUNKED, b"50\r\n", body]))
+    with pytest.raises(OSError, match="no HTTP"):
+        get(ENDPOINTS, "metrics", "/metrics", 5.0)
+
+
 @pytest.mark.parametrize(
     "parts",
     [

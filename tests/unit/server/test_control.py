@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -123,6 +124,23 @@ def test_metrics_keep_tritons_names_and_are_picked_by_label() -> None:
 def test_what_is_no_metrics_endpoint_is_told(text: str) -> None:
     with pytest.raises(ServerGoneError, match="reading the metrics"):
         Metrics.parse(text)
+
+
+def test_a_line_that_would_take_minutes_to_parse_is_refused_before() -> None:
+    labels = ",".join(f'l{k}="v"' for k in range(200_000))
+    begin = time.process_time()
+    with pytest.raises(ServerGoneError, match="a line of 2,"):
+        Metrics.parse(f"nv_x 1\nnv_x{{{labels}}} 1\n")
+    assert time.process_time() - begin < 1.0
+
+
+def test_whatever_the_parser_raises_is_no_metrics_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parser(_: str) -> list[object]:
+        return [[][0]]
+
+    monkeypatch.setattr("prometheus_client.parser.text_string_to_metric_families", parser)
+    with pytest.raises(ServerGoneError, match="reading the metrics: list index"):
+        Metrics.parse(METRICS)
 
 
 @pytest.mark.parametrize("odd", ["NaN", "+Inf", "-Inf", "1e308"])
