@@ -58,7 +58,7 @@ class ResponseRecord:
         self._first_ns: list[int] = []
         self._last_ns: list[int] = []
         self._counts: list[int] = []
-        self._open: set[int] = set()
+        self._open: dict[int, None] = {}  # in the order of sending
         self._failed: set[int] = set()  # which may yet be answered, to no avail
         self._doubled: set[int] = set()
 
@@ -69,7 +69,7 @@ class ResponseRecord:
         self._last_ns.append(0)
         self._counts.append(0 if streamed else _ONCE)
         if streamed:
-            self._open.add(number)
+            self._open[number] = None
         return number
 
     def heard(self, response: Response) -> ResponseEnd | None:
@@ -77,7 +77,7 @@ class ResponseRecord:
         number = response.number
         if number is None or not 0 <= number < len(self._first_ns):
             if self._first_ns:  # nobody knows whose: it is held against the latest request
-                self._doubled.add(max(self._open, default=len(self._first_ns) - 1))
+                self._doubled.add(next(reversed(self._open), len(self._first_ns) - 1))
             return None
         if number in self._failed:
             return None
@@ -92,12 +92,12 @@ class ResponseRecord:
             self._first_ns[number] = self._first_ns[number] or response.at_ns
         if not response.final:
             return None
-        self._open.discard(number)
+        self._open.pop(number, None)
         return ResponseEnd(number, Outcome.ANSWERED)
 
     def failed(self, number: int, outcome: Outcome, words: str) -> ResponseEnd:
         """A request ends without its final response, and what comes of it later is nothing."""
-        self._open.discard(number)
+        self._open.pop(number, None)
         self._failed.add(number)
         return ResponseEnd(number, outcome, words)
 
@@ -111,7 +111,7 @@ class ResponseRecord:
     @property
     def begun(self) -> frozenset[int]:
         """Requests that were answered, and not for the last time."""
-        return frozenset(filter(self.has_begun, self._open))
+        return frozenset(filter(self.has_begun, [*self._open]))  # another thread may end one
 
     def silent(self, now_ns: int, silence_ns: int) -> Iterator[ResponseEnd]:
         """Gives up the begun requests of which nothing was heard for so long."""

@@ -8,6 +8,7 @@ from threading import Event, Thread
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
 from tuner.load.client.job import Outcome, refusal_in
@@ -19,6 +20,8 @@ INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
 _EMPTY_FINAL = "triton_enable_empty_final_response"
 _FINAL = "triton_final_response"
 _LOOKS_S = 0.05
+#: Of a request's number; those of this program have fewer.
+_MOST_DIGITS = 18
 
 
 def numbered(request: bytes, number: int) -> bytes:
@@ -30,11 +33,14 @@ def numbered(request: bytes, number: int) -> bytes:
 
 
 def response_of(message: bytes, at_ns: int) -> Response:
-    """Reads what came through a stream."""
-    told = service_pb2.ModelStreamInferResponse.FromString(message)
+    """Reads what came through a stream; what is no response belongs to no request."""
+    try:
+        told = service_pb2.ModelStreamInferResponse.FromString(message)
+    except DecodeError as error:
+        return Response(None, at_ns, error=f"the response cannot be read: {error}")
     answer = told.infer_response
     return Response(
-        int(answer.id) if answer.id.isdecimal() else None,
+        int(answer.id) if answer.id.isdecimal() and len(answer.id) <= _MOST_DIGITS else None,
         at_ns,
         final=answer.parameters[_FINAL].bool_param,
         empty=not answer.outputs,
@@ -91,12 +97,18 @@ class StreamedCall:
         try:
             for message in self._call:
                 response = response_of(message, time.monotonic_ns())
+                if response.number is None:
+                    words = response.error or "a response under an id that nobody asked with"
+                    self._end(self._record.failed(0, Outcome.FAILED, words))
+                    return
                 self._answer = self._answer or message
                 if (ending := self._record.heard(response)) is not None:
                     self._end(ending)
         except grpc.RpcError as error:
             if not self._ended.is_set():
                 self._fail(error.code(), str(error.details()))
+        except Exception as error:  # else nobody would hear of it, and `result` wait for ever
+            self._fail(grpc.StatusCode.UNKNOWN, f"its answer cannot be read: {error}")
         if not self._ended.is_set():
             self._fail(grpc.StatusCode.UNAVAILABLE, "the server ended the stream")
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError, SpecError
 from tuner.load.client.calls import asking, reply_to
 from tuner.load.setup import Stream
+from tuner.load.traffic.reply import UnreadableAnswerError, outputs_in
 from tuner.spec.units import count_text, digits
 
 _QUESTIONS = 16
@@ -32,7 +33,7 @@ class Answer:
 
     Attributes:
         outputs: By name; strings are arrays of bytes.
-        error: The model's own words instead of outputs.
+        error: The model's own words instead of outputs; or why these cannot be read.
         rejected: Refused by a queue policy before the model saw it.
     """
 
@@ -104,14 +105,13 @@ def differences(one: ConfigAnswers, other: ConfigAnswers, tolerance: float) -> l
 
 
 def _answer(call: Any) -> Answer:
-    from tritonclient.grpc import InferResult, service_pb2
-
     reply = reply_to(call, "comparing answers")
     if reply.answer is None:
         return Answer({}, reply.words, reply.refused)
-    response = service_pb2.ModelInferResponse.FromString(reply.answer)
-    result = InferResult(response)
-    return Answer({output.name: result.as_numpy(output.name) for output in response.outputs})
+    try:
+        return Answer(outputs_in(reply.answer))
+    except UnreadableAnswerError as error:
+        return Answer({}, str(error))
 
 
 def _different(one: Answer, other: Answer, tolerance: float) -> Iterator[str]:

@@ -15,6 +15,7 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
+from tuner.load.traffic.reply import outputs_in
 from tuner.modelconfig.schema import ModelConfig, enum_name
 
 #: Arrival times in seconds from the start of the load, ascending.
@@ -142,11 +143,11 @@ def marks(number: int, ids: SequenceIds, *, start: bool, end: bool) -> bytes:
 
 def counted_in(answer: bytes, output: str) -> float | None:
     """The number that a model answered in an output of one value; None where it has none."""
-    from tritonclient.grpc import InferResult, service_pb2
-
-    result = InferResult(service_pb2.ModelInferResponse.FromString(answer))
-    values = result.as_numpy(output)
-    return None if values is None or values.size != 1 else float(values.flat[0])
+    try:
+        values = outputs_in(answer).get(output)
+        return None if values is None or values.size != 1 else float(values.flat[0])
+    except ValueError:  # not readable, or a text
+        return None
 
 
 def out_of_order(counted: float | None, place: int, output: str) -> str:

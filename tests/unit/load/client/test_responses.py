@@ -219,6 +219,11 @@ def test_what_comes_through_a_stream_is_read_with_its_mark() -> None:
     assert response_of(told.SerializeToString(), 5) == Response(12, 5)
     told.infer_response.id, told.error_message = "of another", "no"
     assert response_of(told.SerializeToString(), 5) == Response(None, 5, error="no")
+    told.infer_response.id = "1" * 5000
+    assert response_of(told.SerializeToString(), 5) == Response(None, 5, error="no")
+    unreadable = response_of(b"\xff\xff", 5)
+    assert unreadable.number is None
+    assert unreadable.error
 
 
 WINDOW = Window(duration_s=8.0, warmup_s=1.0, deadline_s=60.0, tail_s=1.0)

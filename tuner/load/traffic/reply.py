@@ -1,0 +1,30 @@
+"""What a server answered to a request, from the bytes that it sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+
+class UnreadableAnswerError(ValueError):
+    """An answer that is no protobuf, or whose contents do not fit its shapes and types."""
+
+
+def outputs_in(answer: bytes) -> dict[str, npt.NDArray[Any]]:
+    """The outputs of a serialised ``ModelInferResponse``; strings are arrays of bytes.
+
+    Raises:
+        UnreadableAnswerError: It cannot be read.
+    """
+    from tritonclient.grpc import InferResult, service_pb2
+
+    try:
+        response = service_pb2.ModelInferResponse.FromString(answer)
+        result = InferResult(response)
+        found = {output.name: result.as_numpy(output.name) for output in response.outputs}
+    except Exception as error:  # whatever protobuf, struct and NumPy raise for bytes of a stranger
+        raise UnreadableAnswerError(f"the answer cannot be read: {error}") from error
+    if lacking := [name for name, values in found.items() if values is None]:
+        raise UnreadableAnswerError(f"the answer cannot be read: {lacking[0]} has no contents")
+    return found
