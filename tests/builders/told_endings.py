@@ -311,6 +311,10 @@ def noted_runs() -> dict[str, Case]:
 
 PAIR = REPOSITORY.parent / "benchmarks" / "searches" / "served_models"
 FILE = "workload: {inputs: {kind: file, file: recorded.json}}\n"
+RECORDING = (
+    "workload: {arrivals: {kind: recording, file: requests.jsonl}, "
+    "inputs: {kind: recording, file: recorded.json}}\n"
+)
 REMOTE = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}\n"
 READ = 'parameters.intra_op_thread_count: {choice: ["1", "2"]}, '
 NOT_READ = READ.replace("intra_op_thread_count", "INTRA_OP_THREADS")
@@ -347,6 +351,8 @@ def plans() -> dict[str, Case]:
         write_model(here / "models" / "m", shipped_config(REPOSITORY / MODEL), "class Model: ...\n")
         row = {"x": {"content": [1.0] * 64, "shape": [64]}}
         (here / "recorded.json").write_text(json.dumps({"data": [row]}))
+        lines = [json.dumps({"due_s": k / 8, "entry": 0}) for k in range(601)]
+        (here / "requests.jsonl").write_text("\n".join(lines))
 
     def without_backends(here: Path) -> None:
         onnx('platform: "onnxruntime_onnx"')(here)
@@ -369,6 +375,9 @@ def plans() -> dict[str, Case]:
             for what, parameter in (("reads", READ), ("does not read", NOT_READ))
         },
         "requests of a file for a server elsewhere": planned(record, spec + REMOTE + FILE),
+        "requests of a recording for a server elsewhere": planned(
+            record, spec + REMOTE + RECORDING
+        ),
         "a model behind a link": planned(link, spec + REMOTE),
         "a server without the backend": planned(
             without_backends, spec + "server: {binary: server/bin/tritonserver}\n"

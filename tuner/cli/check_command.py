@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     from tuner.record.checks import CheckFacts
 
 
+def _metrics_file(ctx: click.Context, param: click.Parameter, file: Path | None) -> Path | None:
+    """A file that a node exporter reads: it takes no other."""
+    if file is not None and file.suffix != ".prom":
+        text = f"{file} does not end in .prom: the node exporter reads no other file"
+        raise click.BadParameter(text, ctx, param)
+    return file
+
+
 @click.command("check")
 @options.spec_argument
 @click.option(
@@ -41,7 +49,13 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Compare with the accepted result of another machine if this one has none.",
 )
-@click.option("--metrics", type=options.FILE, help="Also write OpenMetrics, to a NAME.prom.")
+@click.option(
+    "--metrics",
+    type=options.FILE,
+    callback=_metrics_file,
+    metavar="NAME.prom",
+    help="Also write OpenMetrics, for the textfile collector of Prometheus's node exporter.",
+)
 @options.results_option
 @options.quiet_option
 @options.overrides_option

@@ -67,6 +67,7 @@ from tuner.spec.workload import (
     FileInputs,
     RandomInputs,
     RecordingArrivals,
+    RecordingInputs,
     UniformRepeat,
     ZipfRepeat,
 )
@@ -265,10 +266,10 @@ def previews(job: Job, count: int) -> list[Preview]:
 def _chosen_by(spec: Spec) -> list[str]:
     """What a run would start or contact because the spec says so."""
     server, mounts = spec.server, spec.server.mounts.items()
-    inputs = (stream.inputs for stream in spec.streams.values())
-    sent = [] if server.managed else [str(i.file) for i in inputs if isinstance(i, FileInputs)]
-    if not server.managed and isinstance(spec.workload.arrivals, RecordingArrivals):
-        sent.append(str(spec.workload.arrivals.file))
+    carry: list[object] = [stream.inputs for stream in spec.streams.values()]
+    kinds = (FileInputs, RecordingInputs, RecordingArrivals)
+    files = [own.file for own in (*carry, spec.workload.arrivals) if isinstance(own, kinds)]
+    sent = [] if server.managed else [*dict.fromkeys(str(file) for file in files if file)]
     found = {
         "a tritonserver of its own": server.binary is not None,
         f"the server's variables {', '.join(server.environment)}": bool(server.environment),

@@ -29,6 +29,7 @@ _NOT_EXPLICIT = "explicit model load / unload is not allowed"
 _RESTRICTED = "This protocol is restricted"
 _NO_SUCH_MODEL = "tune-asks-whether-models-may-be-unloaded"
 _NO_COUNTER = 2.0**64
+_MOST_VERSION = 200
 #: Of a line of metrics, in characters: the time to parse one grows with the square of its labels.
 _MOST_LINE = 8192
 #: The metric that was said to be left out: once, since metrics are read twice a second.
@@ -174,7 +175,7 @@ class Control:
         return self._ask("reading the server's metadata", "get_server_metadata")
 
     def version(self) -> str:
-        return str(self.metadata().version)
+        return shortened(str(self.metadata().version), _MOST_VERSION)
 
     def metrics(self) -> Metrics | None:
         """The metrics endpoint's values now; None when the server has none."""

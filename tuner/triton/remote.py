@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, ServerGoneError, TunerError
+from tuner.errors import (
+    DeployRefusedError,
+    EnvironmentNotReadyError,
+    ServerGoneError,
+    TunerError,
+    shortened,
+)
 from tuner.hiding import keep_secret
 from tuner.modelconfig.files import ModelFiles
 from tuner.modelconfig.message import newer_client, to_load_json, unknown_fields
@@ -37,6 +43,8 @@ _NUMBERS = (
 )
 _UNREADABLE = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 _TIMEOUT_S = 5.0
+#: Of the sizes of a server's memories, in a text.
+_MOST_SIZES = 200
 #: What a run asks a server for.
 _EXTENSIONS = frozenset({"model_repository", "model_configuration", "statistics"})
 _CURES = {
@@ -150,7 +158,8 @@ class RemoteLauncher:
         found = []
         for kind in ("gpu", "cpu"):
             sizes = [] if metrics is None else metrics.values(f"nv_{kind}_memory_total_bytes")
-            found.append(f"{kind} {[round(size / 2**30) for size in sorted(sizes)]}")
+            each = str([round(size / 2**30) for size in sorted(sizes)])
+            found.append(f"{kind} {shortened(each, _MOST_SIZES)}")
         return f"{version}, remote; GiB of memory: {', '.join(found)}"
 
     def check_backends(self, models: Sequence[ModelFiles]) -> str:

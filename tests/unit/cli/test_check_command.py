@@ -117,6 +117,16 @@ def test_a_check_also_writes_metrics_whatever_its_exit_code(
     assert [file.name for file in metrics.parent.iterdir()] == ["tune.prom"]
 
 
+def test_metrics_that_no_exporter_reads_are_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune
+) -> None:
+    monkeypatch.setattr("tuner.check.check.check", pytest.fail)
+    for name in ("foo.txt", "prom"):
+        assert tune("check", "a spec.yaml", "--metrics", tmp_path / name) == 2
+        assert "does not end in .prom" in tune.err
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_metrics_that_cannot_be_written_are_told_beside_the_checks_own_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:

@@ -17,6 +17,13 @@ from tuner.server.memory import gpu_use
 from tuner.server.server import Endpoints
 
 
+def test_a_version_that_never_ends_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = SimpleNamespace(version="2" * 100_000)
+    monkeypatch.setattr(Control, "metadata", lambda _: told)
+    with Control(Endpoints("h:1", "g:1", None)) as asking:
+        assert len(asking.version()) < 300
+
+
 class FakeClient:
     """Tells one state of the model after the other, the last one for ever; Triton's spelling."""
 
