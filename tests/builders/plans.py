@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import pytest
 
 from tuner.writeback.backups import keep_backup
 from tuner.writeback.journal import Action, Entry, FileChange, locked_journal
@@ -80,3 +83,13 @@ def note(
     changes = (FileChange(str(p.relative_to(repository)), *both) for p, both in hashes.items())
     with locked_journal(repository) as journal:
         journal.append(Entry(action, "now", run_id, tuple(changes)))
+
+
+def make_read_only(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the system say that this directory is not writable, also where root asks."""
+    real = os.access
+
+    def access(path: Path, mode: int) -> bool:
+        return real(path, mode) and not (mode & os.W_OK and Path(path) == directory)
+
+    monkeypatch.setattr(os, "access", access)

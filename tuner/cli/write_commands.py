@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from tuner.writeback.plan import WritePlan
     from tuner.writeback.target import Written, WrittenFile
 
+_IGNORED = (
+    "git:   add .tune.journal and .*.pbtxt.tune.* to .gitignore; tune rollback needs these files"
+)
+
 
 @click.command("apply")
 @options.run_argument
@@ -69,6 +73,8 @@ def apply_command(
         say_notes(file.notes)
     if plan.server_args:
         say(f"start tritonserver with: {shlex.join(plan.server_args)}", err=True)
+    if any(file.backup for file in written.files):
+        say(_IGNORED, err=True)
     options = [str(spec)] if spec else []
     options += ["--repository", str(repository)] if repository else []
     options += ["--through-links"] if through_links else []

@@ -132,24 +132,9 @@ class Ending:
             self.events.note(f"the run's end could not be stored: {reason}")
             return
         if isinstance(error, InterruptedRunError):
-            error.hint = self._how_to_go_on()
+            error.hint = how_to_go_on(self.store)
         elif isinstance(error, TunerError):
             error.hint = f"{error.hint}; the report: {store.directory / 'report.html'}".lstrip("; ")
-
-    def _how_to_go_on(self) -> str:
-        """What is kept, and the command that goes on."""
-        store = self.store
-        number, rows = len(store.trials()), count_of_whole_rounds(store.confirmation())
-        rounds = f" and {count_text(rows, 'measurement')} of its proof" if rows else ""
-        kept = f"nothing was written; {count_text(number, 'trial')}{rounds} kept"
-        manifest = store.manifest()
-        if manifest.is_edited:
-            again = run_command([manifest.spec_path], manifest.choices)
-            return f"{kept}; a config was edited meanwhile, so run again: {again}"
-        command = resume_command(store.directory, [manifest.spec_path], manifest.choices)
-        if manifest.choices.lacks_a_password:
-            command += " (with $TUNE_STORAGE as before: its password is not kept)"
-        return f"{kept}; go on with: {command}"
 
     def _record(
         self,
@@ -174,6 +159,21 @@ class Ending:
         )
         store.write_result(result.to_json())
         return result
+
+
+def how_to_go_on(store: RunStore) -> str:
+    """What is kept of an interrupted run, and the command that goes on."""
+    number, rows = len(store.trials()), count_of_whole_rounds(store.confirmation())
+    rounds = f" and {count_text(rows, 'measurement')} of its proof" if rows else ""
+    kept = f"nothing was written; {count_text(number, 'trial')}{rounds} kept"
+    manifest = store.manifest()
+    if manifest.is_edited:
+        again = run_command([manifest.spec_path], manifest.choices)
+        return f"{kept}; a config was edited meanwhile, so run again: {again}"
+    command = resume_command(store.directory, [manifest.spec_path], manifest.choices)
+    if manifest.choices.lacks_a_password:
+        command += " (with $TUNE_STORAGE as before: its password is not kept)"
+    return f"{kept}; go on with: {command}"
 
 
 def best_configs(job: Job, change: Change) -> dict[str, bytes]:

@@ -74,7 +74,7 @@ from tuner.spec.workload import (
 from tuner.triton.docker import DockerLauncher
 from tuner.triton.local import LocalLauncher, find_backends
 from tuner.triton.needs import holes_of_image
-from tuner.writeback.repository import half_written
+from tuner.writeback.repository import half_written, unwritable
 from tuner.writeback.target import foreseen
 
 #: The rate for which perf_analyzer's command line is shown, where rates are searched.
@@ -160,6 +160,7 @@ def draw_plan(
             *never_tried(job.space),
             *cache_notes(job),
             *foreseen(job.searched_files),
+            *_unwritable_notes(job),
             *(told for ends, told in lacking if not ends),
         ),
         problems=[
@@ -193,6 +194,11 @@ def _programs(
         return _commands(job, *_named_by(job.spec)), notes
     with find_programs(job, environment) as programs:
         return _commands(job, programs.launcher, programs.perf_analyzer.binary), notes
+
+
+def _unwritable_notes(job: Job) -> Iterator[str]:
+    if refusal := unwritable(job.spec.repository, job.searched_files):
+        yield f"tune run will not start: {refusal.message}; {refusal.hint}"
 
 
 def _completion_notes(job: Job) -> Iterator[str]:

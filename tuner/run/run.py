@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from tuner.bench.events import Events
@@ -15,7 +15,7 @@ from tuner.bench.serving import Serving, serving
 from tuner.bench.session import Session, open_session
 from tuner.bench.timebook import TimeBook
 from tuner.bench.tools import LARGE_BYTES, client_notes, find_programs, queue_notes, request_notes
-from tuner.errors import InterruptedRunError
+from tuner.errors import InterruptedRunError, TunerError
 from tuner.machine.host import read_host
 from tuner.machine.stop import Stop, explain_error
 from tuner.measurement.measurement import Stage
@@ -23,7 +23,7 @@ from tuner.proof.overload import probe_overload
 from tuner.proof.proof import prove
 from tuner.proof.warmup import probe_warm_up
 from tuner.record.store import RunStore, new_run_id
-from tuner.run.ending import Ending, Finished
+from tuner.run.ending import Ending, Finished, how_to_go_on
 from tuner.run.open_run import (
     end_of_a_write,
     open_run,
@@ -48,7 +48,7 @@ from tuner.search.searching import search
 from tuner.space.build import refuse_empty
 from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.units import count_text
-from tuner.writeback.repository import half_written, repair
+from tuner.writeback.repository import half_written, repair, unwritable
 from tuner.writeback.target import foreseen
 
 
@@ -72,6 +72,9 @@ def run(
         return _run(request, events, report, stop or Stop(events.note))
     except Exception as error:
         told = explain_error(error, request.output)
+        if isinstance(told, InterruptedRunError) and not told.hint and request.resume is not None:
+            with suppress(TunerError, OSError):  # stopped before the run was open again
+                told.hint = how_to_go_on(RunStore(request.resume))
         if told is error:
             raise
         raise told from (None if isinstance(told, InterruptedRunError) else error)
@@ -106,6 +109,8 @@ def checked_job(request: Request, loaded: LoadedSpec) -> Job:
     """All that can be found wrong before anything is started."""
     job = prepare(request, loaded)
     refuse_empty(job.space)
+    if request.write and (refusal := unwritable(job.spec.repository, job.searched_files)):
+        raise refusal
     if request.resume is None:
         refuse_too_short(job, seen_before(request.output, job))
     return job

@@ -190,6 +190,18 @@ def write_all(descriptor: int, content: bytes) -> None:
         left = left[os.write(descriptor, left) :]
 
 
+def refuse_unwritable(directory: Path) -> None:
+    """Returns if a file could be made in a directory; changes nothing.
+
+    Raises:
+        OSError: It could not.
+    """
+    if not os.access(directory, os.W_OK | os.X_OK):
+        read_only = os.statvfs(directory).f_flag & os.ST_RDONLY
+        code = errno.EROFS if read_only else errno.EACCES
+        raise OSError(code, os.strerror(code), str(directory))
+
+
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
     """Turns an operating system error while writing ``path`` into one that says what to do."""

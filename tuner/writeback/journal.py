@@ -21,7 +21,13 @@ from tuner.locking import Lock, lock
 from tuner.modelconfig.files import is_model_name
 from tuner.spec.mistakes import dotted, reason_of
 from tuner.spec.paths import CONFIG_NAMES
-from tuner.writeback.files import explained, keep_ownership, read_plain, write_all
+from tuner.writeback.files import (
+    explained,
+    keep_ownership,
+    read_plain,
+    refuse_unwritable,
+    write_all,
+)
 from tuner.writing import sync_directory
 
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -210,9 +216,7 @@ def _existing(path: Path, flags: int) -> int:
     try:
         descriptor = os.open(path, flags)
     except PermissionError as error:
-        raise EnvironmentNotReadyError(
-            f"cannot write {path}: {error.strerror}", f"have its owner run: chmod g+w {path}"
-        ) from error
+        raise _not_ours(path) from error
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
             raise
@@ -221,6 +225,27 @@ def _existing(path: Path, flags: int) -> int:
         os.close(descriptor)
         raise _no_journal(path)
     return descriptor
+
+
+def refuse_unwritable_journal(repository: Path) -> None:
+    """Returns if the journal could be opened, or made; changes nothing.
+
+    Raises:
+        EnvironmentNotReadyError: It could not.
+    """
+    path = journal_of(repository)
+    with explained(path):
+        if not os.path.lexists(path):
+            refuse_unwritable(path.parent)
+        elif not stat.S_ISREG(path.lstat().st_mode):
+            raise _no_journal(path)
+        elif not os.access(path, os.R_OK | os.W_OK):
+            raise _not_ours(path)
+
+
+def _not_ours(path: Path) -> EnvironmentNotReadyError:
+    told = f"cannot write {path}: {os.strerror(errno.EACCES)}"
+    return EnvironmentNotReadyError(told, f"have its owner run: chmod g+w {path}")
 
 
 def _no_journal(path: Path) -> EnvironmentNotReadyError:

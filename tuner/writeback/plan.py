@@ -22,7 +22,12 @@ from tuner.spec.labels import of_label
 from tuner.spec.model import Spec
 from tuner.writeback.files import sha256_of_bytes, sha256_or_none
 from tuner.writeback.journal import Action
-from tuner.writeback.repository import OpenRepository, open_repository, repair
+from tuner.writeback.repository import (
+    OpenRepository,
+    open_repository,
+    refuse_unwritable_files,
+    repair,
+)
 from tuner.writeback.target import (
     Target,
     Written,
@@ -252,7 +257,11 @@ def apply(plan: WritePlan, *, through_links: bool = False, dry_run: bool = False
     """
     parts = _parts_of(plan, through_links=through_links)
     if dry_run:
-        return Written(tuple(_would_be(plan, *part) for part in parts), plan.run_id)
+        foreseen = [_would_be(plan, *part) for part in parts]
+        if any(file.changes for file, _ in parts):
+            changed = [t for (_, t), file in zip(parts, foreseen, strict=True) if file.changed]
+            refuse_unwritable_files(plan.repository, changed)
+        return Written(tuple(foreseen), plan.run_id)
     repaired = repair(plan.repository, through_links=through_links)
     notes = () if repaired is None else repaired.all_notes
     # Before anything is created; again below, where nobody else can write.

@@ -15,11 +15,12 @@ from enum import Enum
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, StalePlanError, TunerError
-from tuner.modelconfig.files import directory_of
+from tuner.modelconfig.files import ModelFiles, directory_of
 from tuner.writeback.backups import keep_backup, like_of, read_backup
 from tuner.writeback.files import (
     drop_staged,
     explained,
+    refuse_unwritable,
     remove_file,
     rename_staged,
     sha256_or_none,
@@ -33,6 +34,7 @@ from tuner.writeback.journal import (
     Noted,
     locked_journal,
     look,
+    refuse_unwritable_journal,
 )
 from tuner.writeback.target import Target, Written, WrittenFile, replaced, target_of, unchanged
 from tuner.writing import sync_directory
@@ -185,6 +187,36 @@ def repair(directory: Path, *, through_links: bool = False, unrecorded: str = ""
         return None
     with open_repository(directory, through_links=through_links, unrecorded=unrecorded) as opened:
         return opened.repaired
+
+
+def refuse_unwritable_files(repository: Path, targets: Iterable[Target]) -> None:
+    """Returns if a write of these configs could begin; changes nothing.
+
+    Raises:
+        EnvironmentNotReadyError: The repository's journal or a config's directory is not writable.
+    """
+    refuse_unwritable_journal(repository)
+    for target in targets:
+        with explained(target.path):
+            there = target.real.parent  # configs/ may be yet to be made
+            refuse_unwritable(there if there.exists() else there.parent)
+
+
+def unwritable(repository: Path, models: Iterable[ModelFiles]) -> EnvironmentNotReadyError | None:
+    """What to say where no winner for these models could be written; changes nothing.
+
+    A config behind a link is told by `tuner.writeback.target.foreseen`.
+    """
+    targets = []
+    for model in models:
+        with contextlib.suppress(TunerError):
+            targets.append(target_of(model.directory / model.write_to, model.model))
+    try:
+        refuse_unwritable_files(repository, targets)
+    except EnvironmentNotReadyError as error:
+        told = f"no winner could be written: {error.message}"
+        return EnvironmentNotReadyError(told, f"{error.hint}; or run it with --no-write")
+    return None
 
 
 def half_written(directory: Path, model: str | None = None) -> EnvironmentNotReadyError | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from builders.jobs import SPEC
 from builders.model_files import REPOSITORY
+from builders.plans import make_read_only
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.run.plan import DrawnPlan, draw_plan
@@ -80,6 +81,15 @@ def test_no_key_to_a_server_is_shown(server: str, tmp_path: Path) -> None:
     plan = planned(tmp_path, f"server: {{{server}}}\n")
     keys = [a.rpartition("=")[2] for a in plan.commands["tritonserver"] if "restricted" in a]
     assert keys == ["KEY", "KEY"]
+
+
+def test_plan_says_that_run_will_not_start_where_no_winner_could_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_read_only(REPOSITORY.resolve(), monkeypatch)
+    (note,) = [n for n in planned(tmp_path, FOREIGN).notes if n.startswith("tune run will not")]
+    assert f"cannot write {REPOSITORY.resolve()}/.tune.journal" in note
+    assert "--no-write" in note
 
 
 FOREIGN = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}\n"

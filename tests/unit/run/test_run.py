@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from builders.candidates import the_one
 from builders.jobs import Facts
-from builders.plans import cut_short, make_file
+from builders.plans import cut_short, make_file, make_read_only
 from builders.workplace import MODEL, Workplace, best_of, interrupt
 from sqlalchemy.exc import OperationalError
 
@@ -54,6 +54,39 @@ def test_a_winner_is_written_and_the_result_says_so(workplace: Workplace) -> Non
         != before
     )
     assert workplace.result["written"]["path"] == str(workplace.config)
+
+
+@pytest.mark.parametrize("cause", ["a read-only model", "a read-only repository", "a journal"])
+def test_repository_that_cannot_be_written_is_refused_before_anything_is_measured(
+    cause: str, workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = workplace.config.parent
+    if cause == "a journal":
+        (model.parent / ".tune.journal").symlink_to("elsewhere")
+    else:
+        make_read_only(model if cause == "a read-only model" else model.parent, monkeypatch)
+    assert workplace.tune("run", "my spec.yaml") == 4
+    assert "no winner could be written: " in workplace.tune.err
+    assert workplace.bench.deployed == []
+    assert not workplace.results.exists()
+    assert workplace.tune("run", "my spec.yaml", "--no-write", "--progress", "none") == 0
+
+
+@pytest.mark.parametrize("step", ["find_programs", "serving"])
+def test_signal_before_a_resumed_run_is_open_leaves_the_command_that_goes_on(
+    step: str, workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workplace.bench.then = {1: interrupt}
+    assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 130
+    run = workplace.store.directory
+
+    def stopped(*_: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(pipeline, step, stopped)
+    assert workplace.tune("run", "--resume", run, "--progress", "none") == 130
+    assert printed_command(workplace.tune.err)[-2:] == ["--resume", str(run)]
+    assert "2 trials kept" in workplace.tune.err
 
 
 def test_a_run_first_undoes_what_a_killed_tune_left_half_written(workplace: Workplace) -> None:

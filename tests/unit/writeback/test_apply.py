@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders.plans import AFTER, BEFORE, make_plan, only
+from builders.plans import AFTER, BEFORE, make_plan, make_read_only, only
 from builders.told_writes import linked
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError
-from tuner.writeback.journal import locked_journal
+from tuner.writeback.journal import journal_of, locked_journal
 from tuner.writeback.plan import WritePlan, apply, sha256_of
 from tuner.writeback.rollback import is_back, rollback
 from tuner.writeback.target import is_config_of, target_of
@@ -35,6 +35,26 @@ def test_replaces_the_file_byte_for_byte_and_keeps_a_backup(tmp_path: Path) -> N
         "sha256_after": sha256_of(AFTER),
         "backup": str(only(written).backup),
     }
+
+
+@pytest.mark.parametrize("cause", ["a read-only model", "a read-only repository", "a journal"])
+def test_dry_run_refuses_what_apply_would_refuse(
+    cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(tmp_path)
+    if cause == "a journal":
+        journal_of(tmp_path).symlink_to("elsewhere")
+        with pytest.raises(EnvironmentNotReadyError) as refused:
+            apply(plan)
+        with pytest.raises(EnvironmentNotReadyError) as foreseen:
+            apply(plan, dry_run=True)
+        assert str(foreseen.value) == str(refused.value)
+    else:
+        place = tmp_path if cause == "a read-only repository" else plan.path.parent
+        make_read_only(place, monkeypatch)
+        with pytest.raises(EnvironmentNotReadyError, match="cannot write"):
+            apply(plan, dry_run=True)
+    assert plan.path.read_bytes() == BEFORE.encode()
 
 
 @pytest.mark.parametrize("now", ["edited meanwhile\n", None])
