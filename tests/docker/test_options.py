@@ -47,7 +47,7 @@ def test_the_host_network_serves_on_loopback_only(launcher: DockerLauncher, tmp_
 def test_of_this_machines_shared_memory_it_has_the_region_of_requests_only(
     launcher: DockerLauncher,
 ) -> None:
-    with shared_region(shm_names()) as region:
+    with shm_names() as names, shared_region(names) as region:
         mounts = launcher.options(Network.HOST, PORTS, [], shared=region)["mounts"]
     (mount,) = [m for m in mounts if m["Target"].startswith("/dev/shm")]
     assert mount["Source"] == mount["Target"] == str(region.path)

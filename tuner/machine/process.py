@@ -171,11 +171,12 @@ def private_directory() -> Iterator[Path]:
 def _remove_abandoned(parent: Path) -> None:
     for directory in parent.glob(f"{PREFIX}*"):
         with suppress(OSError):  # in use, somebody else's, or gone by now
-            if time.time() - directory.stat().st_mtime < _YOUNG_S:
+            if abs(time.time() - directory.stat().st_mtime) < _YOUNG_S:  # clocks may go back
                 continue
             descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
-                if lock(descriptor) is Lock.HELD:
+                ours = os.fstat(descriptor).st_uid == os.geteuid()
+                if ours and lock(descriptor) is Lock.HELD:
                     shutil.rmtree(directory)
             finally:
                 os.close(descriptor)

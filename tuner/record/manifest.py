@@ -153,6 +153,8 @@ def run_command(specs: Sequence[str], choices: Choices, *more: str) -> str:
 
 SCHEMA_VERSION = 1
 
+#: Parts of a spec that readers of a manifest look into.
+_SECTIONS = ("confirm", "models", "server")
 _NO_FILE = hashlib.sha256(b"").hexdigest()
 
 
@@ -250,6 +252,9 @@ class Manifest(Facts):
                 "use the version of tune that made it",
             )
         manifest = super().from_json(data)
+        for name in _SECTIONS:
+            if not isinstance(manifest.spec.get(name, {}), Mapping):
+                raise TypeError(f"spec.{name} is {manifest.spec[name]!r}, not a mapping")
         asked = {
             *manifest.streams.values(),
             *(p for c in manifest.models.values() for p in c.parts),

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from tuner.errors import SpecError
 from tuner.regular import read_regular
 from tuner.spec.mistakes import dotted, reason_of
+from tuner.spec.units import count_text
 
 #: A run of thousands of trials has a tenth of it.
 MAX_BYTES = 256 * 2**20
@@ -77,6 +78,16 @@ def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         if line.strip():
             place = f"{path}:{number}"
             yield place, _parsed(line, place, dict)
+
+
+def torn_line(path: Path) -> str:
+    """A sentence about what follows the last newline of a JSONL file; empty where nothing does."""
+    content = read_bytes(path) or b""
+    end = content.rfind(b"\n") + 1
+    if end == len(content):
+        return ""
+    line, torn = content.count(b"\n") + 1, count_text(len(content) - end, "byte")
+    return f"{path.name}:{line}: the file was cut short or damaged there; {torn} are left out"
 
 
 def read_as(place: str, data: Mapping[str, Any], make: Callable[[Any], _T]) -> _T:

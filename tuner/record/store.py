@@ -23,7 +23,14 @@ from tuner.locking import Lock, lock
 from tuner.measurement.measurement import Rejected, Stage
 from tuner.record.confirmation import Repeat
 from tuner.record.manifest import Choices, Manifest
-from tuner.record.reading import UnreadableFileError, read_as, read_bytes, read_json, read_rows
+from tuner.record.reading import (
+    UnreadableFileError,
+    read_as,
+    read_bytes,
+    read_json,
+    read_rows,
+    torn_line,
+)
 from tuner.record.status import Status
 from tuner.score.trial import Trial
 from tuner.spec.units import count_text
@@ -133,6 +140,11 @@ class RunStore:
 
     def rejected(self) -> list[Rejected]:
         return [read_as(place, row, Rejected.from_json) for place, row in self._rows(REJECTED)]
+
+    def torn(self) -> tuple[str, ...]:
+        """What reading the run leaves out, since a file was cut short: a sentence for each file."""
+        names = (TRIALS, CONFIRMATION, REJECTED)
+        return tuple(filter(None, (torn_line(self.directory / name) for name in names)))
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         write_json(self.directory / MANIFEST, manifest)

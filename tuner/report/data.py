@@ -66,6 +66,7 @@ class ReportData:
     best: ProvedConfig | None
     slo: tuple[SloRow, ...]
     taken_back: bool
+    torn: tuple[str, ...] = ()
 
     @property
     def status(self) -> Status:
@@ -173,6 +174,7 @@ def _assemble(store: RunStore) -> ReportData:
         best=best,
         slo=_slo_rows(current if result.status is Status.KEPT else (best or current)),
         taken_back=is_taken_back(result.written),
+        torn=store.torn(),
     )
 
 

@@ -108,6 +108,7 @@ def _first_calls(data: ReportData) -> Iterator[str]:
 
 def _cautions(data: ReportData) -> Iterator[str]:
     """What a reader must know of the measurements that the figures are from."""
+    yield from data.torn
     for whose, side in (("current config", data.current), (data.best_name, data.best)):
         if side is not None:
             found = side.judged.measurement

@@ -117,6 +117,8 @@ def open_run(
     if not store.trials():
         store.write_manifest(manifest.to_json())
     if request.resume is not None:
+        for torn in store.torn():
+            note(torn)
         store.cut_confirmation(count_of_whole_rounds(store.confirmation()))
         (store.directory / RESULT).unlink(missing_ok=True)
     history = store.trials()

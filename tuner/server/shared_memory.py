@@ -1,13 +1,15 @@
-"""Memory of this machine from which a server of ours reads the inputs of requests.
+"""Memory that a server of ours shares: the inputs of requests, and its Python backend's regions.
 
-A server maps a region when it is registered, and then needs its name no more: it is removed at
-once, so that the memory is free when the last process that has it ends, whatever ends it.
+A server maps the region of requests when it is registered, and then needs its name no more: it is
+removed at once, so that the memory is free when the last process that has it ends, whatever ends
+it. The backend's regions keep their names, and stay where all processes are killed at once.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +22,8 @@ SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory lives on Linux
 #: What a region has room for; of /dev/shm it takes only what is written.
 REGION_BYTES = 1 << 30
 _SUFFIX = "requests"
+_OWNER = "owner"
+_OWNED = re.compile(rf"(?P<prefix>tune-(?P<pid>\d+)-[0-9a-f]{{16}}-){_OWNER}")
 
 
 @dataclass(frozen=True)
@@ -49,22 +53,31 @@ class SharedRegion:
             mapped.madvise(mmap.MADV_REMOVE)
 
 
-def shm_names() -> str:
-    """How the names of what a server of ours has in `/dev/shm` begin."""
-    return f"tune-{os.getpid()}-{secrets.token_hex(8)}-"
+@contextmanager
+def shm_names() -> Iterator[str]:
+    """The beginning of the names of all that a server of ours has in `/dev/shm`.
+
+    An empty file of such a name is locked meanwhile; what a killed process left is removed on the
+    way.
+    """
+    _remove_abandoned()
+    prefix = f"tune-{os.getpid()}-{secrets.token_hex(8)}-"
+    path = Path(SHM, prefix + _OWNER)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        lock(descriptor)
+        yield prefix
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 @contextmanager
 def shared_region(prefix: str) -> Iterator[SharedRegion]:
-    """An empty region, whose memory is free again afterwards.
-
-    Names that a killed process left are removed on the way.
-    """
-    _remove_abandoned()
+    """An empty region, whose memory is free again afterwards."""
     name, new = prefix + _SUFFIX, os.O_RDWR | os.O_CREAT | os.O_EXCL
     region = SharedRegion(name, os.open(Path(SHM, name), new, 0o600))
     try:
-        lock(region.descriptor)
         os.ftruncate(region.descriptor, REGION_BYTES)
         yield region
     finally:
@@ -73,17 +86,20 @@ def shared_region(prefix: str) -> Iterator[SharedRegion]:
 
 
 def _remove_abandoned() -> None:
-    """Their owner lives no more, and nobody holds them: a number alone may be another container's.
+    """Removes what is named like a file whose process lives no more and which nobody has locked.
 
-    One that is not locked yet has an owner that lives.
+    A process id alone may be another container's. One that is not locked yet has an owner that
+    lives.
     """
-    for path in Path(SHM).glob(f"tune-*-{_SUFFIX}"):
+    for path in Path(SHM).glob(f"tune-*-{_OWNER}"):
         with suppress(OSError):  # somebody else's, or gone by now
-            if Path("/proc", path.name.split("-")[1]).exists():
+            if not (match := _OWNED.fullmatch(path.name)) or Path("/proc", match["pid"]).exists():
                 continue
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
-                if lock(descriptor) is Lock.HELD:
-                    path.unlink()
+                ours = os.fstat(descriptor).st_uid == os.geteuid()
+                if ours and lock(descriptor) is Lock.HELD:
+                    for left in Path(SHM).glob(f"{match['prefix']}*"):
+                        left.unlink(missing_ok=True)
             finally:
                 os.close(descriptor)

@@ -231,7 +231,7 @@ class DockerLauncher:
             ports: Sequence[int] = free if network is Network.HOST else _INSIDE_PORTS
         _image(client, self.image)  # an engine that looks for it elsewhere takes long to refuse
         with ExitStack() as after_removal, ExitStack() as running:
-            names = shm_names()
+            names = after_removal.enter_context(shm_names())
             shared = after_removal.enter_context(shared_region(names)) if self.shares else None
             options = self.options(network, ports, server_args, key, shared)
             with _explained():

@@ -160,10 +160,10 @@ class LocalLauncher:
     def _running(
         self, server_args: Sequence[str], log: Path, key: str | None
     ) -> Iterator[LocalServer]:
-        shm_prefix = shm_names()
         with ExitStack() as stack:
             output = stack.enter_context(open_own(log))
             log_start = output.seek(0, os.SEEK_END)
+            shm_prefix = stack.enter_context(shm_names())
             shared = stack.enter_context(shared_region(shm_prefix)) if self.shares else None
             settled = {server for server in _python_servers() if _has_stub(server)}
             stack.callback(_remove_environments, settled, {*_TMP.glob(_ENVIRONMENTS)})

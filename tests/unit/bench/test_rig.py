@@ -329,10 +329,10 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-def an_hour_later(temporary: Path) -> list[Path]:
+def an_hour_later(temporary: Path, hours: int = 1) -> list[Path]:
     """Ages what is there, then does what every start of a server does; returns what is left."""
     for path in temporary.iterdir():
-        then = path.stat().st_mtime - 60 * AGE_S
+        then = path.stat().st_mtime - hours * 60 * AGE_S
         os.utime(path, (then, then))
     before = set(temporary.iterdir())
     with private_directory() as sweeping:
@@ -366,10 +366,11 @@ def test_an_open_directory_is_never_swept(
     assert list(temporary.iterdir()) == []
 
 
-def test_an_abandoned_one_is_removed_and_a_foreign_one_is_not(temporary: Path) -> None:
+@pytest.mark.parametrize("hours", [1, -1])
+def test_an_abandoned_one_is_removed_and_a_foreign_one_is_not(hours: int, temporary: Path) -> None:
     abandoned = temporary / ".tune-private-abandoned"
     foreign = [temporary / name for name in ("triton-tune-old", "tune-gpu-bundle", "other")]
     for path in (abandoned, *foreign):
         path.mkdir()
         (path / "file").touch()
-    assert an_hour_later(temporary) == sorted(foreign)
+    assert an_hour_later(temporary, hours) == sorted(foreign)

@@ -20,6 +20,7 @@ from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Reje
 from tuner.measurement.window import Window
 from tuner.record.confirmation import Repeat, Role
 from tuner.record.manifest import KeptConfig, Manifest, sha256_of_configs
+from tuner.record.reading import UnreadableFileError
 from tuner.record.store import TRIALS, RunStore, new_run_id
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState, TrialTime
@@ -67,6 +68,27 @@ def test_a_torn_last_line_is_dropped_and_overwritten(store: RunStore) -> None:
     store.append_trial(a_trial(1))
     assert [t.number for t in store.trials()] == [0, 1]
     assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+@pytest.mark.parametrize("torn", [bytes(300), b'{"number": 1, "candi'])
+def test_what_a_cut_file_loses_is_said_with_file_and_line(torn: bytes, store: RunStore) -> None:
+    assert store.torn() == ()
+    store.append_trial(a_trial(0))
+    with (store.directory / TRIALS).open("ab") as file:
+        file.write(torn)
+    (said,) = store.torn()
+    assert said.startswith("trials.jsonl:2: ")
+    assert f"{len(torn)} bytes are left out" in said
+
+
+@pytest.mark.parametrize("name", ["server", "confirm", "models"])
+def test_manifest_whose_spec_has_no_mapping_for_a_section_is_refused(
+    name: str, store: RunStore
+) -> None:
+    manifest = a_manifest().to_json()
+    store.write_manifest({**manifest, "spec": {**manifest["spec"], name: None}})
+    with pytest.raises(UnreadableFileError, match=f"spec.{name} is None"):
+        store.manifest()
 
 
 @pytest.mark.parametrize("measurement", [None, synthetic_measurement()])

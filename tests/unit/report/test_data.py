@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from builders.candidates import candidate_of, the_one
-from builders.pages import Made
+from builders.pages import Made, text_of
 from builders.runs import CURRENT, Toy, make_run
 
 from tuner.record.status import Status
@@ -73,6 +73,8 @@ def test_a_run_that_was_killed_has_no_result_but_a_report(tmp_path: Path) -> Non
     with (run / "trials.jsonl").open("a") as file:
         file.write('{"number": 6, "cand')
     data = load(run)
+    assert data.torn[0].startswith("trials.jsonl:7: ")
+    assert data.torn[0] in text_of(data)
     assert data.status is Status.INTERRUPTED
     assert not data.finished
     assert len(data.trials) == 6
