@@ -55,6 +55,7 @@ SPEC = Path(__file__).parents[1] / "cases" / "good" / "minimal.yaml"
 MISTAKES = {
     "": 2,
     f"{SPEC}": 2,
+    "no-such-run": 2,
     f"{SPEC} --gpus first --storage sqlite:///x.db": 2,
     "m --storage sqlite:///x.db": 2,
     f"{SPEC} --storage sqlite:///x.db": 4,

@@ -114,6 +114,11 @@ def command(
 
     run = _run_named(spec_or_run, output)
     url = storage or _own_study(run) or storage_of(None, os.environ)
+    if url is None and not os.path.lexists(spec_or_run):
+        raise click.UsageError(
+            f"there is neither a spec nor a run {str(spec_or_run)!r}, nor a run "
+            f"{str(output / spec_or_run)!r}; `tune report` lists all runs"
+        )
     if url is None:
         raise click.UsageError(
             f"name the storage that `tune run` was given: --storage URL or ${VARIABLE}; or name "

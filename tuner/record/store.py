@@ -17,7 +17,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from tuner.errors import SpecError, TunerError
+from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError
 from tuner.facts import Facts
 from tuner.locking import Lock, lock
 from tuner.measurement.measurement import Rejected, Stage
@@ -78,6 +78,13 @@ class RunStore:
             EnvironmentNotReadyError: Nothing can be written there.
         """
         directory = parent / run_id
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise EnvironmentNotReadyError(
+                f"the directory {parent} cannot be made: {why}", "name another with --output"
+            ) from error
         with explained(directory):
             (directory / "logs").mkdir(parents=True)
             sync_directory(parent)

@@ -80,6 +80,10 @@ from tuner.writeback.target import foreseen
 #: The rate for which perf_analyzer's command line is shown, where rates are searched.
 SHOWN_PER_S = 1000.0
 _ON_GPU = "KIND_GPU"
+#: What the machine keeps from its users, mounts that begin above it included.
+_PRIVATE = tuple(
+    map(Path, ("/dev", "/etc", "/proc", "/root", "/sys", "/var/lib/containers", "/var/lib/docker"))
+)
 #: Messages with keys that a backend may not read.
 _KEYED = ("parameters", "optimization")
 _ENDPOINTS = Endpoints("127.0.0.1:HTTP", "127.0.0.1:GRPC", "127.0.0.1:METRICS")
@@ -290,12 +294,15 @@ def _chosen_by(spec: Spec) -> list[str]:
 
 
 def mount_notes(spec: Spec) -> Iterator[str]:
-    """A warning of each mount of all files, or of what may be or hold an engine's socket."""
+    """A warning of each mount of all files, an engine's socket, or what a machine keeps private."""
     for source in spec.server.mounts:
         real = Path(source).resolve()
+        with_mount = f"with the mount {source} the server may reach"
         if Path("/run") in (real, *real.parents) or real.suffix == ".sock" or real == Path("/"):
             reach = "the container engine's socket or all files, and so be root on this machine"
-            yield f"with the mount {source} the server may reach {reach}"
+            yield f"{with_mount} {reach}"
+        elif any(real in (place, *place.parents) or place in real.parents for place in _PRIVATE):
+            yield f"{with_mount} this machine's devices or secrets"
 
 
 def _named_by(spec: Spec) -> tuple[ServerLauncher | None, Path]:

@@ -49,13 +49,20 @@ def cores_of(spec: Spec) -> Cores:
 
 @contextmanager
 def _local(
-    spec: Spec, _: Mapping[str, ModelConfig], environment: Mapping[str, str]
+    spec: Spec, models: Mapping[str, ModelConfig], environment: Mapping[str, str]
 ) -> Iterator[ServerLauncher]:
     variables = {**environment, **resolve(spec.server.environment, environment)}
     with tritonserver(spec.server.binary, variables) as found:
         installation = replace(found, cpus=cores_of(spec).server)
         server, shares = spec.server, spec.workload.shared_memory is SharedMemory.SYSTEM
-        yield LocalLauncher(installation, spec.repository, server.args, server.gpus, shares=shares)
+        yield LocalLauncher(
+            installation,
+            spec.repository,
+            server.args,
+            server.gpus,
+            shares=shares,
+            models=tuple(models),
+        )
 
 
 @contextmanager

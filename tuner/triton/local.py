@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,14 +20,16 @@ from typing import ClassVar
 
 import psutil
 
+from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import process
 from tuner.machine.process import ADDRESS, PREFIX, free_ports, private_directory
-from tuner.modelconfig.files import ModelFiles
+from tuner.modelconfig.files import ModelFiles, versions
 from tuner.server.binaries import Installation
 from tuner.server.health import SERVICES, endpoints_at, ready_server
 from tuner.server.server import PROTOCOLS, Endpoints, Place, key_arguments
 from tuner.server.shared_memory import SHM, shared_region, shm_names
 from tuner.spec.fields import Gpus
+from tuner.spec.paths import CONFIG_NAME
 from tuner.spec.server import ServerMode
 from tuner.triton.needs import backend_directory, backends_of, refuse_lacking
 from tuner.writing import open_own
@@ -97,6 +99,7 @@ class LocalLauncher:
         start_timeout_s: A server that is not ready by then counts as hung.
         restricted: What the server does only for a client that has its key.
         shares: Its servers read the inputs of requests from memory that they share.
+        models: Names of those that are served; None: all of the repository.
     """
 
     installation: Installation
@@ -106,6 +109,7 @@ class LocalLauncher:
     start_timeout_s: float = 60.0
     restricted: tuple[str, ...] = PROTOCOLS
     shares: bool = False
+    models: tuple[str, ...] | None = None
     restartable: ClassVar[bool] = True
     place: ClassVar[Place] = Place.HERE
 
@@ -167,7 +171,7 @@ class LocalLauncher:
             shared = stack.enter_context(shared_region(shm_prefix)) if self.shares else None
             settled = {server for server in _python_servers() if _has_stub(server)}
             stack.callback(_remove_environments, settled, {*_TMP.glob(_ENVIRONMENTS)})
-            repository = stack.enter_context(mirror_of(self.repository))
+            repository = stack.enter_context(mirror_of(self.repository, self.models))
             installed = self.installation.backend_directory
             backends = stack.enter_context(_joined(backend_directory(self.args), installed))
             with free_ports(len(SERVICES)) as ports:
@@ -230,19 +234,33 @@ def _has_stub(server: psutil.Process) -> bool:
 
 
 _BYTECODE = "__pycache__"
+#: Of the models that are served: a link for each takes seconds by then.
+MOST_FILES = 50_000
 
 
 @contextmanager
-def mirror_of(repository: Path) -> Iterator[Path]:
+def mirror_of(repository: Path, models: Collection[str] | None = None) -> Iterator[Path]:
     """Directories like the repository's, with links to its files, for as long as it is open.
 
     A directory that a model links to (a data set, weights) stays one link, unless it holds Python
-    code; so does one that may not be read. Models that are not tuned are there, for ensembles.
+    code; so does one that may not be read.
+
+    Args:
+        models: Names of those that are served; None: all. Any other stays one link.
+
+    Raises:
+        EnvironmentNotReadyError: The models have too many files.
     """
     with private_directory() as private:
         mirror = private / "models"
-        _mirror(repository.resolve(), mirror, ())
+        _mirror(repository.resolve(), mirror, (), models, iter(range(MOST_FILES)))
         yield mirror
+
+
+def _is_used(entry: Path, models: Collection[str]) -> bool:
+    """A served model, or a directory that is no model: it may hold code that models share."""
+    is_model = entry.is_symlink() or bool(versions(entry)) or (entry / CONFIG_NAME).exists()
+    return entry.name in models or not is_model
 
 
 def in_repository(words: str, repository: Path) -> str:
@@ -250,10 +268,22 @@ def in_repository(words: str, repository: Path) -> str:
     return re.sub(rf"[^\s'\"]*/{PREFIX}\w+/models(?=/)", lambda _: str(repository), words)
 
 
-def _mirror(source: Path, target: Path, ancestors: tuple[Path, ...]) -> None:
+def _mirror(
+    source: Path,
+    target: Path,
+    ancestors: tuple[Path, ...],
+    models: Collection[str] | None,
+    room: Iterator[int],
+) -> None:
     target.mkdir()
     ancestors = (*ancestors, source)
     for entry in source.iterdir():
+        if next(room, None) is None:
+            raise EnvironmentNotReadyError(
+                f"{ancestors[:2][-1]}: with it, there are more than {MOST_FILES} files and "
+                "directories (links followed), too many to mirror for each start of a server",
+                "move data out of the model's directory, and link to it from a version's directory",
+            )
         copy = target / entry.name
         if entry.name == _BYTECODE:
             continue
@@ -261,17 +291,23 @@ def _mirror(source: Path, target: Path, ancestors: tuple[Path, ...]) -> None:
             copy.symlink_to(entry)
         elif (real := entry.resolve()) in ancestors:
             continue
-        elif entry.is_symlink() and not _may_get_bytecode(entry, len(ancestors)):
+        elif not _is_followed(entry, len(ancestors), models):
             copy.symlink_to(real)
         else:
-            _mirror(real, copy, ancestors)
+            _mirror(real, copy, ancestors, models, room)
     if any(target.glob("*.py")):
         # Python cannot make a directory of this name, and goes on without.
         (target / _BYTECODE).touch()
 
 
-def _may_get_bytecode(link: Path, depth: int) -> bool:
-    """Whether Python code is where a link leads; it is 1 deep for a model, 2 for its versions."""
-    if depth == 1 or (depth == 2 and link.name.isdecimal()):
-        return True
+def _is_followed(directory: Path, depth: int, models: Collection[str] | None) -> bool:
+    """Whether a directory is mirrored; it is 1 deep for a model, 2 for its versions."""
+    if depth == 1:
+        return models is None or _is_used(directory, models)
+    is_version = depth == 2 and directory.name.isdecimal()
+    return not directory.is_symlink() or is_version or _has_code(directory)
+
+
+def _has_code(link: Path) -> bool:
+    """Whether Python code is where a link leads."""
     return any(link.glob("*.py")) or any(link.glob("*/__init__.py"))

@@ -135,6 +135,8 @@ NOTED = (
     "server: {mode: docker, image: i, mounts: {/: /m}}",
     "server: {mode: docker, image: i, mounts: {/var/../run/docker.sock: /m}}",
     "server: {mode: docker, image: i, mounts: {/home/me/engine.sock: /m}}",
+    "server: {mode: docker, image: i, mounts: {/etc/../etc/ssl: /m}}",
+    "server: {mode: docker, image: i, mounts: {/var/lib: /m}}",
     "server: {mode: docker, image: i, mounts: {/home/me/weights: /m}}",
     "server: {mode: docker, image: i, gpus: [1]}",
     f"{REMOTE_AT}, {HEADERS}",

@@ -165,6 +165,32 @@ def test_directories_are_new_and_files_are_links(repository: Path) -> None:
     assert (repository / "model" / "1" / "model.py").read_text() == "x = 1"
 
 
+def test_models_that_are_not_served_stay_one_link(repository: Path, tmp_path: Path) -> None:
+    huge = tmp_path / "huge"
+    (huge / "1").mkdir(parents=True)
+    (repository / "link").symlink_to(huge)
+    (repository / "other" / "1").mkdir(parents=True)
+    (repository / "shared").mkdir()
+    (repository / "shared" / "code.py").touch()
+    with mirror_of(repository, ["model", "linked"]) as mirror:
+        assert [(mirror / name).is_symlink() for name in ("link", "other")] == [True, True]
+        assert not any((mirror / name).is_symlink() for name in ("model", "linked", "shared"))
+        assert (mirror / "link" / "1").is_dir()
+
+
+def test_model_with_too_many_files_is_refused(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "MOST_FILES", 20)
+    with mirror_of(repository):
+        pass
+    for number in range(20):
+        (repository / "model" / "1" / f"{number}.bin").touch()
+    with pytest.raises(EnvironmentNotReadyError, match=r"model: with it, .* more than 20"):
+        with mirror_of(repository):
+            pass
+
+
 def test_a_directory_that_may_not_be_read_becomes_a_link(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
