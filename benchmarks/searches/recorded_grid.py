@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tuner.score.capacity import Bracket, saturated
+from tuner.score.judge import SloOutcome
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.space import Space
@@ -107,9 +108,9 @@ def next_load(points: Sequence[Point]) -> float | None:
         highest = max(points, key=lambda p: p.level)
         used = None if floor is None else highest.slo_utilisation
         return highest.level * _step(1.0 / used if used else None, loads[-2:])
-    lowest = min((p for p in points if not (p.passed or p.undecided)), key=lambda p: p.level)
+    lowest = min((p for p in points if p.outcome is SloOutcome.MISSED), key=lambda p: p.level)
     full = lowest.served_per_s if saturated(lowest) else None
-    few = max((p.level for p in points if p.undecided), default=0.0)
+    few = max((p.level for p in points if p.outcome is SloOutcome.TOO_FEW), default=0.0)
     if floor is None and few:  # there are too few answers below, too
         return math.sqrt(few * ceiling.level)
     if floor is None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
+from tuner.score.judge import SloOutcome
 from tuner.spec.metrics import ERROR_RATE, P99_LATENCY
 from tuner.spec.slo import Slo
 
@@ -69,4 +70,10 @@ class Probe:
     passed: bool
     served_per_s: float | None = None
     slo_utilisation: float | None = None
-    undecided: bool = False
+    few: bool = False
+
+    @property
+    def outcome(self) -> SloOutcome:
+        if self.few:
+            return SloOutcome.TOO_FEW
+        return SloOutcome.MET if self.passed else SloOutcome.MISSED

@@ -31,7 +31,6 @@ from tuner.record.manifest import KeptConfig, Manifest
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import RejectedFacts
 from tuner.record.store import RunStore
-from tuner.score.judge import passes
 from tuner.score.point import Point, judge_point, score_points
 from tuner.score.trial import Predicted, Trial, TrialState, TrialTime
 from tuner.space.candidate import Candidate, FieldValue
@@ -194,7 +193,7 @@ def make_trial(toy: Toy, number_: int, candidate: Candidate) -> Trial:
     for level in levels:
         seed = toy.seed + number_
         points.append(judge_point(toy.slos, measure(candidate, level, seed, gpu=toy.gpu)))
-        if not passes(points[-1].slo):
+        if not points[-1].passed:
             break
     pruned = number_ % 7 == 3
     score = score_points(Objective.parse(toy.objective), points)
@@ -286,7 +285,7 @@ def repeats_of(toy: Toy, current: Trial, winner: Trial) -> list[Repeat]:
     repeats = []
     for round_ in range(3):
         for order, (role, trial) in enumerate(((Role.CURRENT, current), (Role.CANDIDATE, winner))):
-            stood = (p.measurement.load.level for p in trial.points if passes(p.slo))
+            stood = (p.measurement.load.level for p in trial.points if p.passed)
             level = max(stood, default=120.0)
             measured = measure(trial.candidate, level, 1000 + round_, gpu=toy.gpu)
             point = judge_point(toy.slos, measured)

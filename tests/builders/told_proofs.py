@@ -29,7 +29,7 @@ from builders.refusals import Case
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.load.probes.answers import ConfigAnswers
 from tuner.measurement.measurement import Measurement
-from tuner.proof.entrants import without_low_load_failures
+from tuner.proof.entrants import at_low_loads
 from tuner.proof.overload import probe_overload
 from tuner.proof.verdict import RunDecision, why
 from tuner.record.status import Status, remedies
@@ -240,7 +240,7 @@ def noted() -> dict[str, Case]:
         bench = Waiting(spec_of(), {QUICK: 500.0})
         trials, watching = trials_of(bench, QUICK), Watching()
         bench.capacity = {}
-        without_low_load_failures(a_session(bench, bench.spec, QUICK, events=watching), trials)
+        at_low_loads(a_session(bench, bench.spec, QUICK, events=watching), trials)
         return watching.notes
 
     def reasons(bench: ProvingBench, *trials: Trial) -> Case:

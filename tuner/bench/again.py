@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from tuner.errors import ServerGoneError
 from tuner.load.validity import client_kept_up
 from tuner.load.watch.machine import taken_percent
 from tuner.measurement.measurement import Measurement, Rejected, Stage
-from tuner.score.judge import behind_share, judge_all, passes, undecided
+from tuner.score.judge import SloOutcome, behind_share, judge_all, outcome_of
 from tuner.score.point import Point
 from tuner.spec.slo import Slo
 
@@ -32,7 +32,7 @@ def missed_by_gaps(slos: Sequence[Slo], point: Point) -> bool:
         return False
     streams = {name: outside_gaps(stream) for name, stream in whole.streams.items()}
     later = judge_all(slos, replace(outside_gaps(whole), streams=streams))
-    return passes(later) or undecided(later)
+    return outcome_of(later) is not SloOutcome.MISSED
 
 
 #: How long to wait before a disturbed measurement is repeated: what disturbs comes in bursts.
@@ -78,7 +78,16 @@ def why_again(point: Point) -> RepeatReason | None:
     if found.disturbances:
         unanswered_percent = 100.0 * (behind_share(found) or 0.0)
         explained = unanswered_percent <= EXPLAINS * taken_percent(found)
-        if explained and not ((point.passed and found.load.arrivals.open_loop) or point.undecided):
+        match point.outcome:
+            case SloOutcome.MET:
+                counts = found.load.arrivals.open_loop
+            case SloOutcome.MISSED:
+                counts = False
+            case SloOutcome.TOO_FEW:
+                counts = True  # for what it is: another one would have as few
+            case _:
+                assert_never(point.outcome)
+        if explained and not counts:
             return DISTURBED
     return None
 

@@ -42,7 +42,7 @@ from tuner.load.validity import client_behind, client_kept_up
 from tuner.load.watch.machine import disturbances
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Stage
 from tuner.measurement.window import EarlyEnd, Window, lengthen
-from tuner.score.judge import undecided
+from tuner.score.judge import SloOutcome
 from tuner.score.point import Point, judge_point
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
@@ -56,11 +56,13 @@ QUICK_LOOK = Window(duration_s=0.6, warmup_s=0.3, deadline_s=60.0)
 #: A model that takes longer for a request gets this many requests, one after another, or as many as
 #: it answers in this time.
 SLOW_S, LOOK_ANSWERS, LOOK_S = 0.2, 5, 60.0
-#: A window without enough answers is lengthened where it can become longer by this factor.
+#: A window with too few answers is made longer where that gives enough, or this many times longer.
 LONGER = 1.1
+#: It is to hold this share of its answers in less time: the next ones may come more slowly.
+UNLUCKY = 0.9
 
-#: Requests per second to expect, None where that is not known, to the length of a measurement.
-WindowAt = Callable[[float | None], Window]
+#: Load and requests per second to expect, None where that is not known, to a measurement's length.
+WindowAt = Callable[[LoadPoint, float | None], Window]
 _Asked = TypeVar("_Asked")
 
 
@@ -148,8 +150,8 @@ class TritonBench:
         """Measures the deployed candidate at one level, for at least ``least_s``.
 
         One that cannot be believed is made once more, and one with too few answers for a verdict
-        with a longer window: see `tuner.bench.again`. Without ``window_at``, the length by the
-        requests per second to expect, the rules say how long that is.
+        with a longer window: see `tuner.bench.again`. Without ``window_at``, the rules say how long
+        a window is.
 
         Raises:
             ClientLimitError: The client could not keep up.
@@ -161,18 +163,17 @@ class TritonBench:
             brief = self._rules.brief if self._rejects.stage is Stage.SEARCH else None
             window_of = brief or self._rules.window
 
-            def window_at(rate: float | None) -> Window:
+            def window_at(load: LoadPoint, rate: float | None) -> Window:
                 return lengthen(window_of(load, rate), least_s)
 
-        window = window_at(self._rates.expected(load))
+        window = window_at(load, self._rates.expected(load))
         try:
             point = self._believed(load, window, seed)
             self._rates.seen(point.measurement)
-            if undecided(point.slo):
-                longer = window_at(self._rates.expected(load))
-                if longer.duration_s >= LONGER * window.duration_s:
-                    self._reject_short(point, window, longer)
-                    point = self._believed(load, longer, seed)
+            longer = self._longer(point, window, window_at)
+            if longer is not None:
+                self._reject_short(point, window, longer)
+                point = self._believed(load, longer, seed)
         except (ServerGoneError, InterruptedRunError) as error:
             self.lost(error.message)
             raise
@@ -186,10 +187,26 @@ class TritonBench:
 
     def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
         """Like `measure`, for as long as a soak lasts: at least ``least_s``, if possible."""
-        load, soak = LoadPoint(self._rules.arrivals, level), self._rules.soak
+        soak = self._rules.soak
         if soak is None:
             return self.measure(level, seed, least_s)
-        return self.measure(level, seed, window_at=lambda rate: soak(load, rate, least_s))
+        return self.measure(level, seed, window_at=lambda load, rate: soak(load, rate, least_s))
+
+    def _longer(self, point: Point, window: Window, window_at: WindowAt) -> Window | None:
+        """A window for enough answers where there were too few, or as long as one may be.
+
+        None where there were enough, or no window tells more.
+        """
+        counts = [(r.answered or 0, r.needed) for r in point.slo if r.needed]
+        if point.outcome is not SloOutcome.TOO_FEW or not counts:
+            return None
+        share = min(max(answered, 1) / needed for answered, needed in counts)
+        load, rate = point.measurement.load, self._rates.expected(point.measurement.load)
+        rarer = replace(load, level=load.level * share / 2) if load.arrivals.open_loop else load
+        most_s = window_at(rarer, None if rate is None else rate * share / 2).duration_s
+        longer_s = min(window.duration_s / (UNLUCKY * share), most_s)
+        enough = longer_s >= min(LONGER, 1.0 / share) * window.duration_s
+        return lengthen(window, longer_s) if enough else None
 
     def once(self, level: float, seed: int, window: Window) -> Point:
         """One measurement that decides nothing: it is not repeated.

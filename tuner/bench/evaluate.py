@@ -19,6 +19,7 @@ from tuner.errors import (
 from tuner.load.validity import client_behind, client_kept_up
 from tuner.measurement.measurement import Measurement
 from tuner.score.capacity import LevelRange, NoResult, Probe, saturated
+from tuner.score.judge import SloOutcome
 from tuner.score.next_load import CapacitySearch, LoadPlan, StepRule, next_load
 from tuner.score.point import Point, Score, score_points
 from tuner.score.trial import TrialState
@@ -135,7 +136,7 @@ class Race:
 
         With fewer clients it answers no more than it did there.
         """
-        if point.passed or point.undecided:
+        if point.outcome is not SloOutcome.MISSED:
             return False
         rate = point.measurement.throughput_infer_per_s
         return self.rate_to_beat is None or rate < self.rate_to_beat
@@ -260,12 +261,12 @@ def evaluate_listed(
         try:
             points.append(measure(level))
         except (ClientLimitError, OutOfTimeError) as error:
-            if goodput and points:
+            if goodput and any(p.passed for p in points):
                 limit = error.message
-                break  # each of them passed
+                break
             raise
-        if goodput and not points[-1].passed:
-            break
+        if goodput and points[-1].outcome is SloOutcome.MISSED:
+            break  # a higher load is missed too; with too few answers, it has more of them
     return Evaluation(TrialState.MEASURED, tuple(points), score_points(objective, points), limit)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from statistics import stdev
 
 from tuner.record.status import CheckStatus
+from tuner.score.judge import SloOutcome
 from tuner.score.point import Point
 from tuner.score.ratio import ERROR, Ratio, quantile
 
@@ -33,8 +34,8 @@ def slo_status(points: Sequence[Point]) -> CheckStatus | None:
     """
     if all(p.passed for p in points):
         return None
-    missed = [any(s.verdict.missed for s in p.slo) for p in points]
-    return CheckStatus.MISSED if all(missed) else CheckStatus.INCONCLUSIVE
+    missed = all(p.outcome is SloOutcome.MISSED for p in points)
+    return CheckStatus.MISSED if missed else CheckStatus.INCONCLUSIVE
 
 
 #: Fewer nights tell nothing of how nights differ.

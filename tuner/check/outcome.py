@@ -9,6 +9,7 @@ from tuner.check.nights import change_of, loss_found, slo_status
 from tuner.check.rounds import CheckRounds
 from tuner.record.checks import Shown
 from tuner.record.status import CheckStatus
+from tuner.score.judge import SloOutcome
 from tuner.score.point import Point
 from tuner.score.ratio import CONFIDENCE, Ratio
 from tuner.spec.model import Check
@@ -70,13 +71,13 @@ def _verdict_of_rounds(
 
 def _missed(points: Sequence[Point]) -> str:
     """`p99_latency <= 40ms was missed`, of all SLOs that were missed in some round."""
-    wrong = [s for p in points for s in p.slo if s.verdict.missed]
+    wrong = [s for p in points for s in p.slo if s.verdict.outcome is SloOutcome.MISSED]
     names = dict.fromkeys(s.expression for s in wrong)
     return f"{' and '.join(names)} {'was' if len(names) == 1 else 'were'} missed"
 
 
 def _unclear(points: Sequence[Point], where: str) -> str:
-    missed = sum(any(s.verdict.missed for s in p.slo) for p in points)
+    missed = sum(p.outcome is SloOutcome.MISSED for p in points)
     if missed:
         rounds = f"{missed} of {count_text(len(points), 'round')}"
         return f"{_missed(points)} {where} in {rounds}: at the very edge."

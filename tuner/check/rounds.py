@@ -206,7 +206,7 @@ class CheckRounds:
             found = soak(self._measured, served, own, level, rules, told, at_most=1)
         except TrialError as error:
             return Soak(reason=error.message)
-        if found.held is None and (not found.tried or found.tried[-1].point.undecided):
+        if found.held is None and not found.tried:
             return replace(found, reason="; ".join(found.failures))
         return found
 

@@ -7,13 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Self, assert_never
 
 from tuner.bench.events import Outlook
 from tuner.cli.terminal import say
 from tuner.measurement.measurement import LoadPoint
 from tuner.report.quantities import metric_text
-from tuner.score.judge import SloResult, Verdict, rank
+from tuner.score.judge import SloOutcome, SloResult, Verdict, rank, too_few_text
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
@@ -27,9 +27,17 @@ _NEAR_S = 90.0
 
 def point_text(point: Point) -> str:
     """`412/s ok, p99_latency 31.2 ms (<= 40 ms)`: the load, and the tightest SLO."""
-    verdict, tightest = "ok" if point.passed else "missed", tightest_slo(point.slo)
-    if tightest.verdict is Verdict.NOT_STEADY:
-        verdict = f"not steady ({tightest.reason})"
+    tightest = tightest_slo(point.slo)
+    match point.outcome:
+        case SloOutcome.MET:
+            verdict = "ok"
+        case SloOutcome.MISSED:
+            unsteady = tightest.verdict is Verdict.NOT_STEADY
+            verdict = f"not steady ({tightest.reason})" if unsteady else "missed"
+        case SloOutcome.TOO_FEW:
+            verdict = too_few_text(point.slo)
+        case _:
+            assert_never(point.outcome)
     return f"{point.measurement.load} {verdict}, {slo_text(tightest)}"
 
 
@@ -158,8 +166,10 @@ def outcome_text(trial: Trial) -> str:
         return f"cannot win: {point_text(race)}{sustained}"
     if trial.score.best_point is None:
         lowest = min(trial.points, key=lambda p: p.level)
-        nearest = slo_text(tightest_slo(lowest.slo))
-        return f"misses the SLOs at every load tried, down to {lowest.measurement.load}: {nearest}"
+        load, nearest = lowest.measurement.load, slo_text(tightest_slo(lowest.slo))
+        if trial.outcome is SloOutcome.TOO_FEW:
+            return f"{too_few_text(lowest.slo)} for a verdict at {load}: {nearest}"
+        return f"misses the SLOs at every load tried, down to {load}: {nearest}"
     best = trial.points[trial.score.best_point]
     rate = best.measurement.throughput_infer_per_s
     least = "at least " if trial.limit else ""

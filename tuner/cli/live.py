@@ -16,7 +16,7 @@ from tuner.cli.console import first_line, gain_text, point_text, tightest_slo, v
 from tuner.cli.terminal import harmless
 from tuner.measurement.measurement import LoadPoint
 from tuner.report.quantities import margin_text, metric_text
-from tuner.score.judge import SloResult
+from tuner.score.judge import SloOutcome, SloResult, too_few_text
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
@@ -179,6 +179,8 @@ def _outcome(trial: Trial) -> str:
         return f"{digits(rate, 4)}/s  {tightest.metric} {_value(tightest)}"
     if trial.state is TrialState.PRUNED:
         return f"cannot win: misses {trial.points[0].measurement.load}"
+    if trial.outcome is SloOutcome.TOO_FEW:
+        return too_few_text(min(trial.points, key=lambda p: p.level).slo)
     return f"misses an SLO at {trial.points[-1].measurement.load}"
 
 

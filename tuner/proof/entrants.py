@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from tuner.bench.session import Session
 from tuner.errors import TrialError
@@ -12,7 +13,7 @@ from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
 from tuner.measurement.window import window_of
 from tuner.score.capacity import Bracket, saturated
-from tuner.score.judge import Verdict
+from tuner.score.judge import SloOutcome, Verdict
 from tuner.score.next_load import LoadPlan, next_load
 from tuner.score.trial import Trial, TrialState
 from tuner.search.first_load import FIRST_SHARE
@@ -74,8 +75,10 @@ def entrant_of(trial: Trial, rules: ProofRules) -> Entrant:
     level = trial.sustained_level if listed else trial.capacity_level
     if rules.objective.at_level is not None:
         level = rules.objective.at_level
-    if level is None and trial.state is TrialState.PRUNED and not listed:
-        level = next_load([p for p in trial.points if not p.undecided], plan.levels)
+    few = [p.level for p in trial.points if p.outcome is SloOutcome.TOO_FEW]
+    decided = [p for p in trial.points if p.outcome is not SloOutcome.TOO_FEW]
+    if level is None and decided and not listed:
+        level = next_load(decided, plan.levels)
     at_most = math.inf
     if plan.searches_rates:
         missed = Bracket.of(trial.points).ceiling
@@ -86,14 +89,9 @@ def entrant_of(trial: Trial, rules: ProofRules) -> Entrant:
         if seen is not None and seen.at_most_per_s is not None:
             at_most = min(at_most, seen.at_most_per_s)
     if level is None:
-        level = min((p.level for p in trial.points), default=FIRST_SHARE * at_most)
+        lowest = min((p.level for p in decided), default=FIRST_SHARE * at_most)
+        level = max(few) if few and not decided else lowest
     return Entrant(trial.candidate, level, at_most)
-
-
-def may_sustain(trial: Trial) -> bool:
-    """Whether its config may meet the SLOs at some load: one that lost a race still may."""
-    feasible_somewhere = trial.score is not None and trial.score.feasible
-    return trial.state is TrialState.PRUNED or feasible_somewhere
 
 
 def far_behind(one: Entrant, other: Entrant) -> bool:
@@ -181,14 +179,26 @@ def slo_missed_at_low_load(session: Session, candidate: Candidate, level: float 
     return f"at {digits(tenth, 3)}/s, a tenth of its load, it misses {missed[0]}"
 
 
-def without_low_load_failures(
-    session: Session, trials: Sequence[Trial]
-) -> tuple[list[Trial], list[str]]:
-    """The trials, infeasible where the config misses an SLO at low loads, and what was seen.
+class LowLoads(NamedTuple):
+    """What few requests showed.
 
-    The best others are asked only where the current config misses one: most share its cause.
+    Attributes:
+        trials: Of the search, infeasible where the config misses an SLO at low loads.
+        missed: Those configs, which sustain no load.
+        reasons: A sentence about each.
     """
-    found, reasons = list(trials), list[str]()
+
+    trials: list[Trial]
+    missed: list[Candidate]
+    reasons: list[str]
+
+
+def at_low_loads(session: Session, trials: Sequence[Trial]) -> LowLoads:
+    """Sends the current config few requests.
+
+    The best others are asked only where the current config misses an SLO: most share its cause.
+    """
+    found, misses, reasons = list(trials), list[Candidate](), list[str]()
     current = [t for t in trials if t.candidate == session.current and t.points]
     leading = leaders(trials, session.spec.objective.goal, session.current)
     others = [t for t in leading if t not in current]
@@ -200,6 +210,7 @@ def without_low_load_failures(
             session.events.note(f"{name} was not asked at low loads: {error.message}")
             missed = ""
         if missed:
+            misses.append(trial.candidate)
             reasons.append(f"{name}: {missed}")
             session.events.note(reasons[-1])
             assert trial.score is not None
@@ -207,4 +218,4 @@ def without_low_load_failures(
             found[found.index(trial)] = replace(trial, state=TrialState.MEASURED, score=score)
         elif trial in current:
             break
-    return found, reasons
+    return LowLoads(found, misses, reasons)

@@ -9,7 +9,6 @@ one long load. `docs/internals/measuring-policy.md` says why.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,18 +17,18 @@ from tuner.bench.session import Session
 from tuner.errors import TrialError
 from tuner.proof.answers import same_answers
 from tuner.proof.entrants import (
+    FAR,
     Entrant,
     ProofRules,
+    at_low_loads,
     entrant_of,
     far_behind,
     finalists_of,
-    may_sustain,
     nearest_of,
     slo_missed_at_low_load,
-    without_low_load_failures,
 )
 from tuner.proof.measured import MeasuredOnce
-from tuner.proof.rounds import Contender, RoundsResult, add_round, leave_after_misses, run_rounds
+from tuner.proof.rounds import Contender, RoundsResult, add_round, leave_unless_met, run_rounds
 from tuner.proof.simplest import Simplest, simplest
 from tuner.proof.soak import MOST_SOAKS, OF_MEAN, first_level, short_of_cpu, soak
 from tuner.proof.verdict import (
@@ -43,12 +42,14 @@ from tuner.proof.verdict import (
     none_near,
     refuse_without_alternative,
     to_know,
+    too_few,
     why,
 )
-from tuner.record.confirmation import Repeat, Role, Soak, Soaked
+from tuner.record.confirmation import Repeat, Role, Soak
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Gain
 from tuner.record.status import Status
+from tuner.score.judge import SloOutcome
 from tuner.score.trial import Trial
 from tuner.search.estimate import rounds_at_most_s, spent_s
 from tuner.search.incumbent import leaders
@@ -59,6 +60,8 @@ from tuner.triton.launchers import cores_of
 
 #: Two soaked throughputs this close are equal: a window answers a little more or less by chance.
 NEARLY = 0.99
+#: A quotient of two loads may be off by as much.
+_ROUNDED = 1.0 - 1e-9
 UNSOAKED = "whether its load holds for long is not known"
 
 
@@ -83,7 +86,8 @@ class _Proof:
         self._measured = MeasuredOnce(session.bench, session.record, stored, note)
         plan = session.plan
         self._rules = ProofRules(spec.objective, spec.slos, plan, spec.confirm, session.first_seed)
-        self._trials, self._idle = without_low_load_failures(session, trials)
+        self._low = at_low_loads(session, trials)
+        self._trials = self._low.trials
         self._begun = time.monotonic()
         self._until = self._begun + rounds_at_most_s(spec, spent_s(trials))
         self._enough = 1.0 + float(spec.confirm.min_gain)
@@ -94,51 +98,62 @@ class _Proof:
         session, trials, plan = self._session, self._trials, self._rules.plan
         own = next((t for t in trials if t.candidate == session.current), None)
         baseline = ProvedConfig.of_trial(own)
+        if baseline is not None and session.current in self._low.missed:
+            baseline = replace(baseline, at_most_infer_per_s=None)  # it sustains none at all
         failed = failures(session.current, trials)
         if not leaders(trials, session.spec.objective.goal, session.current):
-            reasons = self._idle or [nearest_miss(trials, plan)]
-            return RunDecision(Status.INFEASIBLE, (*reasons, *failed, *limits(trials)), baseline)
+            few = too_few(trials)
+            status = Status.NOT_KNOWN if few else Status.INFEASIBLE
+            reasons = self._low.reasons or ([] if few else [nearest_miss(trials, plan)])
+            return RunDecision(status, (*few, *reasons, *failed, *limits(trials)), baseline)
         refuse_without_alternative(session.current, trials)
         finalists = finalists_of(trials, session.spec, session.current, session.near_miss)
         verdict = self._compare(own, finalists, baseline)
-        told = (*self._idle, *verdict.reasons, *limits(finalists), *failed, *self._left_out)
+        told = (*self._low.reasons, *verdict.reasons, *limits(finalists), *failed, *self._left_out)
         return replace(verdict, reasons=told)
 
     def _compare(
         self, own: Trial | None, finalists: Sequence[Trial], baseline: ProvedConfig | None
     ) -> RunDecision:
         session, rules = self._session, self._rules
-        current = entrant_of(own, rules) if own is not None and may_sustain(own) else None
         entrants = [entrant_of(t, rules) for t in finalists]
         if not entrants:
             return RunDecision(
                 Status.KEPT, ("No other config measured meets every SLO.",), baseline
             )
         nearest = nearest_of(self._trials, session.current, rules)
-        if current is not None and far_behind(nearest, current):
+        current = self._current(own, entrants[0])
+        if own is not None and own.outcome is SloOutcome.MET and far_behind(nearest, current):
             name = self._name(nearest.candidate)
             return replace(none_near(name, nearest, current, rules), baseline=baseline)
         names = " | ".join(self._name(e.candidate) for e in entrants)
         session.events.phase(f"confirming: {names}")
-        if current is None or far_behind(current, entrants[0]):
+        if far_behind(current, entrants[0]):
             others = tuple(map(Contender, entrants))
-            now = Contender(current or Entrant(session.current, math.inf))
-            return self._take_best(RoundsResult(now, others, {}, better=others), baseline)
+            race = RoundsResult(Contender(current), others, {}, better=others)
+            return self._take_best(race, baseline)
         try:
             race = run_rounds(
                 self._measured, current, entrants, rules, self._is_late, self._round_over
             )
         except TrialError as error:
-            reason = f"the current config could not be measured again: {error.message}"
+            reason = f"the current config could not be compared with: {error.message}"
             return RunDecision(Status.NOT_KNOWN, (reason,), baseline)
         now = race.current
         again = ProvedConfig.of(session.current, now.points, at_least=now.limited)
         return self._take_best(race, again)
 
+    def _current(self, own: Trial | None, best: Entrant) -> Entrant:
+        """The current config as the search knows it, whatever it met or missed there."""
+        if own is None or not (own.points or own.saturated):
+            return Entrant(self._session.current, best.level)
+        found = entrant_of(own, self._rules)
+        return replace(found, at_most=0.0) if own.candidate in self._low.missed else found
+
     def _take_best(self, race: RoundsResult, baseline: ProvedConfig | None) -> RunDecision:
         """The best of those that are better, if it also gives the same answers and lasts."""
         rules = self._rules
-        proved = (self._prove(race, winner) for winner in race.better)
+        proved = (self._prove(race, winner, baseline) for winner in race.better)
         verdict = next((v for v in proved if v is not None), None)
         shown = [
             f"{self._name(f.candidate)}: {why(race, f, rules)}"
@@ -147,7 +162,7 @@ class _Proof:
         ]
         reasons = (*shown, *self._reasons)
         if verdict is not None:
-            return replace(verdict, reasons=reasons, baseline=baseline)
+            return replace(verdict, reasons=reasons)
         status = Status.KEPT if race.ruled_out else Status.NOT_KNOWN
         best = best_other(race)
         if best is None:
@@ -162,11 +177,14 @@ class _Proof:
             to_know=None if race.ruled_out else to_know(race, best, rules, round_s),
         )
 
-    def _prove(self, race: RoundsResult, winner: Contender) -> RunDecision | None:
+    def _prove(
+        self, race: RoundsResult, winner: Contender, baseline: ProvedConfig | None
+    ) -> RunDecision | None:
         """The verdict that writes it; None where it is refused, and why is told."""
         if not winner.rounds:  # the current config needs none: the soak tests what is claimed
             add_round(self._measured, winner, self._rules, 0, Role.CANDIDATE, self._round_over)
-            leave_after_misses(winner)
+            if not winner.left:
+                leave_unless_met(winner)
         if winner.left:
             return None
         shared = "" if cores_of(self._session.spec).apart else short_of_cpu(winner.points)
@@ -184,14 +202,22 @@ class _Proof:
                 )
             try:
                 self._ask(candidate, level)
-                soaked = self._soak(race, winner, found, level, shared)
-                gain = self._gain(race, winner, found, soaked)
+                soaked = self._soak(winner, found, level, shared)
+                proved = ProvedConfig.of(
+                    candidate, winner.points, soak=soaked, at_least=winner.limited
+                )
+                beside = self._current_beside(race, winner, baseline, proved, level)
+                gain = self._gain(race, winner, found, proved, beside)
             except TrialError as error:
                 self._tell(candidate, error.message)
                 continue
-            proved = ProvedConfig.of(candidate, winner.points, soak=soaked, at_least=winner.limited)
             return RunDecision(
-                Status.IMPROVED, (), winner=proved, gain=gain, simplification=found.undone
+                Status.IMPROVED,
+                (),
+                baseline if beside is None or baseline is None else baseline.soaked(beside),
+                winner=proved,
+                gain=gain,
+                simplification=found.undone,
             )
         return None
 
@@ -231,9 +257,7 @@ class _Proof:
             raise TrialError(answers.sentence)
         self._tell(candidate, answers.sentence)
 
-    def _soak(
-        self, race: RoundsResult, winner: Contender, left: Simplest, level: float, shared: str
-    ) -> Soak | None:
+    def _soak(self, winner: Contender, left: Simplest, level: float, shared: str) -> Soak | None:
         """What the config sustains for long; None where the spec wants no soak.
 
         A simpler config gets no lower load: the winner itself may sustain this one.
@@ -264,36 +288,70 @@ class _Proof:
                 raise TrialError(unknown or told)
             self._tell(candidate, unknown)
         elif found.failures:
-            if keeps_up := self._current_keeps_up(
-                race, winner, found.held, found.held.level / level
-            ):
-                raise TrialError(f"{told}; and what lasts is no gain: {keeps_up}")
             self._tell(candidate, f"{told}; what lasts is {found.held.sentence}")
         return found
 
-    def _current_keeps_up(
-        self, race: RoundsResult, winner: Contender, held: Soaked, lowered: float
-    ) -> str:
-        """Why a lowered claim is no gain: the current config holds as much. Empty where it is one.
+    def _current_beside(
+        self,
+        race: RoundsResult,
+        winner: Contender,
+        baseline: ProvedConfig | None,
+        proved: ProvedConfig,
+        level: float,
+    ) -> Soak | None:
+        """One long load of what the winner is credited with, on the current config.
 
-        ``lowered``: the share of the first soak's load that held.
+        None where it is known to sustain less. ``level``: the load of the winner's first soak.
+
+        Raises:
+            TrialError: It sustains as much, so that nothing is gained; or that is not known.
         """
-        ratio, plan, current = race.ratios.get(winner.candidate), self._rules.plan, race.current
-        if ratio is None or ratio.estimate * lowered >= self._enough:
-            return ""
-        level = held.level / self._enough if plan.arrivals.open_loop else current.points[0].level
+        if self._surely_less(race, winner, baseline, proved, level):
+            return None
+        plan, current = self._rules.plan, race.current
+        open_loop = plan.arrivals.open_loop
+        load = proved.credited_level / self._enough if open_loop else current.entrant.level
         if plan.listed is not None:
-            level = min(listed for listed in plan.listed if listed >= level)
+            load = min(listed for listed in plan.listed if listed >= load)
+        self._session.events.phase("soaking the current config at the winner's load")
         config, told = self._session.current, self._soak_told
-        beside = soak(self._measured, config, current, level, self._rules, told, at_most=1).held
-        if beside is None:
-            return ""
-        enough = beside.throughput_infer_per_s * self._enough
-        short = enough < NEARLY * held.throughput_infer_per_s
-        return "" if short else f"the current config sustained {beside.sentence}"
+        found = soak(self._measured, config, current, load, self._rules, told, at_most=1)
+        if found.held is None and not found.lost:
+            raise TrialError(f"{UNSOAKED} for the current config: {found.reason}")
+        if found.held is None:
+            return found
+        enough = found.held.throughput_infer_per_s * self._enough
+        if enough >= NEARLY * (proved.credited_infer_per_s or 0.0):
+            raise TrialError(
+                f"what lasts is no gain: the current config sustained {found.held.sentence}"
+            )
+        return found
+
+    def _surely_less(
+        self,
+        race: RoundsResult,
+        winner: Contender,
+        baseline: ProvedConfig | None,
+        proved: ProvedConfig,
+        level: float,
+    ) -> bool:
+        """Whether search and rounds show that the current config sustains less than is credited."""
+        ratio = race.ratios.get(winner.candidate)
+        if ratio is None:
+            return FAR * race.current.entrant.at_most <= proved.credited_level
+        lowered = 1.0 if proved.held is None else proved.held.level / level
+        now = None if baseline is None else baseline.credited_infer_per_s
+        then = proved.credited_infer_per_s
+        more = self._rules.objective.metric is not None or now is None or then is None or now < then
+        return more and ratio.estimate * lowered >= self._enough
 
     def _gain(
-        self, race: RoundsResult, winner: Contender, found: Simplest, soaked: Soak | None
+        self,
+        race: RoundsResult,
+        winner: Contender,
+        found: Simplest,
+        proved: ProvedConfig,
+        beside: Soak | None,
     ) -> Gain | None:
         """None where the current config met the SLOs at no load.
 
@@ -302,14 +360,16 @@ class _Proof:
         """
         gain = gain_of(race, winner, self._rules)
         if gain is None:
-            held = None if soaked is None else soaked.credited_level
-            credited = held or min(p.level for p in winner.points)
-            gain = least_gain(credited, race.current.entrant, self._rules)
+            current = race.current.entrant
+            if beside is not None and beside.lost and self._rules.plan.searches_rates:
+                missed = min(s.level for s in beside.tried)
+                current = replace(current, at_most=min(current.at_most, missed))
+            gain = least_gain(proved.credited_level, current, self._rules)
         elif not all(change.kept for change in found.undone):
             # what is left of the winner was seen to sustain that share of its capacity
             ratio = replace(gain.ratio, low=gain.ratio.low * OF_MEAN)
             gain = gain.model_copy(update={"ratio": ratio})
-        if gain is not None and gain.ratio.low < self._enough:
+        if gain is not None and gain.ratio.low < self._enough * _ROUNDED:
             sure = digits(gain.ratio.low)
             raise TrialError(f"only {sure} times what the current config may sustain is sure")
         return gain

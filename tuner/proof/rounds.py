@@ -10,12 +10,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, geometric_mean
+from typing import assert_never
 
 from tuner.bench.evaluate import ClientCeiling, MeasureOrLower
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.load.watch.machine import taken_percent
 from tuner.proof.compare import SYSTEMATIC, Side, compare
-from tuner.proof.decide import LookResult, answer, look_after
+from tuner.proof.decide import Look, LookResult, answer, look_after
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.record.confirmation import Role
@@ -29,7 +30,7 @@ from tuner.score.capacity import (
     capacity_level,
     steepness,
 )
-from tuner.score.judge import value_of
+from tuner.score.judge import SloOutcome, outcome_of_rounds, too_few_text, value_of
 from tuner.score.next_load import StepRule, next_load
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio
@@ -97,6 +98,11 @@ class Contender:
     @property
     def points(self) -> tuple[Point, ...]:
         return tuple(r.sustained for r in self.rounds)
+
+    @property
+    def outcome(self) -> SloOutcome:
+        """Whether it met the SLOs at some load of its rounds."""
+        return outcome_of_rounds([p.outcome for p in self.points])
 
     @property
     def limited(self) -> bool:
@@ -278,10 +284,15 @@ def run_rounds(
         if look is None:
             continue
         for finalist in racing:
-            leave_after_misses(finalist)
+            leave_unless_met(finalist)
         racing = [f for f in racing if not f.left]
         if not racing:
             break
+        if _is_undecided(now, look):
+            continue
+        if now.outcome is SloOutcome.MISSED and not rules.plan.searches_rates:
+            racing.sort(key=lambda f: -geometric_mean(f.readings(rules)))
+            return RoundsResult(now, tuple(others), {}, tuple(racing))
         found = {f.candidate: _ratio(f, now, racing, rules, look.error) for f in racing}
         ratios |= found
         gains = float(rules.confirm.min_gain), float(rules.matters)
@@ -294,6 +305,18 @@ def run_rounds(
             return RoundsResult(now, tuple(others), ratios, tuple(better), ruled_out)
         _leave(racing, found, rules, look.error)
     return RoundsResult(now, tuple(others), ratios)
+
+
+def _is_undecided(current: Contender, look: Look) -> bool:
+    """Whether the current config has too few answers so far to be compared with.
+
+    Raises:
+        TrialError: More rounds would not help, or there are none.
+    """
+    few = current.outcome is SloOutcome.TOO_FEW
+    if few and (look.last or not any(p.passed for p in current.points)):
+        raise TrialError(_too_few(current))
+    return few
 
 
 def add_round(
@@ -321,10 +344,24 @@ def add_round(
     round_over(f"round {number + 1}", side)
 
 
-def leave_after_misses(finalist: Contender) -> None:
+def leave_unless_met(finalist: Contender) -> None:
     """A finalist that met the SLOs at no load of most of its rounds takes part in no more."""
-    if 2 * sum(p.passed for p in finalist.points) < len(finalist.points):
-        finalist.left = "it missed an SLO when measured again on a fresh server"
+    match finalist.outcome:
+        case SloOutcome.MET:
+            pass
+        case SloOutcome.MISSED:
+            finalist.left = "it missed an SLO when measured again on a fresh server"
+        case SloOutcome.TOO_FEW:
+            finalist.left, finalist.unmeasured = _too_few(finalist), True
+        case _:
+            assert_never(finalist.outcome)
+
+
+def _too_few(side: Contender) -> str:
+    """`too few answers (290 of 299) for a verdict at 6 concurrent, when measured again`."""
+    point = next(p for p in side.points if p.outcome is SloOutcome.TOO_FEW)
+    load = point.measurement.load
+    return f"{too_few_text(point.slo)} for a verdict at {load}, when measured again"
 
 
 def _ratio(

@@ -17,7 +17,7 @@ from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import Contender
 from tuner.record.confirmation import Role, Soak, Soaked
 from tuner.score.capacity import NEAR, NoResult, Probe, is_near, saturated, steepness
-from tuner.score.judge import tail_slo
+from tuner.score.judge import SloOutcome, tail_slo, too_few_text
 from tuner.score.late_share import CONFIDENCE, LateShare, measured_late_share
 from tuner.score.next_load import STEEP, StepRule, next_load
 from tuner.score.point import Point
@@ -92,12 +92,15 @@ def soak(
             excuse = _excuse(point, late, rules.slos)
             tried.append(Soaked(point.measurement, point.slo, late, excuse))
             told(tried[-1].sentence)
-            if tried[-1].held:
-                break
+            if point.outcome is not SloOutcome.MISSED:
+                break  # a lower load has even fewer answers
             failed.append(point)
         lower = _lower(failed, tried, rounds, rules)
-    unclear = bool(tried) and tried[-1].excuse and not limited
-    reason = f"it missed an SLO on a disturbed machine: {tried[-1].excuse}" if unclear else ""
+    reason = ""
+    if tried and tried[-1].point.outcome is SloOutcome.TOO_FEW:
+        reason = f"{too_few_text(tried[-1].slo)} for a verdict"
+    elif tried and tried[-1].excuse and not limited:
+        reason = f"it missed an SLO on a disturbed machine: {tried[-1].excuse}"
     headroom = 0.0
     if tried and tried[-1].held and rules.plan.searches_rates:
         held = tried[-1].level

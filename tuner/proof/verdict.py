@@ -15,6 +15,7 @@ from tuner.record.confirmation import ChangeUndone
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Gain, Means, Overloads, Rounds, ToKnow
 from tuner.record.status import Status
+from tuner.score.judge import SloOutcome, too_few_text
 from tuner.score.next_load import LoadPlan
 from tuner.score.ratio import CONFIDENCE, Ratio
 from tuner.score.trial import Trial, TrialState
@@ -73,9 +74,9 @@ def gain_of(race: RoundsResult, own: Contender, rules: ProofRules) -> Gain | Non
 def least_gain(credited_per_s: float, current: Entrant, rules: ProofRules) -> Gain | None:
     """The credited load over what a current config that was not measured again sustains at most.
 
-    None where that is not known.
+    None where that is not known, or no load at all.
     """
-    if not math.isfinite(current.at_most):
+    if not 0.0 < current.at_most < math.inf:
         return None
     least = credited_per_s / current.at_most
     ratio = Ratio(least, least, least)
@@ -130,13 +131,11 @@ def why(race: RoundsResult, finalist: Contender, rules: ProofRules) -> str:
     if finalist.left:
         return finalist.left
     if ratio is None:
-        if not math.isfinite(race.current.entrant.at_most):
-            return "every SLO met when measured again; the current config met them at no load"
-        at_most = digits(race.current.entrant.at_most, 3)
-        return (
-            "every SLO met when measured again; the current config, which in the search did not "
-            f"sustain {at_most}/s, was not measured again"
-        )
+        when = "when measured again" if race.current.rounds else "in the search"
+        at_most = race.current.entrant.at_most
+        known = f"did not sustain {digits(at_most, 3)}/s" if 0.0 < at_most < math.inf else ""
+        told = known or "met them at no load"
+        return f"every SLO met when measured again; the current config {told} {when}"
     if math.isinf(ratio.high) and not finalist.limited:
         return (
             "others took more of the machine beside one of the two configs in every round, so that "
@@ -185,6 +184,17 @@ def failures(current: Candidate, trials: Sequence[Trial]) -> list[str]:
     some = f"{len(failed)} of {len(others)} other configs tried failed"
     how = every if len(failed) == len(others) else some
     return [f"{how}, the last one: {failed[-1].reason}"]
+
+
+def too_few(trials: Sequence[Trial]) -> list[str]:
+    """A sentence where a config may meet every SLO, but has too few answers for a verdict."""
+    few = [t for t in trials if t.state is TrialState.MEASURED and t.outcome is SloOutcome.TOO_FEW]
+    if not few:
+        return []
+    point = min(few[0].points, key=lambda p: p.level)
+    known = f"{too_few_text(point.slo)} for a verdict at {point.measurement.load}"
+    cure = "raise workload.max_window, or bound a lower percentile"
+    return [f"Trial {few[0].number} may meet every SLO: {known}; {cure}."]
 
 
 def limits(trials: Sequence[Trial]) -> list[str]:

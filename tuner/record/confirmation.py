@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tuner.facts import Facts
 from tuner.measurement.measurement import Measurement
-from tuner.score.judge import SloResult, Verdict
+from tuner.score.judge import SloOutcome, SloResult, Verdict, too_few_text
 from tuner.score.late_share import LateShare
 from tuner.score.point import Point
 from tuner.spec.units import digits
@@ -102,7 +102,9 @@ class Soaked(Facts):
         stream = self.point.limiting_stream
         p99_ms = digits(self.point.limiting.p99_latency_us / 1e3)
         found.append(f"p99{f' of {stream}' if stream else ''} {p99_ms} ms")
-        missed = [_missed(s) for s in self.slo if s.verdict is not Verdict.PASS]
+        missed = [_missed(s) for s in self.slo if s.verdict.outcome is SloOutcome.MISSED]
+        if self.point.outcome is SloOutcome.TOO_FEW:
+            missed = [f"{too_few_text(self.slo)} for a verdict"]
         excused = [f"not judged: {self.excuse}"] if self.excuse else []
         told = "; ".join([", ".join(found), *missed, *excused])
         return f"{measurement.load} for {digits(measurement.duration_s)} s: {told}"
@@ -130,7 +132,10 @@ class Soak(Facts):
 
     @property
     def lost(self) -> bool:
-        """Whether it is certain that none of the loads lasts."""
+        """Whether it is certain that none of the loads lasts.
+
+        Too few answers for a verdict are a ``reason``.
+        """
         return self.held is None and not self.reason
 
     @property
@@ -146,7 +151,7 @@ class Soak(Facts):
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """About each load that did not hold."""
+        """About each load that did not hold, or of which that is not known."""
         return (*(s.sentence for s in self.tried if not s.held), *self.limited)
 
     @property

@@ -13,7 +13,7 @@ from tuner.record.bottleneck import Bottleneck
 from tuner.record.confirmation import Soak, Soaked
 from tuner.record.shapes import ShapeFacts, shapes_of
 from tuner.score.capacity import saturated
-from tuner.score.judge import SloResult, severity, slo_utilisation
+from tuner.score.judge import SloOutcome, SloResult, outcome_of_rounds, severity, slo_utilisation
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
@@ -41,8 +41,9 @@ class ProvedConfig(Facts):
         soak: Long loads, lowered until one held; None where the run did not get that far.
         credited_infer_per_s: What the soak credits it with; without a soak that held, what it
             sustained in the worst of the rounds that met every SLO; None where none did.
-        at_most_infer_per_s: It was saturated: it sustains at most what it answered then. None
-            where a load is credited, or where it was not.
+        at_most_infer_per_s: It sustains at most the lowest load at which it missed an SLO, or what
+            it answered when it was saturated. None where a load is credited, or where neither is
+            known.
         at_least: It sustained all that the load generator could send, and may sustain more.
         p50_latency_us: Like the other percentiles the worst of the rounds and the soak that held.
         slo: For each SLO the worst result of these; too little data to judge is not a pass.
@@ -114,15 +115,15 @@ class ProvedConfig(Facts):
             return None
         best = trial.score.best_point
         lowest = min(trial.points, key=lambda p: p.level)
-        answered = [
-            p.served_per_s * p.measurement.batch_size
+        missed = [
+            (p.served_per_s if saturated(p) else p.level) * p.measurement.batch_size
             for p in trial.points
-            if p.served_per_s is not None and saturated(p)
+            if p.served_per_s is not None and p.outcome is SloOutcome.MISSED
         ]
         found = cls.of(
             trial.candidate,
             [lowest if best is None else trial.points[best]],
-            at_most_infer_per_s=min(answered, default=None),
+            at_most_infer_per_s=min(missed, default=None),
             at_least=trial.limit is not None,
             from_search=True,
         )
@@ -131,10 +132,41 @@ class ProvedConfig(Facts):
         # a lone request missed
         return replace(found, credited_infer_per_s=None, at_least=False, sequences_at_once=None)
 
+    def soaked(self, beside: Soak) -> ProvedConfig:
+        """The same once it was put under one long load: what it missed is more than it sustains."""
+        found = ProvedConfig.of(
+            self.candidate, self.rounds, soak=beside, from_search=self.from_search
+        )
+        if not beside.lost:
+            return found
+        missed = min(s.throughput_infer_per_s for s in beside.tried)
+        least = (
+            missed if self.at_most_infer_per_s is None else min(missed, self.at_most_infer_per_s)
+        )
+        none = replace(found, credited_infer_per_s=None, sequences_at_once=None, at_least=False)
+        return replace(none, at_most_infer_per_s=least)
+
+    @property
+    def outcome(self) -> SloOutcome:
+        """Whether it met the SLOs at some load, by its rounds and its soak."""
+        if self.credited_infer_per_s is not None:
+            return SloOutcome.MET
+        found = outcome_of_rounds([p.outcome for p in self.rounds])
+        return SloOutcome.MISSED if found is SloOutcome.MET else found
+
     @property
     def held(self) -> Soaked | None:
         """The long load that it sustained."""
         return None if self.soak is None else self.soak.held
+
+    @property
+    def credited_level(self) -> float:
+        """The same as a load, requests per second or clients: what the soak credits it with.
+
+        Without one the lowest of the rounds.
+        """
+        soaked = None if self.soak is None else self.soak.credited_level
+        return soaked or min(p.level for p in self.rounds)
 
     @property
     def judged(self) -> Point:

@@ -18,7 +18,7 @@ from tuner.plain import plain
 from tuner.record.shapes import shapes_of
 from tuner.report.data import ReportData, judged_point, load
 from tuner.report.responses import latency_metrics
-from tuner.score.judge import passes, slo_utilisation
+from tuner.score.judge import SloOutcome, outcome_of, slo_utilisation
 from tuner.score.point import Point
 from tuner.score.trial import Trial
 from tuner.space.candidate import FieldValue
@@ -141,10 +141,14 @@ def _frame(rows: Iterable[Mapping[str, Cell]]) -> pd.DataFrame:
 
 def _judged(point: Point) -> Iterator[dict[str, Cell]]:
     """A row for all streams together, and one for each if there are several."""
-    yield {"stream": "", "met_slos": point.passed, **_load(point), **_models(point)}
+    yield {"stream": "", **_outcome(point.outcome), **_load(point), **_models(point)}
     for name in point.measurement.streams:
-        met = passes([r for r in point.slo if r.stream == name])
-        yield {"stream": name, "met_slos": met, **_load(point, name)}
+        found = outcome_of([r for r in point.slo if r.stream == name])
+        yield {"stream": name, **_outcome(found), **_load(point, name)}
+
+
+def _outcome(found: SloOutcome) -> dict[str, Cell]:
+    return {"met_slos": found is SloOutcome.MET, "outcome": found.value}
 
 
 def _streams(point: Point) -> dict[str, Cell]:

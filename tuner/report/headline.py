@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import ceil
+from typing import assert_never
 
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Gain
@@ -10,7 +11,8 @@ from tuner.record.status import Status
 from tuner.report.data import ReportData
 from tuner.report.quantities import load_text, metric_text, rate_text
 from tuner.report.sentence import HEADLINES, change_text
-from tuner.score.judge import value_of
+from tuner.score.capacity import saturated
+from tuner.score.judge import SloOutcome, too_few_text, value_of
 from tuner.spec.metrics import METRICS
 from tuner.spec.units import digits
 
@@ -41,7 +43,7 @@ def headline(data: ReportData) -> str:
 
 def claim(data: ReportData) -> str:
     """What a winner is better by: `Better: 128/s -> 1,198/s within p99 <= 100 ms`."""
-    before, after = worth_text(data, data.current) or "no load", worth_text(data, data.best)
+    before, after = worth_or_none(data, data.current), worth_text(data, data.best)
     return f"{HEADLINES[Status.IMPROVED][1]}: {before} -> {after}{_within(data)}"
 
 
@@ -62,6 +64,23 @@ def worth_text(data: ReportData, config: ProvedConfig | None) -> str:
         return told if config.at_least else about + told
     at_most = config.at_most_infer_per_s
     return "" if at_most is None else f"at most {rate_text(at_most)}"
+
+
+def worth_or_none(data: ReportData, config: ProvedConfig | None) -> str:
+    """The same in words where it is credited with nothing."""
+    if told := worth_text(data, config):
+        return told
+    if config is None:
+        return "not measured"
+    match config.outcome:
+        case SloOutcome.MET:
+            return "not measured"  # the metric that is minimised
+        case SloOutcome.MISSED:
+            return "no load"
+        case SloOutcome.TOO_FEW:
+            return f"not known: {too_few_text(config.judged.slo)}"
+        case _:
+            assert_never(config.outcome)
 
 
 def _within(data: ReportData) -> str:
@@ -85,7 +104,7 @@ def gain_sentence(data: ReportData) -> str:
     """
     gain, current, said = data.result.gain, data.current, list[str]()
     if data.status in (Status.KEPT, Status.NOT_KNOWN) and data.best is not None:
-        now, there = (worth_text(data, c) or "no load" for c in (current, data.best))
+        now, there = (worth_or_none(data, c) for c in (current, data.best))
         decides = data.status is Status.KEPT  # else the reader would take it for a gain or a loss
         seen = "Measured" if decides else "Seen so far, which decides nothing"
         told = f"{seen}: {now} now, {there} with {change_text(data, data.best.candidate)}."
@@ -99,12 +118,21 @@ def gain_sentence(data: ReportData) -> str:
     if current is None or data.status is not Status.IMPROVED:
         return " ".join(said)
     if current.credited_infer_per_s is None:
-        known = "did not sustain that load: it answered no more"
-        none = "met the SLOs at no load that was tried"
-        said.append(f"The current config {known if current.at_most_infer_per_s else none}.")
+        said.append(f"The current config {_why_no_load(current)}.")
     elif current.from_search:
         said.append("The current config was measured once, so its figure is rough.")
     return " ".join(said)
+
+
+def _why_no_load(current: ProvedConfig) -> str:
+    """Why it is credited with no load, as far as that is known."""
+    at_most = current.at_most_infer_per_s
+    if at_most is None:
+        return "met the SLOs at no load that was tried"
+    if current.soak is not None and current.soak.lost:
+        return f"did not hold {rate_text(at_most)} for as long"
+    saturates = any(saturated(p) for p in current.rounds)
+    return f"{'saturates at' if saturates else 'missed an SLO at'} {rate_text(at_most)}"
 
 
 def _at_once(data: ReportData) -> str:

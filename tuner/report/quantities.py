@@ -8,7 +8,7 @@ from math import isfinite
 
 from tuner.measurement.measurement import LoadPoint
 from tuner.report.blocks import Tone
-from tuner.score.judge import SloResult, Verdict
+from tuner.score.judge import SloOutcome, SloResult, Verdict, too_few_text
 from tuner.space.words import bytes_text
 from tuner.spec.metrics import METRICS, RATE, SHARE, SIZE, THROUGHPUT, TIME, Unit
 from tuner.spec.units import digits
@@ -21,7 +21,7 @@ VERDICTS = {
     Verdict.PASS: (Tone.GOOD, "met"),
     Verdict.FAIL: (Tone.BAD, "missed"),
     Verdict.NOT_STEADY: (Tone.BAD, "not steady"),
-    Verdict.NOT_ENOUGH_DATA: (Tone.UNSURE, "not enough data"),
+    Verdict.NOT_ENOUGH_DATA: (Tone.UNSURE, SloOutcome.TOO_FEW.value),
 }
 
 
@@ -82,9 +82,15 @@ def found_text(result: SloResult) -> str:
     return latency_text(result.value, 5) if alike and METRICS[result.metric].is_latency else text
 
 
+def verdict_word(result: SloResult) -> str:
+    """`met`, `missed`, `not steady`, or `too few answers (290 of 299)`."""
+    few = result.verdict.outcome is SloOutcome.TOO_FEW
+    return too_few_text([result]) if few else VERDICTS[result.verdict][1]
+
+
 def verdict_text(result: SloResult) -> str:
     """`not steady: answered 95.2% of what was due`."""
-    _, word = VERDICTS[result.verdict]
+    word = verdict_word(result)
     return f"{word}: {result.reason}" if result.reason else word
 
 

@@ -17,7 +17,7 @@ from tuner.report.blocks import Tone
 from tuner.report.charts import sides
 from tuner.report.data import ReportData
 from tuner.report.quantities import load_text, metric_text, share_text
-from tuner.score.judge import Verdict
+from tuner.score.judge import SloOutcome
 from tuner.score.trial import Predicted
 from tuner.space.candidate import Candidate
 from tuner.space.words import cache_text, changes_text, field_text
@@ -119,7 +119,7 @@ def _verdict(data: ReportData) -> str:
         but = ", and what looked better was not better when measured again" if again else ""
         return f"no gain worth a change was found among {tried} measured{but}."
     if data.status is Status.INFEASIBLE:
-        missed = [row.found for row in data.slo if row.found.verdict is not Verdict.PASS]
+        missed = [r.found for r in data.slo if r.found.verdict.outcome is SloOutcome.MISSED]
         if data.shown_config is None or not missed:
             return f"none of {tried} measured meets every SLO."
         misses = (f"{r.expression}, found {metric_text(r.metric, r.value)}" for r in missed[:2])

@@ -27,10 +27,11 @@ from tuner.report.quantities import (
     share_text,
     time_text,
     verdict_text,
+    verdict_word,
 )
 from tuner.report.responses import count_of, latency_metrics
 from tuner.report.sentence import held_text, score_text
-from tuner.score.judge import SloResult, Verdict, slo_utilisation
+from tuner.score.judge import SloOutcome, SloResult, Verdict, slo_utilisation, too_few_text
 from tuner.score.point import Point
 from tuner.space.words import bytes_text
 from tuner.spec.labels import labelled, of_stream, several
@@ -76,7 +77,7 @@ def slo_table(
     )
     cells = tuple(
         (
-            *(VERDICTS[w.verdict][1], w.expression, found_text(w), margin_text(w)),
+            *(verdict_word(w), w.expression, found_text(w), margin_text(w)),
             *([", ".join(rounds)] if again else []),
             *([NOTHING if soak is None else found_text(soak)] if soaked else []),
         )
@@ -170,7 +171,8 @@ def _goodput(config: ProvedConfig) -> str:
     goodput = config.credited_infer_per_s
     if goodput is None:
         at_most = config.at_most_infer_per_s
-        return NOTHING if at_most is None else f"at most {rate_text(at_most)}"
+        few = too_few_text(config.judged.slo) if config.outcome is SloOutcome.TOO_FEW else NOTHING
+        return few if at_most is None else f"at most {rate_text(at_most)}"
     return " ".join(filter(None, (rate_text(goodput, config.at_least), held_text(config))))
 
 

@@ -12,7 +12,7 @@ from tuner.record.status import Status
 from tuner.report.blocks import Table, Tone
 from tuner.report.data import ReportData
 from tuner.report.quantities import load_text, metric_text, verdict_text
-from tuner.score.judge import Verdict
+from tuner.score.judge import SloOutcome, Verdict
 from tuner.space.words import changes_text
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS
@@ -20,6 +20,7 @@ from tuner.spec.units import count_text, digits
 
 Check = tuple[Tone, str, str]
 _WORDS = {Tone.GOOD: "yes", Tone.BAD: "no", Tone.UNSURE: "care", Tone.PLAIN: "not done"}
+TONES = {SloOutcome.MET: Tone.GOOD, SloOutcome.MISSED: Tone.BAD, SloOutcome.TOO_FEW: Tone.UNSURE}
 _ANSWERS = re.compile(r"Answers (?:to|were) .*|It changes answers.*")
 _LEFT_OUT = re.compile(r"Left out for lack of time: (.*?)\.?$")
 
@@ -77,7 +78,8 @@ def _rounds(data: ReportData, config: ProvedConfig) -> Check:
     said = f"{'; '.join(found) or 'every SLO met'}, at {at}"
     if config.from_search:
         return Tone.UNSURE, "no rounds: measured once in the search", said
-    tone = Tone.GOOD if met == len(rounds) else Tone.BAD
+    missed = any(p.outcome is SloOutcome.MISSED for p in rounds)
+    tone = Tone.BAD if missed else Tone.GOOD if met == len(rounds) else Tone.UNSURE
     return tone, f"{met} of {count_text(len(rounds), 'round')} on fresh servers", said
 
 
@@ -85,7 +87,7 @@ def _soaks(soak: Soak) -> Iterator[Check]:
     """Each long load, those that were missed first."""
     for tried in soak.tried:
         told = tried.sentence.split(" for ", 1)[1]
-        tone = Tone.GOOD if tried.held else Tone.BAD
+        tone = TONES[tried.point.outcome]
         lowered = "" if tried.held or soak.held is None else ", so the claim was lowered"
         yield tone, f"soak at {load_text(tried.measurement.load)}", f"{told}{lowered}"
     yield from ((Tone.UNSURE, "soak", text) for text in soak.limited)

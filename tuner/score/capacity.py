@@ -11,7 +11,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
-from typing import Literal, Protocol
+from typing import Literal, Protocol, assert_never
+
+from tuner.score.judge import SloOutcome
 
 
 class Probe(Protocol):
@@ -21,8 +23,11 @@ class Probe(Protocol):
     def level(self) -> float: ...
 
     @property
+    def outcome(self) -> SloOutcome: ...
+
+    @property
     def passed(self) -> bool:
-        """Every SLO was met."""
+        """Every SLO was met; else one was missed, or there were too few answers: see `outcome`."""
 
     @property
     def served_per_s(self) -> float | None:
@@ -31,10 +36,6 @@ class Probe(Protocol):
     @property
     def slo_utilisation(self) -> float | None:
         """Reading over bound of the worst SLO: above 1 is missed. None without a reading."""
-
-    @property
-    def undecided(self) -> bool:
-        """No SLO was missed, but there were too few answers for a verdict."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,9 @@ class NoResult:
 
     level: float
     served_per_s: float | None = None
+    outcome: Literal[SloOutcome.MISSED] = SloOutcome.MISSED
     passed: Literal[False] = False
     slo_utilisation: None = None
-    undecided: Literal[False] = False
 
 
 def saturated(probe: Probe) -> bool:
@@ -67,14 +68,19 @@ class Bracket:
     def of(cls, probes: Sequence[Probe]) -> Bracket:
         floor: Probe | None = None
         ceiling: Probe | None = None
-        for probe in (p for p in probes if not p.undecided):
-            if not probe.passed:
-                ceiling = probe if ceiling is None or probe.level < ceiling.level else ceiling
-                continue
-            floor = probe if floor is None or probe.level > floor.level else floor
-            # A pass above an earlier failure means that failure was noise or a mode of the load.
-            if ceiling is not None and ceiling.level <= floor.level:
-                ceiling = None
+        for probe in probes:
+            match probe.outcome:
+                case SloOutcome.MISSED:
+                    ceiling = probe if ceiling is None or probe.level < ceiling.level else ceiling
+                case SloOutcome.MET:
+                    floor = probe if floor is None or probe.level > floor.level else floor
+                    # A pass above a failure means that this was noise or a mode of the load.
+                    if ceiling is not None and ceiling.level <= floor.level:
+                        ceiling = None
+                case SloOutcome.TOO_FEW:
+                    pass
+                case _:
+                    assert_never(probe.outcome)
         return cls(floor, ceiling)
 
     @property

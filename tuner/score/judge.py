@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, assert_never
 
 from pydantic import AfterValidator, Field
 
@@ -22,6 +22,14 @@ from tuner.spec.units import digits
 NEAR_MISS = 1.10
 
 
+class SloOutcome(Enum):
+    """What measurements say of SLOs. The third value is no miss: nothing follows from it."""
+
+    MET = "met"
+    MISSED = "missed"
+    TOO_FEW = "too few answers"
+
+
 class Verdict(Enum):
     PASS = "pass"
     FAIL = "fail"
@@ -29,8 +37,16 @@ class Verdict(Enum):
     NOT_ENOUGH_DATA = "not enough data"
 
     @property
-    def missed(self) -> bool:
-        return self in (Verdict.FAIL, Verdict.NOT_STEADY)
+    def outcome(self) -> SloOutcome:
+        match self:
+            case Verdict.PASS:
+                return SloOutcome.MET
+            case Verdict.FAIL | Verdict.NOT_STEADY:
+                return SloOutcome.MISSED
+            case Verdict.NOT_ENOUGH_DATA:
+                return SloOutcome.TOO_FEW
+            case _:
+                assert_never(self)
 
 
 #: Worst first.
@@ -47,6 +63,8 @@ class SloResult(Facts):
         margin: Distance to the bound as a share of it, negative when missed.
         reason: Why a load was not steady.
         stream: Whose requests it is about.
+        answered: Where there were too few answers for a verdict: how many.
+        needed: And how many answers a verdict takes.
     """
 
     expression: str
@@ -57,6 +75,8 @@ class SloResult(Facts):
     margin: float | None
     reason: str = ""
     stream: Annotated[str, Field(exclude_if=lambda name: not name)] = ""
+    answered: Annotated[int | None, Field(exclude_if=lambda count: count is None)] = None
+    needed: Annotated[int | None, Field(exclude_if=lambda count: count is None)] = None
 
 
 def rank(verdict: Verdict) -> int:
@@ -155,6 +175,9 @@ def judge(slo: Slo, measurement: Measurement, *, lasting: bool = True) -> SloRes
         reason = unsteadiness(own, bound_us)
     if reason:
         verdict = Verdict.NOT_STEADY
+    quantile, short = slo.metric.quantile, verdict is Verdict.NOT_ENOUGH_DATA
+    needed = _needed(quantile) if short and quantile is not None else None
+    answered = 0 if own is None else own.completed_count
     return SloResult(
         expression=str(slo),
         metric=slo.metric.name,
@@ -164,6 +187,8 @@ def judge(slo: Slo, measurement: Measurement, *, lasting: bool = True) -> SloRes
         margin=margin(slo, value),
         reason=reason,
         stream=slo.stream,
+        answered=None if needed is None else answered,
+        needed=needed,
     )
 
 
@@ -174,15 +199,31 @@ def judge_all(slos: Sequence[Slo], measurement: Measurement) -> tuple[SloResult,
     return tuple(judge(s, measurement, lasting=la) for s, la in zip(slos, lasting, strict=True))
 
 
-def passes(results: Sequence[SloResult]) -> bool:
-    """True when there is a verdict on every SLO and each is a pass."""
-    return bool(results) and all(r.verdict is Verdict.PASS for r in results)
+def outcome_of(results: Sequence[SloResult]) -> SloOutcome:
+    """What all SLOs together say: one that is missed decides, then one without a verdict."""
+    found = {r.verdict.outcome for r in results} or {SloOutcome.TOO_FEW}
+    return next(o for o in (SloOutcome.MISSED, SloOutcome.TOO_FEW, SloOutcome.MET) if o in found)
 
 
-def undecided(results: Sequence[SloResult]) -> bool:
-    """True when no SLO is missed but there were too few answers for a verdict on one."""
-    verdicts = {r.verdict for r in results}
-    return Verdict.NOT_ENOUGH_DATA in verdicts and not any(v.missed for v in verdicts)
+def outcome_of_rounds(outcomes: Sequence[SloOutcome]) -> SloOutcome:
+    """What at least half of the measurements of one config say; else too few answers."""
+    for one in (SloOutcome.MET, SloOutcome.MISSED):
+        if outcomes and 2 * outcomes.count(one) >= len(outcomes):
+            return one
+    return SloOutcome.TOO_FEW
+
+
+def too_few_text(results: Sequence[SloResult]) -> str:
+    """`too few answers (290 of 299)`, of the SLO that lacks most; of a metric `not measured`."""
+    short = [r for r in results if r.verdict.outcome is SloOutcome.TOO_FEW]
+    counted = [(r.answered or 0, r.needed) for r in short if r.needed]
+    if not counted:
+        unmeasured = dict.fromkeys(r.metric for r in short if r.value is None)
+        return (
+            f"{' and '.join(unmeasured)} not measured" if unmeasured else SloOutcome.TOO_FEW.value
+        )
+    answered, needed = min(counted, key=lambda pair: pair[0] / pair[1])
+    return f"{SloOutcome.TOO_FEW.value} ({answered:,} of {needed:,})"
 
 
 def slo_utilisation(results: Sequence[SloResult]) -> float | None:
@@ -232,11 +273,14 @@ def _verdict(slo: Slo, value: float | None, measurement: Measurement) -> Verdict
     too_many_lost = quantile is not None and (measurement.error_rate or 0.0) > 1.0 - quantile
     if too_many_lost or not slo.met_by(value):
         return Verdict.FAIL
-    if quantile is not None and measurement.completed_count < requests_needed(
-        quantile, confidence=CONFIDENCE
-    ):
+    if quantile is not None and measurement.completed_count < _needed(quantile):
         return Verdict.NOT_ENOUGH_DATA
     return Verdict.PASS
+
+
+def _needed(quantile: float) -> int:
+    """Answers that a verdict on a percentile takes."""
+    return requests_needed(quantile, confidence=CONFIDENCE)
 
 
 def margin(slo: Slo, value: float | None) -> float | None:

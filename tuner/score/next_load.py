@@ -10,6 +10,7 @@ from types import MappingProxyType
 from tuner.measurement.measurement import Arrivals
 from tuner.measurement.window import lowest_rate
 from tuner.score.capacity import Bracket, LevelRange, NoResult, Probe, crossing, saturated
+from tuner.score.judge import SloOutcome
 from tuner.spec.slo import Objective, Slo, tail_shares
 from tuner.spec.workload import ClosedArrivals, RecordingArrivals, SequenceArrivals, Workload
 
@@ -128,8 +129,9 @@ def next_load(
     used_up = 0.0 if floor is None or levels.whole else floor.slo_utilisation or 0.0
     if (used_up >= steps.close and len(probes) > 1) or bracket.gap < steps.wide:
         return None
-    if floor is None and any(p.undecided for p in probes) and steps.first is None:
-        highest = max(p.level for p in probes if p.undecided)  # a load with more answers
+    few = [p.level for p in probes if p.outcome is SloOutcome.TOO_FEW]
+    if floor is None and few and steps.first is None:
+        highest = max(few)  # a load with more answers
         level = 2.0 * highest if ceiling is None else math.sqrt(highest * ceiling.level)
     elif floor is not None and ceiling is not None:
         level = _between(probes, bracket, steps)

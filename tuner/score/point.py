@@ -9,12 +9,12 @@ from tuner.errors import LoadFailedError
 from tuner.facts import Facts
 from tuner.measurement.measurement import Measurement
 from tuner.score.judge import (
+    SloOutcome,
     SloResult,
     behind_share,
     judge_all,
-    passes,
+    outcome_of,
     slo_utilisation,
-    undecided,
     value_of,
     violation,
 )
@@ -40,8 +40,15 @@ class Point(Facts):
         return self.measurement.load.level
 
     @property
+    def outcome(self) -> SloOutcome:
+        """What the SLOs say; few answers of an overload are a miss, since it is one."""
+        found = outcome_of(self.slo)
+        overloaded = found is SloOutcome.TOO_FEW and [*_answered_of_behind(self.measurement)]
+        return SloOutcome.MISSED if overloaded else found
+
+    @property
     def passed(self) -> bool:
-        return passes(self.slo)
+        return self.outcome is SloOutcome.MET
 
     @property
     def served_per_s(self) -> float | None:
@@ -67,11 +74,6 @@ class Point(Facts):
     def limiting(self) -> Measurement:
         """The figures of that stream: those of a mix together are nobody's."""
         return self.measurement.streams.get(self.limiting_stream, self.measurement)
-
-    @property
-    def undecided(self) -> bool:
-        """Too few answers for a verdict; of an overload few are answered because it is one."""
-        return undecided(self.slo) and not [*_answered_of_behind(self.measurement)]
 
 
 def _answered_of_behind(mix: Measurement) -> Iterator[float]:

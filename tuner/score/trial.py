@@ -16,6 +16,7 @@ from pydantic import Field
 
 from tuner.facts import Facts
 from tuner.score.capacity import capacity_level
+from tuner.score.judge import SloOutcome
 from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point, Score
 from tuner.score.saturation import Saturated
@@ -96,6 +97,23 @@ class Trial(Facts):
             return level  # more clients that got less
         return capacity_level(above) if above else None
 
+    @property
+    def outcome(self) -> SloOutcome:
+        """Whether it met the SLOs at some load; if not, what its lowest load says.
+
+        One that passed and is infeasible all the same missed an SLO with fewer requests.
+        """
+        if self.score is not None and self.score.feasible:
+            return SloOutcome.MET
+        lowest = self.lowest_point
+        passed = any(p.passed for p in self.points)
+        return SloOutcome.MISSED if lowest is None or passed else lowest.outcome
+
+    @property
+    def lowest_point(self) -> Point | None:
+        """What it showed at its lowest load."""
+        return min(self.points, key=lambda p: p.level, default=None)
+
     def order(self, goal: Goal) -> tuple[bool, float, float]:
         """Sorts the best first: feasible ones by score, then the others by violation."""
         score = self.score
@@ -129,7 +147,7 @@ class Aim:
         """The most that a trial without a `measured` worth can be worth; None: nothing known."""
         if self.measured(trial) is not None or not self._goodput:
             return None
-        failed = [p.measurement for p in trial.points if not (p.passed or p.undecided)]
+        failed = [p.measurement for p in trial.points if p.outcome is SloOutcome.MISSED]
         least = [
             min(m.throughput_infer_per_s, m.load.level * m.batch_size)
             if m.load.arrivals.open_loop

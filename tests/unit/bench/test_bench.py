@@ -22,7 +22,6 @@ from tuner.load.probes.preparing import Filling
 from tuner.load.probes.warming import CallTimes, FirstCalls
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
-from tuner.score.judge import passes
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.spec.workload import CacheState
@@ -343,9 +342,9 @@ def test_a_soak_is_measured_in_a_window_of_its_own_and_judged_like_any_other() -
     )
     bench = TritonBench(CountingDeployer(), lambda _: load, rules, TimeBook())
     bench.deploy(ONE)
-    assert passes(bench.soak(90, 1, 5.0).slo)
-    assert not passes(bench.soak(120, 1, 45.0).slo)
-    assert passes(bench.measure(90, 1).slo)
+    assert bench.soak(90, 1, 5.0).passed
+    assert not bench.soak(120, 1, 45.0).passed
+    assert bench.measure(90, 1).passed
     assert [window.duration_s for window in load.windows] == [30.0, 45.0, 1]
 
 
@@ -381,13 +380,13 @@ def test_a_model_that_answers_nothing_for_a_while_is_measured_again_until_it_is_
     """Unless that changes nothing. What comes back at the same load counts."""
     warming = Warming(late)
     bench = deployed(warming)
-    assert passes(bench.measure(50.0, 1).slo) is passed
+    assert bench.measure(50.0, 1).passed is passed
     assert warming.asked == asked
     warming.late = [100]
-    assert passes(bench.measure(50.0, 1).slo) is (asked < 3), "two for all after a deployment"
+    assert bench.measure(50.0, 1).passed is (asked < 3), "two for all after a deployment"
     bench.deploy(ONE)
     warming.late = [100]
-    assert passes(bench.measure(50.0, 1).slo)
+    assert bench.measure(50.0, 1).passed
 
 
 def test_slow_first_calls_are_told_with_every_measurement_and_sizes_not_asked_for_once() -> None:

@@ -24,7 +24,6 @@ from recorded_truth import shrinking_of, shrunk
 
 from tuner.errors import LoadFailedError
 from tuner.measurement.measurement import Measurement
-from tuner.score.judge import passes
 from tuner.space.candidate import Candidate
 
 SLOS = [P99_40MS, NO_ERRORS]
@@ -182,7 +181,7 @@ def test_without_repeats_there_is_no_noise() -> None:
     table = Table({}, (recording(ONE, [steady(500.0, 10_000.0)]),))
     found = a_bench(RecordedWorld.of(table, SLOS), 1).measure(500.0, 1)
     assert found.measurement.p99_latency_us == pytest.approx(10_000.0)
-    assert passes(found.slo)
+    assert found.passed
 
 
 def test_what_is_not_recorded_fails_as_a_trial_does() -> None:

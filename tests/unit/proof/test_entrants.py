@@ -29,13 +29,12 @@ from tuner.proof.entrants import (
     FAR,
     Entrant,
     ProofRules,
+    at_low_loads,
     entrant_of,
     far_behind,
     finalists_of,
-    may_sustain,
     nearest_of,
     slo_missed_at_low_load,
-    without_low_load_failures,
 )
 from tuner.record.status import Status
 from tuner.score.capacity import LevelRange
@@ -194,15 +193,19 @@ class TestEntrant:
                 saturated=Saturated(45, 79.0, 80.0),
             ),
         ]
-        assert may_sustain(trials[1])
         found = nearest_of(trials, CURRENT, RULES)
         assert (found.level, found.at_most) == (pytest.approx(0.8 * 80.0), 80.0)
         assert finalists_of(trials, SPEC, CURRENT, NEAR) == [trials[1]]
 
-    def test_a_lost_race_is_no_sign_that_it_meets_the_slos_at_no_load(self) -> None:
-        assert may_sustain(tried(0, CURRENT, PRUNED, at(100, 1.3)))
-        assert may_sustain(tried(0, CURRENT, MEASURED, at(100, 0.9)))
-        assert not may_sustain(tried(0, CURRENT, MEASURED, at(100, 1.3)))
+    def test_a_config_that_only_missed_is_expected_to_sustain_less_than_that(self) -> None:
+        for state in (PRUNED, MEASURED):
+            found = entrant_of(tried(0, CURRENT, state, at(100, 1.3)), RULES)
+            assert 50.0 < found.level < found.at_most == 100.0
+
+    def test_a_config_with_too_few_answers_is_expected_to_sustain_that_load(self) -> None:
+        few = judge_point((P99_40MS, NO_ERRORS), synthetic_measurement(100, 20e3, count=290))
+        found = entrant_of(tried(0, CURRENT, MEASURED, few), RULES)
+        assert (found.level, found.at_most) == (100.0, math.inf)
 
 
 def test_a_current_config_that_misses_an_slo_for_a_lone_request_misses_it() -> None:
@@ -289,9 +292,7 @@ class TestLowLoads:
         for current, asked in ((QUICK, [QUICK]), (SLOW, [SLOW, FASTER_SLOW, QUICK])):
             bench = Waiting(spec_of(), {SLOW: 500.0, QUICK: 500.0, FASTER_SLOW: 1000.0})
             trials = trials_of(bench, current, FASTER_SLOW, *{SLOW, QUICK} - {current})
-            found, reasons = without_low_load_failures(
-                a_session(bench, bench.spec, current), trials
-            )
+            found, _, reasons = at_low_loads(a_session(bench, bench.spec, current), trials)
             assert [c for c, _ in bench.deployed] == asked
             missed = [t.candidate for t in found if t.score is not None and not t.score.feasible]
             assert set(missed) == set(asked) & {SLOW, FASTER_SLOW}
@@ -302,5 +303,5 @@ class TestLowLoads:
         trials, watching = trials_of(bench, QUICK), Watching()
         bench.capacity = {}
         session = a_session(bench, bench.spec, QUICK, events=watching)
-        assert without_low_load_failures(session, trials) == (trials, [])
+        assert at_low_loads(session, trials) == (trials, [], [])
         assert len(watching.notes) == 1

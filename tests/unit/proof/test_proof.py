@@ -6,6 +6,7 @@ For what reasons is told in `golden/proofs.txt` and `golden/told/proofs-hindered
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 from builders.events import Watching
@@ -34,9 +35,11 @@ from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Gain
 from tuner.record.status import Status, remedies
 from tuner.report.headline import gain_text
-from tuner.score.judge import SloResult
+from tuner.score.judge import SloOutcome, SloResult
 from tuner.score.judge import Verdict as OfSlo
-from tuner.score.point import judge_point
+from tuner.score.point import judge_point, score_points
+from tuner.score.trial import Trial, TrialState
+from tuner.space.candidate import Candidate
 
 
 def gain_in(found: Gain | None) -> Gain:
@@ -139,13 +142,17 @@ def test_beside_a_config_three_times_behind_one_round_and_the_soak_are_enough() 
     assert gain_text(gain).startswith("at least ")
 
 
-def test_over_a_current_config_that_meets_the_slos_at_no_load_no_figure_is_told() -> None:
+def test_current_config_that_was_only_saturated_sustains_at_most_what_it_answered() -> None:
     bench = bench_of(50.0, 1000.0)
     verdict = prove(bench, trial(bench, 0, CURRENT, 90), *searched(bench, OTHER))
     assert verdict.status is Status.IMPROVED
-    assert verdict.gain is None
     assert verdict.baseline is not None
-    assert verdict.baseline.credited_infer_per_s is None
+    assert verdict.winner is not None
+    at_most, credited = verdict.baseline.at_most_infer_per_s, verdict.winner.credited_infer_per_s
+    assert (verdict.baseline.credited_infer_per_s, at_most) == (None, pytest.approx(52.5, rel=0.01))
+    assert credited is not None
+    assert gain_in(verdict.gain).at_least
+    assert gain_in(verdict.gain).ratio.low == pytest.approx(credited / 52.5, rel=0.01)
     assert bench.measured(OTHER) == 1
 
 
@@ -177,6 +184,103 @@ def test_another_one_that_may_come_near_is_measured_all_the_same() -> None:
     near = replace(near, score=replace(near.score, violation=99.0))
     prove(bench, *searched(bench, CURRENT), lost_at(bench, 1, OTHER, 1020), near)
     assert bench.asked != []
+
+
+# -- what the current config is known to sustain
+
+CLOSED = {"arrivals": {"kind": "closed", "concurrency": [6]}}
+P99_200MS = ["p99_latency <= 200ms"]
+
+
+class Clients(ProvingBench):
+    """Six clients of a slow model: as many answers as ``answers`` says, by config."""
+
+    answers_of: ClassVar[dict[Candidate, int]] = {}
+
+    def reading(self, level: float, seed: int) -> Measurement:
+        few = self.answers_of[self.candidate]
+        rate = 96.7 if self.candidate == CURRENT else 93.1
+        found = synthetic_measurement(level, 64e3, served=rate, count=few, arrivals=self.arrivals)
+        return replace(found, seed=seed)
+
+
+def of_clients(bench: ProvingBench) -> tuple[Trial, ...]:
+    trials = []
+    for number, (candidate, few) in enumerate(((OTHER, 312), (CURRENT, 290))):
+        found = synthetic_measurement(6.0, 64e3, count=few, arrivals=bench.arrivals)
+        points = (judge_point(bench.spec.slos, found),)
+        score = score_points(bench.spec.objective, points)
+        trials.append(Trial(number, candidate, TrialState.MEASURED, points, score))
+    return tuple(trials)
+
+
+def test_current_config_with_too_few_answers_is_measured_again_before_anything_is_compared() -> (
+    None
+):
+    """It had 290 of 299 answers, and was taken for one that holds no load."""
+    bench = Clients(spec_of(workload=CLOSED, slo=P99_200MS), {CURRENT: 9.0, OTHER: 9.0})
+    bench.answers_of = {CURRENT: 320, OTHER: 312}
+    verdict = prove(bench, *of_clients(bench))
+    assert bench.measured(CURRENT) >= 3
+    assert verdict.status is Status.KEPT
+    assert verdict.baseline is not None
+    assert verdict.baseline.credited_infer_per_s == pytest.approx(96.7)
+
+
+def test_it_is_not_known_what_is_better_where_the_current_config_never_has_enough_answers() -> None:
+    bench = Clients(spec_of(workload=CLOSED, slo=P99_200MS), {CURRENT: 9.0, OTHER: 9.0})
+    bench.answers_of = {CURRENT: 290, OTHER: 312}
+    verdict = prove(bench, *of_clients(bench))
+    assert verdict.status is Status.NOT_KNOWN
+    assert "too few answers (290 of 299)" in verdict.reasons[0]
+    assert verdict.baseline is not None
+    assert verdict.baseline.outcome is SloOutcome.TOO_FEW
+
+
+def test_a_search_in_which_a_config_has_too_few_answers_does_not_say_that_none_meets_the_slos() -> (
+    None
+):
+    bench = Clients(spec_of(workload=CLOSED, slo=P99_200MS), {CURRENT: 9.0, OTHER: 9.0})
+    few = of_clients(bench)[1]
+    verdict = prove(bench, few, replace(few, number=2, candidate=OTHER))
+    assert verdict.status is Status.NOT_KNOWN
+    assert "Trial 1 may meet every SLO: too few answers (290 of 299)" in verdict.reasons[0]
+
+
+def test_current_config_that_was_tried_only_above_its_capacity_is_measured_at_lower_loads() -> None:
+    """It was told as `Better: at most 15/s -> 5.24/s`: it was never tried at 5/s."""
+    bench = bench_of(1400.0, 550.0)
+    above = trial(bench, 0, CURRENT, 1650.0)
+    assert above.outcome is SloOutcome.MISSED
+    verdict = prove(bench, above, *searched(bench, OTHER))
+    assert verdict.status is Status.KEPT
+    assert bench.measured(CURRENT) >= 3
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.floats(200.0, 1000.0),
+    st.floats(0.2, 8.0),
+    st.floats(1.02, 4.0),
+    st.floats(0.4, 1.0),
+    st.booleans(),
+)
+def test_what_is_called_better_is_never_a_lower_load(
+    current: float, ratio: float, tried: float, lasting: float, soaked: bool
+) -> None:
+    changes = {} if soaked else {"confirm": {"soak": 0}}
+    bench = bench_of(current, ratio * current, changes=changes, shares={OTHER: lasting})
+    verdict = prove(bench, trial(bench, 0, CURRENT, tried * current), *searched(bench, OTHER))
+    if verdict.status is not Status.IMPROVED:
+        return
+    assert verdict.baseline is not None
+    assert verdict.winner is not None
+    before = verdict.baseline.credited_infer_per_s or verdict.baseline.at_most_infer_per_s
+    after = verdict.winner.credited_infer_per_s
+    assert before is not None
+    assert after is not None
+    assert before < after
+    assert ratio > 1.0
 
 
 # -- what refuses a winner

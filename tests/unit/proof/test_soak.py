@@ -37,7 +37,6 @@ from tuner.proof.verdict import RunDecision
 from tuner.record.confirmation import Repeat, Role, Soak, Soaked
 from tuner.record.status import Status
 from tuner.score.capacity import LevelRange
-from tuner.score.judge import passes
 from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point, judge_point
 from tuner.spec.slo import Objective
@@ -348,7 +347,7 @@ def test_what_is_credited_survives_a_file_and_is_told() -> None:
     assert len(found.sentences) == 2
     assert "; credited with " in found.sentences[-1]
     assert again.held is not None
-    assert passes(again.held.point.slo)
+    assert again.held.point.passed
     assert Soaked.from_json({**again.held.to_json(), "late": None}).late is None
 
 

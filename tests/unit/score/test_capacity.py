@@ -107,7 +107,7 @@ def test_what_passed_without_a_failure_is_the_capacity_and_nothing_else_is() -> 
 
 
 def test_too_few_answers_for_a_verdict_are_neither_floor_nor_ceiling() -> None:
-    undecided = Probe(100, False, 100, 0.5, undecided=True)
+    undecided = Probe(100, False, 100, 0.5, few=True)
     assert Bracket.of([undecided]) == Bracket()
     below, above = Probe(90, True), Probe(110, False)
     assert Bracket.of([below, undecided, above]) == Bracket(below, above)

@@ -9,10 +9,11 @@ from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 
 from tuner.measurement.measurement import Measurement
 from tuner.score.judge import (
+    SloOutcome,
     SloResult,
     Verdict,
     judge,
-    passes,
+    outcome_of,
     severity,
     slo_utilisation,
     tail_slo,
@@ -51,8 +52,8 @@ def test_a_missing_reading_is_never_a_pass() -> None:
     result = judge(memory, synthetic_measurement())
     assert result.verdict is Verdict.NOT_ENOUGH_DATA
     assert result.value is None
-    assert not passes([result])
-    assert not passes([])
+    assert outcome_of([result]) is not SloOutcome.MET
+    assert outcome_of([]) is not SloOutcome.MET
     assert violation([result]) == 1.0
 
 

@@ -176,12 +176,12 @@ def test_too_few_answers_for_a_verdict_are_sought_further_up_or_not_at_all(
     def probe(level: float) -> Probe:
         found = made.probe(level)
         few = level < least * capacity
-        return replace(found, passed=False, undecided=True) if few else found
+        return replace(found, passed=False, few=True) if few else found
 
     probes = searched(probe, start * capacity)
-    undecided = [p.level for p in probes if p.undecided]
+    undecided = [p.level for p in probes if p.few]
     assert undecided == sorted(undecided)
-    assert Bracket.of(probes) == Bracket.of([p for p in probes if not p.undecided])
+    assert Bracket.of(probes) == Bracket.of([p for p in probes if not p.few])
 
 
 @given(TRUTH, st.floats(0.1, 0.9))

@@ -15,7 +15,7 @@ from tuner.load.latency import AnsweredRequests, measurement_of, observe_open
 from tuner.load.traffic.arrivals import poisson
 from tuner.measurement.measurement import Arrivals, Course, LoadPoint, Measurement
 from tuner.measurement.window import Window, window_for
-from tuner.score.judge import Verdict, judge, judge_all, passes, unsteadiness
+from tuner.score.judge import SloOutcome, Verdict, judge, judge_all, outcome_of, unsteadiness
 from tuner.spec.metrics import ERROR_RATE, P99_LATENCY
 from tuner.spec.slo import Slo
 
@@ -57,7 +57,7 @@ def p99(bound_s: float) -> Slo:
 def test_a_load_above_saturation_never_passes(excess: float, bound_s: float) -> None:
     for seed in range(20):
         found = judge(p99(bound_s), measured(excess * 100, seed, bound_s=bound_s))
-        assert found.verdict.missed
+        assert found.verdict.outcome is SloOutcome.MISSED
         assert found.verdict is Verdict.FAIL or "%" in found.reason
 
 
@@ -125,8 +125,8 @@ def test_growth_far_from_its_bound_refuses_no_load() -> None:
 def test_a_load_that_is_not_steady_meets_no_latency_and_0_errors_are_0_errors() -> None:
     found = judge_all([p99(2.0), NO_ERRORS], measured(107.0, 3, bound_s=2.0))
     assert [r.verdict for r in found] == [Verdict.NOT_STEADY, Verdict.PASS]
-    assert not passes(found)
-    assert not passes(judge_all([NO_ERRORS], measured(107.0, 3, bound_s=2.0)))
+    assert outcome_of(found) is not SloOutcome.MET
+    assert outcome_of(judge_all([NO_ERRORS], measured(107.0, 3, bound_s=2.0))) is not SloOutcome.MET
     assert found[0].reason
 
 

@@ -11,7 +11,7 @@ from builders.measurements import synthetic_measurement
 from tuner.bench.again import missed_by_gaps
 from tuner.measurement.measurement import Measurement, ServerStatistics
 from tuner.score.capacity import LevelRange, saturated
-from tuner.score.judge import Verdict, judge
+from tuner.score.judge import SloOutcome, Verdict, judge
 from tuner.score.late_share import measured_late_share
 from tuner.score.next_load import next_load
 from tuner.score.point import Point, judge_point
@@ -76,14 +76,14 @@ def test_a_stream_of_which_no_request_was_due_has_no_verdict() -> None:
     streams = {name: m for name, m in mix.streams.items() if name != "slow"}
     point = judge_point(SLOS, replace(mix, streams=streams))
     assert point.slo[1].verdict is Verdict.NOT_ENOUGH_DATA
-    assert point.undecided
+    assert point.outcome is SloOutcome.TOO_FEW
 
 
 def test_too_few_answers_of_the_rarest_stream_leave_it_undecided() -> None:
     mix = a_mix()
     rare = synthetic_measurement(1.0, 20e3, count=100)
     point = judge_point(SLOS, replace(mix, streams={**mix.streams, "slow": rare}))
-    assert point.undecided
+    assert point.outcome is SloOutcome.TOO_FEW
     assert not point.passed
 
 

@@ -28,7 +28,7 @@ from tuner.errors import (
 )
 from tuner.measurement.measurement import Arrivals, Measurement
 from tuner.score.capacity import LevelRange
-from tuner.score.judge import NEAR_MISS, passes
+from tuner.score.judge import NEAR_MISS
 from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point
 from tuner.score.trial import Aim, Trial, TrialState
@@ -460,7 +460,7 @@ def test_a_near_miss_is_measured_again_at_the_incumbents_own_load_under_other_ar
     own = first.sustained_level
     assert own is not None
     race, again = second.points
-    assert not passes(race.slo)
+    assert not race.passed
     assert race.measurement.load.level == pytest.approx(own * 1.02, rel=1e-3)
     assert again.measurement.load.level == own
     assert [race.measurement.seed, again.measurement.seed] == [1, 2]

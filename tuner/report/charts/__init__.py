@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from html import escape
 from math import ceil, floor, inf, log10
-from typing import Any
+from typing import Any, assert_never
 
 from tuner.record.proved import ProvedConfig
 from tuner.report.data import ReportData
-from tuner.score.judge import SloResult
+from tuner.score.judge import SloOutcome, SloResult
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 
@@ -40,6 +40,7 @@ class TrialMarker(Enum):
 
     FEASIBLE = ("meets the SLOs", "circle", BLUE)
     INFEASIBLE = ("misses an SLO", "circle-open", GREY)
+    TOO_FEW = ("too few answers for a verdict", "star-open", GREY)
     PRUNED = ("stopped early: cannot win", "x", PURPLE)
     FAILED = ("failed", "triangle-up-open", RED)
 
@@ -49,7 +50,15 @@ class TrialMarker(Enum):
     @classmethod
     def of(cls, trial: Trial) -> TrialMarker:
         if trial.state is TrialState.MEASURED:
-            return cls.FEASIBLE if trial.score and trial.score.feasible else cls.INFEASIBLE
+            match trial.outcome:
+                case SloOutcome.MET:
+                    return cls.FEASIBLE
+                case SloOutcome.MISSED:
+                    return cls.INFEASIBLE
+                case SloOutcome.TOO_FEW:
+                    return cls.TOO_FEW
+                case _:
+                    assert_never(trial.outcome)
         return cls.PRUNED if trial.state is TrialState.PRUNED else cls.FAILED
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from tuner.record.confirmation import Soak
 from tuner.record.proved import ProvedConfig
 from tuner.report.analysis import Latency, latency_slos
 from tuner.report.blocks import Chart, Table
-from tuner.report.charts import MS, hover, latency_layout, scatter, sides
+from tuner.report.charts import MS, TrialMarker, hover, latency_layout, scatter, sides
 from tuner.report.data import ReportData
 from tuner.report.quantities import latency_text, load_text, rate_text, verdict_text
-from tuner.score.judge import SloResult
+from tuner.score.judge import SloOutcome, SloResult
 from tuner.score.point import Point
 
 #: How much is seen of a trace that only says where the search looked.
@@ -82,8 +82,7 @@ def _chart(
         text = [hover(*(f"{h}: {c}" for h, c in zip(heads, row, strict=True))) for row in rows]
         where = points[0][0].replace("round 1", "rounds")
         trace = scatter(f"{s.name}, {where}", x, y, color=s.color, text=text, **s.style)
-        symbol = trace["marker"]["symbol"]
-        shapes = [symbol if p.passed else f"{symbol}-open" for _, p, _ in points]
+        shapes = [_symbol(trace["marker"]["symbol"], p.outcome) for _, p, _ in points]
         traces.append({**trace, "marker": {**trace["marker"], "symbol": shapes}})
         cells += rows
     beyond = " A point at the upper edge is really higher." if max(values, default=0) > edge else ""
@@ -91,11 +90,24 @@ def _chart(
     return Chart(
         name=f"load-{latency.metric}{suffix}",
         title=f"Load against {latency}",
-        note="Filled: every SLO met; hollow: one missed. Large dots are the rounds, small ones the "
-        f"search, squares the soaks. Below the line a config sustains the load.{beyond}",
+        note="Filled: every SLO met; hollow: one missed; star: too few answers to say. Large dots "
+        "are the rounds, small ones the search, squares the soaks. Below the line a config "
+        f"sustains the load.{beyond}",
         figure={"data": traces, "layout": layout},
         table=Table(heads, tuple(cells)),
     )
+
+
+def _symbol(filled: str, outcome: SloOutcome) -> str:
+    match outcome:
+        case SloOutcome.MET:
+            return filled
+        case SloOutcome.MISSED:
+            return f"{filled}-open"
+        case SloOutcome.TOO_FEW:
+            return TrialMarker.TOO_FEW.symbol
+        case _:
+            assert_never(outcome)
 
 
 def _row(name: str, at: str, point: Point, latency_us: float) -> tuple[str, ...]:
