@@ -131,7 +131,7 @@ def _cache_directory(environment: Mapping[str, str]) -> Path | None:
     cache = Path(environment.get("XDG_CACHE_HOME") or "")
     if not cache.is_absolute() and home:
         cache = Path(home) / ".cache"
-    return cache / "tune" / _REQUIREMENT.replace("==", "-") if cache.is_absolute() else None
+    return cache / "triton-tune" / _REQUIREMENT.replace("==", "-") if cache.is_absolute() else None
 
 
 def _is_off(environment: Mapping[str, str]) -> bool:

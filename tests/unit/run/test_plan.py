@@ -71,7 +71,7 @@ def test_a_plan_needs_no_server_and_says_how_one_gets_here(
     assert note.startswith(
         "no tritonserver found yet: tune run, check, worker and doctor fetch one"
     )
-    assert "/home/me/.cache/tune/" in note
+    assert "/home/me/.cache/triton-tune/" in note
     assert plan.commands["tritonserver"][0] == "tritonserver"
     assert plan.problems == []
 

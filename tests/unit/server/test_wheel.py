@@ -72,7 +72,7 @@ def home(tmp_path: Path) -> dict[str, str]:
 
 
 def cached(home: dict[str, str]) -> Path:
-    return Path(home["HOME"]) / ".cache" / "tune" / "nvidia-pytriton-0.7.0"
+    return Path(home["HOME"]) / ".cache" / "triton-tune" / "nvidia-pytriton-0.7.0"
 
 
 def never(_: str) -> None:
@@ -83,7 +83,7 @@ def refused(home: dict[str, str]) -> EnvironmentNotReadyError:
     """By a fetch that leaves nothing."""
     with pytest.raises(EnvironmentNotReadyError) as error:
         wheel.fetch(home, lambda _: None)
-    assert [*Path(home["HOME"]).glob(".cache/tune/*")] == []
+    assert [*Path(home["HOME"]).glob(".cache/triton-tune/*")] == []
     assert wheel.package(home) is None
     return error.value
 
@@ -279,11 +279,11 @@ def test_an_installed_wheel_comes_before_the_cache(
 @pytest.mark.parametrize(
     ("variables", "place"),
     [
-        ({"HOME": "/home/me"}, "/home/me/.cache/tune"),
-        ({"HOME": "/home/me", "XDG_CACHE_HOME": ""}, "/home/me/.cache/tune"),
-        ({"HOME": "/home/me", "XDG_CACHE_HOME": "relative"}, "/home/me/.cache/tune"),
-        ({"HOME": "/home/me", "XDG_CACHE_HOME": "/var/cache/me"}, "/var/cache/me/tune"),
-        ({"XDG_CACHE_HOME": "/var/cache/me"}, "/var/cache/me/tune"),
+        ({"HOME": "/home/me"}, "/home/me/.cache/triton-tune"),
+        ({"HOME": "/home/me", "XDG_CACHE_HOME": ""}, "/home/me/.cache/triton-tune"),
+        ({"HOME": "/home/me", "XDG_CACHE_HOME": "relative"}, "/home/me/.cache/triton-tune"),
+        ({"HOME": "/home/me", "XDG_CACHE_HOME": "/var/cache/me"}, "/var/cache/me/triton-tune"),
+        ({"XDG_CACHE_HOME": "/var/cache/me"}, "/var/cache/me/triton-tune"),
     ],
 )
 def test_the_cache_is_where_the_xdg_specification_puts_it(
