@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ import pytest
 from builders.emulated import EmulatedBench
 from builders.jobs import serving
 from builders.measurements import synthetic_server
+from builders.model_files import copy_examples
 
 from tuner.bench import session
 from tuner.bench.events import Silent
@@ -159,5 +159,5 @@ def place_in(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """For the quickstart's spec, and a model of its own, since a check locks its directory."""
     text = (ROOT / "search_spaces" / "quickstart.yaml").read_text()
     models = directory / "models"
-    shutil.copytree(ROOT / "model_repository" / MODEL, models / MODEL)
+    copy_examples(models, MODEL)
     return Place(directory, monkeypatch, text.replace("../model_repository", str(models)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,15 @@ def shipped_config(model: Path) -> str:
     backups = model.glob(".config.pbtxt.tune.*.bak")
     oldest = min(backups, key=lambda path: path.stat().st_mtime_ns, default=model / "config.pbtxt")
     return oldest.read_text()
+
+
+def copy_examples(repository: Path, *names: str) -> Path:
+    """Copies these example models, or all of them, as they were before any run wrote there."""
+    for name in names or (config.parent.name for config in REPOSITORY.glob("*/config.pbtxt")):
+        ignore = shutil.ignore_patterns(".config.pbtxt.tune.*", "__pycache__")
+        shutil.copytree(REPOSITORY / name, repository / name, ignore=ignore)
+        (repository / name / "config.pbtxt").write_text(shipped_config(REPOSITORY / name))
+    return repository
 
 
 def write_model(model: Path, config: str, code: str = "") -> None:

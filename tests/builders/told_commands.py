@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from builders.commands import called
-from builders.model_files import REPOSITORY, write_model
+from builders.model_files import REPOSITORY, copy_examples, write_model
 from builders.refusals import Case
 from builders.runs import BETTER, CONFIG, Toy, edit_config, make_run
 
@@ -327,7 +327,7 @@ def drafting() -> dict[str, Case]:
         return told
 
     def every(here: Path) -> str:
-        shutil.copytree(REPOSITORY, here / "models")
+        copy_examples(here / "models")
         (here / "models" / "empty" / "1").mkdir(parents=True)
         (here / "models" / "lost+found").mkdir()
         return str(line("init models --all --image an-image")(here))

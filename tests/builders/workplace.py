@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import pytest
 from builders.commands import Tune
 from builders.emulated import EmulatedBench
 from builders.jobs import SPEC, Facts, serving
-from builders.model_files import REPOSITORY
+from builders.model_files import copy_examples
 from builders.searches import served
 
 from tuner.bench import session
@@ -66,7 +65,7 @@ class Workplace:
         capsys: pytest.CaptureFixture[str] | None = None,
     ) -> None:
         self.tune = (lambda *words: guarded(cli, [*words])) if capsys is None else Tune(capsys)
-        shutil.copytree(REPOSITORY / MODEL, directory / "my repository" / MODEL)
+        copy_examples(directory / "my repository", MODEL)
         self.config = directory / "my repository" / MODEL / "config.pbtxt"
         self.spec = directory / "my spec.yaml"
         self.spec.write_text(

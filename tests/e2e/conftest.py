@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
-from builders.e2e_workplace import MODEL, REPOSITORY, Workplace
+from builders.e2e_workplace import MODEL, Workplace
+from builders.model_files import copy_examples
 
 
 @pytest.fixture
 def workplace(tmp_path: Path) -> Workplace:
-    shutil.copytree(REPOSITORY / MODEL, tmp_path / "repository" / MODEL)
+    copy_examples(tmp_path / "repository", MODEL)
     return Workplace(tmp_path)

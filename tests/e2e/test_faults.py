@@ -25,9 +25,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from builders.e2e_workplace import MODEL, REPOSITORY, Workplace
+from builders.e2e_workplace import MODEL, Workplace
 from builders.emulated_tune import SPEC as EMULATED
 from builders.failing_model import CONFIG
+from builders.model_files import copy_examples
 from builders.waits import TOO_TIGHT, wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e, pytest.mark.integration]
@@ -359,7 +360,7 @@ def scene_of(fault: Fault, number: int, directory: Path, lifting: ExitStack) -> 
         (model / "1" / "model.py").write_text(CODE % {"fault": str(directory / "fault")})
         spec.write_text(REAL % {"model": "m", "protocol": "http", "p90": TOO_TIGHT})
     else:
-        shutil.copytree(REPOSITORY / MODEL, directory / "repository" / MODEL)
+        copy_examples(directory / "repository", MODEL)
         spec.write_text(REAL % {"model": MODEL, "protocol": "grpc", "p90": TOO_TIGHT})
     if not fault.real:
         code = "from builders.emulated_tune import main; main()"

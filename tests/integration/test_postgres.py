@@ -15,8 +15,9 @@ from typing import Any
 
 import optuna
 import pytest
-from builders.e2e_workplace import MODEL, REPOSITORY, Workplace
+from builders.e2e_workplace import MODEL, Workplace
 from builders.emulated_tune import SPEC
+from builders.model_files import copy_examples
 from builders.spaces import INSTANCES, space_of
 from builders.waits import wait_until
 from sqlalchemy import event
@@ -69,7 +70,7 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 def place(tmp_path: Path, url: str) -> Iterator[Workplace]:
-    shutil.copytree(REPOSITORY / MODEL, tmp_path / "repository" / MODEL)
+    copy_examples(tmp_path / "repository", MODEL)
     spec = (SPEC % 600).replace("random", "grid").replace("{int: [1, 4]}", COUNTS)
     (tmp_path / "spec.yaml").write_text(spec)
     environment = {

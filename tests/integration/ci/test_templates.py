@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 import yaml
-from builders.e2e_workplace import MODEL, REPOSITORY, SPEC
+from builders.e2e_workplace import MODEL, SPEC
+from builders.model_files import copy_examples
 
 #: A Python whose new environments see the packages that are installed here: nothing is downloaded.
 PYTHON = """#!/bin/sh
@@ -121,7 +122,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runner(tmp_path: Path) -> Runner:
     """A checkout of a model repository and a spec, and nothing of the project."""
     runner = Runner(tmp_path)
-    shutil.copytree(REPOSITORY / MODEL, runner.checkout / "repository" / MODEL)
+    copy_examples(runner.checkout / "repository", MODEL)
     write_spec(runner, GOOD)
     subprocess.run(["git", "init", "-q", str(runner.checkout)], check=True)
     subprocess.run(["git", "-C", str(runner.checkout), "add", "."], check=True)

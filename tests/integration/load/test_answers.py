@@ -7,6 +7,7 @@ import json
 import pytest
 from builders.candidates import the_one
 from builders.load_bench import Bench
+from builders.strings import needs_strings
 
 from tuner.load.probes.answers import ConfigAnswers, differences
 
@@ -44,6 +45,7 @@ def test_requests_in_a_list_of_their_own_are_not_asked(bench: Bench) -> None:
     assert "lists in the list" in found.none_because
 
 
+@needs_strings
 def test_every_datatype_is_asked_and_compared(bench: Bench) -> None:
     shapes = {tensor.name: (3, 2) for tensor in bench.control.running_config("types").input}
     inputs = {"kind": "random", "unique": 9, "shapes": shapes}

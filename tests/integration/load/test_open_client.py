@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from builders.load_repository import CAPACITY_PER_S, SERVICE_S
+from builders.strings import needs_strings
 from google.protobuf.json_format import MessageToJson
 
 from tuner.errors import SpecError
@@ -146,6 +147,7 @@ def test_inputs_that_do_not_fit_the_model_are_named(bench: Bench, tmp_path: Path
         wrong.measure(poisson(40.0), SHORT, seed=1)
 
 
+@needs_strings
 def test_every_datatype_reaches_the_model_in_batches(bench: Bench) -> None:
     shapes = {tensor.name: (3, 2) for tensor in bench.control.running_config("types").input}
     inputs = {"kind": "random", "unique": 9, "shapes": shapes}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from builders.load_bench import Bench
+from builders.model_files import copy_examples
 from google.protobuf.json_format import MessageToJson
 
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
@@ -24,7 +24,6 @@ from tuner.triton.local import LocalLauncher
 pytestmark = [pytest.mark.integration, pytest.mark.measuring]
 
 MODEL = "emulated-accelerator"
-EXAMPLES = Path(__file__).parents[3] / "model_repository"
 SLO = Slo.parse("p99_latency <= 150ms")
 #: One request at a time takes 11.25 ms and what the machine adds: 80 to 88 a second at the most.
 DEVICE_MS = "10"
@@ -35,7 +34,7 @@ CAPACITY = 80.0
 def bench(program: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     directory = tmp_path_factory.mktemp("overload")
     repository = directory / "repository"
-    shutil.copytree(EXAMPLES / MODEL, repository / MODEL)
+    copy_examples(repository, MODEL)
     with tritonserver(None, os.environ) as installation:
         launcher = LocalLauncher(installation, repository)
         with (

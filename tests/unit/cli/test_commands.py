@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import re
-import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import yaml
 from builders.commands import Tune
-from builders.model_files import REPOSITORY
+from builders.model_files import copy_examples
 from builders.runs import CONFIG, Toy, make_run
 from builders.told_runs import put_one, write_twice
 
@@ -241,7 +240,7 @@ def test_a_model_whose_code_asks_others_is_drafted_with_them_and_the_draft_can_b
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    return Path(shutil.copytree(REPOSITORY, tmp_path / "models"))
+    return copy_examples(tmp_path / "models")
 
 
 def test_what_is_drafted_can_be_run_together_and_the_rest_is_told_why_not(

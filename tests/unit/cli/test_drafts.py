@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -13,7 +12,7 @@ import yaml
 from builders import load_repository, sequence_model, triton_repository
 from builders.commands import Tune
 from builders.ensemble_cases import ENSEMBLE, MODEL
-from builders.model_files import REPOSITORY, write_model
+from builders.model_files import copy_examples, write_model
 
 from tuner.modelconfig.files import model_names
 from tuner.modelconfig.message import parse
@@ -43,7 +42,7 @@ class TritonPythonModel:
 
 
 def shipped(here: Path) -> None:
-    shutil.copytree(REPOSITORY, here, dirs_exist_ok=True)
+    copy_examples(here)
 
 
 def of_sequences(here: Path) -> None:

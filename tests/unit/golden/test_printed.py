@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from pathlib import Path
@@ -23,7 +22,7 @@ from builders.events import tell_a_run
 from builders.golden import Golden, sections, table_of
 from builders.jobs import SPEC, a_job
 from builders.measurements import P99_40MS
-from builders.model_files import REPOSITORY, write_model
+from builders.model_files import copy_examples, write_model
 from builders.runs import Toy, make_run
 from builders.series import ended_series
 from rich.console import Console
@@ -64,7 +63,7 @@ def plan(more: str, *, whole: bool = False) -> Callable[[], str]:
     """How a spec would be searched on two cores without a GPU. Nothing of it is started."""
 
     def text() -> str:
-        shutil.copytree(REPOSITORY / "emulated-accelerator", "models/emulated-accelerator")
+        copy_examples(Path("models"), "emulated-accelerator")
         Path("spec.yaml").write_text(SPEC.format(repository="models") + more)
         drawn = draw_plan(Path("spec.yaml"), {"PATH": ""}, 2)
         spec = {"spec": drawn.effective_spec} if whole else {}
@@ -156,7 +155,7 @@ NOTED = (
 
 def plan_notes() -> str:
     """What a plan remarks on, or ends with; nothing that a spec names is started."""
-    shutil.copytree(REPOSITORY / "emulated-accelerator", "models/emulated-accelerator")
+    copy_examples(Path("models"), "emulated-accelerator")
     Path("gaps.txt").write_text("1000\n" * 100_000)
     row = {"x": {"content": [1.0] * 64, "shape": [64]}}
     Path("recorded.json").write_text(json.dumps({"data": [row]}))
