@@ -120,14 +120,35 @@ def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator
         with _named_by(origin, "TUNE_PERF_ANALYZER"):
             _check_libraries(binary, variables)
             output = _output_of([str(binary), "--version"], variables)
-            # The package perf-analyzer calls each release 0.0.0: its commit tells them apart.
             version = re.search(r"Perf Analyzer Version (0\.0\.0 \(.*?\)|\S+)", output)
             if not version:
                 raise EnvironmentNotReadyError(
                     f"{binary} is not NVIDIA's perf_analyzer: it answered {output[:80]!r}",
                     install_hint(),
                 )
-        yield Installation(binary, version[1], origin, variables)
+            _refuse_lost_exit_codes(binary, variables)
+        yield Installation(binary, _release(binary) or version[1], origin, variables)
+
+
+def _release(binary: Path) -> str:
+    """The version of the package perf-analyzer, whose programs report 0.0.0; empty for others."""
+    packages = binary.resolve().parent.parent.parent
+    for metadata in packages.glob("perf_analyzer-*.dist-info"):
+        return metadata.name.removeprefix("perf_analyzer-").removesuffix(".dist-info")
+    return ""
+
+
+def _refuse_lost_exit_codes(binary: Path, environment: Mapping[str, str]) -> None:
+    """NVIDIA's program ends with 99 for an unknown option, so a script that starts it has to."""
+    if _has_dynamic_linker(binary):
+        return
+    code, _ = _run([str(binary), "--no-such-option"], environment)
+    if code == 0:
+        raise EnvironmentNotReadyError(
+            f"{binary} is a script that hides whether perf_analyzer failed: it ends with 0 for an "
+            "unknown option",
+            "name the program that it starts, e.g. site-packages/perf_analyzer/bin/perf_analyzer",
+        )
 
 
 @contextmanager
@@ -177,12 +198,18 @@ def has_perf_analyzer(named: str | None, environment: Mapping[str, str]) -> bool
 
 
 def _behind(found: Path) -> Path:
-    """The program that the script of a wheel starts, and whose signals and CPU time it keeps."""
+    """The program that the package perf-analyzer's script starts; links to the script are resolved.
+
+    The script keeps signals and the CPU time of its program, and always exits with 0 (2.60).
+    """
     if _has_dynamic_linker(found):
         return found
-    wheels = found.parent.parent.glob("lib/python3*/site-packages")
-    programs = [wheel / "perf_analyzer" / "bin" / "perf_analyzer" for wheel in wheels]
-    return next((program for program in programs if os.access(program, os.X_OK)), found)
+    prefix = found.resolve().parent.parent
+    for packages in prefix.glob("lib/python3*/*-packages"):  # Debian's pip: dist-packages
+        program = packages / "perf_analyzer" / "bin" / "perf_analyzer"
+        if os.access(program, os.X_OK):
+            return program
+    return found
 
 
 def _find_tritonserver(named: str | None, environment: Mapping[str, str]) -> tuple[Path, Origin]:
@@ -341,6 +368,11 @@ def _server_version(binary: Path, environment: Mapping[str, str], private: Path)
 
 
 def _output_of(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    return _run(command, environment)[1]
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
+    """Exit code and output of a program that ends by itself."""
     try:
         done = subprocess.run(
             command,
@@ -355,7 +387,7 @@ def _output_of(command: Sequence[str], environment: Mapping[str, str]) -> str:
         raise EnvironmentNotReadyError(
             f"{command[0]} does not run: {error}", install_hint()
         ) from error
-    return done.stdout.decode(errors="replace")
+    return done.returncode, done.stdout.decode(errors="replace")
 
 
 def _joined(first: Sequence[str | Path], rest: str | None) -> str:

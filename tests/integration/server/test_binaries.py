@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def test_the_wheels_are_found_and_run() -> None:
     with tritonserver(None, NO_PATH) as server, perf_analyzer(None, NO_PATH) as generator:
         assert (server.origin, server.version) == (Origin.WHEEL, "2.51.0")
         assert generator.origin is Origin.WHEEL
-        assert generator.version == "2.51.0" or generator.version.startswith("0.0.0 (commit ")
+        assert re.fullmatch(r"2\.\d+\.\d+", generator.version)
         assert generator.binary.read_bytes().startswith(b"\x7fELF")
         assert server.backend_directory is not None
         assert (server.backend_directory / "python" / "triton_python_backend_stub").exists()
@@ -93,7 +94,12 @@ def test_programs_that_are_something_else_are_refused(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentNotReadyError, match=r"\(named by \$TUNE_PERF_ANALYZER\)"):
         with perf_analyzer(None, {**os.environ, "TUNE_PERF_ANALYZER": str(fake)}):
             pass
-    fake = script(tmp_path / "perf_analyzer", "echo 'Perf Analyzer Version 0.0.0 (commit 3a4)'")
+    version = "echo 'Perf Analyzer Version 0.0.0 (commit 3a4)'"
+    fake = script(tmp_path / "perf_analyzer", version)
+    with pytest.raises(EnvironmentNotReadyError, match="hides whether perf_analyzer failed"):
+        with perf_analyzer(str(fake), os.environ):
+            pass
+    fake = script(tmp_path / "perf_analyzer", f"{version}; [ $1 = --version ] || exit 99")
     with perf_analyzer(str(fake), os.environ) as found:
         assert found.version == "0.0.0 (commit 3a4)"
     fake = script(tmp_path / "tritonserver", "echo 'error: cannot find my files'; exit 1")

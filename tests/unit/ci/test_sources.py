@@ -110,7 +110,8 @@ def test_the_extras_of_the_program_are_those_of_the_project_and_local_has_all_of
 def test_every_dependency_has_an_upper_bound_but_the_program_that_measures() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = [*project["dependencies"], *project["optional-dependencies"]["run"]]
-    assert [line for line in lines if "<" not in line] == ["perf-analyzer"]
+    unbounded = [line.partition(";")[0] for line in lines if "<" not in line]
+    assert unbounded == ["perf-analyzer"]
 
 
 TUNER = Path(__file__).parents[3] / "tuner"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -99,25 +100,83 @@ def test_the_stub_gets_this_pythons_library_under_every_name_that_it_asks_for(
     }
 
 
-def test_the_program_is_measured_with_and_not_the_script_of_its_wheel(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+SCRIPT = "#!/usr/bin/env python3\n"
+
+
+@pytest.fixture
+def codes(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Exit codes of programs for an unknown option, by their parent directory; 99 else."""
+    found: dict[str, int] = {}
+
+    def run(command: list[str], _: object) -> tuple[int, str]:
+        code = found.get(Path(command[0]).parent.name, 99)
+        return code, "Perf Analyzer Version 0.0.0 (commit 3a49a23)\n"
+
+    monkeypatch.setattr(binaries, "_run", run)
+    return found
+
+
+def script(path: Path) -> Path:
+    path.parent.mkdir(parents=True)
+    path.write_text(SCRIPT)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("packages", ["site-packages", "dist-packages"])
+@pytest.mark.parametrize("linked", [False, True])
+def test_perf_analyzer_is_the_program_of_its_package_and_not_the_script(
+    packages: str, linked: bool, tmp_path: Path, codes: dict[str, int]
 ) -> None:
-    """The script of perf-analyzer 2.60 keeps signals to itself, and always ends with 0."""
-    said = "Perf Analyzer Version 0.0.0 (commit 3a49a23)\n"
-    monkeypatch.setattr(binaries, "_output_of", lambda *_: said)
-    (script := tmp_path / "bin" / "perf_analyzer").parent.mkdir()
-    script.write_text("#!/usr/bin/env python3\n")
-    script.chmod(0o755)
-    with binaries.perf_analyzer(str(script), {"PATH": ""}) as found:
-        assert found.binary == script
-    wheel = tmp_path / "lib" / "python3.13" / "site-packages" / "perf_analyzer" / "bin"
-    wheel.mkdir(parents=True)
-    program = elf(wheel / "perf_analyzer", INTERPRETER)
-    with binaries.perf_analyzer(str(script), {"PATH": ""}) as found:
-        assert (found.binary, found.version) == (program, "0.0.0 (commit 3a49a23)")
-    own = elf(tmp_path / "bin" / "own", INTERPRETER)
-    with binaries.perf_analyzer(str(own), {"PATH": ""}) as found:
-        assert found.binary == own
+    """Debian's pip installs into dist-packages; pipx links the script into another directory."""
+    codes["bin"] = 0
+    command = script(tmp_path / "local" / "bin" / "perf_analyzer")
+    directory = tmp_path / "local" / "lib" / "python3.13" / packages
+    (directory / "perf_analyzer" / "bin").mkdir(parents=True)
+    (directory / "perf_analyzer-2.60.0.dist-info").mkdir()
+    program = elf(directory / "perf_analyzer" / "bin" / "perf_analyzer", INTERPRETER)
+    if linked:
+        (tmp_path / "links").mkdir()
+        (tmp_path / "links" / "perf_analyzer").symlink_to(command)
+        command = tmp_path / "links" / "perf_analyzer"
+    with binaries.perf_analyzer(str(command), {"PATH": ""}) as found:
+        assert (found.binary, found.version) == (program, "2.60.0")
+
+
+def test_a_linked_perf_analyzer_comes_before_the_package_beside_its_link(
+    tmp_path: Path, codes: dict[str, int]
+) -> None:
+    """NVIDIA's SDK image has its own, which docs/deploy/Dockerfile.sdk links into tune's venv."""
+    venv = tmp_path / "venv" / "lib" / "python3.12" / "site-packages" / "perf_analyzer" / "bin"
+    venv.mkdir(parents=True)
+    elf(venv / "perf_analyzer", INTERPRETER)
+    image = script(tmp_path / "image" / "bin" / "perf_analyzer")
+    packages = tmp_path / "image" / "lib" / "python3.12" / "dist-packages"
+    (packages / "perf_analyzer" / "bin").mkdir(parents=True)
+    program = elf(packages / "perf_analyzer" / "bin" / "perf_analyzer", INTERPRETER)
+    (tmp_path / "venv" / "bin").mkdir()
+    link = tmp_path / "venv" / "bin" / "perf_analyzer"
+    link.symlink_to(image)
+    with binaries.perf_analyzer(str(link), {"PATH": ""}) as found:
+        assert found.binary == program
+    own = elf(tmp_path / "own", INTERPRETER)
+    link.unlink()
+    link.symlink_to(own)
+    with binaries.perf_analyzer(str(link), {"PATH": ""}) as found:
+        assert (found.binary, found.version) == (link, "0.0.0 (commit 3a49a23)")
+
+
+@pytest.mark.parametrize(("code", "refused"), [(0, True), (99, False)])
+def test_a_script_that_loses_the_exit_code_of_perf_analyzer_is_refused(
+    code: int, refused: bool, tmp_path: Path, codes: dict[str, int]
+) -> None:
+    command = script(tmp_path / "bin" / "perf_analyzer")
+    codes["bin"] = code
+    with (
+        pytest.raises(EnvironmentNotReadyError, match="hides whether") if refused else nullcontext()
+    ):
+        with binaries.perf_analyzer(str(command), {"PATH": ""}) as found:
+            assert found.binary == command
 
 
 @pytest.mark.parametrize(
