@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
+import glob
 import json
 import math
 import os
@@ -49,9 +51,16 @@ class Costs:
 def open_device_lock(device: str) -> int:
     """A file that all instances of this device's models lock on this server, and no other server.
 
-    Every instance is a process started by the server: the parent's id names the server.
+    Every instance is a process started by the server: the parent's id names the server. Files of
+    servers that live no more are removed.
     """
-    path = Path(tempfile.gettempdir()) / f"{device}-{os.getuid()}-{os.getppid()}.lock"
+    directory, beginning = Path(tempfile.gettempdir()), f"{device}-{os.getuid()}-"
+    path = directory / f"{beginning}{os.getppid()}.lock"
+    for left in {*directory.glob(f"{glob.escape(beginning)}*.lock")} - {path}:
+        server = left.stem.removeprefix(beginning)
+        if server.isdecimal() and not Path("/proc", server).exists():
+            with contextlib.suppress(OSError):
+                left.unlink()
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -53,6 +54,18 @@ def test_the_lock_is_of_one_server_and_never_follows_a_link(
     with pytest.raises(OSError, match="symbolic link"):
         model.open_device_lock("m")
     assert not (tmp_path / "victim").exists()
+
+
+def test_lock_files_of_dead_servers_are_removed(
+    model: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(model.tempfile, "gettempdir", lambda: str(tmp_path))
+    uid, living, dead = os.getuid(), os.getpid(), 1 << 23
+    stay = {f"m-{uid}-{living}.lock", f"n-{uid}-{dead}.lock", f"m-{uid}-x{dead}.lock"}
+    for name in (*stay, f"m-{uid}-{dead}.lock"):
+        (tmp_path / name).touch()
+    model.os.close(model.open_device_lock("m"))
+    assert {path.name for path in tmp_path.iterdir()} == {*stay, f"m-{uid}-{os.getppid()}.lock"}
 
 
 def test_models_that_name_the_same_device_exclude_one_another(
