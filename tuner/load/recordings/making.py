@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -62,17 +63,18 @@ def make_recording(found: Iterable[FoundRequest], path: Path, making: Making) ->
         EnvironmentNotReadyError: It cannot be written.
     """
     at_s, offsets, lengths = array("d"), array("q"), array("q")
-    parts = [path.with_name(f".tune-{secrets.token_hex(8)}.{end}") for end in ("rows", "tmp")]
+    unfinished = path.with_name(f".tune-{secrets.token_hex(8)}.tmp")
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with parts[0].open("w+b") as rows, parts[1].open("wb") as lines:
+            with TemporaryFile(dir=path.parent) as rows, unfinished.open("wb") as lines:
                 first = last = None
                 for one in found:
                     first = one if first is None or one.at_s < first.at_s else first
                     last = one if last is None or one.at_s > last.at_s else last
                     _refuse_apart(first, last)
-                    text = json.dumps(one.row, ensure_ascii=False)[1:].encode() + b"\n"
+                    row = json.dumps(one.row, ensure_ascii=False)[1:]
+                    text = row.encode(errors="backslashreplace") + b"\n"  # halves of surrogates
                     at_s.append(one.at_s)
                     offsets.append(rows.tell())
                     lengths.append(len(text))
@@ -90,10 +92,9 @@ def make_recording(found: Iterable[FoundRequest], path: Path, making: Making) ->
                     lines.write(b'{"due_s": %s%s%s' % (str(due_s).encode(), comma, rest))
                 lines.flush()
                 os.fsync(lines.fileno())
-            parts[1].replace(path)
+            unfinished.replace(path)
         finally:
-            for part in parts:
-                part.unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
     making.requests, making.length_s = len(at_s), max(at_s) - first_s
 
 
