@@ -131,8 +131,10 @@ class OpenClient(Setup):
         if failed := int((answers.outcomes == Outcome.FAILED).sum()):
             sent = int((answers.outcomes > Outcome.UNSENT).sum())
             of = f"{failed:,} of {count_text(sent, 'request')}"
-            words = bare_words(answers.failure)
-            warnings.append(f"The model answered {of} with an error: {words}")
+            told = f"The model answered {of} with an error"
+            if self.takes_sequences:
+                told = f"{of} failed, those included that follow a failed one in its sequence"
+            warnings.append(f"{told}: {bare_words(answers.failure)}")
         warnings += warnings_of(answers.outcomes)
         warnings += client_busy(answers.busy)
         warnings += self._cost(answers, run, window)

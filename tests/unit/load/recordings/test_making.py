@@ -57,8 +57,8 @@ def test_what_is_made_is_read(tmp_path: Path) -> None:
 
 
 def test_half_a_surrogate_pair_of_a_log_is_kept_as_json_has_it(tmp_path: Path) -> None:
-    found = [FoundRequest(float(k), {"stream": "\ud800\"é"}) for k in range(2)]
-    assert [row["stream"] for row in made(found, tmp_path)] == ["\ud800\"é"] * 2
+    found = [FoundRequest(float(k), {"stream": '\ud800"é'}) for k in range(2)]
+    assert [row["stream"] for row in made(found, tmp_path)] == ['\ud800"é'] * 2
 
 
 def test_a_recording_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
