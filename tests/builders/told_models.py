@@ -23,6 +23,7 @@ from tuner.modelconfig.files import model_directory, read_model
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.rules import violations
 from tuner.modelconfig.served import read_served
+from tuner.run.models import list_models
 from tuner.spec.paths import MAX_BATCH_SIZE
 
 PYTHON = 'backend: "python"\n'
@@ -77,6 +78,16 @@ def is_no_file(kind: str) -> Case:
     return read
 
 
+def too_deep(here: Path) -> None:
+    write_models(here, bert=PYTHON)
+    read_model(here / "bert", "bert")
+
+
+def listed_too_deep(here: Path) -> None:
+    write_models(here, bert=PYTHON)
+    list_models(here / "bert", {"PATH": ""})
+
+
 def led_out(here: Path) -> None:
     write_models(here / "models", bert=PYTHON)
     config = here / "models" / "bert" / "config.pbtxt"
@@ -107,6 +118,8 @@ def not_read() -> dict[str, Case]:
         "a mistyped name": named("brt"),
         "a name that is like none": named("zzz"),
         "a path for a name": named("bert/1"),
+        "the directory of the model for the repository": too_deep,
+        "the directory of one model to list": listed_too_deep,
         "a name that no file can have": lambda here: model_directory(here, "\ud800"),
         "no repository": lambda here: read_model(here / "nowhere", "bert"),
         "a word that is no field": reading("\nnonsense: 1"),

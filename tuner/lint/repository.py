@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
@@ -15,7 +14,14 @@ from tuner.lint.model_files import config_findings, layout_findings
 from tuner.lint.model_py import called_models, knows_sequences, python_findings
 from tuner.lint.rules import RULES, LintFinding, Severity, error_at, refuse_unknown, silenced_in
 from tuner.modelconfig import ensembles
-from tuner.modelconfig.files import ModelFiles, model_directory, model_names, read_model, versions
+from tuner.modelconfig.files import (
+    ModelFiles,
+    is_one_model,
+    model_directory,
+    model_names,
+    read_model,
+    versions,
+)
 from tuner.modelconfig.message import ParseMistake, try_parse
 from tuner.modelconfig.queues import HANGS, may_be_full
 from tuner.modelconfig.schema import ModelConfig
@@ -48,7 +54,7 @@ def lint_repository(
     """
     refuse_unknown(ignore)
     names = model_names(repository)
-    if CONFIG_NAME not in names and os.path.lexists(repository / CONFIG_NAME):
+    if is_one_model(repository):
         raise SpecError(
             f"{repository} is the directory of one model",
             f"tune lint {repository.absolute().parent} --model {repository.absolute().name}",

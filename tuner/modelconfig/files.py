@@ -193,10 +193,17 @@ def model_directory(repository: Path, model: str) -> Path:
         if is_model_name(model) and directory.is_dir():
             return directory
     names = model_names(repository)
-    raise SpecError(
-        f"there is no model {model!r} in {repository}",
-        did_you_mean(model, names) or f"it has {', '.join(names) or 'no models'}",
-    )
+    text = f"there is no model {model!r} in {repository}"
+    if is_one_model(repository):
+        text = f"{text}, which is the directory of one model"
+        raise SpecError(text, f"the repository is the one above: {repository.absolute().parent}")
+    hint = did_you_mean(model, names) or f"it has {', '.join(names) or 'no models'}"
+    raise SpecError(text, hint)
+
+
+def is_one_model(directory: Path) -> bool:
+    """Whether a directory that is to be a repository is that of one model: it has a config."""
+    return is_there(directory / CONFIG_NAME) and not (directory / CONFIG_NAME).is_dir()
 
 
 def is_model_name(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from tuner.lint.rules import Severity
 from tuner.machine.host import read_host
 from tuner.modelconfig.backends import PLATFORM, is_ensemble
 from tuner.modelconfig.base import turns_on_batching
-from tuner.modelconfig.files import ModelFiles, model_names, read_model
+from tuner.modelconfig.files import ModelFiles, is_one_model, model_names, read_model
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import read_served
 from tuner.modelconfig.tree import locate
@@ -64,6 +65,10 @@ def list_models(repository: Path, environment: Mapping[str, str]) -> list[ModelR
         EnvironmentNotReadyError: The repository cannot be read.
         SpecError: It holds no models, or is a model's own directory.
     """
+    if is_one_model(repository):
+        above = repository.absolute().parent
+        text = f"{repository} is the directory of one model"
+        raise SpecError(text, f"tune models {shlex.quote(str(above))}")
     errors: dict[str, SpecError] = {}
     for finding in lint_repository(repository):
         if finding.severity is Severity.ERROR:

@@ -186,6 +186,15 @@ class IntRange(Strict):
         None, alias="or", description="one more value, a choice of its own: a number or unset"
     )
 
+    @field_validator("int_")
+    @classmethod
+    def _something_between(cls, bounds: tuple[int, int]) -> tuple[int, int]:
+        low, high = bounds
+        if low == high:
+            text = "lowest and highest are equal: nothing to search"
+            raise ValueError(f"{text}; {{choice: [{low}]}} sets it in every config")
+        return bounds
+
     @field_validator("log")
     @classmethod
     def _log_from_one(cls, log: bool, info: ValidationInfo) -> bool:
