@@ -105,6 +105,11 @@ _LONGEST = 1_000_000
 _MOST_NAMES = 20
 #: What begins work that goes on beside the loop.
 _STARTING = (".submit", ".run_in_executor", ".create_task", ".ensure_future")
+#: What a model may read of a request, and the key of the response cache does not have.
+_NOT_IN_THE_KEY = {
+    "parameters": "request parameters",
+    "requested_output_names": "which outputs are requested",
+}
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.GeneratorExp)
 
 
@@ -277,11 +282,24 @@ def _lint_module(
     if config is not None and "auto_complete_config" in methods:
         for node, text in completion_mistakes(methods["auto_complete_config"], config):
             yield _at(path, node, Severity.ERROR, "auto-complete", text)
+    if config is not None and config.response_cache.enable:
+        yield from _lint_cached(path, model)
     batches = config is None or config.max_batch_size > 1
     later = {name for name, n in methods.items() if isinstance(n, ast.AsyncFunctionDef)}
     yield from _lint_execute(path, methods["execute"], "is_cancelled" in source, batches, later)
     for method in methods.values():
         yield from _lint_threads(path, method)
+
+
+def _lint_cached(path: Path, model: ast.ClassDef) -> Iterator[LintFinding]:
+    """Tried on tritonserver 2.51: requests that differ in nothing else share an answer."""
+    for call in _calls(model):
+        method = _dotted(call.func).rpartition(".")[2]
+        if method in _NOT_IN_THE_KEY:
+            text = f"the response cache ignores {_NOT_IN_THE_KEY[method]}: it may answer a "
+            text += "request with the answer to another one"
+            hint = "leave response_cache out, or let the answer depend on inputs alone"
+            yield _at(path, call, Severity.WARNING, "cached-parameters", text, hint)
 
 
 def _comes_from_elsewhere(module: ast.Module) -> bool:

@@ -1,4 +1,4 @@
-"""Which entries of a config's parameters its backend reads, and which accelerators it knows.
+"""Which entries of a config's parameters its backend reads, with which values; which accelerators.
 
 The tables are from the backends' public sources of August 2026; what an older release lacks is in
 them too. A backend that is not listed may read any key, as a Python model's own code does.
@@ -6,40 +6,96 @@ them too. A backend that is not listed may read any key, as a Python model's own
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from tuner.modelconfig.backends import Mistake
 from tuner.modelconfig.schema import ModelConfig
 from tuner.spec.mistakes import did_you_mean
 
-READ = {
-    "onnxruntime": (
-        *("intra_op_thread_count", "inter_op_thread_count", "execution_mode"),
-        *("enable_mem_arena", "enable_mem_pattern", "memory.enable_memory_arena_shrinkage"),
-        *("session.use_device_allocator_for_initializers", "gpu_mem_limit"),
-        *("arena_extend_strategy", "cudnn_conv_algo_search", "do_copy_in_default_stream"),
+
+@dataclass(frozen=True)
+class Values:
+    """What a backend reads as the value of a parameter.
+
+    Attributes:
+        form: All of the text matches it.
+        expected: The form in words.
+        otherwise: What the backend does with other texts.
+    """
+
+    form: str
+    expected: str
+    otherwise: str
+
+
+ANY = None
+_REFUSED = "the backend refuses to load the model"
+_BY_DIGITS = "the backend reads the digits it begins with, and refuses the model without any"
+_WHOLE = Values(r"[+-]?\d+", "a whole number", _BY_DIGITS)
+_NUMBER = Values(r"\d+", "a whole number", _REFUSED)
+_SWITCH = Values(r"[01]", "0 or 1", _BY_DIGITS)
+_YES = Values(r"(?i:yes|no)", "yes or no", "the backend takes it for no")
+_TRUE = Values(r"(?i:true|false)|[01]", "true or false", "the backend ignores it or refuses it")
+_ARENAS = Values(
+    r"(cpu|gpu):\d+(;(cpu|gpu):\d+)*",
+    "devices such as cpu:0;gpu:0",
+    "the model loads, and then every request fails",
+)
+
+#: By backend, the parameters that it reads, and the values that they may have.
+READ: Mapping[str, Mapping[str, Values | None]] = {
+    "onnxruntime": {
+        **dict.fromkeys(("intra_op_thread_count", "inter_op_thread_count"), _WHOLE),
+        "execution_mode": _SWITCH,
+        **dict.fromkeys(("enable_mem_arena", "enable_mem_pattern"), _WHOLE),
+        "memory.enable_memory_arena_shrinkage": _ARENAS,
+        "session.use_device_allocator_for_initializers": ANY,
+        **dict.fromkeys(("gpu_mem_limit", "arena_extend_strategy"), ANY),
+        **dict.fromkeys(("cudnn_conv_algo_search", "do_copy_in_default_stream"), ANY),
+    },
+    "openvino": {
+        "NUM_STREAMS": Values(r"(?i:auto|numa)|\d+", "AUTO, NUMA or a whole number", _REFUSED),
+        **dict.fromkeys(("INFERENCE_NUM_THREADS", "COMPILATION_NUM_THREADS"), _NUMBER),
+        "PERFORMANCE_HINT": Values(
+            r"(?i:latency|throughput|cumulative_throughput)",
+            "LATENCY, THROUGHPUT or CUMULATIVE_THROUGHPUT",
+            _REFUSED,
+        ),
+        "HINT_BF16": Values(r"(?i:yes)", "YES", _REFUSED),
+        **dict.fromkeys(("TARGET_DEVICE", "CPU_EXTENSION_PATH"), ANY),
+        **dict.fromkeys(("SKIP_OV_DYNAMIC_BATCHSIZE", "ENABLE_BATCH_PADDING"), _YES),
+        "RESHAPE_IO_LAYERS": _YES,
+    },
+    "tensorrt": dict.fromkeys(
+        (
+            *("execution_context_allocation_strategy", "enable_multi_device", "multi_device_gpus"),
+            "multi_device_per_rank_engines",
+        ),
+        ANY,
     ),
-    "openvino": (
-        *("NUM_STREAMS", "INFERENCE_NUM_THREADS", "COMPILATION_NUM_THREADS", "PERFORMANCE_HINT"),
-        *("HINT_BF16", "TARGET_DEVICE", "CPU_EXTENSION_PATH", "SKIP_OV_DYNAMIC_BATCHSIZE"),
-        *("ENABLE_BATCH_PADDING", "RESHAPE_IO_LAYERS"),
-    ),
-    "tensorrt": (
-        *("execution_context_allocation_strategy", "enable_multi_device", "multi_device_gpus"),
-        "multi_device_per_rank_engines",
-    ),
-    "pytorch": (
-        *("INTRA_OP_THREAD_COUNT", "INTER_OP_THREAD_COUNT", "ENABLE_WEIGHT_SHARING"),
-        *("DISABLE_OPTIMIZED_EXECUTION", "INFERENCE_MODE", "DISABLE_CUDNN"),
-        *("ENABLE_CACHE_CLEANING", "CACHE_CLEANING_ENABLED", "ENABLE_TENSOR_FUSER"),
-        *("ENABLE_JIT_PROFILING", "ENABLE_JIT_EXECUTOR", "NUM_THREADS", "NUM_INTEROP_THREADS"),
-        *("TORCH_COMPILE_OPTIONAL_PARAMETERS", "EXECUTION_ENV_PATH"),
-        "FORCE_CPU_ONLY_INPUT_TENSORS",
-    ),
-    "fil": (
-        *("model_type", "is_classifier", "output_class", "predict_proba", "threshold"),
-        *("xgboost_allow_unknown_field", "chunk_size", "layout", "transfer_threshold"),
-        *("cpu_nthread", "use_experimental_optimizations"),
+    "pytorch": {
+        **dict.fromkeys(("INTRA_OP_THREAD_COUNT", "INTER_OP_THREAD_COUNT"), _WHOLE),
+        **dict.fromkeys(
+            (
+                *("ENABLE_WEIGHT_SHARING", "DISABLE_OPTIMIZED_EXECUTION", "INFERENCE_MODE"),
+                *("DISABLE_CUDNN", "ENABLE_CACHE_CLEANING", "CACHE_CLEANING_ENABLED"),
+                *("ENABLE_TENSOR_FUSER", "ENABLE_JIT_PROFILING", "ENABLE_JIT_EXECUTOR"),
+            ),
+            _TRUE,
+        ),
+        **dict.fromkeys(("NUM_THREADS", "NUM_INTEROP_THREADS"), ANY),
+        **dict.fromkeys(("TORCH_COMPILE_OPTIONAL_PARAMETERS", "EXECUTION_ENV_PATH"), ANY),
+        "FORCE_CPU_ONLY_INPUT_TENSORS": ANY,
+    },
+    "fil": dict.fromkeys(
+        (
+            *("model_type", "is_classifier", "output_class", "predict_proba", "threshold"),
+            *("xgboost_allow_unknown_field", "chunk_size", "layout", "transfer_threshold"),
+            *("cpu_nthread", "use_experimental_optimizations"),
+        ),
+        ANY,
     ),
 }
 READ_BY_CORE = ("TRITON_BATCH_STRATEGY_PATH",)
@@ -73,6 +129,20 @@ ACCELERATORS: dict[str, dict[str, dict[str, tuple[str, ...] | None]]] = {
         },
     },
 }
+
+
+def misread_values(config: ModelConfig, backend: str) -> Iterator[Mistake]:
+    """Values that a backend does not take as they are written.
+
+    Triton loads some of these configs. A library of one's own in ``runtime`` may read what it
+    likes; an empty text is no value.
+    """
+    known = {} if config.runtime else READ.get(backend, {})
+    for key, values in known.items():
+        text = config.parameters[key].string_value if key in config.parameters else ""
+        if values is not ANY and text and not re.fullmatch(values.form, text):
+            expected = f"{key} is {text!r}, and {values.expected} is expected: {values.otherwise}"
+            yield f"parameters[{key}]", expected, ""
 
 
 def unread_keys(config: ModelConfig, backend: str) -> Iterator[Mistake]:

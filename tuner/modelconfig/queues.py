@@ -10,6 +10,25 @@ from tuner.modelconfig.schema import ModelConfig
 #: Of what a full queue of an ensemble's step refuses. Tritonserver 2.51 answered it when tried.
 HANGS = "may never be answered by servers before 26.03 (core#466)"
 
+#: Longest that a request waits beside an idle instance where a queue policy is set, microseconds:
+#: the batcher then prepares no batch ahead, and may miss that an instance became free until its
+#: next look or the next request (core's dynamic_batch_scheduler.cc, 24.10 to June 2026; seen with
+#: tritonserver 2.51).
+IDLE_WAIT_US = 500_000
+
+
+def policy_of_queue(config: ModelConfig) -> str:
+    """Path of the first setting by which requests may wait beside an idle instance; or empty."""
+    batching = config.dynamic_batching
+    if batching.priority_levels:
+        return "dynamic_batching.priority_levels"
+    for path, policy in queue_policies(config):
+        if policy.default_timeout_microseconds or policy.allow_timeout_override:
+            return path
+        if policy.max_queue_size:
+            return path
+    return ""
+
 
 def timeouts_within_delay(config: ModelConfig) -> Iterator[tuple[str, str]]:
     """Queue policies by which a lone request is rejected, and how.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from tuner.load.traffic.repeats import ENTRY_OVERHEAD_BYTES, lru_hit_rate, popul
 from tuner.machine.host import has_gpu, read_gpus
 from tuner.measurement.measurement import LoadPoint
 from tuner.measurement.window import window_of
-from tuner.modelconfig.keys import unread_keys
+from tuner.modelconfig.keys import misread_values, unread_keys
 from tuner.modelconfig.path import with_fields
 from tuner.modelconfig.schema import enum_name
 from tuner.search.estimate import (
@@ -86,6 +87,8 @@ _PRIVATE = tuple(
 )
 #: Messages with keys that a backend may not read.
 _KEYED = ("parameters", "optimization")
+#: Values of one of them that are looked at.
+MOST_VALUES = 64
 _ENDPOINTS = Endpoints("127.0.0.1:HTTP", "127.0.0.1:GRPC", "127.0.0.1:METRICS")
 
 
@@ -239,19 +242,22 @@ def _without_gpu(job: Job) -> Iterator[tuple[bool, str]]:
 
 
 def _parameter_notes(job: Job) -> Iterator[str]:
-    """Searched parameters that the model's backend does not read, so that nothing changes."""
+    """Searched parameters, and values, that the model's backend does not read as they are."""
     for parameter in job.space.parameters:
         model = job.served.models.get(parameter.knob.owner)
-        value = next((value for value in parameter if value is not None), None)
-        if model is None or value is None or not parameter.path.startswith(_KEYED):
+        values = [value for value in islice(parameter, MOST_VALUES) if value is not None]
+        if model is None or not parameter.path.startswith(_KEYED):
             continue
         base, backend = model.base.file, model.files.backend(model.base.file)
-        known = [*unread_keys(base, backend)]
-        for found in unread_keys(with_fields(base, {parameter.path: value}), backend):
-            if found not in known:
-                _, text, hint = found
-                near = f" ({hint})" if hint else ""
-                yield f"{parameter.path}: {text}{near}"
+        known = [*unread_keys(base, backend), *misread_values(base, backend)]
+        for value in values:
+            config = with_fields(base, {parameter.path: value})
+            for found in (*unread_keys(config, backend), *misread_values(config, backend)):
+                if found not in known:
+                    known.append(found)
+                    _, text, hint = found
+                    near = f" ({hint})" if hint else ""
+                    yield f"{parameter.path}: {text}{near}"
 
 
 def previews(job: Job, count: int) -> list[Preview]:

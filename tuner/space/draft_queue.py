@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tuner.modelconfig.queues import IDLE_WAIT_US
 from tuner.spec.paths import QUEUE_TIMEOUT
 from tuner.spec.slo import Slo
 
 #: Longest delay worth trying, microseconds; and never more than half of the latency allowed.
 MOST_DELAY_US = 10_000
+_IDLE_WAIT = f"{IDLE_WAIT_US / 1e6:g} s beside an idle instance"
 
 
 def longest_delay_us(slo: Slo) -> int:
@@ -21,11 +23,16 @@ def queue_timeout_us(slo: Slo) -> int:
 
 
 def queue_lines(slo: Slo) -> Iterator[str]:
-    """The line of the space, and what it does."""
+    """The line of the space, and what it does; none where its price is more than the SLO allows."""
     timeout_us = queue_timeout_us(slo)
+    if timeout_us < IDLE_WAIT_US:
+        yield "# No queue timeout, limit or priorities are proposed: with any of them, requests may"
+        yield f"# wait {_IDLE_WAIT} at light load, more than half of this SLO."
+        return
     yield "# Requests that come faster than they are served wait without end, until all are late."
     yield f"# The last line refuses those that waited {timeout_us / 1e3:g} ms, half of the SLO, so"
-    yield "# that the others stay in time; the report tells what it did under an overload. What"
-    yield "# is refused is an error: allow some, as error_rate <= 1%. Beside a delay it wears out"
-    yield "# servers before core#509 (server#8870): search one of both there."
+    yield "# that the others stay in time; the report tells what it did under an overload: keep it"
+    yield f"# only if it helped, since requests may then wait {_IDLE_WAIT}"
+    yield "# at light load. What is refused is an error: allow some, as error_rate <= 1%. Beside a"
+    yield "# delay it wears out servers before core#509 (server#8870): search one of both there."
     yield f"# {QUEUE_TIMEOUT}: {{choice: [{timeout_us}]}}"

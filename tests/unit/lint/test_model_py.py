@@ -7,6 +7,7 @@ import pytest
 
 from tuner.lint.model_py import lint_source
 from tuner.lint.rules import Severity
+from tuner.modelconfig.message import parse
 
 PATH = Path("m/1/model.py")
 MODEL = """
@@ -160,3 +161,18 @@ def test_deep_and_long_code_does_not_end_the_lint(source):
     findings = list(lint_source(PATH, source))
     assert {f.rule for f in findings} <= {"python-syntax", "python-unread", "python-model"}
     assert findings
+
+
+@pytest.mark.parametrize("method", ["parameters", "requested_output_names"])
+@pytest.mark.parametrize("cached", [True, False])
+def test_cached_model_that_reads_what_the_cache_ignores_is_told(method: str, cached: bool) -> None:
+    source = (
+        "class TritonPythonModel:\n"
+        "    def execute(self, requests):\n"
+        "        return [self.answer(r) for r in requests]\n\n"
+        "    def answer(self, request):\n"
+        f"        return request.{method}()\n"
+    )
+    config = parse(f"response_cache {{ enable: {str(cached).lower()} }}")
+    found = [f for f in lint_source(PATH, source, config) if f.rule == "cached-parameters"]
+    assert [(f.line, f.severity) for f in found] == ([(6, Severity.WARNING)] if cached else [])

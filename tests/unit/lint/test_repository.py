@@ -211,6 +211,71 @@ def test_a_parameter_that_its_backend_reads_or_may_read_is_no_finding(repository
     assert "unread-parameter" not in rules(repository)
 
 
+def value(key: str, text: str) -> str:
+    return f'parameters {{ key: "{key}" value {{ string_value: "{text}" }} }}\n'
+
+
+@pytest.mark.parametrize(
+    ("backend", "key", "bad", "good"),
+    [
+        ("onnxruntime", "intra_op_thread_count", ("2x", "2.9", "many"), ("2", "-1", "")),
+        ("onnxruntime", "execution_mode", ("2", "on"), ("0", "1")),
+        (
+            "onnxruntime",
+            "memory.enable_memory_arena_shrinkage",
+            ("nonsense", "1", "cpu"),
+            ("cpu:0", "cpu:0;gpu:0"),
+        ),
+        ("openvino", "NUM_STREAMS", ("2x", "yes"), ("AUTO", "numa", "4")),
+        ("openvino", "ENABLE_BATCH_PADDING", ("true", "1"), ("YES", "no")),
+        ("pytorch", "INFERENCE_MODE", ("on", "yes"), ("True", "0")),
+        ("of-my-own", "intra_op_thread_count", (), ("2x",)),
+    ],
+)
+def test_value_that_its_backend_misreads_is_told(repository, backend, key, bad, good):
+    for text in bad:
+        add(repository, "m", f'backend: "{backend}"\n{value(key, text)}', [])
+        (found,) = [f for f in lint_repository(repository) if f.rule == "parameter-value"]
+        assert (found.severity, found.line) == (Severity.WARNING, 2)
+        assert f"{key} is '{text}', and " in found.message
+    for text in good:
+        add(repository, "m", f'backend: "{backend}"\n{value(key, text)}', [])
+        assert rules(repository).isdisjoint({"parameter-value", "unread-parameter"})
+
+
+@pytest.mark.parametrize(
+    ("level", "told"), [(-1, True), (0, False), (1, True), (2, True), (3, False), (7, False)]
+)
+def test_graph_level_that_turns_optimizations_off_is_told(repository, level, told):
+    graph = f"optimization {{ graph {{ level: {level} }} }}"
+    add(repository, "m", f'backend: "onnxruntime" {graph}', [])
+    assert ("graph-level" in rules(repository)) is told
+    add(repository, "m", f'backend: "python" {graph}')
+    assert "graph-level" not in rules(repository)
+
+
+#: With each of these tritonserver 2.51 let requests wait beside an idle instance.
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "default_queue_policy { default_timeout_microseconds: 60000000 }",
+        "default_queue_policy { allow_timeout_override: true default_timeout_microseconds: 9 }",
+        "default_queue_policy { max_queue_size: 100 }",
+        "priority_levels: 2 default_priority_level: 1",
+    ],
+)
+@pytest.mark.parametrize("size", [1, 8])
+def test_queue_policy_is_told_with_what_it_costs(repository, policy, size):
+    batched = f'backend: "python" max_batch_size: {size} dynamic_batching {{ %s }}'
+    add(repository, "m", batched % policy)
+    (found,) = [f for f in lint_repository(repository) if f.rule == "queue-policy-idle"]
+    assert found.severity is Severity.NOTE
+    assert "up to 0.5 s beside an idle instance" in found.message
+    for none in ("", "default_queue_policy { }", "default_queue_policy { timeout_action: DELAY }"):
+        add(repository, "m", batched % none)
+        assert "queue-policy-idle" not in rules(repository)
+
+
 #: Tried on a server of 2.73; what follows was accepted there.
 @pytest.mark.parametrize("name", ["a#b", "a$b", "a&b", "a'b", "a(b)", "a;b", "a[b]", "a|b"])
 def test_a_name_that_newer_servers_refuse_for_a_python_model_is_told(repository, name):

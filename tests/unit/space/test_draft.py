@@ -83,10 +83,10 @@ def test_open_dimensions_get_a_shape_to_be_changed(tmp_path: Path) -> None:
 def test_a_queue_policy_is_drafted_from_the_slo_and_is_in_every_batch_once_it_is_wanted(
     tmp_path: Path,
 ) -> None:
-    text, _, space = drafted(tmp_path, BATCHING + IO, slo="p99_latency <= 90ms")
+    text, _, space = drafted(tmp_path, BATCHING + IO, slo="p99_latency <= 3s")
     assert all("queue_policy" not in p.path for p in space.parameters)
     (line,) = [line for line in text.splitlines() if QUEUE_TIMEOUT in line]
-    assert line == f"  # {QUEUE_TIMEOUT}: {{choice: [45000]}}"
+    assert line == f"  # {QUEUE_TIMEOUT}: {{choice: [1500000]}}"
 
     (tmp_path / "spec.yaml").write_text(text.replace(line, line.replace("# ", "")))
     spec = load_spec(tmp_path / "spec.yaml").spec
@@ -94,7 +94,16 @@ def test_a_queue_policy_is_drafted_from_the_slo_and_is_in_every_batch_once_it_is
     rng = random.Random(1)
     candidates = [candidate for _ in range(50) if (candidate := wanted.sample(rng))]
     batched = [fields for c in candidates if (fields := fields_of(c))[DYNAMIC_BATCHING]]
-    assert {fields[QUEUE_TIMEOUT] for fields in batched} == {45_000}
+    assert {fields[QUEUE_TIMEOUT] for fields in batched} == {1_500_000}
+
+
+@pytest.mark.parametrize(("slo", "proposed"), [("999ms", False), ("1s", True)])
+def test_queue_timeout_is_proposed_only_where_the_slo_allows_what_it_costs(
+    tmp_path: Path, slo: str, proposed: bool
+) -> None:
+    text, _, _ = drafted(tmp_path, BATCHING + IO, slo=f"p99_latency <= {slo}")
+    assert (QUEUE_TIMEOUT in text) is proposed
+    assert "0.5 s beside an idle instance" in text
 
 
 def test_the_cache_is_only_advised_until_repeats_are_stated(tmp_path: Path) -> None:
