@@ -17,6 +17,7 @@ from tuner.errors import SpecError
 from tuner.modelconfig.backends import backend_of
 from tuner.modelconfig.path import element_index, get, with_fields
 from tuner.modelconfig.path_steps import Step, format_steps, parse_steps
+from tuner.modelconfig.queues import policy_of_queue
 from tuner.modelconfig.rules import Rule, Violation
 from tuner.modelconfig.schema import ModelConfig, same_config
 from tuner.modelconfig.values import FieldValue
@@ -123,10 +124,12 @@ class Base:
     def read_back(self, fields: Mapping[str, FieldValue]) -> Collection[str]:
         """Paths at which the server must report what `expect` says.
 
-        Whether there is a batcher makes no difference to batches of at most one.
+        Whether there is a batcher makes no difference to batches of at most one, but for a queue
+        policy: a batcher of batches of one limits, times out and orders what waits.
         """
         wanted = self._express(fields)
-        if self._largest_batch(fields) <= 1:
+        queued = policy_of_queue(self.message(wanted)) or policy_of_queue(self.completed)
+        if self._largest_batch(fields) <= 1 and not queued:
             return [p for p in wanted if not _is_batching(p)]
         return wanted.keys()
 

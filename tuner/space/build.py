@@ -16,10 +16,12 @@ from typing import Any
 from tuner.errors import NothingToSearchError, SpecError
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.path import canonical, check_value, get, with_fields
+from tuner.modelconfig.queues import policy_of_queue
 from tuner.modelconfig.rules import Violation
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import Served, ServedModel
 from tuner.space.candidate import CACHE, Candidate, FieldValue, split_args
+from tuner.space.conditions import least_batch
 from tuner.space.parameters import SERVER, ChoiceParameter, Knob, Parameter, RangeParameter
 from tuner.space.sequences import takes_sequences
 from tuner.space.space import COUNTED_ONE_BY_ONE, Space
@@ -34,6 +36,7 @@ from tuner.spec.paths import (
     OLDEST,
     SLOT_UTILIZATION,
     is_inside,
+    is_of_queue,
 )
 from tuner.spec.units import parse_bytes
 
@@ -208,14 +211,17 @@ def _mistakes_between(parameters: Mapping[str, Parameter], owner: str, config: B
         mistakes[Knob(owner, MAX_BATCH_SIZE)] = (
             "unset means no batch dimension, which changes the model's inputs; write 1"
         )
-    children = [p for p in parameters if is_inside(p, DYNAMIC_BATCHING)]
-    unbatched = config.completed.max_batch_size < 2 and not config.leaves_batch_open
-    if batch is None and unbatched and (children or DYNAMIC_BATCHING in parameters):
-        mistakes[Knob(owner, (children or [DYNAMIC_BATCHING])[0])] = (
-            f"the model's max_batch_size is {config.completed.max_batch_size}, so nothing is "
-            "batched; "
-            "raise it in config.pbtxt, or add max_batch_size to the space"
-        )
+    if batch is None and not config.leaves_batch_open:
+        size = config.completed.max_batch_size
+        least = least_batch(parameters, queued=bool(policy_of_queue(config.completed)))
+        inside = [p for p in parameters if is_inside(p, DYNAMIC_BATCHING)]
+        for path in (*inside, *(p for p in parameters if p == DYNAMIC_BATCHING)):
+            if size < (least if path == DYNAMIC_BATCHING or is_of_queue(path) else 2):
+                mistakes[Knob(owner, path)] = (
+                    f"the model's max_batch_size is {size}, so nothing is batched; raise it in "
+                    "config.pbtxt, or add max_batch_size to the space"
+                )
+                break
     return mistakes
 
 

@@ -20,6 +20,7 @@ from tuner.spec.paths import (
     PREFERRED,
     SLOT_UTILIZATION,
     is_inside,
+    is_of_queue,
 )
 
 
@@ -42,21 +43,29 @@ class Condition:
         return value
 
 
+@dataclass(frozen=True)
 class InsideBatcher(Condition):
-    """A batcher is not searched for: with batches above one there is one."""
+    """A field of a batcher means something from batches of ``least`` on."""
+
+    least: int = 2
 
     def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter | None:
-        return parameter if _whole(beside) > 1 else None
+        return parameter if _whole(beside) >= self.least else None
 
 
+@dataclass(frozen=True)
 class Batcher(Condition):
-    """A batch of at most one needs no batcher."""
+    """Batches of less than ``least`` need no batcher."""
+
+    least: int = 2
 
     def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter:
-        return parameter if _whole(beside) > 1 else ChoiceParameter(parameter.knob, (None,))
+        if _whole(beside) >= self.least:
+            return parameter
+        return ChoiceParameter(parameter.knob, (None,))
 
     def fit(self, value: FieldValue, left: Parameter, beside: FieldValue) -> FieldValue:
-        return value if _whole(beside) > 1 else None
+        return value if _whole(beside) >= self.least else None
 
 
 class PreferredSizes(Condition):
@@ -88,25 +97,46 @@ class Direct(Condition):
         return None if beside is True else parameter
 
 
-#: By path; those of fields inside a searched message go without saying.
+#: By path; those of a batcher and of fields inside a searched message are made where they hold.
 KNOWN: dict[str, Condition] = {
-    DYNAMIC_BATCHING: Batcher(MAX_BATCH_SIZE),
     PREFERRED: PreferredSizes(MAX_BATCH_SIZE),
     OLDEST_PREFERRED: PreferredSizes(MAX_BATCH_SIZE),
     DIRECT_DELAY: WithSlots(SLOT_UTILIZATION),
 }
 
 
-def conditions_of(path: str, searched: Collection[str]) -> tuple[Condition, ...]:
-    """The conditions on a field, that of the nearest searched message around it first."""
+def least_batch(searched: Collection[str], *, queued: bool) -> int:
+    """The smallest batch that a model has a batcher for: 1 where its queue has a policy.
+
+    A batcher of batches of one still limits, times out and orders what waits.
+
+    Args:
+        searched: Paths of the model's parameters.
+        queued: The model's config has a policy of its own.
+    """
+    return 1 if queued or any(map(is_of_queue, searched)) else 2
+
+
+def conditions_of(path: str, searched: Collection[str], least: int = 2) -> tuple[Condition, ...]:
+    """The conditions on a field, that of the nearest searched message around it first.
+
+    Args:
+        least: `least_batch` of the field's model.
+    """
     known = (KNOWN[path],) if path in KNOWN else ()
+    if path == DYNAMIC_BATCHING:
+        return (Batcher(MAX_BATCH_SIZE, least),)
     if OLDEST in searched and is_inside(path, DIRECT):
         known = (Direct(OLDEST), *known)
     around = [p for p in (*searched, DYNAMIC_BATCHING) if is_inside(path, p)]
     if not around:
         return known
     nearest = max(around, key=len)
-    return (Condition(nearest) if nearest in searched else InsideBatcher(MAX_BATCH_SIZE), *known)
+    inside = InsideBatcher(MAX_BATCH_SIZE, least if is_of_queue(path) else 2)
+    if nearest not in searched:
+        return (inside, *known)
+    batches = (inside,) if least == 1 and nearest == DYNAMIC_BATCHING else ()
+    return (Condition(nearest), *batches, *known)
 
 
 def _whole(value: FieldValue) -> int:

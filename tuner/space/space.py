@@ -18,11 +18,11 @@ from functools import cached_property
 from typing import Any
 
 from tuner.modelconfig.path import get
-from tuner.modelconfig.queues import queue_policies, timeouts_within_delay
+from tuner.modelconfig.queues import policy_of_queue, queue_policies, timeouts_within_delay
 from tuner.modelconfig.rules import Rule, Violation
 from tuner.modelconfig.served import Served
 from tuner.space.candidate import CACHE, Candidate, FieldValue
-from tuner.space.conditions import Condition, conditions_of
+from tuner.space.conditions import Condition, conditions_of, least_batch
 from tuner.space.parameters import SERVER, Knob, Parameter, RangeParameter
 from tuner.space.walk import Values, Walk
 from tuner.spec.paths import (
@@ -283,8 +283,19 @@ class Space:
         found: dict[Knob, tuple[tuple[Knob, Condition], ...]] = {}
         for knob in (p.knob for p in self.parameters):
             searched = [p.path for p in self.parameters if p.knob.owner == knob.owner]
-            known = () if knob.owner == SERVER else conditions_of(knob.path, searched)
+            least = self._least_batches.get(knob.owner, 2)
+            known = () if knob.owner == SERVER else conditions_of(knob.path, searched, least)
             found[knob] = tuple((Knob(knob.owner, c.parent), c) for c in known)
+        return found
+
+    @cached_property
+    def _least_batches(self) -> Mapping[str, int]:
+        """By model, the smallest batch for which it has a batcher."""
+        found = {}
+        for name, model in self.served.models.items():
+            searched = [p.path for p in self.parameters if p.knob.owner == name]
+            queued = bool(policy_of_queue(model.base.completed))
+            found[name] = least_batch(searched, queued=queued)
         return found
 
     @cached_property
@@ -303,8 +314,8 @@ class Space:
         return chosen[knob] if knob in chosen else self._parents[knob]
 
     def _is_batched(self, max_batch_size: Knob, chosen: Values) -> bool:
-        value = self._value(max_batch_size, chosen)
-        return isinstance(value, int) and value > 1
+        owner, value = max_batch_size.owner, self._value(max_batch_size, chosen)
+        return isinstance(value, int) and value >= self._least_batches[owner]
 
     def _assemble(self, chosen: Values) -> Candidate:
         values = dict(chosen)

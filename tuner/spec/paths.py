@@ -55,20 +55,29 @@ def is_instance_count(path: str) -> bool:
     return re.fullmatch(r"instance_group(\[[^\]]*\])?\.count", path) is not None
 
 
+#: What a batcher does with the requests that wait, with all that is inside: for batches of one too.
+_OF_THE_QUEUE = (
+    QUEUE_POLICY,
+    f"{DYNAMIC_BATCHING}.priority_queue_policy",
+    PRIORITY_LEVELS,
+    f"{DYNAMIC_BATCHING}.default_priority_level",
+)
 #: Fields that say how requests are scheduled, with all that is inside them.
 _SCHEDULING = (
     MAX_BATCH_SIZE,
     PREFERRED,
     DELAY,
-    QUEUE_POLICY,
-    "dynamic_batching.priority_queue_policy",
-    PRIORITY_LEVELS,
-    "dynamic_batching.default_priority_level",
+    *_OF_THE_QUEUE,
     CACHE_ENABLE,
     SEQUENCE_BATCHING,
 )
 #: Whole messages: on or off.
 _BLOCKS = (DYNAMIC_BATCHING, "response_cache")
+
+
+def is_of_queue(path: str) -> bool:
+    """Whether a field limits, times out or orders the requests that wait."""
+    return path.startswith(_OF_THE_QUEUE)
 
 
 @lru_cache(maxsize=1024)

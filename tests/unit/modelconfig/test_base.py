@@ -12,7 +12,7 @@ from builders.told_models import REPORTED
 from tuner.modelconfig.base import Base, differences
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.rules import Rule
-from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED
+from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, QUEUE_TIMEOUT
 
 DELAY = "dynamic_batching.max_queue_delay_microseconds"
 
@@ -77,6 +77,13 @@ def test_off_is_a_batcher_of_single_requests_where_the_server_turns_it_on() -> N
     assert DYNAMIC_BATCHING not in base.read_back({**off, MAX_BATCH_SIZE: 1})
     plain = of_server("max_batch_size: 8", RUNNING.replace("dynamic_batching { pref", "# { pref"))
     assert not plain.request(off).HasField("dynamic_batching")
+
+
+def test_queue_policy_of_batches_of_one_is_read_back() -> None:
+    base = of_server("max_batch_size: 8")
+    wanted = {DYNAMIC_BATCHING: True, MAX_BATCH_SIZE: 1, QUEUE_TIMEOUT: 1000}
+    assert {*base.read_back(wanted)} == {*wanted}
+    assert {*base.read_back({**wanted, QUEUE_TIMEOUT: 0})} == {MAX_BATCH_SIZE}
 
 
 def test_a_size_that_the_server_overrides_is_refused() -> None:

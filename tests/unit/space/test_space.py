@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 import tuner.space.space
 import tuner.space.walk
+from tuner.errors import SpecError
 from tuner.space import conditions
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.conditions import Condition
@@ -191,6 +192,36 @@ def test_the_current_config_may_lie_outside() -> None:
     assert not space.contains(space.current)
     assert space.canonical(space.current) == space.current
     assert space.configs(space.current) == {"m": the_one(space.served.models).base.completed}
+
+
+def test_queue_policy_is_searched_for_batches_of_one_and_nothing_else_of_the_batcher() -> None:
+    limit = "dynamic_batching.default_queue_policy.max_queue_size"
+    fields = {limit: {"choice": [0, 4]}, DELAY: {"choice": [0, 100]}, BATCH: {"choice": [1, 8]}}
+    space = space_of(fields)
+    alone = [fields_of(c) for c in space.enumerate() if fields_of(c)[BATCH] == 1]
+    assert alone == [{BATCH: 1, BATCHER: True, limit: n} for n in (0, 4)]
+    switched = space_of({**fields, BATCHER: {"choice": [False, True]}})
+    alone = [fields_of(c) for c in switched.enumerate() if fields_of(c)[BATCH] == 1]
+    assert alone == [{BATCH: 1, BATCHER: True, limit: n} for n in (0, 4)]  # off: one for all sizes
+
+
+def test_queue_policy_of_a_model_of_batches_of_one_may_be_searched() -> None:
+    one = BATCHING.replace("16", "1")
+    space = space_of({QUEUE_TIMEOUT: {"choice": ["unset", 50_000]}}, one)
+    assert [fields_of(c)[QUEUE_TIMEOUT] for c in space.enumerate()] == [None, 50_000]
+    assert all(fields_of(c)[BATCHER] is True for c in space.enumerate())
+    delays = {QUEUE_TIMEOUT: {"choice": [50_000]}, DELAY: {"choice": [0, 100]}}
+    with pytest.raises(SpecError, match=f"space.{DELAY}: .* nothing is batched"):
+        space_of(delays, one)
+    with pytest.raises(SpecError, match="nothing is batched"):
+        space_of({QUEUE_TIMEOUT: {"choice": [50_000]}}, one.replace("size: 1", "size: 0"))
+
+
+def test_queue_policy_of_the_file_stays_with_batches_of_one() -> None:
+    policy = " dynamic_batching { default_queue_policy { max_queue_size: 4 } }"
+    space = space_of({BATCH: {"choice": [1, 8]}, DELAY: {"choice": [0, 100]}}, BATCHING + policy)
+    (alone,) = [c for c in space.enumerate() if fields_of(c)[BATCH] == 1]
+    assert space.configs(alone)["m"].dynamic_batching.default_queue_policy.max_queue_size == 4
 
 
 def test_a_delay_of_nothing_and_none_are_alike_to_triton() -> None:
