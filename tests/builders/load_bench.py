@@ -23,7 +23,10 @@ from tuner.server.server import Server
 from tuner.spec.workload import Workload
 from tuner.triton.local import LocalLauncher
 
-MODELS = ("plain", "cached", "types", "image", "words", "texts", "ragged", "delays", "over")
+MODELS = (
+    *("plain", "cached", "types", "image", "words", "texts", "ragged", "delays", "over"),
+    *("scaling", "scaling-cached"),
+)
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,27 @@ instance_group [ {{ count: 1 kind: KIND_CPU }} ]
 {more}
 """
 
+#: Its answers depend on what the response cache's key does not have: parameters and shapes.
+_SCALING = """
+import json
+
+import numpy as np
+import triton_python_backend_utils as pb
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        x = pb.get_input_tensor_by_name(request, "x").as_numpy()
+        scale = json.loads(request.parameters() or "{}").get("scale", 1)
+        y = pb.Tensor("y", x * np.float32(scale))
+        size = pb.Tensor("size", np.full((len(x), 1), x.shape[1], np.int32))
+        asked = request.requested_output_names()
+        return pb.InferenceResponse([t for t in (y, size) if t.name() in asked])
+"""
+
 _ECHO = """
 import json
 
@@ -68,6 +89,7 @@ DATATYPES = (
 )
 
 
+_SIZE = '[ {{ name: "size" data_type: TYPE_INT32 dims: [ 1 ] }}, {{ name: "y"'
 _IMAGE = """
 import triton_python_backend_utils as pb
 
@@ -135,13 +157,17 @@ def make_repository(directory: Path, service_s: float = SERVICE_S) -> Path:
     """Models ``plain``, ``cached`` (the same with the response cache), ``types`` and ``image``.
 
     And ``words``, which answers with the length of a text; and ``texts`` and ``ragged``, which fail
-    a batch of unlike lengths; Triton makes such batches of the latter. And decoupled ones.
+    a batch of unlike lengths; Triton makes such batches of the latter. And decoupled ones. And
+    ``scaling`` and ``scaling-cached``, whose answers depend on parameters and shapes.
     """
     model = _MODEL.replace("SERVICE_S", str(service_s))
     repository = directory / "repository"
     cached = "response_cache { enable: true }"
     write_model(repository / "plain", _CONFIG.format(name="plain", more=""), model)
     write_model(repository / "cached", _CONFIG.format(name="cached", more=cached), model)
+    scaling = _CONFIG.replace("[ 8 ]", "[ -1 ]").replace('[ {{ name: "y"', _SIZE)
+    for name, more in (("scaling", ""), ("scaling-cached", cached)):
+        write_model(repository / name, scaling.format(name=name, more=more), _SCALING)
     image = _CONFIG.format(name="image", more="").replace("[ 8 ]", "[ 3, 224, 224 ]", 1)
     write_model(repository / "image", image, _IMAGE)
     words = _CONFIG.format(name="words", more="").replace(

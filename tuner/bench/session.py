@@ -16,6 +16,7 @@ from tuner.bench.rules import BenchRules
 from tuner.bench.serving import Serving
 from tuner.bench.timebook import TimeBook
 from tuner.bench.tools import choose_generator
+from tuner.lint.model_py import parameters_read
 from tuner.load import seeds
 from tuner.load.setup import PATIENCE_S, Site
 from tuner.load.streams_load import asked_of, streams_load
@@ -30,7 +31,9 @@ from tuner.score.next_load import LoadPlan
 from tuner.server.log import last_words
 from tuner.server.memory import Memories
 from tuner.space.candidate import Candidate
+from tuner.space.parameters import Knob
 from tuner.spec.model import Spec
+from tuner.spec.paths import CACHE_ENABLE
 
 #: Killing perf_analyzer over a queue can crash Triton: never done to a server somebody else runs.
 REMOTE_PATIENCE_S = 120.0
@@ -172,7 +175,7 @@ def set_up_bench(
             deployer,
             lambda endpoints: streams_load(
                 spec.workload,
-                asked_of(spec),
+                asked_of(spec, may_be_cached(job)),
                 job.served.models,
                 Site(
                     deployer.control,
@@ -189,6 +192,19 @@ def set_up_bench(
             rules,
             book,
         )
+
+
+def may_be_cached(job: Job) -> dict[str, tuple[str, ...]]:
+    """The models to which the response cache may answer, with the parameters that they read."""
+    found = {}
+    for label in job.space.asked:
+        enable = Knob(label, CACHE_ENABLE)
+        searched = job.space.restarts or any(p.knob == enable for p in job.space.parameters)
+        if searched or job.served.models[label].base.completed.response_cache.enable:
+            parts = [job.served.models[name] for name in job.served.answering([label])]
+            names = [n for p in parts for n in parameters_read(p.files, p.base.completed)]
+            found[label] = tuple(dict.fromkeys(names))
+    return found
 
 
 def why_no_overload(spec: Spec, plan: LoadPlan) -> str:

@@ -97,6 +97,8 @@ class Stream:
         shapes: Those of the requests, of which each has one.
         rate_per_s: Requests per second, whatever the level, of a background; None of a stream
             that shares the level.
+        varied: Where a response cache may answer, names of the request parameters that the model
+            may read: answers are compared for requests, too, that only the cache takes for alike.
     """
 
     name: str
@@ -105,6 +107,7 @@ class Stream:
     shapes: tuple[ShapedInputs, ...]
     share: float = 1.0
     rate_per_s: float | None = None
+    varied: tuple[str, ...] | None = None
 
     @property
     def background(self) -> bool:

@@ -49,10 +49,11 @@ class Asked:
     share: float = 1.0
     rate_per_s: float | None = None
     priority: int = 0
+    varied: tuple[str, ...] | None = None
 
 
-def asked_of(spec: Spec) -> dict[str, Asked]:
-    """What each stream of a spec asks."""
+def asked_of(spec: Spec, varied: Mapping[str, tuple[str, ...]] | None = None) -> dict[str, Asked]:
+    """What each stream of a spec asks; ``varied``: of each model that may use a cache."""
     shares = spec.shares
     return {
         name: Asked(
@@ -62,6 +63,7 @@ def asked_of(spec: Spec) -> dict[str, Asked]:
             shares.get(name, 0.0),
             None if stream.rate is None else float(stream.rate),
             stream.priority or 0,
+            (varied or {}).get(stream.model),
         )
         for name, stream in spec.streams.items()
     }
@@ -208,7 +210,7 @@ def _stream(
         optional=tuple(t.name for t in config.input if t.optional),
         sequence_ids=ids_for(_answering(control, model)),
     )
-    return Stream(name, target, form, shapes, asked.share, asked.rate_per_s)
+    return Stream(name, target, form, shapes, asked.share, asked.rate_per_s, asked.varied)
 
 
 def _answering(control: Control, model: str) -> Iterator[Any]:

@@ -10,6 +10,8 @@ from builders.load_bench import Bench
 from builders.strings import needs_strings
 
 from tuner.load.probes.answers import ConfigAnswers, differences
+from tuner.load.streams_load import Asked
+from tuner.spec.workload import RandomInputs
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -24,6 +26,26 @@ def test_a_model_agrees_with_itself_alone_and_in_company(bench: Bench, model: st
     assert {a.outputs["y"].shape for a in one.together} == {(1, 8)}
     assert len({a.outputs["y"].tobytes() for a in one.alone}) == 16
     assert differences(one, other, 0.0) == []
+
+
+def test_answers_of_the_cache_to_other_requests_are_seen(bench: Bench) -> None:
+    """The cache ignores parameters, requested outputs and shapes (tritonserver 2.51)."""
+
+    def answers(model: str) -> ConfigAnswers:
+        inputs = RandomInputs(kind="random", unique=4, shapes={"x": (8,)})
+        streams = {"": Asked(model, inputs, varied=("scale",))}
+        return the_one(bench.streams(streams).answers())
+
+    plain = answers("scaling")
+    assert differences(plain, answers("scaling"), 0.0) == []
+    found = differences(plain, answers("scaling-cached"), 0.0)
+    ways = (
+        "with other parameters: output y differs",
+        "for y alone: output size",
+        "in another shape",
+    )
+    for way in ways:
+        assert any(way in text for text in found), way
 
 
 def asked(bench: Bench, inputs: object) -> ConfigAnswers:

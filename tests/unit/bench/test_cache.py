@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 from builders.candidates import candidate_of
+from builders.model_files import write_model
 from builders.serving import served_one, served_several
 
 from tuner.bench.cache import ResponseCache, cache_of
+from tuner.bench.job import Request, prepare
+from tuner.bench.session import may_be_cached
 from tuner.space.build import build_space
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
@@ -77,3 +80,36 @@ def test_the_servers_cache_is_used_where_any_model_wants_it(tmp_path: Path) -> N
     without, with_it = Candidate(), Candidate.of_models({"two": {"response_cache.enable": True}})
     assert cache_of(served, (FLAG,), without, remote=False) is None
     assert cache_of(served, (FLAG,), with_it, remote=False) == ResponseCache(4096)
+
+
+READING = """
+class TritonPythonModel:
+    def execute(self, requests):
+        return [json.loads(r.parameters())["scale"] for r in requests]
+"""
+IO = """
+input { name: "x" data_type: TYPE_FP32 dims: 4 }
+output { name: "y" data_type: TYPE_FP32 dims: 4 }
+instance_group [ { count: 1 kind: KIND_CPU } ]
+"""
+
+
+@pytest.mark.parametrize(
+    ("config", "space", "expected"),
+    [
+        ("", "", {}),
+        (CACHING, "", {"m": ("scale",)}),
+        ("", ", response_cache.enable: {choice: [off, on]}", {"m": ("scale",)}),
+        ("", ", response_cache.size: {choice: [off, 64MiB]}", {"m": ("scale",)}),
+    ],
+)
+def test_models_that_may_be_cached_are_asked_with_the_parameters_they_read(
+    tmp_path: Path, config: str, space: str, expected: dict[str, tuple[str, ...]]
+) -> None:
+    write_model(tmp_path / "models" / "m", f"{config_text(config)}{IO}", READING)
+    (tmp_path / "spec.yaml").write_text(
+        "model: m\nrepository: models\nslo: [p99_latency <= 40ms]\n"
+        f"space: {{max_batch_size: {{choice: [2, 4]}}{space}}}\n"
+        "server: {args: ['--cache-config=local,size=4096']}\n"
+    )
+    assert may_be_cached(prepare(Request(spec=tmp_path / "spec.yaml"))) == expected

@@ -4,9 +4,11 @@ from pathlib import Path
 from textwrap import indent
 
 import pytest
+from builders.model_files import write_model
 
-from tuner.lint.model_py import lint_source
+from tuner.lint.model_py import lint_source, parameters_read
 from tuner.lint.rules import Severity
+from tuner.modelconfig.files import read_model
 from tuner.modelconfig.message import parse
 
 PATH = Path("m/1/model.py")
@@ -176,3 +178,16 @@ def test_cached_model_that_reads_what_the_cache_ignores_is_told(method: str, cac
     config = parse(f"response_cache {{ enable: {str(cached).lower()} }}")
     found = [f for f in lint_source(PATH, source, config) if f.rule == "cached-parameters"]
     assert [(f.line, f.severity) for f in found] == ([(6, Severity.WARNING)] if cached else [])
+
+
+def test_parameters_that_a_model_may_read_are_known(tmp_path: Path) -> None:
+    code = (
+        "import json\nclass TritonPythonModel:\n    def execute(self, requests):\n"
+        "        p = json.loads(requests[0].parameters())\n"
+        "        return [p.get('scale', 1), p['mode'], p.pop('top_k', 3)]\n"
+    )
+    write_model(tmp_path / "m", 'backend: "python"', code)
+    write_model(tmp_path / "other", 'backend: "python"', code.replace("parameters()", "inputs()"))
+    for name, expected in (("m", ("scale", "mode", "top_k")), ("other", ())):
+        files = read_model(tmp_path, name)
+        assert parameters_read(files, files.config()) == expected

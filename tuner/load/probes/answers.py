@@ -2,13 +2,15 @@
 
 The questions are the workload's own inputs. Each is asked on its own, and several times together
 with all others: only that makes dynamic batches, and only they reveal a model whose ``execute``
-mixes up its requests.
+mixes up its requests. Where a response cache may answer, some are asked once more in ways that are
+alike to the cache alone: with other parameters, for some of the outputs, in another shape.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,10 @@ from tuner.load.traffic.reply import UnreadableAnswerError, outputs_in
 from tuner.spec.units import count_text, digits
 
 _QUESTIONS = 16
+#: Of these, as many are asked once more in each way that the cache cannot tell apart.
+_VARIED = 4
+#: What no user sends, so that it is no default.
+_PARAMETER = 7
 _TIMES_TOGETHER = 4  # enough in flight that fast models get batches too
 _DEADLINE_S = 60.0
 
@@ -49,11 +55,13 @@ class ConfigAnswers:
     Attributes:
         alone: One a question, asked one after another.
         together: The questions over and over, asked at the same time.
+        varied: What was asked otherwise, in words, with the answer.
         none_because: Why nothing could be asked; empty when it was.
     """
 
     alone: tuple[Answer, ...] = ()
     together: tuple[Answer, ...] = ()
+    varied: tuple[tuple[str, Answer], ...] = ()
     none_because: str = ""
 
 
@@ -79,7 +87,70 @@ def ask(stream: Stream, config: Any) -> ConfigAnswers:
         waiting = [method.future(q, timeout=_DEADLINE_S) for q in questions * _TIMES_TOGETHER]
         together = tuple(map(_answer, waiting))
         alone = tuple(_answer(method.future(q, timeout=_DEADLINE_S)) for q in questions)
-    return ConfigAnswers(alone, together)
+        varied = tuple(
+            (f"input {number} asked {how}", _answer(method.future(q, timeout=_DEADLINE_S)))
+            for number, question in enumerate(questions[:_VARIED])
+            for how, q in vary(question, config, stream.varied)
+        )
+    return ConfigAnswers(alone, together, varied)
+
+
+def vary(
+    question: bytes, config: Any, parameters: Sequence[str] | None
+) -> Iterator[tuple[str, bytes]]:
+    """Requests with the input bytes of ``question`` that ask for something else, and how.
+
+    Args:
+        parameters: Names of those that the model may read; None: no cache can answer.
+    """
+    from tritonclient.grpc import service_pb2
+
+    def copy() -> Any:
+        return service_pb2.ModelInferRequest.FromString(question)
+
+    if parameters is None:
+        return
+    if parameters:
+        request = copy()
+        for name in parameters:
+            request.parameters[name].int64_param = _PARAMETER
+        yield "with other parameters", request.SerializeToString()
+    if len(config.output) > 1:
+        request = copy()
+        del request.outputs[:]
+        request.outputs.add(name=config.output[-1].name)
+        yield f"for {config.output[-1].name} alone", request.SerializeToString()
+    request = copy()
+    if _reshaped(request, config):
+        yield "in another shape", request.SerializeToString()
+
+
+def _reshaped(request: Any, config: Any) -> bool:
+    """Whether the request has now other shapes, which the config allows for the same elements."""
+    batched = config.max_batch_size > 0
+    dims = {tensor.name: [*tensor.dims] for tensor in config.input}
+    reshaped = False
+    for tensor in request.inputs:
+        opened = [at + batched for at, dim in enumerate(dims.get(tensor.name, ())) if dim < 0]
+        for one, other in pairwise(opened):
+            if tensor.shape[one] != tensor.shape[other]:
+                both = tensor.shape[other], tensor.shape[one]
+                tensor.shape[one], tensor.shape[other] = both
+                reshaped = True
+                break
+    if reshaped or not batched or not request.inputs:
+        return reshaped
+    rows = 2 * request.inputs[0].shape[0]
+    halved = []
+    for tensor in request.inputs:
+        opened = [at for at, dim in enumerate(dims.get(tensor.name, ()), 1) if dim < 0]
+        halved.append(next((at for at in opened if tensor.shape[at] % 2 == 0), 0))
+    if rows > config.max_batch_size or not all(halved):
+        return False
+    for tensor, at in zip(request.inputs, halved, strict=True):
+        tensor.shape[0] = rows
+        tensor.shape[at] //= 2
+    return True
 
 
 def differences(one: ConfigAnswers, other: ConfigAnswers, tolerance: float) -> list[str]:
@@ -101,6 +172,9 @@ def differences(one: ConfigAnswers, other: ConfigAnswers, tolerance: float) -> l
             if not (a.rejected or b.rejected):
                 where = f"input {number % len(one.alone)} asked {how}"
                 found += [f"{where}: {text}" for text in _different(a, b, tolerance)]
+    for (where, a), (_, b) in zip(one.varied, other.varied, strict=True):
+        if not (a.rejected or b.rejected):
+            found += [f"{where}: {text}" for text in _different(a, b, tolerance)]
     return list(dict.fromkeys(found))
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from builders.told_probes import answer, compared
+from tritonclient.grpc import service_pb2
 
-from tuner.load.probes.answers import Answer
+from tuner.load.probes.answers import Answer, ConfigAnswers, differences, vary
+from tuner.modelconfig.message import parse
 
 
 @pytest.mark.parametrize(
@@ -33,3 +37,67 @@ def test_no_tolerance_means_equal() -> None:
     assert compared(answer(1.0), answer(near)) == []
     assert len(compared(answer(1.0), answer(near), tolerance=0.0)) == 1
     assert compared(answer(1.0, np.inf), answer(1.0, np.inf), tolerance=0.0) == []
+
+
+def question(*shape: int) -> bytes:
+    request = service_pb2.ModelInferRequest(model_name="m")
+    request.inputs.add(name="x", datatype="FP32", shape=shape)
+    request.raw_input_contents.append(bytes(4 * int(np.prod(shape))))
+    return bytes(request.SerializeToString())
+
+
+def varied(config: str, shape: tuple[int, ...], names: tuple[str, ...] | None) -> dict[str, Any]:
+    read = service_pb2.ModelInferRequest.FromString
+    found = vary(question(*shape), parse(config), names)
+    return {how: read(request) for how, request in found}
+
+
+TENSORS = """
+input { name: "x" data_type: TYPE_FP32 dims: %s }
+output { name: "y" data_type: TYPE_FP32 dims: 1 } output { name: "z" data_type: TYPE_FP32 dims: 1 }
+"""
+
+
+def test_a_request_is_varied_in_what_the_cache_ignores() -> None:
+    found = varied("max_batch_size: 4" + TENSORS % "-1", (1, 8), ("scale", "mode"))
+    assert [*found] == ["with other parameters", "for z alone", "in another shape"]
+    assert {*found["with other parameters"].parameters} == {"scale", "mode"}
+    assert [output.name for output in found["for z alone"].outputs] == ["z"]
+    assert [*found["in another shape"].inputs[0].shape] == [2, 4]
+    assert len({tuple(request.raw_input_contents) for request in found.values()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "dims", "shape", "new"),
+    [
+        (0, "[ -1, -1 ]", (2, 3), [3, 2]),
+        (8, "[ -1, -1 ]", (1, 2, 3), [1, 3, 2]),
+        (8, "[ -1, -1 ]", (1, 4, 4), [2, 2, 4]),
+        (8, "[ 3, -1 ]", (1, 3, 6), [2, 3, 3]),
+        (1, "[ -1 ]", (1, 8), None),  # no room for a second row
+        (8, "[ -1 ]", (1, 7), None),
+        (8, "[ 8 ]", (1, 8), None),
+        (0, "[ -1 ]", (8,), None),
+    ],
+)
+def test_other_shapes_are_those_that_the_config_allows(
+    size: int, dims: str, shape: tuple[int, ...], new: list[int] | None
+) -> None:
+    found = varied(f"max_batch_size: {size}" + TENSORS % dims, shape, ())
+    assert "with other parameters" not in found
+    request = found.get("in another shape")
+    assert (None if request is None else [*request.inputs[0].shape]) == new
+
+
+def test_without_a_cache_nothing_is_varied() -> None:
+    assert varied("max_batch_size: 4" + TENSORS % "-1", (1, 8), None) == {}
+
+
+def test_answers_to_varied_requests_are_compared() -> None:
+    one, other = (
+        ConfigAnswers((answer(1.0),), varied=(("input 0 asked for y alone", answer(value)),))
+        for value in (1.0, 2.0)
+    )
+    assert differences(one, one, 0.0) == []
+    (text,) = differences(one, other, 0.0)
+    assert text.startswith("input 0 asked for y alone: output y differs")
