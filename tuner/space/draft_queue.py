@@ -26,7 +26,7 @@ def queue_lines(slo: Slo) -> Iterator[str]:
     """The line of the space, and what it does; none where its price is more than the SLO allows."""
     timeout_us = queue_timeout_us(slo)
     if timeout_us < IDLE_WAIT_US:
-        yield "# No queue timeout, limit or priorities are proposed: with any of them, requests may"
+        yield "# Queue timeouts, limits and priorities are left out: with any of them, requests may"
         yield f"# wait {_IDLE_WAIT} at light load, more than half of this SLO."
         return
     yield "# Requests that come faster than they are served wait without end, until all are late."
