@@ -48,19 +48,23 @@ def refusal_in(words: str) -> Outcome | None:
     return next((outcome for refusal, outcome in _REFUSALS.items() if refusal in words), None)
 
 
-# What gRPC (grpcio 1.85) and perf_analyzer say of a connection, with the status that a model's
-# answer may have too. A server that stops says so itself.
+# What gRPC (grpcio 1.85), Envoy and perf_analyzer say of a connection, with the status that a
+# model's answer may have too; how their messages begin, since a model may speak of its own
+# connections. A server that stops says so itself.
 _LOST = re.compile(
-    "Socket closed|Stream removed|failed to connect|Connection re|Broken pipe|Endpoint|GOAWAY"
-    "|RST_STREAM|keepalive|DNS resolution|Name resolution|unreachable|No route|[Hh]andshake"
-    "|FD [Ss]hutdown|upstream|HTTP client failed|The document is empty|Server is stopping"
-    "|the server ended the stream"
+    r"(recvmsg|sendmsg|read|write)?:? ?(Connection reset|Connection refused|Broken pipe)"
+    r"|Socket closed|Stream removed|Endpoint closing|GOAWAY|Received RST_STREAM"
+    r"|[Ff]ailed to connect to|DNS resolution failed|Name resolution fail|FD [Ss]hutdown"
+    r"|keepalive watchdog|[Pp]ing timeout|No route to host|Network is unreachable"
+    r"|upstream connect error|no healthy upstream|HTTP client failed"
+    r"|failed to parse the request JSON buffer: The document is empty"
+    r"|(\[request id: [^]]*\] )?Server is stopping|the server ended the stream"
 )
 
 
 def is_lost(words: str) -> bool:
     """Whether an error is about the connection or the server's end: no answer to a request."""
-    return _LOST.search(words) is not None
+    return _LOST.match(words) is not None
 
 
 @dataclass(frozen=True)

@@ -137,6 +137,9 @@ def test_a_models_own_words_stand_alone() -> None:
     "words",
     [
         "Socket closed",
+        "Stream removed (Socket closed)",
+        "recvmsg:Connection reset by peer",
+        "[request id: 1] Server is stopping, scheduler for model has stopped accepting",
         "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:8001: refused",
         "HTTP client failed: Failure when receiving data from the peer",
         "failed to parse the request JSON buffer: The document is empty. at 0",
@@ -144,6 +147,8 @@ def test_a_models_own_words_stand_alone() -> None:
 )
 def test_what_a_lost_connection_says_is_no_answer_of_the_model(words: str) -> None:
     assert answered_errors(f"Thread [0] had error: {words}\n") == []
+    own = f"feature store: {words}"
+    assert answered_errors(f"Thread [0] had error: {own}\n") == [own]
     assert answered_errors(f"Thread [0] had error: {words}\nThread [1] had error: no\n") == ["no"]
 
 
