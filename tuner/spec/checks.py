@@ -6,129 +6,77 @@ Whether files, models and GPUs exist is not checked here, as it depends on the e
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
-from pydantic import BaseModel
-
-from tuner.hiding import HIDDEN
 from tuner.spec.labels import labelled
 from tuner.spec.metrics import GPU_MEMORY, THROUGHPUT, Metric, Scope
 from tuner.spec.mistakes import Finding, Location
-from tuner.spec.model import Spec
+from tuner.spec.model import Spec, is_given
 from tuner.spec.model_checks import (
     check_cache,
     check_cache_sizes,
+    check_fields,
     check_models,
     check_open_loop,
     check_preferred_sizes,
     check_shares,
     check_space,
+    check_stream_names,
     check_streams,
 )
-from tuner.spec.paths import SEVERAL_REPOSITORIES
 from tuner.spec.recording_checks import check_recording
-from tuner.spec.server import MODES, is_own_argument
+from tuner.spec.server_checks import (
+    check_addresses,
+    check_cache_state,
+    check_fields_of_mode,
+    check_loaded_models,
+    check_needs_of_mode,
+    check_server_arguments,
+    check_shared_memory,
+)
 from tuner.spec.shapes import check_shapes, mixed_in
 from tuner.spec.slo import Goal, Slo
 from tuner.spec.units import digits
 from tuner.spec.workload import (
     BUSY_TIMES,
     BurstArrivals,
-    CacheState,
     ClosedArrivals,
     DuplicatesRepeat,
     LogRepeat,
     Protocol,
     RandomInputs,
     SequenceArrivals,
-    SharedMemory,
     ZipfRepeat,
 )
 
 
-def cross_checks(spec: Spec, broken: Collection[str] = ()) -> Iterator[Finding]:
-    """Every violation of a rule that reads none of the ``broken`` sections."""
-    for check, sections in _CHECKS:
-        if not set(sections) & set(broken):
+def cross_checks(spec: Spec, gaps: Collection[Location] = ()) -> Iterator[Finding]:
+    """Every violation of a rule that needs to know none of the ``gaps``.
+
+    Args:
+        gaps: Parts of the spec that were wrong. Where one may be left out, it has its default;
+            a list has its valid items.
+    """
+    for check, needed in _CHECKS:
+        if not any(_overlap(part.split("."), gap) for part in needed for gap in gaps):
             yield from check(spec)
 
 
-def _check_server_mode(spec: Spec) -> Iterator[Finding]:
-    server, own = spec.server, MODES[spec.server.mode]
-    for name in dict.fromkeys(name for facts in MODES.values() for name in facts.fields):
-        if name not in own.fields and _is_given(server, name):
-            allowed = " and ".join(m.value for m, facts in MODES.items() if name in facts.fields)
-            text = f"is for mode {allowed}, not {server.mode.value}"
-            yield Finding(("server", name), text, key=True)
-    for name, what in own.needed.items():
-        if not getattr(server, name):
-            text = f"is missing: mode {server.mode.value} needs {what}"
-            yield Finding(("server", name), text)
-    for name in ("http", "grpc", "metrics"):
-        address = getattr(server, name)
-        if address and not re.fullmatch(r"[^\s/:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}", address):
-            advice = "; leave out http:// and paths" if "/" in address else ""
-            yield Finding(("server", name), f"'{address}' is not host:port{advice}")
-
-
-def _check_shared_memory(spec: Spec) -> Iterator[Finding]:
-    if spec.workload.shared_memory is not SharedMemory.NONE and not spec.server.managed:
-        text = (
-            "is for a server that tune starts, on this machine: use server.mode local or docker, "
-            "or leave it out"
-        )
-        yield Finding(("workload", "shared_memory"), text, key=True)
-
-
-def _check_server_arguments(spec: Spec) -> Iterator[Finding]:
-    for index, argument in enumerate(spec.server.args):
-        name = re.split(r"[=\s]", argument, maxsplit=1)[0]
-        where = ("server", "args", index)
-        if name == "--load-model" and (text := _loads_tuned(spec, index)):
-            yield Finding(where, text)
-        if is_own_argument(name):
-            links = f"; {SEVERAL_REPOSITORIES}" if "--model-rep" in name else ""
-            yield Finding(where, f"{name} is tune's own to set; leave it out{links}")
-        elif argument.startswith("--") and " " in argument:
-            better = argument.replace(" ", "=", 1)
-            yield Finding(where, f"contains a space; write {better}, or two items")
-    for source, target in spec.server.mounts.items():
-        if not (source.startswith("/") and target.startswith("/")):
-            text = "both paths of a mount must start with /"
-            yield Finding(("server", "mounts", source), text, key=True)
-    for name, variable in spec.server.environment.items():
-        if variable.given == HIDDEN:
-            text = (
-                f"{HIDDEN} stands for a value that was not stored: write it, or {{from: VARIABLE}}"
-            )
-            yield Finding(("server", "environment", name), text)
-    if spec.server.load_timeout <= 0:
-        yield Finding(("server", "load_timeout"), "must be above 0")
-
-
-def _loads_tuned(spec: Spec, index: int) -> str:
-    """Why a --load-model is wrong; empty for a model that is to run next to the tuned one."""
-    args = spec.server.args
-    named = args[index].partition("=")[2] or "".join(args[index + 1 : index + 2])
-    names = [model.name for model in spec.models.values()]
-    if named.strip() in names:
-        return f"{named.strip()} is loaded by tune itself; name the models that it calls"
-    if named.strip() == "*":
-        served = " and ".join(names)
-        return (
-            f"would load {served} too, which tune loads itself; name only the models that it calls"
-        )
-    return ""
+def _overlap(pattern: Sequence[str], gap: Location) -> bool:
+    """One is the other, or a part of it; ``*`` is any key."""
+    return all(name in ("*", key) for name, key in zip(pattern, gap, strict=False))
 
 
 def _check_windows(spec: Spec) -> Iterator[Finding]:
-    workload = spec.workload
-    if workload.window <= 0:
+    if spec.workload.window <= 0:
         yield Finding(("workload", "window"), "must be above 0")
+
+
+def _check_longest_window(spec: Spec) -> Iterator[Finding]:
+    workload = spec.workload
     if workload.max_window < workload.window:
         text = f"max_window, {workload.max_window}, is shorter than window, {workload.window}"
-        name = "max_window" if _is_given(workload, "max_window") else "window"
+        name = "max_window" if is_given(workload, "max_window") else "window"
         yield Finding(("workload", name), text)
 
 
@@ -145,7 +93,7 @@ def _check_levels(spec: Spec) -> Iterator[Finding]:
     levels = getattr(arrivals, name)
     if levels and len(set(levels)) < len(levels):
         yield Finding((*where, name), "a level is listed twice")
-    if levels and _is_given(arrivals, f"max_{name}"):
+    if levels and is_given(arrivals, f"max_{name}"):
         text = (
             f"is the upper end of a search, but {name} lists the levels to measure; leave one of "
             f"the two out"
@@ -160,16 +108,24 @@ def _check_bursts(spec: Spec) -> Iterator[Finding]:
     share, length = arrivals.burst_share, arrivals.burst_length
     if not 0 < share < 1:
         yield Finding((*where, "burst_share"), f"must be above 0% and below 100%, not {share}")
-    elif length <= 0:
+    if length <= 0:
         yield Finding((*where, "burst_length"), "must be above 0")
-    elif BUSY_TIMES * arrivals.cycle_s > spec.workload.max_window:
+
+
+def _check_length_of_bursts(spec: Spec) -> Iterator[Finding]:
+    arrivals, where = spec.workload.arrivals, ("workload", "arrivals")
+    if not isinstance(arrivals, BurstArrivals):
+        return
+    if not 0 < arrivals.burst_share < 1 or arrivals.burst_length <= 0:
+        return
+    if BUSY_TIMES * arrivals.cycle_s > spec.workload.max_window:
         needs_s = math.ceil(BUSY_TIMES * arrivals.cycle_s)
         text = (
             f"a busy time comes every {digits(arrivals.cycle_s)}s on average, and a measurement "
             f"needs {BUSY_TIMES} of them: raise max_window, {spec.workload.max_window}, to "
             f"{needs_s}s or more"
         )
-        given = [n for n in ("burst_length", "burst_share") if _is_given(arrivals, n)]
+        given = [n for n in ("burst_length", "burst_share") if is_given(arrivals, n)]
         yield Finding((*where, given[0]) if given else ("workload", "max_window"), text)
 
 
@@ -198,15 +154,18 @@ def _check_inputs(spec: Spec) -> Iterator[Finding]:
         inputs, where = stream.inputs, ("streams", name, "inputs")
         if isinstance(inputs, RandomInputs):
             yield from check_shapes(inputs.shapes, (*where, "shapes"))
-            if isinstance(inputs.repeat, LogRepeat) and mixed_in(inputs.shapes):
-                text = (
-                    "a log does not say which of the shapes its inputs have: send them from a file"
-                )
-                yield Finding((*where, "repeat"), text)
-        single = isinstance(inputs, RandomInputs) and inputs.unique == 1
-        if single and isinstance(inputs.repeat, ZipfRepeat):
+
+
+def _check_repeats(spec: Spec) -> Iterator[Finding]:
+    for name, stream in spec.streams.items():
+        inputs, where = stream.inputs, ("streams", name, "inputs")
+        random = inputs if isinstance(inputs, RandomInputs) else None
+        if random and isinstance(random.repeat, LogRepeat) and mixed_in(random.shapes):
+            text = "a log does not say which of the shapes its inputs have: send them from a file"
+            yield Finding((*where, "repeat"), text)
+        if random and random.unique == 1 and isinstance(random.repeat, ZipfRepeat):
             yield Finding((*where, "repeat"), "popularity needs more than one input; raise unique")
-        if isinstance(inputs.repeat, DuplicatesRepeat) and not isinstance(inputs, RandomInputs):
+        if isinstance(inputs.repeat, DuplicatesRepeat) and random is None:
             text = (
                 "a file does not have new inputs for every measurement: use random inputs, or "
                 "kind log"
@@ -215,12 +174,6 @@ def _check_inputs(spec: Spec) -> Iterator[Finding]:
         elif isinstance(inputs.repeat, DuplicatesRepeat) and inputs.repeat.share >= 1:
             text = "not every request can repeat an earlier one; write less than 100%"
             yield Finding((*where, "repeat", "share"), text)
-
-
-def _check_cache_state(spec: Spec) -> Iterator[Finding]:
-    if spec.workload.cache is CacheState.EMPTY and not spec.server.managed:
-        text = "only a new server has an empty cache, and a remote one cannot be restarted"
-        yield Finding(("workload", "cache"), text)
 
 
 def written_bounds(spec: Spec) -> Iterator[tuple[Location, Slo]]:
@@ -235,7 +188,11 @@ def written_bounds(spec: Spec) -> Iterator[tuple[Location, Slo]]:
 def _check_slos(spec: Spec) -> Iterator[Finding]:
     if not spec.slos:
         empty = "slo" in spec.model_fields_set
-        yield Finding(("slo",), "must not be empty" if empty else "is missing")
+        start, example = "must not be empty" if empty else "is missing", "[p99_latency <= 60ms]"
+        yield Finding(("slo",), f"{start}: write slo: {example}", absent=not empty)
+
+
+def _check_slos_are_different(spec: Spec) -> Iterator[Finding]:
     seen: set[tuple[Metric, str]] = set()
     for where, slo in written_bounds(spec):
         above = slo.stream and slo.metric.scope is Scope.STREAM and (slo.metric, "") in seen
@@ -247,9 +204,9 @@ def _check_slos(spec: Spec) -> Iterator[Finding]:
         seen.add((slo.metric, slo.stream))
 
 
-def _check_goodput(spec: Spec) -> Iterator[Finding]:
+def _check_throughput(spec: Spec) -> Iterator[Finding]:
     """Goodput is found by raising the load until an SLO fails: lower must be easier."""
-    if spec.objective.goal is not Goal.MAXIMIZE_GOODPUT or not spec.slos:
+    if spec.objective.goal is not Goal.MAXIMIZE_GOODPUT:
         return
     for where, slo in written_bounds(spec):
         constant = slo.stream and spec.streams[slo.stream].rate is not None
@@ -259,6 +216,11 @@ def _check_goodput(spec: Spec) -> Iterator[Finding]:
                 "the load, e.g. objective: minimize p99_latency at 300/s"
             )
             yield Finding(where, text)
+
+
+def _check_goodput(spec: Spec) -> Iterator[Finding]:
+    if spec.objective.goal is not Goal.MAXIMIZE_GOODPUT or not spec.slos:
+        return
     is_open = not isinstance(spec.workload.arrivals, ClosedArrivals)
     shared = spec.shares
     timed = [slo for slo in spec.slos if slo.metric.is_latency]
@@ -283,6 +245,13 @@ def _check_objective_load(spec: Spec) -> Iterator[Finding]:
     if getattr(arrivals, name):
         text = f"the objective fixes the load at {level}; leave {name} out"
         yield Finding(("workload", "arrivals", name), text, key=True)
+
+
+def _check_throughput_at_load(spec: Spec) -> Iterator[Finding]:
+    objective = spec.objective
+    if objective.goal is not Goal.MINIMIZE or objective.at_level is None:
+        return
+    level = f"{objective.at_level:.12g}"
     for where, slo in written_bounds(spec):
         shares = {n: share for n, share in spec.shares.items() if n == slo.stream or not slo.stream}
         inferences = sum(share * spec.streams[n].batch_size for n, share in shares.items())
@@ -350,37 +319,49 @@ def _check_gpu_memory(spec: Spec) -> Iterator[Finding]:
         yield Finding(where[0], "gpu_memory means nothing with server.gpus: none")
 
 
-def _is_given(model: BaseModel, name: str) -> bool:
-    """The spec sets the field, and not to its default."""
-    default = type(model).model_fields[name].get_default(call_default_factory=True)
-    return name in model.model_fields_set and getattr(model, name) != default
+_SERVER_MODE, _OBJECTIVE = "server.mode", "objective"
+_ARRIVALS, _KIND = "workload.arrivals", "workload.arrivals.kind"
+_NAMES, _SPACES = "models.*.name", "models.*.space"
+_LOADS = ("streams.*.share", "streams.*.rate")
+_BOUNDS = ("slo", "streams.*.slo")
+_CACHE = ("server.space", "server.args", _SERVER_MODE)
 
-
-#: Each rule with the sections it reads.
+#: Each rule with what it needs to know: where that is wrong, the rule could report what is right.
 _CHECKS: tuple[tuple[Callable[[Spec], Iterator[Finding]], tuple[str, ...]], ...] = (
-    (check_models, ("models",)),
-    (check_streams, ("models", "slo")),
-    (check_shares, ("shares",)),
-    (check_open_loop, ("shares", "workload")),
-    (_check_server_mode, ("server",)),
-    (_check_server_arguments, ("server", "models")),
-    (_check_shared_memory, ("workload", "server")),
-    (_check_windows, ("workload",)),
-    (_check_levels, ("workload",)),
-    (_check_bursts, ("workload",)),
-    (_check_sequences, ("workload", "streams")),
-    (_check_inputs, ("streams",)),
-    (check_recording, ("streams", "workload", "server", "models", "objective")),
-    (_check_cache_state, ("workload", "server")),
-    (_check_budget, ("workload", "budget")),
-    (_check_slos, ("slo",)),
-    (_check_goodput, ("slo", "objective", "workload", "shares")),
-    (_check_objective_load, ("slo", "objective", "workload", "shares")),
-    (_check_sample_size, ("slo", "objective", "workload", "shares")),
-    (_check_load_held, ("check", "slo", "objective", "workload", "shares")),
-    (_check_gpu_memory, ("slo", "objective", "server")),
-    (check_space, ("space",)),
-    (check_preferred_sizes, ("space",)),
-    (check_cache_sizes, ("space",)),
-    (check_cache, ("space", "server", "streams")),
+    (check_models, ()),
+    (check_stream_names, ()),
+    (check_streams, (_NAMES, "streams.*.model")),
+    (check_shares, _LOADS),
+    (check_open_loop, (*_LOADS, _KIND)),
+    (check_fields_of_mode, (_SERVER_MODE,)),
+    (check_needs_of_mode, (_SERVER_MODE, "server.image", "server.http", "server.grpc")),
+    (check_addresses, ()),
+    (check_server_arguments, ()),
+    (check_loaded_models, (_NAMES,)),
+    (check_shared_memory, (_SERVER_MODE,)),
+    (_check_windows, ()),
+    (_check_longest_window, ("workload.window", "workload.max_window")),
+    (_check_levels, ()),
+    (_check_bursts, ()),
+    (_check_length_of_bursts, (_ARRIVALS, "workload.max_window")),
+    (_check_sequences, ()),
+    (_check_inputs, ()),
+    (_check_repeats, ("streams.*.inputs",)),
+    (check_recording, (_KIND,)),
+    (check_cache_state, (_SERVER_MODE,)),
+    (_check_budget, ("workload.window", "workload.warmup")),
+    (_check_slos, _BOUNDS),
+    (_check_slos_are_different, ()),
+    (_check_throughput, (_OBJECTIVE, "streams.*.rate")),
+    (_check_goodput, (*_BOUNDS, *_LOADS, _OBJECTIVE, _KIND)),
+    (_check_objective_load, (_OBJECTIVE, _KIND)),
+    (_check_throughput_at_load, (_OBJECTIVE, *_LOADS, "streams.*.batch_size")),
+    (_check_sample_size, (_OBJECTIVE, *_LOADS, _ARRIVALS, "workload.max_window")),
+    (_check_load_held, (_OBJECTIVE, *_LOADS, _ARRIVALS, "workload.max_window")),
+    (_check_gpu_memory, (_SERVER_MODE, "server.metrics", "server.gpus")),
+    (check_fields, ()),
+    (check_space, (_SPACES, "server.space")),
+    (check_preferred_sizes, ()),
+    (check_cache_sizes, ()),
+    (check_cache, _CACHE),
 )

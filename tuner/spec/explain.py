@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from tuner.hiding import HIDDEN
 from tuner.spec.forms import CARRIED, SHORT_KEYS
-from tuner.spec.mistakes import Finding, Location, dotted, in_brackets
+from tuner.spec.mistakes import Finding, Location, closest, dotted, in_brackets
 from tuner.spec.model import ModelSpec, Spec
 from tuner.spec.paths import SEVERAL_REPOSITORIES
 from tuner.spec.shapes import FORMS as SHAPE_FORMS
@@ -41,6 +41,23 @@ _MESSAGES: Mapping[str, str] = {
     "string_pattern_mismatch": "is not a variable's name",
 }
 
+_MAPPINGS = ("dict_type", "model_type", "model_attributes_type")
+#: What may be written for each required key.
+_LINES = {
+    "models": "models: {NAME: {space: ...}}",
+    "streams": "streams: {NAME: {model: ...}}",
+    "repository": "repository: DIRECTORY",
+    "name": "model: NAME",
+    "model": "model: NAME",
+    "file": "file: FILE",
+    "share": "share: 50%",
+    "dims": "dims: [64]",
+    "length": "length: 10",
+    "interval": "interval: 200ms",
+    "int": "int: [1, 4]",
+    "choice": "choice: [8, 16]",
+    "subsets": "subsets: [4, 8]",
+}
 #: Where the value found is not shown.
 _SECRET = ("server", "environment")
 #: Keys that one might write for a stream, for things that are said elsewhere.
@@ -62,12 +79,16 @@ def findings(error: ValidationError) -> Iterator[Finding]:
         if kind == "too_short" and detail["input"]:
             continue  # pydantic does not count invalid items
         if kind == "extra_forbidden":
-            yield Finding(location, _unknown_key(location, owners), key=True)
+            yield _unknown_key(location, owners)
         elif kind == "union_tag_invalid":
             tag, tags = str(context["tag"]), context["expected_tags"]
             yield Finding((*location, "kind"), _not_one_of(tag, tags))
         elif kind == "union_tag_not_found" and location[-2:-1] != ("space",):
             yield Finding(location, "'kind' is missing: one of " + ", ".join(map(_tag, models)))
+        elif kind == "missing":
+            yield Finding(location, f"is missing: write {_LINES[str(location[-1])]}", absent=True)
+        elif kind in _MAPPINGS:
+            yield Finding(location, _message(detail), described=_described(location))
         else:
             yield Finding(location, _message(detail))
 
@@ -76,8 +97,6 @@ def _message(detail: ErrorDetails) -> str:
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     if kind == "value_error":
         return str(context["error"])
-    if kind == "missing":
-        return "is missing"
     if detail["loc"] == ("repository",) and isinstance(value, list):
         return f"a path is expected, not a list; {SEVERAL_REPOSITORIES}"
     if kind in ("enum", "literal_error"):
@@ -111,21 +130,30 @@ def _not_one_of(value: Any, expected: str) -> str:
     return f"{_found(value)} is not one of {', '.join(options)}{in_brackets(str(value), options)}"
 
 
-def _unknown_key(location: Location, owners: _Models) -> str:
+def _described(location: Location) -> str:
+    """What the description of the part at ``location`` is called in `docs/spec.md`."""
+    named = len(location) > 1 and location[0] in ("models", "streams")
+    return dotted((location[0], "NAME", *location[2:]) if named else location) or "a spec"
+
+
+def _unknown_key(location: Location, owners: _Models) -> Finding:
     key = str(location[-1])
     if location[0] == "streams" and len(location) == 3 and key in _EXCHANGES:
-        return f"unknown key '{key}': {_NOT_A_STREAMS}"
+        return Finding(location, f"unknown key '{key}': {_NOT_A_STREAMS}", key=True)
     short = {Spec: SHORT_KEYS, Workload: CARRIED}  # what may be written there, in either form
     allowed = {(o, name) for o in owners for name in (*_names(o), *short.get(o, ()))}
     known = sorted({name for _, name in allowed - {(ModelSpec, "name")}})
-    guess = in_brackets(key, known)
-    if guess:
-        return f"unknown key {shorten(key)}{guess}"
+    meant = closest(key, known)
+    if meant:
+        text = f"unknown key {shorten(key)} (did you mean {meant}?)"
+        return Finding(location, text, key=True, meant=meant)
     homes = [home for home in _places_of_keys() if home[-1] == key]
     if homes:
         home = min(homes, key=lambda h: h[:1] != location[:1])
-        return f"'{key}' belongs under {dotted(home[:-1]) or 'the top'}, not here"
-    return f"unknown key {shorten(key)}; known here: {', '.join(known)}"
+        text = f"'{key}' belongs under {dotted(home[:-1]) or 'the top'}, not here"
+        return Finding(location, text, key=True)
+    text = f"unknown key {shorten(key)}; known here: {', '.join(known)}"
+    return Finding(location, text, key=True, described=_described(location[:-1]))
 
 
 def _trace(loc: Location) -> tuple[Location, _Models, _Models]:

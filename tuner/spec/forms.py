@@ -10,7 +10,7 @@ model and its stream, has the model's name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tuner.spec.mistakes import Finding, Location
@@ -53,7 +53,7 @@ class Form:
         """The problems, and findings of the long form, by their places as written."""
         return [
             *self.problems,
-            *(Finding(self.written(f.location), f.message, f.key) for f in findings),
+            *(replace(f, location=self.written(f.location)) for f in findings),
         ]
 
 
@@ -163,7 +163,7 @@ def _make_stream(form: Form, label: str, *, asks: bool) -> None:
     """`workload` says what the requests of the one stream carry."""
     if not asks:
         text = "is missing: name the model that gets the requests, or write streams"
-        form.problems.append(Finding(("model",), text))
+        form.problems.append(Finding(("model",), text, absent=True))
         models = form.data["models"]
         label = next(iter(models), "") if isinstance(models, dict) else ""
     stream: dict[str, Any] = {"model": label}

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,10 +107,13 @@ def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
     form = long_form(tree.data)
     spec, wrong = _validate(form.data, path.parent.absolute())
     found = form.found(wrong)
+    meant = {(*finding.location[:-1], finding.meant) for finding in found if finding.meant}
+    found = [f for f in found if not (f.absent and f.location in meant)]
     mistakes = [mistake_at(path, at, message, where) for at, where, message in tree.problems]
     for finding in found:
         file, position = _where(path, tree, given, finding)
-        mistakes.append(mistake_at(file, position, finding.message, finding.location))
+        where, about = finding.location, finding.described
+        mistakes.append(mistake_at(file, position, finding.message, where, about))
     if spec is None or mistakes:
         raise SpecMistakesError(mistakes)
 
@@ -160,7 +164,13 @@ def _override(data: dict[str, Any], override: str) -> Location:
     name = Path(f"--set {override}")
     path, equals, text = override.partition("=")
     if not equals:
-        raise SpecMistakesError([mistake_at(name, Position(1, 1), "PATH=VALUE is expected")])
+        text = "PATH=VALUE is expected, such as budget.trials=3"
+        raise SpecMistakesError([mistake_at(name, Position(1, 1), text)])
+    parameter, _, form = path.rpartition(".")
+    if form in ("int", "choice", "subsets") and "space" in parameter.split("."):
+        better = shlex.quote(f"{parameter}={{{form}: {text}}}")
+        text = f"the values of a field are set as a whole: --set {better}"
+        raise SpecMistakesError([mistake_at(name, Position(1, 1), text, tuple(path.split(".")))])
     try:
         value = read_yaml(text).data
     except BadYamlError as error:
@@ -193,56 +203,54 @@ def _validate(data: dict[str, Any], directory: Path) -> tuple[Spec | None, list[
     try:
         spec = Spec.model_validate(data, context=context)
     except ValidationError as error:
-        found = list(findings(error))
-        rest, broken = _without(data, [finding.location for finding in found])
-        partial = Spec.model_validate(rest, context=context)
-        return None, [*found, *cross_checks(partial, broken)]
+        wrong = list(findings(error))
+        return None, [*wrong, *_in_the_rest(data, wrong, context)]
     return spec, list(cross_checks(spec))
 
 
-def _without(data: dict[str, Any], wrong: Iterable[Location]) -> tuple[dict[str, Any], set[str]]:
-    """What is valid of ``data``, made complete, and the names of the sections that are not.
-
-    A wrong parameter of a space is left out alone; any other mistake removes its whole section.
-    """
-    rest, broken = deepcopy(data), set[str]()
-    for location in wrong:
-        part = _part(location)
-        _leave_out(rest, part)
-        if part[-2:-1] != ("space",):
-            broken |= _sections(part)
-        elif not _at(rest, part[:-1]):
-            _leave_out(rest, part[:-1])
-            broken.add("space")
-    return _completed(rest), broken
-
-
-def _part(location: Location) -> Location:
-    """The part to leave out because of a mistake in it."""
-    if location[0] == "models":
-        return location[:4] if location[2:3] == ("space",) else location[:3]
-    if location[0] == "streams":
-        return location[:3]
-    return location[:3] if location[:2] == ("server", "space") else location[:1]
+def _in_the_rest(
+    data: dict[str, Any], wrong: Sequence[Finding], context: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """What `cross_checks` finds in the values that are valid, whatever is wrong beside them."""
+    gaps = [(*f.location[:-1], f.meant) for f in wrong if f.meant]
+    gaps += [f.location for f in wrong if f.absent]
+    rest, wrong = deepcopy(data), [f for f in wrong if not f.absent]
+    while True:
+        gone = set[Location]()
+        for finding in wrong:
+            if not any(finding.location[: len(part)] == part for part in gone):
+                gone.add(_leave_out(rest, finding.location))
+        gaps += (part[:-1] if isinstance(part[-1], int) else part for part in gone)
+        try:
+            spec = Spec.model_validate(_completed(rest), context=context)
+            break
+        except ValidationError as error:  # such as a mapping that lacks a required key
+            wrong = list(findings(error))
+    for finding in cross_checks(spec, gaps):
+        yield replace(finding, location=_before_leaving_out(rest, finding.location))
 
 
-def _sections(part: Location) -> set[str]:
-    """What rules read of a part that is wrong as a whole; see `tuner.spec.checks`."""
-    if part[-1] in ("space", "slo"):
-        return {str(part[-1])}
-    if len(part) > 2:
-        read = {"name": "models", "share": "shares", "rate": "shares"}
-        return {read.get(str(part[2]), "streams")}
-    also = {"models": {"space"}, "streams": {"slo", "shares"}}
-    return {str(part[0]), *also.get(str(part[0]), ())}
+def _leave_out(rest: dict[str, Any], location: Location) -> Location:
+    """Leaves out the smallest part with ``location`` that can be: an SLO, else a key's value."""
+    for end in range(len(location), 0, -1):
+        holder, key = _at(rest, location[: end - 1]), location[end - 1]
+        if isinstance(holder, dict) and key in holder:
+            del holder[str(key)]
+            return location[:end]
+        if isinstance(holder, list) and location[end - 2] == "slo":
+            holder[int(key)] = None  # the others keep their numbers
+            return location[:end]
+    return location
 
 
-def _leave_out(data: dict[str, Any], part: Location) -> None:
-    holder = _at(data, part[:-1])
-    if isinstance(holder, dict):
-        holder.pop(str(part[-1]), None)
-    else:
-        data.pop(str(part[0]), None)
+def _before_leaving_out(rest: dict[str, Any], location: Location) -> Location:
+    """The place in the spec of what a rule found at ``location`` in the rest."""
+    above = location[:1] if location[:1] == ("slo",) else location[:3]
+    number = location[len(above) : len(above) + 1]
+    if above[-1:] != ("slo",) or not number:
+        return location
+    left = [at for at, slo in enumerate(_at(rest, above)) if slo is not None]
+    return (*above, left[int(number[0])])
 
 
 def _at(data: Any, location: Location) -> Any:
@@ -252,13 +260,20 @@ def _at(data: Any, location: Location) -> Any:
 
 
 def _completed(data: dict[str, Any]) -> dict[str, Any]:
-    """Puts placeholders for required fields that are wrong, so that the rest can be checked."""
+    """Only the SLOs that are left, and placeholders for required fields that are not."""
     models = data.get("models") or {"": {}}
     models = {label: {"name": label or "model", **model} for label, model in models.items()}
     streams = data.get("streams") or {"": {}}
     first = next(iter(models))
-    streams = {name: {"model": first, **stream} for name, stream in streams.items()}
-    return {"repository": ".", **data, "models": models, "streams": streams}
+    streams = {name: _with_slos_left({"model": first, **s}) for name, s in streams.items()}
+    whole = {"repository": ".", **data, "models": models, "streams": streams}
+    return _with_slos_left(whole)
+
+
+def _with_slos_left(part: dict[str, Any]) -> dict[str, Any]:
+    if "slo" not in part:
+        return part
+    return {**part, "slo": [slo for slo in part["slo"] if slo is not None]}
 
 
 _MARK = "  # default"

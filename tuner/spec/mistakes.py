@@ -22,11 +22,22 @@ _LONGEST_LINE = 500
 
 @dataclass(frozen=True)
 class Finding:
-    """A mistake by its place in the spec; ``key`` points at the key rather than its value."""
+    """A mistake by its place in the spec.
+
+    Attributes:
+        key: Points at the key rather than its value.
+        absent: Nothing is written there.
+        meant: The known key that an unknown one probably stands for.
+        described: The part of a spec whose description helps, where the message does not say what
+            to write.
+    """
 
     location: Location
     message: str
     key: bool = False
+    absent: bool = False
+    meant: str = ""
+    described: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,7 @@ class Mistake:
     column: int
     where: str
     message: str
+    described: str = ""
 
     @property
     def place(self) -> str:
@@ -55,7 +67,9 @@ class SpecMistakesError(SpecError):
         found = sorted(mistakes, key=lambda m: (m.file, m.line, m.column))
         self.mistakes = tuple(found[:MOST_SHOWN])
         lines = shown(map(str, self.mistakes), len(found))
-        super().__init__(lines, hint="docs/spec.md and tune schema describe every field.")
+        parts = dict.fromkeys(m.described for m in self.mistakes if m.described)
+        hint = "docs/spec.md, under Fields, and tune schema describe the keys of "
+        super().__init__(lines, hint + " and ".join(parts) if parts else "")
 
 
 def shown(first: Iterable[str], count: int) -> str:
@@ -83,7 +97,12 @@ _LONGEST = 255
 
 def did_you_mean(name: str, known: Iterable[str], most: int = 2) -> str:
     """``did you mean A or B?``, whatever the case; empty when nothing known is close."""
-    return _closest(name, {word.lower(): word for word in known}, most)
+    return _question(_closest(name, {word.lower(): word for word in known}, most))
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """The known word that is meant, whatever the case; empty when none is close."""
+    return next(iter(_closest(name, {word.lower(): word for word in known}, most=1)), "")
 
 
 def path_meant(path: Path, kind: Callable[[Path], bool] = Path.is_dir) -> str:
@@ -95,17 +114,21 @@ def path_meant(path: Path, kind: Callable[[Path], bool] = Path.is_dir) -> str:
         rest = path.relative_to(wrong)
         beside = sorted(wrong.parent.iterdir(), key=lambda p: (p.suffix == wrong.suffix, p.name))
         written = {p.stem.lower(): str(p / rest) for p in beside if kind(p / rest)}
-        return _closest(wrong.stem, written, most=1)
+        return _question(_closest(wrong.stem, written, most=1))
     return ""
 
 
-def _closest(name: str, written: Mapping[str, str], most: int) -> str:
+def _question(meant: Sequence[str]) -> str:
+    return f"did you mean {' or '.join(meant)}?" if meant else ""
+
+
+def _closest(name: str, written: Mapping[str, str], most: int) -> list[str]:
     """``written``: what may be meant, by what is compared."""
     typed = name.lower() if len(name) <= _LONGEST else ""  # of megabytes it would take seconds
     close = difflib.get_close_matches(typed, written, n=most + 2, cutoff=0.6)
     # Swapped letters first: difflib thinks "lint" as close to "inti" as "init".
     close = sorted(close, key=lambda word: sorted(word) != sorted(typed))[:most]
-    return f"did you mean {' or '.join(written[word] for word in close)}?" if close else ""
+    return [written[word] for word in close]
 
 
 def in_brackets(word: str, options: Iterable[str]) -> str:

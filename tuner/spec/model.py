@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from tuner.spec.fields import Count, Natural, PositiveNumber, SpaceSpec, SpecPath, Strict, WriteTo
@@ -250,3 +250,9 @@ class Spec(Strict):
         (name, stream), *others = self.streams.items()
         more = others or stream.model_fields_set - {"model", *CARRIED}
         return as_written(data, name if name == stream.model and not more else None)
+
+
+def is_given(model: BaseModel, name: str) -> bool:
+    """The spec sets the field, and not to its default."""
+    default = type(model).model_fields[name].get_default(call_default_factory=True)
+    return name in model.model_fields_set and getattr(model, name) != default

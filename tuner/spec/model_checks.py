@@ -50,6 +50,7 @@ _ALIASES = {
     "response_cache.byte_size": CACHE_SIZE,
 }
 
+_SPACE = "space: {instance_group.count: {int: [1, 4]}}"
 _CACHE_FLAGS = ("--cache-config", "--response-cache-byte-size")
 #: Lowest value that makes sense, and why.
 _LOWEST = {
@@ -59,20 +60,23 @@ _LOWEST = {
 }
 
 
-def check_space(spec: Spec) -> Iterator[Finding]:
+def check_fields(spec: Spec) -> Iterator[Finding]:
     """Paths that cannot be right, and values that no config may have."""
     for where, space in _spaces(spec):
         yield from _check_fields(where, space)
+
+
+def check_space(spec: Spec) -> Iterator[Finding]:
+    """There is something to search, and no more than a search can take."""
     fields = sum(len(space) for _, space in _spaces(spec))
     first = next(iter(_spaces(spec)))[0]
     if not fields and len(spec.models) > 1:
-        text = "no model has a space, so nothing would be searched: give one, such as "
-        yield Finding(
-            ("models",), text + "{space: {instance_group.count: {int: [1, 4]}}}", key=True
-        )
+        text = f"no model has a space, so nothing would be searched: give one, such as {{{_SPACE}}}"
+        yield Finding(("models",), text, key=True)
     elif not fields:
         empty = "space" in next(iter(spec.models.values())).model_fields_set
-        yield Finding(first, "must not be empty" if empty else "is missing")
+        start = "must not be empty" if empty else "is missing"
+        yield Finding(first, f"{start}: write {_SPACE}", absent=not empty)
     if fields > MOST_FIELDS:
         text = f"{fields} fields are too many to search; choose at most {MOST_FIELDS}"
         yield Finding(first, text, key=True)
@@ -277,17 +281,22 @@ def check_models(spec: Spec) -> Iterator[Finding]:
 
 
 def check_streams(spec: Spec) -> Iterator[Finding]:
-    """Each stream names a model of the spec, and bounds only what its requests can show."""
+    """Each stream names a model of the spec."""
+    for name, stream in spec.streams.items():
+        if stream.model not in spec.models:
+            known = ", ".join(spec.models)
+            guess = in_brackets(stream.model, list(spec.models))
+            text = f"'{stream.model}' is not one of the models: {known}{guess}"
+            yield Finding(("streams", name, "model"), text)
+
+
+def check_stream_names(spec: Spec) -> Iterator[Finding]:
+    """Names that fit into files and tables; and bounds only on what a stream can show."""
     for name, stream in spec.streams.items():
         where = ("streams", name)
         if name != stream.model and not re.fullmatch(_STREAM, name):
             text = f"'{name}' is not a stream name: use letters, digits, _, - and ."
             yield Finding(where, text, key=True)
-        if stream.model not in spec.models:
-            known = ", ".join(spec.models)
-            guess = in_brackets(stream.model, list(spec.models))
-            text = f"'{stream.model}' is not one of the models: {known}{guess}"
-            yield Finding((*where, "model"), text)
         for index, slo in enumerate(stream.slo):
             if slo.metric.scope is Scope.SERVER:
                 text = (

@@ -70,9 +70,11 @@ class Tree:
         return Position(1, 1)
 
 
-def mistake_at(path: Path, at: Position, message: str, where: Location = ()) -> Mistake:
+def mistake_at(
+    path: Path, at: Position, message: str, where: Location = (), described: str = ""
+) -> Mistake:
     """A mistake in a file, with its place in the text and in the data."""
-    return Mistake(str(path), at.line, at.column, dotted(where), message)
+    return Mistake(str(path), at.line, at.column, dotted(where), message, described)
 
 
 def read_yaml(text: str) -> Tree:

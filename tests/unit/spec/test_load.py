@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders.candidates import the_one
@@ -12,9 +14,10 @@ from tuner.errors import SpecError
 from tuner.spec.fields import IntRange
 from tuner.spec.load import load_spec
 from tuner.spec.metrics import P99_LATENCY
-from tuner.spec.mistakes import SpecMistakesError
+from tuner.spec.mistakes import Location, SpecMistakesError, dotted
 from tuner.spec.model import Spec
 from tuner.spec.workload import FileInputs, TraceArrivals, ZipfRepeat
+from tuner.spec.yaml_tree import dump_scalar, read_yaml
 
 CASES = Path(__file__).parents[2] / "cases"
 MINIMAL = (CASES / "good" / "minimal.yaml").read_text()
@@ -55,7 +58,7 @@ def test_mistakes_are_a_spec_error_with_a_line_each(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as error:
         _load(tmp_path, MINIMAL.replace("60ms", "60").replace("model:", "modle:"))
     assert error.value.exit_code == 2
-    assert len(error.value.message.splitlines()) == 3
+    assert len(error.value.message.splitlines()) == 2
     assert isinstance(error.value, SpecMistakesError)
     last = error.value.mistakes[-1]
     assert (last.line, last.column, last.where) == (3, 7, "slo[0]")
@@ -185,3 +188,90 @@ def loaded(tmp_path: Path, args: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("args", ["--load-model=add", "--load-model, add"])
 def test_the_models_it_calls_are_loaded_by_name(tmp_path: Path, args: str) -> None:
     assert "".join(loaded(tmp_path, args)).startswith("--load-model")
+
+
+def test_values_of_a_field_are_set_as_a_whole() -> None:
+    with pytest.raises(SpecError) as error:
+        load_spec(CASES / "good" / "minimal.yaml", ["space.max_batch_size.choice=[4, 8]"])
+    assert "--set 'space.max_batch_size={choice: [4, 8]}'" in error.value.message
+    assert error.value.hint == ""
+
+
+def test_a_hint_names_the_part_of_the_spec_whose_keys_are_described() -> None:
+    def hint(*overrides: str) -> str:
+        with pytest.raises(SpecError) as error:
+            load_spec(CASES / "good" / "minimal.yaml", overrides)
+        return error.value.hint
+
+    described = "docs/spec.md, under Fields, and tune schema describe the keys of "
+    assert hint("budget.colour=red") == described + "budget"
+    assert hint("budget.colour=red", "workload.inputs=3") == f"{described}budget and {_INPUTS}"
+    assert hint("budget.trails=3") == ""
+    assert hint("workload.window=0") == ""
+
+
+_INPUTS = "streams.NAME.inputs"
+
+_GOOD = sorted((CASES / "good").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", _GOOD, ids=lambda p: p.stem)
+def test_a_wrong_value_or_key_is_the_only_mistake(path: Path) -> None:
+    """Rules read nothing into a spec with a mistake that is not there without it."""
+    for location, spoilt in _spoilt(read_yaml(path.read_text()).data):
+        spec = path.with_name(f".{path.name}")
+        with pytest.raises(SpecMistakesError) as error:
+            _read(spoilt, spec)
+        for mistake in error.value.mistakes:
+            assert mistake.where.startswith(dotted(location)), (location, mistake)
+
+
+def _spoilt(data: Any, at: Location = ()) -> Iterator[tuple[Location, Any]]:
+    """The data, each time with a value or a key that no spec has, and where that is."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            for where, spoilt in _spoilt(value, (*at, key)):
+                yield where, {**data, key: spoilt}
+        yield (*at, "zzz"), {**data, "zzz": {"nonsense": 1}}
+    else:
+        yield at, {"nonsense": 1}
+    if isinstance(data, list) and at[-1] == "slo":
+        for number in range(len(data)):
+            yield (*at, number), [*data[:number], "nonsense", *data[number + 1 :]]
+
+
+def _read(data: object, path: Path) -> None:
+    """As if the file held the data."""
+    path.write_text(dump_scalar(data))
+    try:
+        load_spec(path)
+    finally:
+        path.unlink()
+
+
+_WRONG = {
+    "window": "workload.window=0",
+    "kind of arrivals": "workload.arrivals={kind: poison}",
+    "metric": "slo=[p99_latncy <= 60ms, p99_latency <= 60ms, error_rate <= 2, throughput >= 5/s]",
+    "share": "confirm.min_gain=2",
+    "number": "budget.trials=0",
+    "range": "space.max_batch_size={int: [4, 1]}",
+    "field": "space.count={int: [0, 4]}",
+    "argument": "server.args=[--http-port=1]",
+    "timeout": "server.load_timeout=0",
+    "mode": "server.mode=dockr",
+    "key": "workload.inputs.uniqe=3",
+    "name": "model=a/b",
+}
+
+
+def test_mistakes_together_are_those_of_each_alone() -> None:
+    def mistakes(*overrides: str) -> set[str]:
+        with pytest.raises(SpecMistakesError) as error:
+            load_spec(CASES / "good" / "minimal.yaml", overrides)
+        return {f"{m.where}: {m.message}" for m in error.value.mistakes}
+
+    alone = {name: mistakes(override) for name, override in _WRONG.items()}
+    assert all(alone.values())
+    assert len(alone["metric"]) == 3
+    assert mistakes(*_WRONG.values()) == set.union(*alone.values())

@@ -1,0 +1,107 @@
+"""Rules for the server of a spec: its mode, arguments and addresses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tuner.hiding import HIDDEN
+from tuner.spec.mistakes import Finding
+from tuner.spec.model import Spec, is_given
+from tuner.spec.paths import SEVERAL_REPOSITORIES
+from tuner.spec.server import MODES, is_own_argument
+from tuner.spec.workload import CacheState, SharedMemory
+
+
+def check_fields_of_mode(spec: Spec) -> Iterator[Finding]:
+    """Fields are those of the server's mode."""
+    server, own = spec.server, MODES[spec.server.mode]
+    for name in dict.fromkeys(name for facts in MODES.values() for name in facts.fields):
+        if name not in own.fields and is_given(server, name):
+            allowed = " and ".join(m.value for m, facts in MODES.items() if name in facts.fields)
+            text = f"is for mode {allowed}, not {server.mode.value}"
+            yield Finding(("server", name), text, key=True)
+
+
+def check_needs_of_mode(spec: Spec) -> Iterator[Finding]:
+    """What the mode needs is given."""
+    server = spec.server
+    for name, what in MODES[server.mode].needed.items():
+        if not getattr(server, name):
+            text = f"is missing: mode {server.mode.value} needs {what}"
+            yield Finding(("server", name), text, absent=True)
+
+
+def check_addresses(spec: Spec) -> Iterator[Finding]:
+    """Addresses are host:port."""
+    server = spec.server
+    for name in ("http", "grpc", "metrics"):
+        address = getattr(server, name)
+        if address and not re.fullmatch(r"[^\s/:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}", address):
+            advice = "; leave out http:// and paths" if "/" in address else ""
+            yield Finding(("server", name), f"'{address}' is not host:port{advice}")
+
+
+def check_shared_memory(spec: Spec) -> Iterator[Finding]:
+    """Only a server on this machine can read inputs in memory."""
+    if spec.workload.shared_memory is not SharedMemory.NONE and not spec.server.managed:
+        text = (
+            "is for a server that tune starts, on this machine: use server.mode local or docker, "
+            "or leave it out"
+        )
+        yield Finding(("workload", "shared_memory"), text, key=True)
+
+
+def check_server_arguments(spec: Spec) -> Iterator[Finding]:
+    """Arguments are tritonserver's to take; paths and variables can be used."""
+    for index, argument in enumerate(spec.server.args):
+        name = re.split(r"[=\s]", argument, maxsplit=1)[0]
+        where = ("server", "args", index)
+        if is_own_argument(name):
+            links = f"; {SEVERAL_REPOSITORIES}" if "--model-rep" in name else ""
+            yield Finding(where, f"{name} is tune's own to set; leave it out{links}")
+        elif argument.startswith("--") and " " in argument:
+            better = argument.replace(" ", "=", 1)
+            yield Finding(where, f"contains a space; write {better}, or two items")
+    for source, target in spec.server.mounts.items():
+        if not (source.startswith("/") and target.startswith("/")):
+            text = "both paths of a mount must start with /"
+            yield Finding(("server", "mounts", source), text, key=True)
+    for name, variable in spec.server.environment.items():
+        if variable.given == HIDDEN:
+            text = (
+                f"{HIDDEN} stands for a value that was not stored: write it, or {{from: VARIABLE}}"
+            )
+            yield Finding(("server", "environment", name), text)
+    if spec.server.load_timeout <= 0:
+        yield Finding(("server", "load_timeout"), "must be above 0")
+
+
+def check_loaded_models(spec: Spec) -> Iterator[Finding]:
+    """What is loaded beside the models of the spec is not one of them."""
+    for index, argument in enumerate(spec.server.args):
+        name = re.split(r"[=\s]", argument, maxsplit=1)[0]
+        if name == "--load-model" and (text := _loads_tuned(spec, index)):
+            yield Finding(("server", "args", index), text)
+
+
+def _loads_tuned(spec: Spec, index: int) -> str:
+    """Why a --load-model is wrong; empty for a model that is to run next to the tuned one."""
+    args = spec.server.args
+    named = args[index].partition("=")[2] or "".join(args[index + 1 : index + 2])
+    names = [model.name for model in spec.models.values()]
+    if named.strip() in names:
+        return f"{named.strip()} is loaded by tune itself; name the models that it calls"
+    if named.strip() == "*":
+        served = " and ".join(names)
+        return (
+            f"would load {served} too, which tune loads itself; name only the models that it calls"
+        )
+    return ""
+
+
+def check_cache_state(spec: Spec) -> Iterator[Finding]:
+    """Who cannot restart a server cannot empty its cache."""
+    if spec.workload.cache is CacheState.EMPTY and not spec.server.managed:
+        text = "only a new server has an empty cache, and a remote one cannot be restarted"
+        yield Finding(("workload", "cache"), text)
