@@ -95,7 +95,7 @@ def command(
             raise SpecError(
                 "--all takes nothing from Model Analyzer", "draft its models one by one"
             )
-        where = Path(model) if model else repository or REPOSITORY
+        where = Path(model) if model else repository or options.default_repository("init --all")
         server = _named_server(image, host)
         _draft_all(where, output or Path("specs"), {**wanted, "server": server}, force=force)
         return
@@ -269,7 +269,7 @@ def _drafted(
         from tuner.model_analyzer.carry import called, carried, repository_of
 
         repository = repository or repository_of(profile)
-    repository = repository or REPOSITORY
+    repository = repository or options.default_repository(f"init {shlex.quote(model)}")
     if plain(model) != model:
         text = f"{model!r} is no name for a model: it has characters that are not shown"
         raise SpecError(text, "rename its directory, with letters, digits, - and _")

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from tuner.errors import EnvironmentNotReadyError
 from tuner.regular import read_regular
 from tuner.spec.mistakes import path_meant
 from tuner.spec.paths import REPOSITORY, SEVERAL_REPOSITORIES
@@ -235,6 +236,24 @@ def repository_option(help: str) -> Callable[[F], F]:  # noqa: A002
     return click.option(
         "--repository", type=EXISTING_DIRECTORY, multiple=True, callback=_only_one, help=help
     )
+
+
+def default_repository(command: str) -> Path:
+    """Where models are looked for when no option says so.
+
+    Args:
+        command: What was called, to be called again with the option.
+
+    Raises:
+        EnvironmentNotReadyError: There is no such directory.
+    """
+    if not os.path.lexists(REPOSITORY):
+        near = path_meant(REPOSITORY)
+        hint = f"name your model repository: tune {command} --repository DIR"
+        raise EnvironmentNotReadyError(
+            f"there is no directory {REPOSITORY} here", f"{near} {hint}".strip()
+        )
+    return REPOSITORY
 
 
 through_links_option = click.option(

@@ -14,7 +14,6 @@ from tuner.cli import options
 from tuner.cli.storage import children_environment, state_directory
 from tuner.cli.terminal import say, say_document, say_notes
 from tuner.errors import SpecError, TunerError
-from tuner.spec.paths import REPOSITORY
 
 if TYPE_CHECKING:
     from tuner.record.manifest import Manifest
@@ -176,7 +175,7 @@ def rollback_command(
     if run is not None:
         repository, model, run_id = _written_by(run, repository)
     written = rollback(
-        repository or REPOSITORY,
+        repository or options.default_repository(f"rollback {shlex.quote(model)}"),
         model,
         run_id=run_id,
         force=force,

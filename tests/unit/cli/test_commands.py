@@ -296,3 +296,13 @@ def test_each_variable_that_the_command_line_reads_is_named() -> None:
     }
     assert {"TUNE_DEBUG", "TUNE_STORAGE", "TUNE_TRITONSERVER", "NO_COLOR"} <= names
     assert names <= set(re.findall(r"^\| `([A-Z_]+)` \|", PAGE, re.MULTILINE))
+
+
+@pytest.mark.parametrize("command", ["init m", "init --all", "rollback m"])
+def test_where_there_is_no_model_repository_the_option_is_named(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert tune(*command.split()) == 4
+    assert "error: there is no directory model_repository here\n" in tune.err
+    assert f"next:  name your model repository: tune {command} --repository DIR\n" in tune.err
