@@ -53,7 +53,13 @@ from tuner.search.strategies.designs import designs
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategy import Proposal
 from tuner.server import wheel
-from tuner.server.binaries import Installation, Origin, backends_beside, has_tritonserver
+from tuner.server.binaries import (
+    Installation,
+    Origin,
+    backends_beside,
+    has_tritonserver,
+    named_program,
+)
 from tuner.server.server import Endpoints, ServerLauncher
 from tuner.space.build import never_tried, refuse_empty
 from tuner.space.candidate import list_sizes
@@ -183,6 +189,13 @@ def _programs(
 ) -> tuple[dict[str, list[str]], list[str]]:
     """Command lines, and notes on what was not tried: what a spec chooses is only named."""
     chosen, notes = _chosen_by(job.spec), []
+    for name, named, where in (
+        ("tritonserver", job.spec.server.binary, ("server", "binary")),
+        ("perf_analyzer", job.spec.workload.perf_analyzer, ("workload", "perf_analyzer")),
+    ):
+        if named is not None:
+            with job.loaded.placing(where):
+                named_program(name, named, environment)
     if chosen:
         notes = [f"the spec names {' and '.join(chosen)}: not tried, so not known to work"]
         notes += mount_notes(job.spec)

@@ -164,6 +164,15 @@ def _named_by(origin: Origin, variable: str) -> Iterator[None]:
         raise
 
 
+def named_program(name: str, named: str, environment: Mapping[str, str]) -> Path:
+    """A program that a spec names, which is not run.
+
+    Raises:
+        EnvironmentNotReadyError: There is no such program here.
+    """
+    return _find(name, "", named, environment, None)[0]
+
+
 def backends_beside(named: str, environment: Mapping[str, str]) -> Path | None:
     """The backends of a named tritonserver, which is not run; None where they are not known."""
     found = shutil.which(named, path=environment.get("PATH", ""))
