@@ -88,7 +88,7 @@ class TritonBench:
         self._warming = 0  # so many measurements may still be made again for gaps
         self._told: Sequence[str] = ()  # of the first calls of what is loaded
         self._slow_at_first = set[str]()  # candidates, by their keys
-        self._left = False  # it was told that batch sizes are left to the load
+        self._remarked = False  # on the first answers
         self._rates_of: defaultdict[str, Rates] = defaultdict(Rates)  # by candidate
         self.sendable = ClientCeiling()
 
@@ -133,10 +133,10 @@ class TritonBench:
         except LoadFailedError:
             self._backlog = True  # it may still be at work on them
             raise
-        left = " ".join(filter(None, (calls.not_asked for calls in asked)))
-        if left and not self._left:
-            self._rules.note(left)
-            self._left = True  # of most candidates it is much the same
+        remark = " ".join(filter(None, (calls.remark for calls in asked)))
+        if remark and not self._remarked:
+            self._rules.note(remark)
+            self._remarked = True  # of most candidates it is much the same
         told = [*filter(None, (calls.slow for calls in asked))]
         if told:
             self._slow_at_first.add(candidate.key)

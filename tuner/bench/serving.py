@@ -23,6 +23,7 @@ from tuner.modelconfig.base import Base
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import ServedModel
 from tuner.record.status import remedies
+from tuner.record.store import SERVER_LOG
 from tuner.server.log import OTHER_BACKENDS
 from tuner.server.memory import is_of_gpu
 from tuner.space.candidate import Candidate
@@ -90,7 +91,7 @@ def serving(job: Job, programs: Programs, logs: Path, book: TimeBook) -> Iterato
     with Deployer(
         programs.launcher,
         job.served,
-        logs / "server.log",
+        logs / SERVER_LOG,
         load_timeout_s=float(job.spec.server.load_timeout),
         unload_first=job.spec.server.unload_first,
         gpus=job.spec.server.gpus,
@@ -116,8 +117,7 @@ def _complete(job: Job, deployer: Deployer) -> Job:
             raise EnvironmentNotReadyError(message, "; ".join(remedies([message]))) from error
         raise ModelNotServedError(
             message,
-            "; ".join(remedies([error.message]))
-            or "logs/server.log holds the server's own words; `tune lint` knows Triton's rules",
+            "; ".join(remedies([error.message])) or "`tune lint` checks Triton's rules",
         ) from error
     if lacking := no_gpu_memory(job.spec, seen=any(map(is_of_gpu, deployer.memory()))):
         raise lacking

@@ -170,7 +170,7 @@ def refuse_without_alternative(current: Candidate, trials: Sequence[Trial]) -> N
         )
     raise TooManyFailedTrialsError(
         f"nothing could be compared with the current config. {failures(current, trials)[0]}",
-        "the report lists every reason; logs/server.log holds the server's own words",
+        "the report lists every reason",
     )
 
 

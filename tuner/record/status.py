@@ -61,6 +61,7 @@ _REMEDIES = {
     "to find one that lasts",
     "what lasts is no gain": "widen the space: the gain that was found does not last",
     "It changes answers": "raise confirm.tolerance if such differences do not matter",
+    r"\(server\.load_timeout\)": "raise server.load_timeout if the model takes longer to load",
     "time of the budget": "raise budget.time, or shorten workload.window",
 }
 

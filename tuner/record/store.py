@@ -48,6 +48,8 @@ _Found = TypeVar("_Found")
 
 MANIFEST = "manifest.json"
 TRIALS = "trials.jsonl"
+#: Below `RunStore.logs`.
+SERVER_LOG = "server.log"
 CONFIRMATION = "confirmation.jsonl"
 REJECTED = "rejected.jsonl"
 RESULT = "result.json"

@@ -13,7 +13,12 @@ from tuner.bench.events import Events
 from tuner.bench.job import Change, Job, Request, draw_up, with_proposal
 from tuner.bench.machine_lock import Neighbours
 from tuner.bench.timebook import Phase, TimeBook
-from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
+from tuner.errors import (
+    EnvironmentNotReadyError,
+    InterruptedRunError,
+    TooManyFailedTrialsError,
+    TunerError,
+)
 from tuner.machine.stop import explain_error
 from tuner.modelconfig.encoding import encode
 from tuner.proof.verdict import RunDecision
@@ -22,7 +27,7 @@ from tuner.record.noise import count_of_whole_rounds, noise_of
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Result
 from tuner.record.status import Status
-from tuner.record.store import MANIFEST, RunStore
+from tuner.record.store import MANIFEST, SERVER_LOG, RunStore
 from tuner.run.open_run import OpenRun
 from tuner.run.outcome import result_of
 from tuner.search.study.uninterrupted import uninterrupted
@@ -134,7 +139,11 @@ class Ending:
         if isinstance(error, InterruptedRunError):
             error.hint = how_to_go_on(self.store)
         elif isinstance(error, TunerError):
-            error.hint = f"{error.hint}; the report: {store.directory / 'report.html'}".lstrip("; ")
+            where = [f"the report: {store.directory / 'report.html'}"]
+            log = store.logs / SERVER_LOG
+            if isinstance(error, TooManyFailedTrialsError) and log.exists():
+                where.append(f"the server's log: {log}")
+            error.hint = "; ".join(filter(None, (error.hint, *where)))
 
     def _record(
         self,

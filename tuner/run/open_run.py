@@ -25,7 +25,7 @@ from tuner.modelconfig.files import read_config
 from tuner.record.manifest import Choices, Manifest
 from tuner.record.noise import count_of_whole_rounds
 from tuner.record.result_schema import Result
-from tuner.record.store import RESULT, STUDY, TRIALS, RunStore
+from tuner.record.store import RESULT, SERVER_LOG, STUDY, TRIALS, RunStore
 from tuner.run.trust import BegunRuns, named_spec, refuse_unnamed, spec_of
 from tuner.score.trial import Trial, TrialTime
 from tuner.search.searcher import Searcher
@@ -249,7 +249,7 @@ def put_back(run: Path, begun: BegunRuns, environment: Mapping[str, str], *, dry
     files = {model.name: model.base.file for model in job.served.models.values()}
     with store.locked(), server_launcher(job.spec, files, environment) as launcher:
         if not dry_run:
-            with launcher.launch((), store.logs / "server.log"):
+            with launcher.launch((), store.logs / SERVER_LOG):
                 pass  # leaving it puts back what was found
     return f"{', '.join(files)} at {job.spec.server.grpc}"
 

@@ -58,7 +58,7 @@ from tuner.server.binaries import (
     Origin,
     backends_beside,
     has_tritonserver,
-    named_program,
+    refuse_missing,
 )
 from tuner.server.server import Endpoints, ServerLauncher
 from tuner.space.build import never_tried, refuse_empty
@@ -195,7 +195,7 @@ def _programs(
     ):
         if named is not None:
             with job.loaded.placing(where):
-                named_program(name, named, environment)
+                refuse_missing(name, named, environment)
     if chosen:
         notes = [f"the spec names {' and '.join(chosen)}: not tried, so not known to work"]
         notes += mount_notes(job.spec)

@@ -114,9 +114,7 @@ def _refuse_unmeasurable(session: Session, history: Sequence[Trial]) -> None:
             reason = f"{trial.reason}{_more_on(session, str(trial.reason))}"
             raise CurrentConfigFailsError(
                 f"the current config of {session.spec.name} cannot be measured: {reason}",
-                "; ".join(remedies([reason]))
-                or "fix what is named there, then start again; the "
-                "server's own words are in the run's logs/server.log",
+                "; ".join(remedies([reason])) or "fix what is named there, then start again",
             )
 
 
@@ -148,8 +146,7 @@ def _too_many_failed(history: Sequence[Trial]) -> TooManyFailedTrialsError:
     return TooManyFailedTrialsError(
         f"{len(failed)} of {count_text(len(history), 'trial')} failed; the last one said: "
         f"{failed[-1].reason}",
-        "the report lists every reason; `tune doctor` checks the machine, and logs/server.log "
-        "holds the server's own words",
+        "the report lists every reason; `tune doctor` checks the machine",
     )
 
 

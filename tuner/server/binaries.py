@@ -164,13 +164,13 @@ def _named_by(origin: Origin, variable: str) -> Iterator[None]:
         raise
 
 
-def named_program(name: str, named: str, environment: Mapping[str, str]) -> Path:
-    """A program that a spec names, which is not run.
+def refuse_missing(name: str, named: str, environment: Mapping[str, str]) -> None:
+    """Raises where a program that a spec names is not there; runs nothing.
 
     Raises:
         EnvironmentNotReadyError: There is no such program here.
     """
-    return _find(name, "", named, environment, None)[0]
+    _find(name, "", named, environment, None)
 
 
 def backends_beside(named: str, environment: Mapping[str, str]) -> Path | None:

@@ -357,7 +357,7 @@ class Warming(EmulatedLoad):
         self.asked = 0
 
     def await_first_answers(self, patience_s: float, note: Any) -> Sequence[FirstCalls]:
-        return (FirstCalls("m", {1: CallTimes(0.7, 0.004)}, left=[3]),)
+        return (FirstCalls("m", {1: CallTimes(0.7, 0.004)}, left=[3], unlike_config=["y is X"]),)
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         self.asked += 1
@@ -404,7 +404,9 @@ def test_slow_first_calls_are_told_with_every_measurement_and_sizes_not_asked_fo
         bench.deploy(ONE)
         (warned,) = bench.measure(50.0, 1).measurement.warnings[-1:]
         assert warned == FirstCalls("m", {1: CallTimes(0.7, 0.004)}).slow
-    assert told == [FirstCalls("m", left=[3]).not_asked, warned]
+    remark = FirstCalls("m", left=[3], unlike_config=["y is X"]).remark
+    assert "m does not return what its config says: y is X." in remark
+    assert told == [remark, warned]
 
 
 def test_one_request_at_a_time_is_told_of_each_stream_and_a_slow_one_is_asked_for_its_answers() -> (

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError, SpecError
 from tuner.load.client.calls import asking, reply_to
 from tuner.load.setup import Stream
+from tuner.load.traffic.encoding import datatype_of
 from tuner.load.traffic.reply import UnreadableAnswerError, outputs_in
 from tuner.spec.units import count_text, digits
 
@@ -151,6 +152,30 @@ def _reshaped(request: Any, config: Any) -> bool:
         tensor.shape[0] = rows
         tensor.shape[at] //= 2
     return True
+
+
+def unlike_config(answer: bytes, config: Any) -> list[str]:
+    """Outputs of a serialised ``ModelInferResponse`` whose type or shape is not the config's.
+
+    Triton does not check what a model returns, so clients that rely on the config fail.
+
+    Args:
+        config: The ``ModelConfig`` as it runs; -1 stands for any dimension.
+    """
+    from tritonclient.grpc import service_pb2
+
+    batched = config.max_batch_size > 0
+    declared = {o.name: (datatype_of(o), [-1] * batched + [*o.dims]) for o in config.output}
+    found = []
+    for output in service_pb2.ModelInferResponse.FromString(answer).outputs:
+        datatype, dims = declared.get(output.name, (output.datatype, [*output.shape]))
+        fits = len(dims) == len(output.shape) and all(
+            dim in (-1, size) for dim, size in zip(dims, output.shape, strict=True)
+        )
+        if output.datatype != datatype or not fits:
+            given = f"{output.datatype} {[*output.shape[batched:]]}"
+            found.append(f"{output.name} is {given}, not {datatype} {dims[batched:]}")
+    return found
 
 
 def differences(one: ConfigAnswers, other: ConfigAnswers, tolerance: float) -> list[str]:

@@ -18,13 +18,14 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
 from tuner.errors import LoadFailedError, ModelFailsError, SpecError
-from tuner.load.client.calls import asking, reply_to
+from tuner.load.client.calls import Reply, asking, reply_to
 from tuner.load.perf_analyzer.outputs import bare_words
+from tuner.load.probes.answers import unlike_config
 from tuner.load.probes.warming import FirstCalls, warm_batches
 from tuner.load.setup import LoadTarget, Stream
 from tuner.load.traffic.encoding import build
@@ -68,16 +69,21 @@ def await_first_answers(
         return FirstCalls(model)  # inputs that only perf_analyzer can send
     with asking(stream.target.endpoints, QUIET_S) as method:
         begin = time.monotonic()
-        calls = [t.future_by(method)(question, timeout=patience_s) for question, t in questions]
-        if not _all_done(calls, begin + QUIET_S):
+        sent = [t.future_by(method)(question, timeout=patience_s) for question, t in questions]
+        if not _all_done(sent, begin + QUIET_S):
             note(f"waiting for the first answer of {model}, up to {patience_s:g} s")
-        failures = [_failure(call, model, patience_s) for call in calls]
+        replies = [_reply(call, model, patience_s) for call in sent]
         took_s = time.monotonic() - begin
+    failures = [_failure(reply) for reply in replies]
     if failures and all(failures):
         raise ModelFailsError(f"the model fails: {failures[0]}")
     if took_s > QUIET_S:
         note(f"its first answer took {took_s:.1f} s")
-    return warm_batches(stream, config, count, patience_s, took_s)
+    calls = warm_batches(stream, config, count, patience_s, took_s)
+    answer = next((reply.answer for reply in replies if reply.answer is not None), None)
+    if answer is None or stream.target.streamed:
+        return calls
+    return replace(calls, unlike_config=unlike_config(answer, config))
 
 
 def seconds_for(asked: Sequence[tuple[Stream, int]], patience_s: float) -> float | None:
@@ -99,7 +105,7 @@ def seconds_for(asked: Sequence[tuple[Stream, int]], patience_s: float) -> float
         errors = [call.exception() for call, _ in calls]
         took_s = time.monotonic() - begin
     if any(errors):
-        words = next(filter(None, (_failure(c, m, patience_s) for c, m in calls)), "")
+        words = next(filter(None, (_failure(_reply(c, m, patience_s)) for c, m in calls)), "")
         if words:
             raise ModelFailsError(f"the model fails: {words}")
         raise LoadFailedError("a queue refused some of the requests")
@@ -129,10 +135,13 @@ def _all_done(calls: list[Any], until: float) -> bool:
     return True
 
 
-def _failure(call: Any, model: str, patience_s: float) -> str:
-    """The model's own words instead of an answer; empty with one, or where a queue refused it."""
+def _reply(call: Any, model: str, patience_s: float) -> Reply:
     late = f"{model} gave no answer within {patience_s:g} s (server.load_timeout)"
-    reply = reply_to(call, "the server is gone before the first answer", late)
+    return reply_to(call, "the server is gone before the first answer", late)
+
+
+def _failure(reply: Reply) -> str:
+    """The model's own words instead of an answer; empty with one, or where a queue refused it."""
     return "" if reply.refused else bare_words(reply.words)
 
 

@@ -57,11 +57,23 @@ class FirstCalls:
     Attributes:
         sizes: Those that were asked for until their answers were steady.
         left: Batch sizes that were not asked for until their answers were steady.
+        unlike_config: Outputs whose type or shape is not what the config says.
     """
 
     model: str
     sizes: Sizes = field(default_factory=dict)
     left: Sequence[int] = ()
+    unlike_config: Sequence[str] = ()
+
+    @property
+    def remark(self) -> str:
+        """What one note in a run tells, since it is alike for all configs; empty for nothing."""
+        unlike = ""
+        if self.unlike_config:
+            what = "; ".join(self.unlike_config)
+            unlike = f"{self.model} does not return what its config says: {what}. Triton does not "
+            unlike += "check that, but clients that rely on the config fail."
+        return " ".join(filter(None, (self.not_asked, unlike)))
 
     @property
     def slow_sizes(self) -> Sizes:

@@ -9,7 +9,7 @@ import pytest
 from builders.told_probes import answer, compared
 from tritonclient.grpc import service_pb2
 
-from tuner.load.probes.answers import Answer, ConfigAnswers, differences, vary
+from tuner.load.probes.answers import Answer, ConfigAnswers, differences, unlike_config, vary
 from tuner.modelconfig.message import parse
 
 
@@ -101,3 +101,36 @@ def test_answers_to_varied_requests_are_compared() -> None:
     assert differences(one, one, 0.0) == []
     (text,) = differences(one, other, 0.0)
     assert text.startswith("input 0 asked for y alone: output y differs")
+
+
+def _answered(datatype: str, *shape: int) -> bytes:
+    from tritonclient.grpc import service_pb2
+
+    output = {"name": "y", "datatype": datatype, "shape": shape}
+    answer: bytes = service_pb2.ModelInferResponse(outputs=[output]).SerializeToString()
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("config", "returned", "found"),
+    [
+        ("dims: [3]", ("FP32", 1, 3), []),
+        ("dims: [3]", ("FP32", 4, 3), []),
+        ("dims: [-1, 3]", ("FP32", 1, 7, 3), []),
+        ("dims: [3]", ("FP32", 1, 1), ["y is FP32 [1], not FP32 [3]"]),
+        ("dims: [3]", ("FP64", 1, 3), ["y is FP64 [3], not FP32 [3]"]),
+        ("dims: [3]", ("FP32", 1, 3, 1), ["y is FP32 [3, 1], not FP32 [3]"]),
+    ],
+)
+def test_outputs_unlike_the_config_are_named(
+    config: str, returned: tuple[str, int], found: list[str]
+) -> None:
+    output = f'output {{ name: "y" data_type: TYPE_FP32 {config} }}'
+    answer = _answered(*returned)
+    assert unlike_config(answer, parse(f"max_batch_size: 8 {output}", "")) == found
+
+
+def test_without_batching_the_first_dimension_is_one_of_the_config() -> None:
+    config = parse('output { name: "y" data_type: TYPE_STRING dims: [2] }', "")
+    assert unlike_config(_answered("BYTES", 2), config) == []
+    assert unlike_config(_answered("BYTES", 1, 2), config) == ["y is BYTES [1, 2], not BYTES [2]"]
