@@ -12,7 +12,7 @@ from typing import ClassVar
 
 #: Exit codes of runs and checks that ended without an error.
 ENDINGS = {
-    0: "done: better, or kept since a gain worth a change is ruled out",
+    0: "success: a better config was found, or the current one is confirmed as good enough",
     10: "no config that loaded meets the SLOs, or a check missed one",
     11: "not known: a gain, or a regression, was neither confirmed nor ruled out",
     12: "regression",
@@ -61,7 +61,9 @@ class EnvironmentNotReadyError(TunerError):
     """A binary, port, permission, server or model is missing or unusable."""
 
     exit_code = 4
-    meaning = "environment not ready: what is needed, or was named, is missing or unusable"
+    meaning = (
+        "environment not ready: a required or configured program or file is missing or unusable"
+    )
 
 
 class TooManyFailedTrialsError(TunerError):

@@ -29,7 +29,7 @@ objective: maximize goodput
 space:
   instance_group.count: {{int: [1, 4]}}
 budget: {{trials: 4, time: 2m}}
-server: {{binary: /bin/true}}
+server: {{binary: /no/tritonserver}}
 """
 
 #: What the spec says right, and the mistake in its place.
@@ -47,8 +47,8 @@ IN_SPECS = (
     ("emulated-accelerator", "emulated-accelerato"),
     ("maximize goodput", "maximize throughput"),
     ("maximize goodput", "minimise p99_latency"),
-    ("binary: /bin/true", "mode: lokal"),
-    ("binary: /bin/true", "mode: remote"),
+    ("binary: /no/tritonserver", "mode: lokal"),
+    ("binary: /no/tritonserver", "mode: remote"),
     ("time: 2m", "time: 2 minutes"),
     ("time: 2m", "time: 2"),
     ("time: 2m", "time: 2s"),
@@ -58,7 +58,7 @@ IN_SPECS = (
     ("objective: ", "\tobjective: "),
     ("objective: maximize goodput", "model: twice"),
     ("slo: [p99_latency <= 40ms]", "slo: [error_rate <= 1%]"),
-    ("binary: /bin/true", "args: [--http-port=8000]"),
+    ("binary: /no/tritonserver", "args: [--http-port=8000]"),
 )
 
 #: Command lines that are mistakes, beside a spec and an empty one.

@@ -383,6 +383,6 @@ def plans() -> dict[str, Case]:
             without_backends, spec + "server: {binary: server/bin/tritonserver}\n"
         ),
         "a load that perf_analyzer cannot make": planned(
-            lambda _: None, f"{pair}\nserver: {{binary: /bin/true}}\n"
+            lambda _: None, f"{pair}\nserver: {{binary: /usr/bin/env}}\n"
         ),
     }

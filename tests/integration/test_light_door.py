@@ -1,4 +1,4 @@
-"""What `pip install triton-tune` alone gives, without the packages that measure and search.
+"""What `pip install triton-tune` alone gives, without the run dependencies.
 
 They are hidden here, as if they were not installed.
 """
@@ -108,5 +108,5 @@ def test_nvidias_search_names_its_extra_before_anything_is_begun(tmp_path: Path)
 def test_the_doctor_names_the_extra(tmp_path: Path) -> None:
     done = alone("doctor", cwd=tmp_path)
     assert done.returncode == 4
-    assert "FIX   packages that measure and search: this needs docker, grpc, " in done.stdout
+    assert "FIX   run dependencies: this needs docker, grpc, " in done.stdout
     assert "-m pip install 'triton-tune[run]'" in done.stdout

@@ -98,7 +98,7 @@ def lint_command(
             if finding.hint:
                 say(f"    {finding.hint}")
         if not findings:
-            say("nothing to complain about", err=True)
+            say("no problems found", err=True)
     say_annotations(map(_annotation, findings))
     return 2 if any(f.severity is Severity.ERROR for f in findings) else 0
 
@@ -231,7 +231,7 @@ def plan_command(
     else:
         say_lines(f"\nevery field of the spec:  tune plan {name} -v", err=True)
     if plan.problems:
-        say("next:  mend the errors above; tune lint says more about each", err=True)
+        say(f"next:  fix the errors above, then: tune plan {name}", err=True)
         return 2
     say(f"next:  tune run {name}", err=True)
     return 0

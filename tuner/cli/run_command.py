@@ -48,15 +48,14 @@ if TYPE_CHECKING:
     "--resume",
     metavar="RUN",
     type=options.RunOrSeries(),
-    help="Resume an interrupted run, or several that were started together, with the options they "
-    "were started with, except --set and --storage, which are given again. SPEC may be left out "
-    "where you began the run, as this user.",
+    help="Resume an interrupted run, or several that were started together, with their options; "
+    "repeat --set and --storage. SPEC is optional if you started the run here, as this user.",
 )
 @click.option("--no-write", is_flag=True, help="Leave the model repository as it is.")
 @click.option(
     "--accept-unsoaked",
     is_flag=True,
-    help="Also write a winner of which no soak could tell whether its load lasts.",
+    help="Write the winner even if its soak was inconclusive.",
 )
 @storage_option
 @click.option(
@@ -95,7 +94,7 @@ def command(
 
     Several SPECs, or a pattern in quotes such as 'specs/*.yaml', are run one after the other, each
     with the options given. All are checked first. A run that fails does not stop the others, and
-    the exit code is the worst of theirs: the first of 130, 1, 4, 2, 3, 5, 13, 10, 11, 0.
+    the exit code is the most severe one (order: 130, 1, 4, 2, 3, 5, 13, 10, 11, 0).
     """
     from tuner.bench.job import Request
     from tuner.record.store import SERIES

@@ -259,7 +259,7 @@ def _lint_execute(
 ) -> Iterator[LintFinding]:
     loop = _loop_with_own_work(execute, later) if batches else None
     if loop is not None:
-        text = "execute handles one request after the other: a batch saves calls, but no work"
+        text = "execute handles one request after the other: batching reduces calls but not compute"
         hint = "join the requests' inputs and call the model once, if it takes batches"
         yield _at(path, loop, Severity.NOTE, "per-request-loop", text, hint)
     endless = next((n for n in ast.walk(execute) if isinstance(n, ast.While)), None)

@@ -74,7 +74,7 @@ class Stop:
         if number == signal.SIGINT and not self.requested:
             self.requested = True
             what = "all is measured, storing it" if self._measured else _POLITE
-            self._announce(f"{what}; again to stop at once")
+            self._announce(f"{what}; press Ctrl-C again to stop at once")
             return
         self.requested = True
         self._unwinding = True

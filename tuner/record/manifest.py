@@ -368,7 +368,7 @@ def refuse_changes(
     if wrong or edited:
         kind = SpecError if wrong else StalePlanError
         raise kind(
-            f"{what} cannot be resumed, it would be another experiment now:"
+            f"{what} cannot be resumed: its inputs have changed:"
             + "".join(f"\n  {line}" for line in (*wrong, *edited)),
             advice or "start a new run, or put back what changed",
         )

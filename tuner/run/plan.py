@@ -28,6 +28,7 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.extras import Extra
 from tuner.facts import Facts
 from tuner.lint.repository import errors_of
+from tuner.lint.rules import LintFinding
 from tuner.load.generators import PERF_ANALYZER
 from tuner.load.perf_analyzer.generator import RunFiles, command_line
 from tuner.load.setup import LoadTarget
@@ -177,11 +178,20 @@ def draw_plan(
             *(told for ends, told in lacking if not ends),
         ),
         problems=[
-            *([half.message] if (half := half_written(job.spec.repository)) else ()),
-            *dict.fromkeys(f"{finding.place}: {finding.message}" for finding in wrong),
+            *(
+                [f"{half.message} ({half.hint})"]
+                if (half := half_written(job.spec.repository))
+                else ()
+            ),
+            *dict.fromkeys(map(_problem, wrong)),
             *(told for ends, told in lacking if ends),
         ],
     )
+
+
+def _problem(finding: LintFinding) -> str:
+    cure = f" ({finding.hint})" if finding.hint else ""
+    return f"{finding.place}: {finding.message}{cure}"
 
 
 def _programs(
@@ -197,7 +207,8 @@ def _programs(
             with job.loaded.placing(where):
                 refuse_missing(name, named, environment)
     if chosen:
-        notes = [f"the spec names {' and '.join(chosen)}: not tried, so not known to work"]
+        why = "a plan starts and contacts nothing that a spec names"
+        notes = [f"not verified: {' and '.join(chosen)} ({why})"]
         notes += mount_notes(job.spec)
         notes += filter(None, (holes_of_image(job.spec.server.image or ""),))
     if unready is not None:
@@ -300,14 +311,14 @@ def _chosen_by(spec: Spec) -> list[str]:
     files = [own.file for own in (*carry, spec.workload.arrivals) if isinstance(own, kinds)]
     sent = [] if server.managed else [*dict.fromkeys(str(file) for file in files if file)]
     found = {
-        "a tritonserver of its own": server.binary is not None,
+        f"the tritonserver {server.binary}": server.binary is not None,
         f"the server's variables {', '.join(server.environment)}": bool(server.environment),
         f"the image {server.image}": server.image is not None,
         f"the mounts {', '.join(f'{a} at {b}' for a, b in mounts)}": bool(mounts),
         f"the remote server {' '.join(server.urls)}": not server.managed,
         f"your {', '.join(server.headers_from_env.values())} as headers": server.headers_from_env,
         f"requests from {', '.join(sent)}": bool(sent),
-        "a perf_analyzer of its own": spec.workload.perf_analyzer is not None,
+        f"the perf_analyzer {spec.workload.perf_analyzer}": spec.workload.perf_analyzer is not None,
     }
     return [what for what, there in found.items() if there]
 
@@ -373,9 +384,8 @@ def cache_notes(job: Job) -> list[str]:
     unique = inputs.unique if isinstance(inputs, RandomInputs) else None
     probabilities = popularity(unique or DEFAULT_UNIQUE, exponent)
     return [
-        f"a cache of {bytes_text(size)} has room for about "
-        f"{count_text(size // answer, 'answer')} and should "
-        f"give {lru_hit_rate(probabilities, size / answer):.0%} of them"
+        f"a cache of {bytes_text(size)} holds about {count_text(size // answer, 'answer')}; "
+        f"expected hit rate {lru_hit_rate(probabilities, size / answer):.0%}"
         for size in sorted(list_sizes(job.spec))
     ]
 

@@ -72,9 +72,13 @@ class Estimate:
 
     @property
     def text(self) -> str:
-        """`the last run took 6:05 (search 2:00, proof 3:10)`, or `about` so long."""
+        """`the last run took 6:05 (search 2:00, proof 3:10)`, or `at most about` so long."""
         known, both_s = self.last_s, self.search_s + self.proof_s
-        whole = f"about {_clock(both_s)}" if known is None else f"the last run took {_clock(known)}"
+        whole = (
+            f"at most about {_clock(both_s)}"
+            if known is None
+            else f"the last run took {_clock(known)}"
+        )
         return f"{whole} (search {_clock(self.search_s)}, proof {_clock(self.proof_s)})"
 
     @property

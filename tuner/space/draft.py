@@ -240,7 +240,7 @@ def _workload(models: Mapping[str, DraftedModel], given: Given) -> Iterator[str]
             yield "      # several: [{dims: [64], share: 70%}, {dims: [256], share: 30%}]"
     texts = [flow(t.name) for t in config.input if enum_name(t, "data_type") == "TYPE_STRING"]
     if texts:
-        yield f"    # random letters for {', '.join(texts)}: a model may fail at them"
+        yield f"    # random strings for {', '.join(texts)}: some models reject them"
 
 
 def _models(

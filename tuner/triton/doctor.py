@@ -75,7 +75,7 @@ def run_checks(
         results: Directory runs are stored in; its parent counts when it is not there yet.
     """
     wanted = server or ServerSpec()
-    packages = checked("packages", "packages that measure and search", _packages)
+    packages = checked("packages", "run dependencies", _packages)
     there = packages.ok or wanted.mode is ServerMode.LOCAL
     return [
         packages,
@@ -150,7 +150,7 @@ def _backends(launcher: ServerLauncher, models: _Models) -> MachineCheck:
         refuse_names(launcher.version(), files)
         return launcher.check_backends(files)
 
-    return checked("backends", "backends of the models", look)
+    return checked("backends", "model backends", look)
 
 
 def _warned(check: MachineCheck) -> MachineCheck:
@@ -273,7 +273,7 @@ def _load() -> MachineCheck:
     cores = len(os.sched_getaffinity(0))
     load = os.getloadavg()[0]
     noisy = load > _BUSY * cores
-    mend = "stop other work: measurements made now would not repeat" if noisy else ""
+    mend = "stop other work: measurements taken now would not be repeatable" if noisy else ""
     found = f"load {load:.2f} on {count_text(cores, 'core')}"
     return MachineCheck("load", "machine is quiet", True, found, mend)
 

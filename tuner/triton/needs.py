@@ -15,8 +15,8 @@ from tuner.spec.server import ServerMode
 
 _LAST_WITH_HOLES, _LAST_IMAGE_WITH_HOLES = (2, 59, 0), "25.06"
 _HOLES = (
-    "older than release 25.07: whoever reaches its ports may take it over, see docs/security.md; "
-    "take a newer release"
+    "older than release 25.07: who reaches its ports may run code in it, see docs/security.md; "
+    "use a newer release"
 )
 #: Since release 25.09 the Python backend starts a model's process without a shell.
 _FIRST_STRICT = (2, 61, 0)
@@ -65,7 +65,7 @@ def refuse_lacking(
                 f"{model.name} needs the {backend} backend, and {server} has {held}",
                 OTHER_BACKENDS[mode],
             )
-    return ", ".join(wanted) or "none is needed"
+    return ", ".join(wanted) or "none required"
 
 
 def backend_directory(args: Iterable[str]) -> Path | None:

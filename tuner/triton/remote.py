@@ -186,7 +186,7 @@ class RemoteLauncher:
                 open_yet.append(files.model)
         if open_yet:
             return f"known once {', '.join(open_yet)} is loaded there"
-        return ", ".join(backends_of(models)) or "none is needed"
+        return ", ".join(backends_of(models)) or "none required"
 
     @contextmanager
     def launch(self, server_args: Sequence[str], log: Path) -> Iterator[RemoteServer]:

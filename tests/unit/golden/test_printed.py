@@ -125,10 +125,10 @@ HERE = "server: {mode: remote, http: 'localhost:1', grpc: '127.0.0.1:2'"
 HEADERS = "headers_from_env: {Authorization: TOKEN}}"
 #: Keys of a spec that a plan has something to say about.
 NOTED = (
-    "server: {binary: /bin/true}",
-    "server: {binary: /bin/true, environment: {LD_PRELOAD: /tmp/evil.so}}",
-    "server: {binary: /bin/true, gpus: [0]}",
-    "server: {binary: /bin/true, gpus: all}",
+    "server: {binary: /usr/bin/env}",
+    "server: {binary: /usr/bin/env, environment: {LD_PRELOAD: /tmp/evil.so}}",
+    "server: {binary: /usr/bin/env, gpus: [0]}",
+    "server: {binary: /usr/bin/env, gpus: all}",
     "server: {mode: docker, image: 'evil:1'}",
     "server: {mode: docker, image: 'evil:1', mounts: {/opt/a: /b, /c: /d}}",
     "server: {mode: docker, image: i, mounts: {/: /m}}",
@@ -142,7 +142,7 @@ NOTED = (
     f"{REMOTE_AT}, tls: {{services: [grpc]}}, {HEADERS}",
     f"{REMOTE_AT}, tls: {{}}, {HEADERS}",
     f"{HERE}, {HEADERS}",
-    REMOTE_AT + "}\nworkload: {perf_analyzer: /bin/true}",
+    REMOTE_AT + "}\nworkload: {perf_analyzer: /usr/bin/env}",
     "workload: {max_window: 20s}",
     "workload: {arrivals: {kind: poisson, rate: [8]}}",
     "workload: {arrivals: {kind: poisson, rate: [800]}}",
@@ -161,7 +161,7 @@ def plan_notes() -> str:
     Path("recorded.json").write_text(json.dumps({"data": [row]}))
     told = {}
     for more in NOTED:
-        server = "" if "server" in more else "server: {binary: /bin/true}\n"
+        server = "" if "server" in more else "server: {binary: /usr/bin/env}\n"
         Path("spec.yaml").write_text(f"{SPEC.format(repository='models')}{server}{more}\n")
         drawn = draw_plan(Path("spec.yaml"), {"PATH": ""}, 0)
         told[more] = "\n".join([*drawn.notes, *(f"error: {p}" for p in drawn.problems)])
@@ -252,7 +252,7 @@ def report_list() -> str:
 
 PRINTED: dict[str, Callable[[], str]] = {
     "watched": watched,
-    "plan": plan("server: {binary: /bin/true}\n", whole=True),
+    "plan": plan("server: {binary: /usr/bin/env}\n", whole=True),
     "plan-remote": plan(REMOTE + "workload: {arrivals: {kind: closed, max_concurrency: 64}}\n"),
     "plan-many-notes": plan("server: {mode: docker, image: 'i', gpus: [1], mounts: {/run: /m}}\n"),
     "plan-notes": plan_notes,

@@ -76,7 +76,7 @@ def test_a_plan_needs_no_server_and_says_how_one_gets_here(
     assert plan.problems == []
 
 
-@pytest.mark.parametrize("server", ["binary: /bin/true", "mode: docker, image: i"])
+@pytest.mark.parametrize("server", ["binary: /usr/bin/env", "mode: docker, image: i"])
 def test_no_key_to_a_server_is_shown(server: str, tmp_path: Path) -> None:
     plan = planned(tmp_path, f"server: {{{server}}}\n")
     keys = [a.rpartition("=")[2] for a in plan.commands["tritonserver"] if "restricted" in a]
@@ -99,7 +99,7 @@ FOREIGN = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}\n"
     ("more", "programs"),
     [
         (FOREIGN, ["perf_analyzer"]),
-        ("server: {binary: /bin/true}\n", ["tritonserver", "perf_analyzer"]),
+        ("server: {binary: /usr/bin/env}\n", ["tritonserver", "perf_analyzer"]),
     ],
 )
 def test_only_servers_that_tune_starts_have_a_command(
@@ -147,7 +147,7 @@ def test_perf_analyzer_is_shown_only_where_it_measures(
 ) -> None:
     served = Path(__file__).parents[3] / "benchmarks" / "searches" / "served_models"
     text = (served / "pair.yaml").read_text().replace("repository: .", f"repository: {served}")
-    (tmp_path / "pair.yaml").write_text(f"{text}\nserver: {{binary: /bin/true}}\n")
+    (tmp_path / "pair.yaml").write_text(f"{text}\nserver: {{binary: /usr/bin/env}}\n")
     plan = draw_plan(tmp_path / "pair.yaml", {"PATH": ""}, 0)
     assert list(plan.commands) == ["tritonserver"]
     takes = "a request takes tune's own client about 0.4 ms of CPU"
@@ -187,7 +187,7 @@ def test_what_needs_a_gpu_is_told_where_none_is(
     text = f'backend: "python" max_batch_size: 8\n{config or "instance_group { count: 1 }"}\n'
     (tmp_path / "m" / "config.pbtxt").write_text(text)
     spec = tmp_path / "spec.yaml"
-    server = "" if "server" in more else "server: {binary: /bin/true}\n"
+    server = "" if "server" in more else "server: {binary: /usr/bin/env}\n"
     spec.write_text(f"model: m\nrepository: .\nslo: [p99_latency <= 40ms]\n{server}{more}\n")
     plan = draw_plan(spec, {"PATH": ""}, 0)
     (told,) = (t for t in (*plan.notes, *plan.problems) if place in t)
@@ -195,7 +195,7 @@ def test_what_needs_a_gpu_is_told_where_none_is(
 
 
 def test_all_gpus_are_no_remark_where_nobody_wrote_them(tmp_path: Path) -> None:
-    notes = planned(tmp_path, "server: {binary: /bin/true}\n").notes
+    notes = planned(tmp_path, "server: {binary: /usr/bin/env}\n").notes
     assert not [note for note in notes if "server.gpus" in note]
 
 
@@ -207,7 +207,7 @@ def test_a_budget_that_cannot_give_a_result_is_refused_with_the_least_that_is_en
         planned(tmp_path, "budget: {time: 5s}\n")
     assert refused.value.exit_code == 2
     (enough,) = re.findall(r"--time-budget to (\d+s) or more", refused.value.hint)
-    own = "server: {binary: /bin/true}\n"
+    own = "server: {binary: /usr/bin/env}\n"
     plan = planned(tmp_path, f"{own}budget: {{time: {enough}}}\n")
     assert plan.estimate.search_s <= float(enough[:-1])
     planned(tmp_path, f"{own}budget: {{trials: 1}}\n")

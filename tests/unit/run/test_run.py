@@ -137,7 +137,7 @@ def test_what_a_killed_tune_left_half_written_is_told_and_left_as_it_is_by_all_t
     action: Action,
 ) -> None:
     monkeypatch.setattr("tuner.triton.doctor.run_checks", lambda *_, **__: [])
-    workplace.spec.write_text(workplace.spec.read_text() + "server: {binary: /bin/true}\n")
+    workplace.spec.write_text(workplace.spec.read_text() + "server: {binary: /usr/bin/env}\n")
     repository, before = workplace.config.parent.parent, workplace.config.read_text()
     shutil.copytree(repository / MODEL, repository / "other")
     texts = {name: before.replace(MODEL, name) for name in (MODEL, "other")}

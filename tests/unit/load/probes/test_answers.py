@@ -132,5 +132,6 @@ def test_outputs_unlike_the_config_are_named(
 
 def test_without_batching_the_first_dimension_is_one_of_the_config() -> None:
     config = parse('output { name: "y" data_type: TYPE_STRING dims: [2] }', "")
+    assert unlike_config(b"no protobuf", config) == []
     assert unlike_config(_answered("BYTES", 2), config) == []
     assert unlike_config(_answered("BYTES", 1, 2), config) == ["y is BYTES [1, 2], not BYTES [2]"]
