@@ -10,8 +10,9 @@ from pathlib import Path
 
 from tuner.lint.completion import Function, completion_mistakes
 from tuner.lint.rules import LintFinding, Severity, silenced_in
+from tuner.lint.runtime_threads import open_threads
 from tuner.modelconfig.files import ModelFiles, leads_out, read_source
-from tuner.modelconfig.schema import ModelConfig
+from tuner.modelconfig.schema import ModelConfig, enum_name
 from tuner.spec.mistakes import did_you_mean
 
 _CLASS = "TritonPythonModel"
@@ -96,6 +97,23 @@ def called_models(
         found += (p.string_value for p in config.parameters.values())
     models = (model for model in found if model in names and model != files.model)
     return tuple(dict.fromkeys(models)), tuple(dict.fromkeys(unnamed))
+
+
+def threads_left_open(files: ModelFiles, config: ModelConfig) -> tuple[str, ...]:
+    """What a model's code leaves open about the threads of its runtimes; none of other models.
+
+    A line for each runtime: where its import is, and what limits it.
+    """
+    found = list[str]()
+    for path, source in _sources(files, config):
+        module = _parsed(source)
+        if isinstance(module, ast.Module) and "thread-count" not in silenced_in(source):
+            for left in open_threads(module):
+                place = f"{path.parent.name}/{path.name}:{left.place.lineno}"
+                found.append(
+                    f"{place} leaves the threads of {left.runtime.name} open: {left.hint}."
+                )
+    return tuple(dict.fromkeys(found))
 
 
 def _model_calls(source: str, config: ModelConfig) -> Iterator[tuple[str, ast.expr]]:
@@ -227,6 +245,25 @@ def _lint_module(
     yield from _lint_execute(path, methods["execute"], "is_cancelled" in source, batches, later)
     for method in methods.values():
         yield from _lint_threads(path, method)
+    if config is not None:
+        yield from _lint_runtimes(path, module, config)
+
+
+def _lint_runtimes(path: Path, module: ast.Module, config: ModelConfig) -> Iterator[LintFinding]:
+    """Instances on CPUs that slow each other down; without a kind, only where there is no GPU."""
+    counts = Counter[str]()
+    for group in config.instance_group:
+        counts[enum_name(group, "kind")] += max(group.count, 1)
+    on_cpu = counts["KIND_CPU"]
+    for left in open_threads(module) if on_cpu + counts["KIND_AUTO"] > 1 else ():
+        text = f"{left.runtime.name} makes a thread for each CPU in each instance"
+        text += f" (line {left.late}, after this import has read it)" if left.late else ""
+        if on_cpu > 1:
+            text += f", and {on_cpu} instances take the CPUs from each other"
+            yield _at(path, left.place, Severity.WARNING, "thread-count", text, left.hint)
+        else:
+            text += ", and without a GPU instances take the CPUs from each other"
+            yield _at(path, left.place, Severity.NOTE, "thread-count", text, left.hint)
 
 
 def _lint_cached(path: Path, model: ast.ClassDef) -> Iterator[LintFinding]:

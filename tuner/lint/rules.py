@@ -106,6 +106,7 @@ RULES: dict[str, RuleText] = {
     "cancellation": RuleText("An endless loop that never checks whether to go on.", _PYTHON),
     "sleep": RuleText("execute sleeps, which blocks its instance.", _PYTHON),
     "thread-pool-size": RuleText("A thread pool without a fixed size.", "Python"),
+    "thread-count": RuleText("Instances whose runtime makes a thread for each CPU.", _TRIED),
     "thread-per-request": RuleText("Threads started for each call.", "Python"),
 }
 

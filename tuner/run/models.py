@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from tuner.errors import SpecError, TunerError
-from tuner.lint.model_py import called_models
+from tuner.lint.model_py import called_models, threads_left_open
 from tuner.lint.repository import lint_repository
 from tuner.lint.rules import Severity
 from tuner.machine.host import read_host
@@ -164,7 +164,8 @@ def parts_of(
         rows_text = count_text(least[name], "row")
         why = f"No smaller size: the sample in line {line}, model_warmup, has {rows_text}."
         part = DraftedModel(config, files.completes(config), calls, unnamed)
-        reached[name] = replace(part, why_least=why if at >= 0 else "")
+        threads = threads_left_open(files, config)
+        reached[name] = replace(part, why_least=why if at >= 0 else "", threads=threads)
         for step in config.ensemble_scheduling.step:
             least[step.model_name] = max(least[step.model_name], config.max_batch_size)
             waiting.append(step.model_name)

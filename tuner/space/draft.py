@@ -95,6 +95,7 @@ class DraftedModel:
         least_batch: The batches it must take at the least, for its own warm-up samples and the
             ensembles it is a step of.
         why_least: A remark where that is for a warm-up sample.
+        threads: A remark for each runtime whose threads its code leaves open; for CPUs.
     """
 
     config: Any
@@ -103,6 +104,7 @@ class DraftedModel:
     unnamed: tuple[str, ...] = ()
     least_batch: int = 0
     why_least: str = ""
+    threads: tuple[str, ...] = ()
 
 
 def draft_spec(
@@ -285,6 +287,7 @@ def _space(
     config, expert = part.config, EXPERTS.get(part.config.backend, UNKNOWN)
     yield from map(remark, expert.remarks)
     on_gpu = any(_on_gpu(group, machine) for group in config.instance_group or [None])
+    yield from () if on_gpu else map(remark, part.threads)
     most = math.inf if on_gpu else max(machine.cores, 2)
     for path, values in (expert.on_gpu if on_gpu else expert.on_cpu).items():
         yield _choice(path, values, most)

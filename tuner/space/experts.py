@@ -123,7 +123,9 @@ EXPERTS = MappingProxyType(
         "openvino": Expert(
             (
                 "Instances, streams of an instance and threads of a stream share the same cores:",
-                "more of one means less of another, so they are searched together.",
+                "more of one means less of another, so they are searched together. OpenVINO pins",
+                "each compiled model from the first CPU on: two of one thread share that CPU. Only",
+                "a Python model's code can turn that off (ENABLE_CPU_PINNING).",
             ),
             on_cpu={
                 "parameters.NUM_STREAMS": ("unset", *_THREADS),
@@ -151,6 +153,9 @@ EXPERTS = MappingProxyType(
             (
                 "Every instance is a process with its own copy of the weights and, on a GPU, of",
                 "the CUDA context. Batching helps only if execute() handles requests together.",
+                "On a CPU, most runtimes make a thread for each CPU in each instance, and so",
+                "instances slow each other down: limit threads in model.py, or for many runtimes",
+                'with server.environment: {OMP_NUM_THREADS: "1"}. `tune lint` shows open ones.',
             ),
             preferred=True,
         ),

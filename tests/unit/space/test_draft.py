@@ -282,6 +282,14 @@ def test_a_shipped_spec_offers_what_drafts_do() -> None:
         assert offered <= set(OFFERED.findall(shipped))
 
 
+@pytest.mark.parametrize(("place", "told"), [("cpu", True), ("gpu", False)])
+def test_open_threads_of_a_model_are_remarked_on_for_a_cpu(place: str, told: bool) -> None:
+    part = DraftedModel(parse('backend: "python"' + IO), threads=("1/model.py:2 leaves\n1 open",))
+    text = draft_spec({"m": part}, PLACES[place], "models")
+    assert ("  # 1/model.py:2 leaves" in text) is told
+    assert "\n1 open" not in text
+
+
 def test_an_onnx_model_on_a_cpu_is_drafted_with_its_threads_first(tmp_path: Path) -> None:
     text, _, _ = drafted(tmp_path, 'backend: "onnxruntime" max_batch_size: 8' + IO, Machine(2))
     path, values = next(iter(yaml.safe_load(text)["space"].items()))
