@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from builders.candidates import candidate_of
+from builders.candidates import candidate_of, fields_of
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
 from tuner.bench.evaluate import ClientCeiling
@@ -33,6 +33,7 @@ from tuner.score.next_load import LoadPlan, load_plan
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
+from tuner.spec.paths import DELAY
 from tuner.spec.slo import Slo
 from tuner.triton.deploy import DeploymentKind
 
@@ -204,6 +205,8 @@ def a_session(
     space: Any = SimpleNamespace(
         current=current, violations=lambda _: (), alike=operator.eq, leaves=lambda _: True
     )
+    space.queue_delay_us = lambda candidate: float(fields_of(candidate).get(DELAY) or 0)  # type: ignore[arg-type]
+    space.only_schedules = False
     space.size = lambda: SimpleNamespace(count=6)
     nothing: Any = None
     plan = plan or load_plan(spec.workload, spec.objective)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from tuner.bench.job import Job, drawn_tensors
 from tuner.bench.tools import choose_generator
+from tuner.errors import SpecError
 from tuner.load.client.cost import request_cost_s
 from tuner.load.generators import OWN_CLIENT
 from tuner.load.traffic.encoding import request_bytes
@@ -15,6 +16,40 @@ from tuner.score.judge import tightest_latency
 from tuner.spec.units import digits
 from tuner.spec.workload import RandomInputs, SharedMemory
 from tuner.triton.launchers import cores_of
+
+
+def refuse_unreachable(job: Job, environment: Mapping[str, str]) -> None:
+    """Refuses an SLO on the latency that is below what our own client takes for a request.
+
+    Raises:
+        SpecError: There is one, which no model and no config can meet.
+        LoadFailedError: The processes that measure it do not run here.
+    """
+    slo, cost_s = tightest_latency(job.spec.slos), _cost_s(job, environment)
+    if slo is None or cost_s is None or 1e6 * cost_s < slo.bound:
+        return
+    raise SpecError(
+        f"{slo} cannot be met: {OWN_CLIENT.title} itself takes about {digits(1e3 * cost_s, 2)} ms "
+        "for a request",
+        "raise that bound",
+    )
+
+
+def _cost_s(job: Job, environment: Mapping[str, str], *, shared: bool = True) -> float | None:
+    """CPU seconds that our own client takes for a request; None where it is not known.
+
+    ``shared``: with shared memory, where the spec uses it.
+    """
+    sizes = {name: _request_bytes(job, name) for name in job.spec.shares}
+    if choose_generator(job).kind is not OWN_CLIENT or not all(sizes.values()):
+        return None
+    cpus, protocol = cores_of(job.spec).load, job.spec.workload.protocol
+    if shared and job.spec.workload.shared_memory is SharedMemory.SYSTEM:
+        return request_cost_s(0, protocol, cpus, environment)
+    return sum(
+        share * request_cost_s(sizes[name], protocol, cpus, environment)
+        for name, share in job.spec.shares.items()
+    )
 
 
 def sending_notes(
@@ -29,16 +64,11 @@ def sending_notes(
     Raises:
         LoadFailedError: They do not run here.
     """
-    sizes = {name: _request_bytes(job, name) for name in job.spec.shares}
-    if choose_generator(job).kind is not OWN_CLIENT or not all(sizes.values()):
+    cost_s, cpus = _cost_s(job, environment), cores_of(job.spec).load
+    if cost_s is None:
         return
-    cpus, protocol = cores_of(job.spec).load, job.spec.workload.protocol
-    without_s = cost_s = sum(
-        share * request_cost_s(sizes[name], protocol, cpus, environment)
-        for name, share in job.spec.shares.items()
-    )
-    if shared := job.spec.workload.shared_memory is SharedMemory.SYSTEM:
-        cost_s = request_cost_s(0, protocol, cpus, environment)
+    shared = job.spec.workload.shared_memory is SharedMemory.SYSTEM
+    without_s = (_cost_s(job, environment, shared=False) if shared else None) or cost_s
     slo, cores = tightest_latency(job.spec.slos), core_count(cpus)
     part = 0.0 if slo is None else cost_s / (slo.bound / 1e6)
     if costly_only and part <= COSTLY:

@@ -166,7 +166,10 @@ def slo_missed_at_low_load(session: Session, candidate: Candidate, level: float 
     for slo in session.spec.slos:
         took_us = 1e6 * alone_s.get(slo.stream, 0.0)
         if slo.metric.of_whole and took_us > slo.bound:
-            return f"one request at a time takes {digits(took_us / 1e3, 4)} ms: misses {slo}"
+            delay_us = session.job.space.queue_delay_us(candidate)
+            part = f", of them {digits(delay_us / 1e3, 3)} ms queue delay" if delay_us else ""
+            took = f"{digits(took_us / 1e3, 4)} ms{part}"
+            return f"one request at a time takes {took}: misses {slo}"
     tenth = plan.levels.nearest(level / 10.0)
     window = window_of(session.spec, LoadPoint(plan.arrivals, tenth))
     if tenth >= level or window.total_s > LONG_S:

@@ -19,6 +19,7 @@ from tuner.proof.answers import same_answers
 from tuner.proof.entrants import (
     FAR,
     Entrant,
+    LowLoads,
     ProofRules,
     at_low_loads,
     entrant_of,
@@ -51,6 +52,7 @@ from tuner.record.result_schema import Gain
 from tuner.record.status import Status
 from tuner.score.judge import SloOutcome
 from tuner.score.trial import Trial
+from tuner.search.budget import lone_miss
 from tuner.search.estimate import rounds_at_most_s, spent_s
 from tuner.search.incumbent import leaders
 from tuner.space.candidate import Candidate, list_sizes
@@ -86,7 +88,9 @@ class _Proof:
         self._measured = MeasuredOnce(session.bench, session.record, stored, note)
         plan = session.plan
         self._rules = ProofRules(spec.objective, spec.slos, plan, spec.confirm, session.first_seed)
-        self._low = at_low_loads(session, trials)
+        self._hopeless = lone_miss(trials, spec.slos, session.job.space)
+        known = LowLoads([*trials], [], [self._hopeless])
+        self._low = known if self._hopeless else at_low_loads(session, trials)
         self._trials = self._low.trials
         self._begun = time.monotonic()
         self._until = self._begun + rounds_at_most_s(spec, spent_s(trials))

@@ -51,8 +51,10 @@ _REMEDIES = {
     r"([^\s(]+) lies in the repository": r"say in the spec that the model calls it: calls: [\1]",
     "input was made up of": "if the model needs real requests, give some: inputs: {kind: file, "
     "file: requests.json}",
-    "one request at a time takes .*: misses": "relax that SLO, or lower "
-    "max_queue_delay_microseconds where it is set",
+    "one request at a time takes .* queue delay: misses": "relax that SLO, or lower "
+    "max_queue_delay_microseconds",
+    "one request at a time takes [^,]*(: misses|: more than)": "relax that SLO, or use a faster "
+    "model or machine",
     "share a CPU that was": "keep the load generator apart from the server (server.cpus, "
     "workload.cpus, or server.mode: remote from another machine)",
     "missed an SLO on a disturbed machine": "keep other work off this machine, or take a longer "

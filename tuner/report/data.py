@@ -92,15 +92,16 @@ class ReportData:
     @property
     def shown_config(self) -> ProvedConfig | None:
         """The config the verdict is about: the one served from now on, or the nearest."""
-        return self.current if self.status is Status.KEPT else (self.best or self.current)
+        return _shown(self.result)
 
     @property
     def best_name(self) -> str:
         """What to call ``best``: it is not always good."""
         if self.status in (Status.KEPT, Status.NOT_KNOWN):
             return "best other config"
-        feasible = self.best is not None and self.best.credited_infer_per_s is not None
-        return "best config" if feasible else "nearest config"
+        if self.best is not None and self.best.credited_infer_per_s is not None:
+            return "best config"
+        return "nearest config" if self.shown_config is self.best else "nearest other config"
 
     @property
     def measured_count(self) -> int:
@@ -172,10 +173,18 @@ def _assemble(store: RunStore) -> ReportData:
         rejected=rejected,
         current=current,
         best=best,
-        slo=_slo_rows(current if result.status is Status.KEPT else (best or current)),
+        slo=_slo_rows(_shown(result)),
         taken_back=is_taken_back(result.written),
         torn=store.torn(),
     )
+
+
+def _shown(result: Result) -> ProvedConfig | None:
+    """The config that a verdict is about; where none meets the SLOs, that which misses by least."""
+    current, best = result.baseline, result.winner or result.best
+    if result.status is Status.INFEASIBLE and current is not None and best is not None:
+        return min((current, best), key=lambda config: violation(config.judged.slo))
+    return current if result.status is Status.KEPT else (best or current)
 
 
 def _interrupted(

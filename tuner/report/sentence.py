@@ -123,8 +123,11 @@ def _verdict(data: ReportData) -> str:
         if data.shown_config is None or not missed:
             return f"none of {tried} measured meets every SLO."
         misses = (f"{r.expression}, found {metric_text(r.metric, r.value)}" for r in missed[:2])
-        nearest = change_text(data, data.shown_config.candidate)
-        start = f"none of {tried} measured meets every SLO; the nearest, {nearest}, misses"
+        is_current = data.shown_config is data.current
+        found = (
+            "the current config" if is_current else change_text(data, data.shown_config.candidate)
+        )
+        start = f"none of {tried} measured meets every SLO; the nearest, {found}, misses"
         return f"{start} {'; '.join(misses)}."
     if data.status is Status.NOT_KNOWN:
         return "no gain was proved, and none ruled out; the current config stays."

@@ -8,6 +8,7 @@ from math import ceil
 
 from tuner.errors import SpecError
 from tuner.record.manifest import Manifest
+from tuner.record.status import Status
 from tuner.report.data import ReportData
 from tuner.report.quantities import rate_text, share_text
 from tuner.spec.units import count_text, digits
@@ -67,6 +68,12 @@ def size(data: ReportData, rate: float, headroom: float, price: float | None) ->
     soak = None if data.shown_config is None else data.shown_config.soak
     if soak is None or soak.held is None or soak.credited_per_s is None:
         why = "; ".join(soak.sentences) if soak and soak.sentences else "no load was soaked"
+        if data.status is Status.INFEASIBLE:
+            raise SpecError(
+                f"run {data.run_id} credits no config with a load: none met the SLOs",
+                f"`tune report {shlex.quote(str(data.directory))}` says which SLO was missed, and "
+                "by how much; relax it, or widen the space, and run again",
+            )
         raise SpecError(
             f"run {data.run_id} credits no config with a load: {why}",
             f"`tune run {shlex.quote(data.manifest.spec_path)}` with confirm.soak above 0 credits "

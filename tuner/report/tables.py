@@ -107,7 +107,7 @@ def change(data: ReportData) -> Table | None:
 
     With the files that it was written to, as they are called in the repository.
     """
-    if data.best is None or data.current is None or data.status is Status.KEPT:
+    if data.best is None or data.current is None or data.shown_config is data.current:
         return None
     now, then = data.current.candidate.values, data.best.candidate.values
     many = len(data.manifest.models) > 1

@@ -15,7 +15,7 @@ from typing import Any
 
 from tuner import extras
 from tuner.bench.job import Job, Request, draw_up, prepare
-from tuner.bench.sending import sending_notes
+from tuner.bench.sending import refuse_unreachable, sending_notes
 from tuner.bench.serving import no_gpu_memory
 from tuner.bench.tools import (
     choose_generator,
@@ -24,7 +24,7 @@ from tuner.bench.tools import (
     queue_notes,
     request_notes,
 )
-from tuner.errors import EnvironmentNotReadyError
+from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.extras import Extra
 from tuner.facts import Facts
 from tuner.lint.repository import errors_of
@@ -185,6 +185,7 @@ def draw_plan(
             ),
             *dict.fromkeys(map(_problem, wrong)),
             *(told for ends, told in lacking if ends),
+            *([] if unready else _unreachable(job, environment)),
         ],
     )
 
@@ -225,6 +226,13 @@ def _programs(
         return _commands(job, *_named_by(job.spec)), notes
     with find_programs(job, environment) as programs:
         return _commands(job, programs.launcher, programs.perf_analyzer.binary), notes
+
+
+def _unreachable(job: Job, environment: Mapping[str, str]) -> Iterator[str]:
+    try:
+        refuse_unreachable(job, environment)
+    except SpecError as error:
+        yield f"{error.message}; {error.hint}"
 
 
 def _unwritable_notes(job: Job) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tuner.bench.events import Events
 from tuner.bench.job import Job, Request, prepare, refuse_no_repository
 from tuner.bench.machine_lock import among_neighbours, only_one_on
-from tuner.bench.sending import sending_notes
+from tuner.bench.sending import refuse_unreachable, sending_notes
 from tuner.bench.serving import Serving, serving
 from tuner.bench.session import Session, open_session
 from tuner.bench.timebook import TimeBook
@@ -138,6 +138,7 @@ def _run(
         enter(only_one_on(job))
         neighbours = enter(among_neighbours("run", run_id, job, events.note))
         programs = enter(find_programs(job, request.environment, events.note))
+        refuse_unreachable(job, request.environment)
         store = enter(open_store(job, programs, request, run_id, events.note))
         # From here on, an error is stored as the run's result before it goes on.
         ending = enter(Ending(request, store, neighbours, book, events, report))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -9,8 +10,11 @@ from enum import Enum
 from tuner.score.judge import tightest_latency
 from tuner.score.next_load import LoadPlan
 from tuner.score.trial import Trial
+from tuner.space.candidate import Candidate
+from tuner.space.space import Space
 from tuner.spec.model import Spec, StrategyName
 from tuner.spec.slo import Slo
+from tuner.spec.units import digits
 
 #: Failures before their share says anything.
 FEWEST_FAILED = 4
@@ -18,6 +22,10 @@ FEWEST_FAILED = 4
 HOPELESS = 10.0
 #: Configs that must show it, the current one among them.
 CONFIGS = 2
+#: One config is enough where it takes this many times the bound, and no field of the space changes
+#: what a request takes: a median is within that. At least most requests are alone up to so many in
+#: flight.
+SURELY, MOSTLY_ALONE = 1.2, 0.6
 #: Where the spec states no patience. What does not learn from its trials needs more.
 PATIENCE = {StrategyName.GP: 12}
 
@@ -30,7 +38,7 @@ class StopReason(Enum):
     PATIENCE = "No better config was found in the trials that patience allows."
     TOO_MANY_FAILED = "More trials failed than the budget allows."
     EXHAUSTED = "There was nothing left that the strategy would try."
-    OUT_OF_REACH = "An SLO is out of reach: a request on its own takes many times what it allows."
+    OUT_OF_REACH = "An SLO is out of reach: a request by itself takes longer than it allows."
     ENOUGH = "Another trial could not be expected to gain enough to be worth it."
 
 
@@ -75,10 +83,10 @@ class SearchLimits:
         failed, done = progress.failed, progress.trials
         if failed >= FEWEST_FAILED and failed > self.max_failed * done:
             return StopReason.TOO_MANY_FAILED
-        if not progress.begun:
-            return None
         if progress.out_of_reach:
             return StopReason.OUT_OF_REACH
+        if not progress.begun:
+            return None
         if done >= self.trials:
             return StopReason.TRIALS
         if self.time_s is not None and progress.elapsed_s >= self.time_s:
@@ -88,7 +96,39 @@ class SearchLimits:
         return None
 
 
-def out_of_reach(history: Sequence[Trial], slos: Sequence[Slo], plan: LoadPlan) -> bool:
+def lone_miss(history: Sequence[Trial], slos: Sequence[Slo], space: Space) -> str:
+    """Why no config of the space meets an SLO, by what a lone request takes; empty where one may.
+
+    Scheduling adds to that and takes nothing off it.
+    """
+    bound = tightest_latency(slos)
+    if bound is None or not space.only_schedules:
+        return ""
+    for trial in history:
+        alone_us = _alone_us(trial, bound) - space.queue_delay_us(trial.candidate)
+        if SURELY * bound.bound < alone_us < math.inf:
+            return (
+                f"one request at a time takes {digits(alone_us / 1e3, 3)} ms: more than {bound} "
+                "allows, under any load and with any config of the space"
+            )
+    return ""
+
+
+def _alone_us(trial: Trial, slo: Slo) -> float:
+    """The median latency where most requests were alone; infinite where they never were."""
+    found = [math.inf]
+    for point in trial.points:
+        whole, own = point.measurement, point.measurement.of(slo.stream)
+        open_loop = whole.load.arrivals.open_loop
+        in_flight = whole.requests_per_s * whole.avg_latency_us / 1e6 if open_loop else point.level
+        if own is not None and in_flight <= (MOSTLY_ALONE if open_loop else 1.0):
+            found.append(own.p50_latency_us)
+    return min(found)
+
+
+def out_of_reach(
+    history: Sequence[Trial], slos: Sequence[Slo], plan: LoadPlan, current: Candidate
+) -> bool:
     """Every config measured is far off at its lowest load, where the load is searched.
 
     Scheduling adds to the time a model takes and takes nothing off it, so others are no faster.
@@ -97,6 +137,8 @@ def out_of_reach(history: Sequence[Trial], slos: Sequence[Slo], plan: LoadPlan) 
     if bound is None or plan.listed is not None or not plan.arrivals.open_loop:
         return False
     measured = [t for t in history if t.points]
+    if not any(t.candidate == current for t in measured):
+        return False
     return len(measured) >= CONFIGS and all(
         min(p.measurement.p50_latency_us for p in t.points) > HOPELESS * bound.bound
         for t in measured

@@ -20,7 +20,7 @@ from tuner.errors import (
 from tuner.modelconfig.files import model_names
 from tuner.record.status import remedies
 from tuner.score.trial import Trial, TrialState, TrialTime
-from tuner.search.budget import Progress, SearchLimits, StopReason, out_of_reach
+from tuner.search.budget import Progress, SearchLimits, StopReason, lone_miss, out_of_reach
 from tuner.search.estimate import spent_s
 from tuner.search.fits import cannot_fit
 from tuner.search.incumbent import incumbent, trials_since_best
@@ -92,6 +92,8 @@ def _over(
     """Why the search is over, by the budget; None while it goes on."""
     goal, current = session.spec.objective.goal, session.current
     tried = [t for t in history if t.attempts]
+    slos, plan = session.spec.slos, session.plan
+    hopeless = bool(lone_miss(history, slos, session.job.space))
     reason = budget(
         Progress(
             trials=len(tried),
@@ -99,7 +101,7 @@ def _over(
             since_best=trials_since_best(tried, goal, current),
             elapsed_s=clock.elapsed_s(),
             begun=any(t.candidate == current for t in history),
-            out_of_reach=out_of_reach(history, session.spec.slos, session.plan),
+            out_of_reach=hopeless or out_of_reach(history, slos, plan, current),
         )
     )
     if reason is StopReason.TOO_MANY_FAILED:

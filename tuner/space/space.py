@@ -33,6 +33,7 @@ from tuner.spec.paths import (
     MAX_BATCH_SIZE,
     OLDEST,
     is_inside,
+    is_scheduling,
 )
 
 #: Up to this many candidates `Space.size` asks Triton's rules about each.
@@ -143,6 +144,26 @@ class Space:
     def configs(self, candidate: Candidate) -> dict[str, Any]:
         """Label of each model to its config with the candidate's fields (new messages)."""
         return dict(self.served.configs(candidate.models))
+
+    def queue_delay_us(self, candidate: Candidate) -> float:
+        """How long its batchers, one after the other, keep a request that is alone."""
+        return float(
+            sum(
+                config.dynamic_batching.max_queue_delay_microseconds
+                + config.sequence_batching.oldest.max_queue_delay_microseconds
+                + config.sequence_batching.direct.max_queue_delay_microseconds
+                for config in self.configs(candidate).values()
+            )
+        )
+
+    @property
+    def only_schedules(self) -> bool:
+        """No field of it, and no cache, changes what a request takes once it is not queued."""
+        caches = ("response_cache", CACHE_ENABLE)
+        return all(
+            p.knob != CACHE and is_scheduling(p.path) and p.path not in caches
+            for p in self.parameters
+        )
 
     def alike(self, one: Candidate, other: Candidate) -> bool:
         """Whether Triton does the same with them: what a file leaves out has its default."""

@@ -8,8 +8,9 @@ import pytest
 from builders.told_requests import IMAGE, sent
 
 from tuner.bench import job as job_steps
-from tuner.bench.sending import sending_notes
+from tuner.bench.sending import refuse_unreachable, sending_notes
 from tuner.bench.tools import choose_generator, client_notes
+from tuner.errors import SpecError
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER
 
 
@@ -58,3 +59,18 @@ def test_a_space_that_may_refuse_requests_is_measured_with_one_client(
 ) -> None:
     """Its configs that refuse none as well, or two kinds of latency would be compared."""
     assert choose_generator(sent(tmp_path, batching=batching, space=space)).kind is OWN_CLIENT
+
+
+@pytest.mark.parametrize(("cost_s", "refused"), [(0.03, False), (0.2, True)])
+def test_an_slo_below_what_the_client_takes_is_refused(
+    cost_s: float, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.bench.sending.request_cost_s", lambda *_: cost_s)
+    images = sent(tmp_path, IMAGE)
+    (bound,) = images.spec.slos
+    assert bound.bound == pytest.approx(40e3)
+    if not refused:
+        refuse_unreachable(images, {})
+        return
+    with pytest.raises(SpecError, match=r"p99_latency <= 40ms cannot be met: .* 200 ms"):
+        refuse_unreachable(images, {})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from builders.commands import Tune
-from builders.told_runs import SIZED, sized_run
+from builders.told_runs import SIZED, edit, sized_run
 
 CREDITED = 383.7
 
@@ -63,3 +63,11 @@ def test_models_that_get_other_requests_too_are_named(tune: Tune, tmp_path: Path
     both = {"models": models, "streams": {"one": "whole", "two": "step"}}
     found = facts(tune, "--rate", "500/s", run=sized_run(tmp_path, manifest=both))
     assert (found["models"], found["asked_otherwise"]) == (["step", "whole"], ["step"])
+
+
+def test_a_run_in_which_nothing_met_the_slos_says_so(tune: Tune, tmp_path: Path) -> None:
+    run = sized_run(tmp_path)
+    edit(run, "result", {"status": "infeasible", "winner": None, "best": None, "gain": None})
+    assert tune("size", run, "--rate", "100/s") == 2
+    assert "credits no config with a load: none met the SLOs" in tune.err
+    assert "confirm.soak" not in tune.err

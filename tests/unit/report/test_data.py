@@ -1,17 +1,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from builders.candidates import candidate_of, the_one
+from builders.measurements import P99_40MS
 from builders.pages import Made, text_of
 from builders.runs import CURRENT, Toy, make_run
 
+from tuner.record.proved import ProvedConfig
 from tuner.record.status import Status
 from tuner.record.store import RunStore
-from tuner.report.data import load
-from tuner.score.judge import Verdict
+from tuner.report.data import _slo_rows, load
+from tuner.report.sentence import verdict_sentence
+from tuner.report.tables import change
+from tuner.score.judge import Verdict, violation
+from tuner.score.point import judge_point
 
 
 def test_an_improved_run(made: Made) -> None:
@@ -114,3 +120,22 @@ def test_a_minimised_metric_ranks_low_values_best(made: Made) -> None:
     assert best is not None
     assert best.score is not None
     assert best.score.value == min(scores)
+
+
+def test_the_nearest_config_is_the_one_that_misses_by_least(made: Made) -> None:
+    """The current config missed by less than the best other one, which was called the nearest."""
+    data = made("infeasible")
+    assert data.current is not None
+    assert data.best is not None
+    by = {name: violation(c.judged.slo) for name, c in (("now", data.current), ("best", data.best))}
+    assert data.shown_config is (data.current if by["now"] <= by["best"] else data.best)
+    far = replace(data.best.rounds[0].measurement, p99_latency_us=9e9)
+    worse = ProvedConfig.of(data.best.candidate, [judge_point([P99_40MS], far)], from_search=True)
+    near = replace(data.current.rounds[0].measurement, p99_latency_us=41e3)
+    now = ProvedConfig.of(CURRENT, [judge_point([P99_40MS], near)], from_search=True)
+    result = data.result.model_copy(update={"baseline": now, "best": worse})
+    data = replace(data, result=result, current=now, best=worse, slo=_slo_rows(now))
+    assert data.shown_config is now
+    assert data.best_name == "nearest other config"
+    assert "the nearest, the current config, misses" in verdict_sentence(data)
+    assert change(data) is None

@@ -27,13 +27,15 @@ from tuner.errors import (
     TrialError,
 )
 from tuner.measurement.measurement import Arrivals, Measurement
+from tuner.proof import proof
+from tuner.record.status import Status
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import NEAR_MISS
 from tuner.score.next_load import LoadPlan
-from tuner.score.point import Point
+from tuner.score.point import Point, judge_point
 from tuner.score.trial import Aim, Trial, TrialState
 from tuner.search import measuring
-from tuner.search.budget import StopReason
+from tuner.search.budget import StopReason, lone_miss
 from tuner.search.incumbent import near_misses
 from tuner.search.searching import CurrentConfigFailsError
 from tuner.search.strategy import Proposal
@@ -416,6 +418,33 @@ def test_an_slo_out_of_reach_ends_the_search_soon() -> None:
     assert reason is StopReason.OUT_OF_REACH
     assert len(trials) == 2
     assert len(bench.asked) == 2
+
+
+def test_an_slo_below_what_one_request_takes_ends_the_search_after_one_measurement() -> None:
+    slo = "p99_latency <= 1us"
+    bench = EmulatedBench(served, slos=(Slo.parse(slo),))
+    session, searcher = a_search(bench, [*reversed(CANDIDATES)], slo=slo)
+    session.job.space.only_schedules = True  # type: ignore[misc]
+    trials, reason = searched(session, searcher)
+    assert reason is StopReason.OUT_OF_REACH
+    assert len(trials) == len(bench.asked) == 1
+    verdict = proof.prove(session, trials)
+    assert verdict.status is Status.INFEASIBLE
+    assert verdict.reasons[0].startswith("one request at a time takes ")
+    assert len(bench.asked) == 1
+
+
+@pytest.mark.parametrize("delay_us", [0, 14_000])
+def test_a_queue_delay_is_nothing_that_every_config_takes(delay_us: int) -> None:
+    """A request by itself waits for all of it, and one with another config does not."""
+    bound = Slo.parse("p99_latency <= 4ms")
+    measured = synthetic_measurement(10.0, 20e3, served=10.0)  # a median of 15 ms
+    point = judge_point((bound,), measured)
+    trial = Trial(0, CANDIDATES[0], TrialState.MEASURED, (point,))
+    space: Any = SimpleNamespace(only_schedules=True, queue_delay_us=lambda _: delay_us)
+    assert bool(lone_miss([trial], [bound], space)) is (delay_us == 0)
+    space.only_schedules = False
+    assert lone_miss([trial], [bound], space) == ""
 
 
 def test_the_search_is_not_asked_for_a_trial_that_the_budget_has_no_room_for() -> None:
