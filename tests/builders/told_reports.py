@@ -42,7 +42,7 @@ from tuner.report.trust import trust
 from tuner.space.words import changes_text
 
 QUIET = {"other_cpu_percent": 1.0, "stalled_percent": 0.0}
-SAME = "Answers to 16 requests are the current config's (floats within 0.001)."
+SAME = "Answers match the current config's on all 16 sample requests (floats within 0.001)."
 CHANGED = "It changes answers: y."
 
 

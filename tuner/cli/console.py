@@ -12,7 +12,7 @@ from typing import Self, assert_never
 from tuner.bench.events import Outlook
 from tuner.cli.terminal import say
 from tuner.measurement.measurement import LoadPoint
-from tuner.report.quantities import metric_text
+from tuner.report.quantities import found_text
 from tuner.score.judge import SloOutcome, SloResult, Verdict, rank, too_few_text
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
@@ -52,7 +52,7 @@ def tightest_slo(results: Sequence[SloResult]) -> SloResult:
 def slo_text(result: SloResult) -> str:
     if result.value is None:
         return f"{result.metric} unknown ({result.expression})"
-    return f"{result.metric} {metric_text(result.metric, result.value)} ({result.expression})"
+    return f"{result.metric} {found_text(result)} ({result.expression})"
 
 
 def gain_text(outlook: Outlook) -> str:

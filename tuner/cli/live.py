@@ -15,7 +15,7 @@ from tuner.bench.events import Outlook
 from tuner.cli.console import first_line, gain_text, point_text, tightest_slo, verdict_text
 from tuner.cli.terminal import harmless
 from tuner.measurement.measurement import LoadPoint
-from tuner.report.quantities import margin_text, metric_text
+from tuner.report.quantities import found_text, margin_text
 from tuner.score.judge import SloOutcome, SloResult, too_few_text
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
@@ -185,7 +185,7 @@ def _outcome(trial: Trial) -> str:
 
 
 def _value(slo: SloResult) -> str:
-    return "unknown" if slo.value is None else metric_text(slo.metric, slo.value)
+    return "unknown" if slo.value is None else found_text(slo)
 
 
 def _clock(seconds: float) -> str:

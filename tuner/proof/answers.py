@@ -9,7 +9,6 @@ from tuner.bench.protocol import Bench
 from tuner.load.probes.answers import ConfigAnswers, differences
 from tuner.space.candidate import Candidate
 from tuner.spec.labels import labelled
-from tuner.spec.units import count_text
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,8 @@ def same_answers(
     found = _differences(expected, given, tolerance)
     if not found:
         asked = sum(len(answers.alone) for answers in expected.values())
-        same = f"Answers to {count_text(asked, 'request')} are the current config's"
+        every = f"all {asked} sample requests" if asked > 1 else "the sample request"
+        same = f"Answers match the current config's on {every}"
         within = f"floats within {tolerance:g}" if tolerance else "exactly"
         return AnswersCompared(False, " ".join([f"{same} ({within}).", *not_compared]))
     own = _differences(expected, _answers(bench, current), tolerance)

@@ -19,7 +19,7 @@ from tuner.score.judge import tail_slo
 from tuner.spec.slo import Slo
 
 _CURRENT, _WINNER = "current config", "winner"
-_SUSTAINED_NONE = "no load tried met the SLOs, so there is none beyond its capacity"
+_SUSTAINED_NONE = "not overloaded, since it met the SLOs at no load"
 _SPARED = "not overloaded, since its overload is within what the winner sustained in every round"
 
 

@@ -13,7 +13,7 @@ from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.rounds import Contender, RoundsResult
 from tuner.record.confirmation import ChangeUndone
 from tuner.record.proved import ProvedConfig
-from tuner.record.result_schema import Gain, Means, Overloads, Rounds, ToKnow
+from tuner.record.result_schema import Edge, Gain, Means, Overloads, Rounds, ToKnow
 from tuner.record.status import Status
 from tuner.score.judge import SloOutcome, too_few_text
 from tuner.score.next_load import LoadPlan
@@ -38,6 +38,7 @@ class RunDecision:
         reasons: Why, one sentence each.
         overload: None when the run did not get that far.
         warm_up: None where its first calls are fast, or where that is not known.
+        edges: Fields of the winner whose value is the outermost that the space allows.
     """
 
     status: Status
@@ -50,6 +51,7 @@ class RunDecision:
     simplification: tuple[ChangeUndone, ...] = ()
     overload: Overloads | None = None
     warm_up: WarmUp | None = None
+    edges: tuple[Edge, ...] = ()
 
 
 def gain_of(race: RoundsResult, own: Contender, rules: ProofRules) -> Gain | None:
@@ -135,7 +137,7 @@ def why(race: RoundsResult, finalist: Contender, rules: ProofRules) -> str:
         at_most = race.current.entrant.at_most
         known = f"did not sustain {digits(at_most, 3)}/s" if 0.0 < at_most < math.inf else ""
         told = known or "met them at no load"
-        return f"every SLO met when measured again; the current config {told} {when}"
+        return f"it met every SLO when measured again; the current config {told} {when}"
     if math.isinf(ratio.high) and not finalist.limited:
         return (
             "others took more of the machine beside one of the two configs in every round, so that "

@@ -169,6 +169,17 @@ class Overloads:
     reasons: tuple[str, ...] = ()
 
 
+class Edge(ResultPart):
+    """A field whose best value is the outermost that the space allows."""
+
+    model: str
+    field: str
+    value: int
+    largest: bool = Field(description="else it is the smallest")
+    allowed: str = Field(description="the values of the space, for people")
+    wider: str = Field(description="what to write in the spec for the field, to allow one more")
+
+
 class Result(ResultPart):
     """How a tuning run ended. Readers ignore keys they do not know."""
 
@@ -201,6 +212,9 @@ class Result(ResultPart):
         None,
         exclude_if=_empty,
         description="what a model_warmup spares users of the winner, or of the current config",
+    )
+    edges: tuple[Edge, ...] = Field(
+        (), exclude_if=_empty, description="fields of the winner to widen the space of"
     )
     diff: str | None = Field(None, description="unified diff of config.pbtxt, of all that change")
     models: dict[str, ChangedConfig] = Field(

@@ -21,18 +21,18 @@ TIMES = 3.0
 
 
 def headline(data: ReportData) -> str:
-    """The verdict with the figures that it is about: `Better: 128/s -> 1,198/s within ...`."""
+    """The verdict with the figures that it is about: `Better: 1,198/s within ...`."""
     _, words = HEADLINES[data.status]
     gain = data.result.gain
     if data.status is Status.INFEASIBLE and data.failed:
         return "No config that loaded and was measured meets the SLOs"
     if data.status is Status.IMPROVED:
-        back = " and taken back" if data.taken_back else ""
+        back = ", then rolled back" if data.taken_back else ""
         return f"{claim(data)}, {f'written{back}' if data.result.written else 'not written'}"
     if gain is None or gain.at_least:
         return words
     if data.status is Status.KEPT:
-        sure = f"{gain.confidence:.0%} sure"
+        sure = f"{gain.confidence:.0%} confidence"
         if gain.ratio.high <= 1.0:
             return f"{words}: no gain is possible ({sure})"
         return f"{words}: any gain is below {ceil(100 * (gain.ratio.high - 1.0))}% ({sure})"
@@ -42,9 +42,9 @@ def headline(data: ReportData) -> str:
 
 
 def claim(data: ReportData) -> str:
-    """What a winner is better by: `Better: 128/s -> 1,198/s within p99 <= 100 ms`."""
+    """What a winner is better by: `Better: 1,198/s within p99 <= 100 ms (before: 128/s)`."""
     before, after = worth_or_none(data, data.current), worth_text(data, data.best)
-    return f"{HEADLINES[Status.IMPROVED][1]}: {before} -> {after}{_within(data)}"
+    return f"{HEADLINES[Status.IMPROVED][1]}: {after}{_within(data)} (before: {before})"
 
 
 def worth_text(data: ReportData, config: ProvedConfig | None) -> str:
@@ -106,21 +106,22 @@ def gain_sentence(data: ReportData) -> str:
     if data.status in (Status.KEPT, Status.NOT_KNOWN) and data.best is not None:
         now, there = (worth_or_none(data, c) for c in (current, data.best))
         decides = data.status is Status.KEPT  # else the reader would take it for a gain or a loss
-        seen = "Measured" if decides else "Seen so far, which decides nothing"
+        seen = "Measured" if decides else "Seen, but not proved"
         told = f"{seen}: {now} now, {there} with {change_text(data, data.best.candidate)}."
         return " ".join(filter(None, (told, _at_once(data))))
     if data.status is Status.IMPROVED and gain is not None:
         low, best = (_amount(r, gain) for r in (gain.ratio.low, gain.ratio.estimate))
-        about = "" if gain.at_least or low == best else f"; {best} by the best estimate"
+        about = "" if gain.at_least or low == best else f"; best estimate {best}"
         compared = (gain.compared or "goodput").replace("_", " ")
-        said.append(f"At least {low} in {compared}, {gain.confidence:.0%} sure{about}.")
+        times = f"{low} the {compared}" if gain.ratio.low >= TIMES else f"{low} in {compared}"
+        said.append(f"At least {times} ({gain.confidence:.0%} confidence){about}.")
     said += filter(None, [_at_once(data)])
     if current is None or data.status is not Status.IMPROVED:
         return " ".join(said)
     if current.credited_infer_per_s is None:
         said.append(f"The current config {_why_no_load(current)}.")
     elif current.from_search:
-        said.append("The current config was measured once, so its figure is rough.")
+        said.append("The current config was measured once: its figure is rough.")
     return " ".join(said)
 
 
@@ -158,7 +159,7 @@ def _open_text(gain: Gain) -> str:
     low, high = gain.ratio.low, gain.ratio.high
     if not low < 1.0 < high:
         return "what the rounds showed does not decide it"
-    sure = f"{gain.confidence:.0%} sure"
+    sure = f"{gain.confidence:.0%} confidence"
     return (
         f"the best other config is between {1 - low:.0%} worse and {high - 1:.0%} better ({sure})"
     )
@@ -166,4 +167,4 @@ def _open_text(gain: Gain) -> str:
 
 def _amount(ratio: float, gain: Gain) -> str:
     as_times = gain.ratio.low >= TIMES
-    return f"{digits(ratio)} times" if as_times else f"{ratio - 1.0:+.0%}"
+    return f"{digits(ratio)}x" if as_times else f"{ratio - 1.0:+.0%}"

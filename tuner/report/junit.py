@@ -10,7 +10,7 @@ from tuner.record.shapes import ShapeFacts
 from tuner.record.status import Status
 from tuner.report.data import ReportData
 from tuner.report.headline import gain_sentence, headline
-from tuner.report.quantities import margin_text, metric_text, verdict_text
+from tuner.report.quantities import found_text, margin_text, verdict_text
 from tuner.report.sentence import bottleneck_sentences, soak_sentences, verdict_sentence
 from tuner.report.trust import trust
 from tuner.score.judge import SloResult, Verdict
@@ -85,8 +85,7 @@ def slo_case(model: str, found: SloResult) -> ET.Element:
     """A case for one SLO."""
     told = "but no value was found"
     if found.value is not None:
-        value = metric_text(found.metric, found.value)
-        told = f"found {value}, a point estimate ({margin_text(found)})"
+        told = f"found {found_text(found)}, a point estimate ({margin_text(found)})"
     message = f"{verdict_text(found)}: expected {found.expression}, {told}"
     problem = ("failure", found.verdict.value, message)
     passed = found.verdict is Verdict.PASS

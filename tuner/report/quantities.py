@@ -11,7 +11,7 @@ from tuner.report.blocks import Tone
 from tuner.score.judge import SloOutcome, SloResult, Verdict, too_few_text
 from tuner.space.words import bytes_text
 from tuner.spec.metrics import METRICS, RATE, SHARE, SIZE, THROUGHPUT, TIME, Unit
-from tuner.spec.units import digits
+from tuner.spec.units import digits, digits_beside
 
 NOTHING = "-"
 
@@ -77,9 +77,22 @@ def metric_text(metric: str, value: float | None) -> str:
 
 def found_text(result: SloResult) -> str:
     """The value found, with more digits if it would read like the bound without being equal."""
-    text = metric_text(result.metric, result.value)
-    alike = text == metric_text(result.metric, result.bound) and result.value != result.bound
-    return latency_text(result.value, 5) if alike and METRICS[result.metric].is_latency else text
+    return beside_bound(result, result.value)
+
+
+def beside_bound(result: SloResult, value: float | None) -> str:
+    """A value of the same metric, such as that of another round, in the same way."""
+    text, bound = metric_text(result.metric, value), metric_text(result.metric, result.bound)
+    if text != bound or value == result.bound or value is None:
+        return text
+    if METRICS[result.metric].is_latency:
+        longer = (latency_text(value, most) for most in range(4, 10))
+        return next((told for told in longer if told != bound), text)
+    if METRICS[result.metric].unit is SHARE:
+        return f"{digits_beside(100.0 * value, 100.0 * result.bound)}%"
+    if METRICS[result.metric].unit is RATE:
+        return f"{digits_beside(value, result.bound, 4)}/s"
+    return text
 
 
 def verdict_word(result: SloResult) -> str:

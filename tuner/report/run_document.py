@@ -86,6 +86,7 @@ def first_screen(data: ReportData) -> Iterator[Block | None]:
     if not improved:
         yield Bullets("", data.result.reasons)
     yield tables.change(data)
+    yield Bullets("At the edge of the space", tuple(sentence.edge_sentences(data)))
     yield Steps("What next", tuple(sentence.next_steps(data)))
     yield trust(data)
     yield tables.shapes(data)

@@ -16,7 +16,7 @@ from tuner.record.status import Status, remedies
 from tuner.report.blocks import Tone
 from tuner.report.charts import sides
 from tuner.report.data import ReportData
-from tuner.report.quantities import load_text, metric_text, share_text
+from tuner.report.quantities import found_text, load_text, metric_text, share_text
 from tuner.score.judge import SloOutcome
 from tuner.score.trial import Predicted
 from tuner.space.candidate import Candidate
@@ -113,7 +113,7 @@ def _verdict(data: ReportData) -> str:
     found = change_text(data, data.best.candidate) if data.best else "the best config"
     if data.status is Status.IMPROVED:
         verb = "writes" if data.result.written else "found, and did not write,"
-        return f"{'found, wrote and took back' if data.taken_back else verb} {found}."
+        return f"{'found, wrote and rolled back' if data.taken_back else verb} {found}."
     if data.status is Status.KEPT:
         again = any(r.role is Role.CANDIDATE for r in data.repeats)
         but = ", and what looked better was not better when measured again" if again else ""
@@ -122,7 +122,7 @@ def _verdict(data: ReportData) -> str:
         missed = [r.found for r in data.slo if r.found.verdict.outcome is SloOutcome.MISSED]
         if data.shown_config is None or not missed:
             return f"none of {tried} measured meets every SLO."
-        misses = (f"{r.expression}, found {metric_text(r.metric, r.value)}" for r in missed[:2])
+        misses = (f"{r.expression}, found {found_text(r)}" for r in missed[:2])
         is_current = data.shown_config is data.current
         found = (
             "the current config" if is_current else change_text(data, data.shown_config.candidate)
@@ -136,6 +136,17 @@ def _verdict(data: ReportData) -> str:
     if data.best is None or data.best.credited_infer_per_s is None:
         return f"{start}."
     return f"{start}. Best so far, not confirmed: {found}."
+
+
+def edge_sentences(data: ReportData) -> list[str]:
+    """The fields of which a wider space may have a better value, with the line to write."""
+    many = len(data.manifest.models) > 1
+    return [
+        f"The best value of {edge.field}{f' of {edge.model}' if many else ''} is the "
+        f"{'largest' if edge.largest else 'smallest'} that the space allows ({edge.value} of "
+        f"{edge.allowed}). To widen it, write in space: {edge.field}: {edge.wider}"
+        for edge in data.result.edges
+    ]
 
 
 def overload_sentences(data: ReportData) -> list[str]:
@@ -182,8 +193,8 @@ def busy_text(data: ReportData) -> str:
     if data.status is not Status.NOT_KNOWN or taken <= OTHER_CPU_PERCENT:
         return ""
     return (
-        f"Other programs and standstills took up to {digits(taken, 2)}% of the CPU while this was "
-        "measured, so the answer stayed open."
+        f"Other programs and pauses of the machine took up to {digits(taken, 2)}% of the CPU while "
+        "this was measured, so the answer stayed open."
     )
 
 
@@ -202,7 +213,7 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
         )
         return [(f"stop the other work on this machine, then {then}", command)]
     failed = ", ".join(str(t.number) for t in data.failed if data.status is Status.INFEASIBLE)
-    told = f"mend why configs failed, or leave them out of the space: trial {failed}"
+    told = f"fix why configs failed, or leave them out of the space: trial {failed}"
     mend = [(told, "")] if failed else []
     if causes := remedies(data.result.reasons):
         return [*mend, *((cause, "") for cause in causes), ("then run again", again)]
@@ -243,9 +254,10 @@ def _steps_to_write(data: ReportData) -> list[tuple[str, str]]:
     reload = f"curl {' --next '.join(loads)}"
     repository = shlex.quote(str(data.manifest.repository))
     accept = f"tune check {_spec(data)} --update-baseline"
-    whole = f", all {len(models)} configs: {', '.join(models)}" if models[1:] else ""
+    whole = f" ({', '.join(models)})" if models[1:] else ""
+    what = "it" if not models[1:] else f"{'both' if len(models) == 2 else 'all'} configs"
     return [
-        (f"take it back{whole}", f"tune rollback {model} --repository {repository}"),
+        (f"undo {what}{whole}", f"tune rollback {model} --repository {repository}"),
         ("let a running server read it, or restart the server", reload),
         *flags,
         ("make it the baseline of later checks", accept),

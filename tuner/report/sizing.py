@@ -44,17 +44,20 @@ class Sizing:
 
     def rows(self) -> list[tuple[str, str]]:
         """What a terminal shows: each fact with its name."""
-        wanted = f"{rate_text(self.rate_infer_per_s)} and {share_text(self.headroom)} more"
+        wanted = f"{rate_text(self.rate_infer_per_s)} plus {share_text(self.headroom)} headroom"
+        proved = rate_text(self.credited_infer_per_s)
         others = "no other answers"
         if self.one_lost_infer_per_s is not None:
-            held = "which holds" if self.one_lost_holds else "which was not proved to hold"
+            held = "within" if self.one_lost_holds else "more than"
+            held += f" the proved {proved}"
             others = f"{rate_text(self.one_lost_infer_per_s)} for each of the others, {held}"
         cost = "" if self.cost_per_hour is None else f", {self.cost_per_hour:,.2f} an hour"
+        gpus = count_text(self.gpus, "GPU") if self.gpus else "no GPU"
         threshold = digits(self.threshold_requests_per_s, 4)
         return [
-            ("one replica", f"is credited with {rate_text(self.credited_infer_per_s)}"),
-            ("replicas", f"{self.replicas:,} for {wanted}; {count_text(self.gpus, 'GPU')}{cost}"),
-            ("one lost", others),
+            ("one replica", f"proved for {proved}"),
+            ("replicas", f"{self.replicas:,} ({wanted}), {gpus}{cost}"),
+            ("if one fails", others),
             ("scale out", f"above {threshold} requests/s for each replica"),
         ]
 

@@ -11,22 +11,22 @@ from tuner.record.proved import ProvedConfig
 from tuner.record.status import Status
 from tuner.report.blocks import Table, Tone
 from tuner.report.data import ReportData
-from tuner.report.quantities import load_text, metric_text, verdict_text
+from tuner.report.quantities import beside_bound, load_text, metric_text, verdict_text
 from tuner.score.judge import SloOutcome, Verdict
 from tuner.space.words import changes_text
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS
-from tuner.spec.units import count_text, digits
+from tuner.spec.units import count_text, digits_beside
 
 Check = tuple[Tone, str, str]
-_WORDS = {Tone.GOOD: "yes", Tone.BAD: "no", Tone.UNSURE: "care", Tone.PLAIN: "not done"}
+_WORDS = {Tone.GOOD: "yes", Tone.BAD: "no", Tone.UNSURE: "caution", Tone.PLAIN: "not done"}
 TONES = {SloOutcome.MET: Tone.GOOD, SloOutcome.MISSED: Tone.BAD, SloOutcome.TOO_FEW: Tone.UNSURE}
-_ANSWERS = re.compile(r"Answers (?:to|were) .*|It changes answers.*")
+_ANSWERS = re.compile(r"Answers (?:match|to|were) .*|It changes answers.*")
 _LEFT_OUT = re.compile(r"Left out for lack of time: (.*?)\.?$")
 
 
 def trust(data: ReportData) -> Table | None:
-    """What was checked of the config that the answer is about; the caption says YES, or how far."""
+    """What was checked of the config that the answer is about; the caption says Yes, or how far."""
     if data.shown_config is None or data.status not in (
         Status.IMPROVED,
         Status.KEPT,
@@ -35,11 +35,11 @@ def trust(data: ReportData) -> Table | None:
         return None
     checks = [*_checks(data, data.shown_config)]
     tones = [tone for tone, *_ in checks]
-    word = "YES" if {*tones} == {Tone.GOOD} else "WITH CARE"
+    word = "Yes" if {*tones} == {Tone.GOOD} else "With caution"
     if data.status is Status.NOT_KNOWN:
-        word = "NO"
+        word = "No"
     rows = tuple((_WORDS[tone], check, found) for tone, check, found in checks)
-    return Table(("", "check", "found"), rows, f"May I trust it? {word}", tuple(tones))
+    return Table(("", "check", "found"), rows, f"Can I trust it? {word}", tuple(tones))
 
 
 def _checks(data: ReportData, config: ProvedConfig) -> Iterator[Check]:
@@ -51,7 +51,7 @@ def _checks(data: ReportData, config: ProvedConfig) -> Iterator[Check]:
     own = f"{changes_text(config.candidate, data.manifest.current)}: "
     about = [reason.removeprefix(own) for reason in data.result.reasons if reason.startswith(own)]
     for answers in filter(None, map(_ANSWERS.match, about)):
-        same = answers[0].startswith("Answers to")
+        same = answers[0].startswith(("Answers match", "Answers to"))
         changed = answers[0].startswith("It changes")
         yield Tone.GOOD if same else Tone.BAD if changed else Tone.UNSURE, "answers", answers[0]
     yield from _lone_requests(data, config)
@@ -71,7 +71,7 @@ def _rounds(data: ReportData, config: ProvedConfig) -> Check:
         own = sorted(r.value for r in row.rounds if r.value is not None)
         if not own or not (metric.is_latency or slo.verdict is not Verdict.PASS):
             continue
-        values = " to ".join(dict.fromkeys(metric_text(slo.metric, v) for v in (own[0], own[-1])))
+        values = " to ".join(dict.fromkeys(beside_bound(slo, v) for v in (own[0], own[-1])))
         name = of_stream(slo.stream, metric.words)
         told = f"{name} {values} of {metric_text(slo.metric, slo.bound)}"
         found.append(told if slo.verdict is Verdict.PASS else f"{told}, {verdict_text(slo)}")
@@ -106,7 +106,7 @@ def _lone_requests(data: ReportData, config: ProvedConfig) -> Iterator[Check]:
 
 def _machine(data: ReportData, config: ProvedConfig) -> Check:
     """Whether the configs could use all of it, in each round and soak."""
-    sides = (config, *filter(None, [data.current]))
+    sides = (config, *(side for side in (data.current, data.best) if side is not None))
     soaks = [s.point for side in sides if side.soak for s in side.soak.tried]
     measured = [p.measurement for p in (*(p for side in sides for p in side.rounds), *soaks)]
     worst = max(measured, key=lambda m: (bool(m.disturbances), taken_percent(m)))
@@ -115,7 +115,8 @@ def _machine(data: ReportData, config: ProvedConfig) -> Check:
     cores = count_text(count, "core") if count else "the CPU"
     if all(m.host.other_cpu_percent is None for m in measured):
         return Tone.UNSURE, "machine", f"what others took of {cores} is not known"
-    said = f"other programs and standstills took at most {digits(taken, 2)}% of {cores}"
+    most = digits_beside(taken, OTHER_CPU_PERCENT)
+    said = f"other programs and pauses took at most {most}% of {cores}"
     if worst.disturbances:
         return Tone.UNSURE, "busy machine", f"{said}: {' '.join(worst.disturbances)}"
     quiet = taken <= OTHER_CPU_PERCENT

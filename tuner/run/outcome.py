@@ -70,6 +70,7 @@ def result_of(
         noise=noise,
         overload=verdict.overload,
         warm_up=verdict.warm_up,
+        edges=verdict.edges,
         diff=None if change is None else change.diff,
         models={} if change is None else change.configs,
     )

@@ -19,6 +19,7 @@ from tuner.errors import InterruptedRunError, TunerError
 from tuner.machine.host import read_host
 from tuner.machine.stop import Stop, explain_error
 from tuner.measurement.measurement import Stage
+from tuner.proof.edges import with_edges
 from tuner.proof.overload import probe_overload
 from tuner.proof.proof import prove
 from tuner.proof.warmup import probe_warm_up
@@ -161,7 +162,8 @@ def _run(
             if stored:
                 kept = count_text(len(stored), "measurement")
                 events.note(f"going on with its proof, with {kept} kept")
-            verdict = probe_overload(session, prove(session, trials, stored))
+            verdict = with_edges(session, trials, prove(session, trials, stored))
+            verdict = probe_overload(session, verdict)
             verdict = probe_warm_up(session, verdict)
         stop.measured()  # asked to stop during the last measurement: nothing is written
         return ending.finish(served.job, opened, verdict)

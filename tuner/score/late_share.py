@@ -76,7 +76,7 @@ class LateShare(Facts):
         if not self.left_out_s:
             return said
         whole, out_s = digits(100.0 * self.with_left_out, 2), digits(self.left_out_s, 2)
-        said = f"{said}; {whole}% with the {out_s} s in which the machine stood still"
+        said = f"{said}; {whole}% with the {out_s} s in which the machine paused"
         return f"{said}: the machine decides this SLO" if self.machine_decides else said
 
 

@@ -26,6 +26,14 @@ def digits(value: float, most: int = 3) -> str:
     return text.rstrip("0").rstrip(".") if behind else text
 
 
+def digits_beside(value: float, limit: float, most: int = 2) -> str:
+    """`digits`, with as many as it takes not to read like a ``limit`` that it does not equal."""
+    for count in range(most, 10):
+        if value == limit or digits(value, count) != digits(limit, count):
+            return digits(value, count)
+    return digits(value, 10)
+
+
 def count_text(number: int, noun: str) -> str:
     """``1 trial``, ``2,000 trials``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

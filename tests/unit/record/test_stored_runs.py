@@ -81,7 +81,9 @@ def test_the_run_is_reported() -> None:
     data = load(OLD)
     told = "\n".join(lines_of(document(data)))
     assert data.finished
-    assert "emulated-accelerator: Better: 95.9/s -> 384/s within p99 <= 40 ms, written" in told
+    assert (
+        "emulated-accelerator: Better: 384/s within p99 <= 40 ms (before: 95.9/s), written" in told
+    )
     assert "soak at 384/s" in told
     assert len(data.repeats) == len(rows("confirmation.jsonl"))
     assert data.result.noise is not None

@@ -129,8 +129,8 @@ def test_it_survives_a_file() -> None:
 @pytest.mark.parametrize(
     ("with_stalls", "said"),
     [
-        (80, "8% with the 3.4 s in which the machine stood still: the machine decides this SLO"),
-        (12, "1.2% with the 3.4 s in which the machine stood still"),
+        (80, "8% with the 3.4 s in which the machine paused: the machine decides this SLO"),
+        (12, "1.2% with the 3.4 s in which the machine paused"),
         (None, "0.5% late"),
     ],
 )

@@ -36,7 +36,7 @@ from tuner.machine.process import is_inside
 from tuner.measurement.measurement import Measurement
 from tuner.measurement.window import NO_BOUND, LatencyBound
 from tuner.spec.fields import Gpus
-from tuner.spec.units import digits
+from tuner.spec.units import digits, digits_beside
 
 #: Bits of NVML's clock event reasons (nvml.h). A card under full load lives at its power cap
 #: (0x4), which is no disturbance: it would be there again in the next measurement.
@@ -257,17 +257,18 @@ def disturbances(measurement: Measurement, bound: LatencyBound = NO_BOUND) -> tu
 
     What could not be read (``None``) disturbs nothing. Steal time does where it shows as stalls.
     """
-    host, said = measurement.host, []
-    if (host.stalled_percent or 0.0) > quiet_percent(bound):
+    host, said, limit = measurement.host, [], quiet_percent(bound)
+    if (host.stalled_percent or 0.0) > limit:
         said.append(
-            f"The machine stood still for {digits(host.stalled_percent or 0.0, 2)}% of the time, "
-            f"{digits(1e3 * shortest_s(bound), 2)} ms and more at a time "
-            f"(up to {digits(quiet_percent(bound), 2)}% is quiet)."
+            f"The machine paused for {digits_beside(host.stalled_percent or 0.0, limit)}% of the "
+            f"time (limit {digits(limit)}%), for {digits(1e3 * shortest_s(bound), 2)} ms and "
+            "more at a time."
         )
-    if (host.other_cpu_percent or 0.0) > OTHER_CPU_PERCENT:
+    limit = OTHER_CPU_PERCENT
+    if (host.other_cpu_percent or 0.0) > limit:
         said.append(
-            f"Other processes took {digits(host.other_cpu_percent or 0.0, 2)}% of the machine's "
-            f"CPU meanwhile (up to {OTHER_CPU_PERCENT:.0f}% is quiet)."
+            f"Other processes took {digits_beside(host.other_cpu_percent or 0.0, limit)}% of the "
+            f"machine's CPU meanwhile (limit {digits(limit)}%)."
         )
     return tuple(said)
 
