@@ -11,7 +11,7 @@ from tuner.report import html, markdown
 from tuner.report.blocks import Document
 from tuner.report.data import ReportData
 from tuner.report.run_document import document
-from tuner.report.terminal import lines_of
+from tuner.report.terminal import lines_of, lines_to_verdict
 from tuner.report.trust import trust
 
 Made = Callable[..., ReportData]
@@ -33,7 +33,8 @@ def text_of(data: ReportData) -> str:
 
 def terminal_of(shown: Document) -> str:
     """A document as a terminal without colours shows it."""
-    return click.unstyle("\n".join(lines_of(shown)))
+    lines = lines_of if shown.kind == "comparison" else lines_to_verdict
+    return click.unstyle("\n".join(lines(shown)))
 
 
 def told(data: ReportData, **changes: object) -> ReportData:

@@ -57,8 +57,7 @@ def _verdict_of_rounds(
     shown = found.shown
     if shown.ratio is None:
         if accept:
-            reason = f"Every SLO was met, in {count_text(len(found.held), 'round')}."
-            return CheckVerdict(CheckStatus.ACCEPTED, (reason, *limited))
+            return CheckVerdict(CheckStatus.ACCEPTED, (_met(found), *limited))
         elsewhere = "The accepted result was measured at another load: not compared."
         return CheckVerdict(CheckStatus.INCONCLUSIVE, (not_compared or elsewhere,))
     status = change_of(shown.ratio, limits.warn, limits.fail)
@@ -67,6 +66,18 @@ def _verdict_of_rounds(
         return CheckVerdict(CheckStatus.INCONCLUSIVE, (*limited, reason))
     told = _compared(shown, shown.ratio, limits, status)
     return CheckVerdict(CheckStatus.ACCEPTED if accept else status, (*told, *limited))
+
+
+def _met(found: CheckRounds) -> str:
+    """Says at which loads every SLO was met, and that loads above the capacity missed one."""
+    met = f"Every SLO was met in {count_text(len(found.held), 'round')}"
+    missed, tried = found.loads_missed, found.loads_tried
+    if not (found.any_load and missed):
+        return f"{met}."
+    loads = sorted((p.measurement.load for p in found.held), key=lambda load: load.level)
+    ends = " to ".join(dict.fromkeys(map(str, (loads[0], loads[-1]))))
+    were = "was" if missed == 1 else "were"
+    return f"{met}, at {ends}; {missed} of {tried} loads tried {were} higher and missed one."
 
 
 def _missed(points: Sequence[Point]) -> str:

@@ -95,10 +95,10 @@ def width() -> int:
 
 
 def say_report(directory: Path, document: Document) -> None:
-    """Prints the first screen of a report on stdout, and where all of it is."""
-    from tuner.report.terminal import lines_of
+    """Prints the first screen of a report on stdout, its verdict last, and where all of it is."""
+    from tuner.report.terminal import lines_to_verdict
 
-    for line in (*lines_of(document, width()), "", f"  report: {directory / 'report.html'}"):
+    for line in (*lines_to_verdict(document, width()), f"  report: {directory / 'report.html'}"):
         say_lines(line)
 
 

@@ -147,13 +147,6 @@ def _at_once(data: ReportData) -> str:
     return f"Sequences at once: {now} with the current config, {then} with the {data.best_name}."
 
 
-def gain_text(gain: Gain) -> str:
-    """In a list: `+65%`, `17.9x`, `at least 12x`."""
-    known = gain.ratio.low if gain.at_least else gain.ratio.estimate
-    value = f"{digits(known)}x" if known >= TIMES else f"{known - 1.0:+.0%}"
-    return f"at least {value}" if gain.at_least else value
-
-
 def _open_text(gain: Gain) -> str:
     """The interval where it leaves both open, a gain and a loss; else that it was not enough."""
     low, high = gain.ratio.low, gain.ratio.high

@@ -17,14 +17,15 @@ from tuner.record.store import MANIFEST, SERIES, Member, RunStore, Series, read_
 from tuner.report import junit
 from tuner.report.blocks import Bullets, Document, Steps, Table, Tone, filled
 from tuner.report.data import is_taken_back, read_result
-from tuner.report.headline import gain_text
+from tuner.report.headline import TIMES
 from tuner.report.quantities import seconds_text
 from tuner.report.render import write_report
 from tuner.report.sentence import HEADLINES
 from tuner.space.words import changes_text
-from tuner.spec.units import count_text
+from tuner.spec.units import count_text, digits
 
 HEADER = ("ended", "date", "model", "gain", "p99", "took", "change", "run")
+_WORDS = {status.value: words for status, (_, words) in HEADLINES.items()}
 #: JUnit's word for it.
 _PROBLEMS = {
     None: "skipped",
@@ -42,7 +43,8 @@ class ListedRun:
     Attributes:
         status: How it ended; of one that is unreadable, ``change`` says why.
         date: In UTC, to the minute.
-        gain: Of the winner over the current config; empty without one.
+        gain: What the winner is sure to be better by, as its verdict says; empty without one.
+        p99_latency_ms: At the load that the winner, or else the current config, is credited with.
         taken_back: A winner was written, and is no longer in the repository.
     """
 
@@ -59,11 +61,16 @@ class ListedRun:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    @property
+    def ended(self) -> str:
+        """The status in the words of the reports."""
+        return _WORDS.get(self.status, self.status)
+
     def cells(self) -> tuple[str, ...]:
         """The columns of `HEADER`."""
         p99 = "" if self.p99_latency_ms is None else f"{self.p99_latency_ms:.3g} ms"
         took = "" if self.took_s is None else seconds_text(self.took_s)
-        ended = f"{self.status}, taken back" if self.taken_back else self.status
+        ended = f"{self.ended}, taken back" if self.taken_back else self.ended
         return (ended, self.date, self.model, self.gain, p99, took, self.change, self.run)
 
 
@@ -101,16 +108,21 @@ def _row_of_run(run: Path) -> ListedRun:
         return row
     winner, side = result.winner, result.winner or result.baseline
     gain = result.gain if winner else None
-    p99_us = None if side is None else side.p99_latency_us
+    p99_us = None if side is None else side.judged.limiting.p99_latency_us
     return replace(
         row,
         status=result.status.value,
-        gain="" if gain is None else gain_text(gain),
+        gain="" if gain is None else f"at least {_gain_text(gain.ratio.low)}",
         p99_latency_ms=None if p99_us is None else p99_us / 1000,
         took_s=result.time.wall_s,
         change="" if winner is None else changes_text(winner.candidate, manifest.current),
         taken_back=is_taken_back(result.written),
     )
+
+
+def _gain_text(ratio: float) -> str:
+    """`+65%`, `17.9x`."""
+    return f"{digits(ratio)}x" if ratio >= TIMES else f"{ratio - 1.0:+.0%}"
 
 
 def _minute(moment: str) -> str:
@@ -146,7 +158,7 @@ def _document(
     directory: Path, series: Series, rows: Sequence[tuple[Member, ListedRun]]
 ) -> Document:
     done = sum(member.done for member in series.members)
-    ends = Counter(row.status for _, row in rows)
+    ends = Counter(row.ended for _, row in rows)
     took_s = sum(row.took_s or 0.0 for _, row in rows)
     code = series.exit_code
     bad = code not in (0, 11) or done < len(rows)

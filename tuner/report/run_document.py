@@ -274,6 +274,8 @@ def _trial(data: ReportData, trial: Trial) -> Row:
 
 def _points(trial: Trial) -> Table:
     """The loads of one trial."""
+    heads = ["load", "throughput", "p50", "p90", "p95", "p99", "refused", "SLOs"]
+    restarted = any(p.measurement.restarts for p in trial.points)
     rows = []
     for point in sorted(trial.points, key=lambda p: p.level):
         m, own = point.measurement, point.limiting
@@ -287,12 +289,13 @@ def _points(trial: Trial) -> Table:
                 *(latency_text(t) for t in times),
                 tables.p99_of(point),
                 tables.count_of_refused(point),
-                _starts(m),
+                *([_starts(m)] if restarted else []),
                 missed or "all met",
             )
         )
-    heads = ("load", "throughput", "p50", "p90", "p95", "p99", "refused", "starts", "SLOs")
-    return Table(heads, tuple(rows))
+    if restarted:
+        heads.insert(-1, "starts")
+    return Table(tuple(heads), tuple(rows))
 
 
 def _starts(measurement: Measurement) -> str:

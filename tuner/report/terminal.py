@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from textwrap import wrap
 
 import click
@@ -28,11 +28,31 @@ _WIDTH = 100
 
 def lines_of(document: Document, width: int = 0) -> list[str]:
     """The verdict, its figures, what changes, and what to do next; ``width`` as of `columns`."""
-    headline = f"{document.name}: {document.headline}"
-    title = click.style(headline, fg=_COLORS[document.tone], bold=True)
-    shown = [line for block in document.blocks for line in _lines(block, width)]
-    facts = [f"  {', '.join(document.facts)}"] if document.facts else []
-    return ["", title, *facts, *shown]
+    said, rest = _parts(document)
+    return ["", *_verdict(document, width, said), *_body(rest, width)]
+
+
+def lines_to_verdict(document: Document, width: int = 0) -> list[str]:
+    """The same with the verdict last, where a terminal that has scrolled still shows it."""
+    said, rest = _parts(document)
+    return [*_body(rest, width), "", *_verdict(document, width, said)]
+
+
+def _parts(document: Document) -> tuple[list[Block], list[Block]]:
+    """The sentences that explain the verdict, with which a document begins, and all else."""
+    said = list(takewhile(lambda block: isinstance(block, Sentence), document.blocks))
+    return said, list(document.blocks[len(said) :])
+
+
+def _verdict(document: Document, width: int, said: Sequence[Block]) -> Iterator[str]:
+    for line in wrap(f"{document.name}: {document.headline}", width or _WIDTH) or [""]:
+        yield click.style(line, fg=_COLORS[document.tone], bold=True)
+    yield from _wrapped(", ".join(document.facts), width)
+    yield from _body(said, width)
+
+
+def _body(blocks: Sequence[Block], width: int) -> Iterator[str]:
+    return (line for block in blocks for line in _lines(block, width))
 
 
 def columns(rows: Sequence[tuple[str, ...]], width: int = 0) -> Iterator[str]:
@@ -63,27 +83,34 @@ def _lines(block: Block, width: int) -> Iterator[str]:
     if isinstance(block, Bullets | Steps | Table | Code) and block.caption:
         yield from ("", f"  {block.caption[:1].lower()}{block.caption[1:]}")
     if isinstance(block, Sentence):
-        yield from _wrapped(block.text)
+        yield from _wrapped(block.text, width)
     elif isinstance(block, Bullets):
-        yield from (line for sentence in block.sentences for line in _wrapped(sentence))
+        yield from (line for sentence in block.sentences for line in _wrapped(sentence, width))
     elif isinstance(block, Steps):
         for what, command in block.steps:
-            yield from _wrapped(f"{what}{':' if command else ''}")
+            yield from _wrapped(f"{what}{':' if command else ''}", width)
             yield from [f"    {command}"] if command else []
     elif isinstance(block, Tiles):
-        width = max((len(tile.label) for tile in block.tiles), default=0)
-        yield from ("", *(_tile(tile, width) for tile in block.tiles))
+        labels = max((len(tile.label) for tile in block.tiles), default=0)
+        yield from ("", *(line for tile in block.tiles for line in _tile(tile, labels, width)))
     elif isinstance(block, Table):
         yield from columns([block.headers, *block.rows], width)
     elif isinstance(block, Code):
         yield from (f"    {line}" for line in block.text.splitlines())
 
 
-def _tile(tile: Tile, width: int) -> str:
+def _tile(tile: Tile, labels: int, width: int) -> Iterator[str]:
+    """A tile with its note beside it, or below it where the terminal has no room for that."""
     value = click.style(tile.value, fg=_COLORS[tile.tone], bold=True)
-    note = f"  ({tile.note})" if tile.note else ""
-    return f"  {tile.label.ljust(width)}  {value}{note}"
+    line, note = f"  {tile.label.ljust(labels)}  {value}", f"({tile.note})" * bool(tile.note)
+    if not width or len(click.unstyle(line)) + 2 + len(note) <= width:
+        yield f"{line}  {note}".rstrip()
+    else:
+        yield from (line, *_wrapped(note, width, indent=4))
 
 
-def _wrapped(text: str) -> list[str]:
-    return wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ") or []
+def _wrapped(text: str, width: int, indent: int = 2) -> list[str]:
+    """``width`` as of `columns`; no line is longer than is good to read."""
+    ends = min(width, _WIDTH) if width else _WIDTH
+    begin, more = " " * indent, " " * (indent + 2)
+    return wrap(text, ends, initial_indent=begin, subsequent_indent=more)

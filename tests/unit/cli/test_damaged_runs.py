@@ -96,7 +96,7 @@ def test_one_damaged_run_does_not_break_the_list(
     header, *lines = tune.out.splitlines()
     assert header.split() == list(HEADER)
     assert len(lines) == 2
-    assert any(line.startswith("kept") for line in lines)
+    assert any(line.startswith("Kept") for line in lines)
     if (name, damage) != ("manifest.json", "no keys"):
         assert any(line.startswith("unreadable ") and str(run / name) in line for line in lines)
 

@@ -31,4 +31,4 @@ def test_mistakes_around_a_run_that_is_emulated(workplace: Workplace, tmp_path: 
     workplace.config.write_text(written)
     told(0, "restored: ", *own)
     told(0, "already back: ", *own)
-    told(0, "improved, taken back", "report")
+    told(0, "Better, taken back", "report")

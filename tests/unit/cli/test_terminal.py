@@ -23,6 +23,7 @@ from tuner.cli.inspect_commands import lines_of as plan_lines
 from tuner.cli.live import LiveEvents
 from tuner.cli.terminal import harmless, harmless_lines, say_document, say_lines
 from tuner.errors import TunerError
+from tuner.report.blocks import Bullets, Document, Sentence, Table, Tile, Tiles, Tone
 from tuner.run.plan import DrawnPlan, Preview
 from tuner.score.trial import Trial, TrialState
 from tuner.search.estimate import Estimate
@@ -207,3 +208,24 @@ def test_everything_that_is_printed_goes_through_one_place() -> None:
         calls = [n.func for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Call)]
         names = {f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "") for f in calls}
         assert not names & (ways - ({"print"} if file.name == "live.py" else set())), file
+
+
+def test_verdict_is_last_and_every_line_fits_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a terminal of 24 lines the headline had scrolled away, and lines were broken twice."""
+    long = "a caution that is longer than a line of a terminal, " * 3
+    blocks = (
+        Sentence(long), Bullets("Caution", (long,)), Tiles((Tile("p99", "1 ms", long),)),
+        Table(("check", "found"), (("yes", long),)),
+    )  # fmt: skip
+    shown = Document("toy", f"Better: {long}", Tone.GOOD, "run", blocks, facts=(long,))
+    for columns in (60, 80):
+        monkeypatch.setattr(terminal, "width", lambda columns=columns: columns)
+        terminal.say_report(Path("results/r"), shown)
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= columns
+        assert lines[-1] == "  report: results/r/report.html"
+        (headline,) = (i for i, line in enumerate(lines) if line.startswith("toy: Better"))
+        assert headline > max(i for i, line in enumerate(lines) if line == "  caution")
+        assert headline > len(lines) - 16

@@ -33,7 +33,10 @@ def test_the_picture_has_the_rounds_of_both_configs_their_search_and_the_bound(m
         found = trace(chart, f"{name}, search")
         assert found["x"] == [p.level for p in data.trial_of(side).points]  # type: ignore[union-attr]
         assert found["opacity"] < 1.0
-    assert [s["y0"] for s in chart.figure["layout"]["shapes"]] == [40.0]
+    bound, credit = chart.figure["layout"]["shapes"]
+    assert bound["y0"] == bound["y1"] == 40.0
+    assert data.best is not None
+    assert credit["x0"] == credit["x1"] == data.best.credited_infer_per_s
     assert {row[1] for row in chart.table.rows} == {"search", "round 1", "round 2", "round 3"}
 
 

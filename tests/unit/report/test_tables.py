@@ -36,7 +36,7 @@ def test_without_a_current_config_to_show_no_row_is_longer_than_the_table(made: 
     [
         (30_000.0, "25% left"),
         (60_000.0, "missed by 50%"),
-        (82_840_000.0, "2071 times the bound"),
+        (82_840_000.0, "2,071 times the bound"),
     ],
 )
 def test_a_bound_missed_many_times_over_is_told_as_a_multiple(value: float, text: str) -> None:
@@ -48,4 +48,4 @@ def test_a_bound_missed_many_times_over_is_told_as_a_multiple(value: float, text
 
 
 def test_latencies_have_no_exponent() -> None:
-    assert latency_text(5_000_000_000.0) == "5000 s"
+    assert latency_text(5_000_000_000.0) == "5,000 s"

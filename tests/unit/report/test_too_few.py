@@ -36,9 +36,7 @@ FEW = at(100.0, count=290)
 
 
 def test_they_are_told_with_their_number() -> None:
-    assert point_text(FEW) == (
-        "100/s too few answers (290 of 299), p99_latency 20 ms (p99_latency <= 40ms)"
-    )
+    assert point_text(FEW) == ("100/s too few answers (290 of 299), p99 latency 20 ms (<= 40 ms)")
     told = outcome_text(trial_of(FEW))
     assert told.startswith("too few answers (290 of 299) for a verdict at 100/s")
     assert _outcome(trial_of(FEW)) == "too few answers (290 of 299)"

@@ -41,7 +41,7 @@ class TrialMarker(Enum):
     FEASIBLE = ("meets the SLOs", "circle", BLUE)
     INFEASIBLE = ("misses an SLO", "circle-open", GREY)
     TOO_FEW = ("too few answers for a verdict", "star-open", GREY)
-    PRUNED = ("stopped early: cannot win", "x", PURPLE)
+    PRUNED = ("dropped early", "x", PURPLE)
     FAILED = ("failed", "triangle-up-open", RED)
 
     def __init__(self, words: str, symbol: str, color: str) -> None:

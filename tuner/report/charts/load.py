@@ -10,7 +10,7 @@ from tuner.record.confirmation import Soak
 from tuner.record.proved import ProvedConfig
 from tuner.report.analysis import Latency, latency_slos
 from tuner.report.blocks import Chart, Table
-from tuner.report.charts import MS, TrialMarker, hover, latency_layout, scatter, sides
+from tuner.report.charts import BEST, MS, TrialMarker, hover, latency_layout, scatter, sides
 from tuner.report.data import ReportData
 from tuner.report.quantities import latency_text, load_text, rate_text, verdict_text
 from tuner.score.judge import SloOutcome, SloResult
@@ -36,7 +36,7 @@ def load_charts(data: ReportData) -> tuple[Chart, ...]:
         s for name, color, config, _ in sides(data) for s in _series(data, name, color, config)
     ]
     found = enumerate(latency_slos(data).items())
-    charts = (_chart(n, latency, slos, series) for n, (latency, slos) in found)
+    charts = (_chart(data, n, latency, slos, series) for n, (latency, slos) in found)
     return tuple(chart for chart in charts if chart.table.rows)
 
 
@@ -60,7 +60,11 @@ def _series(data: ReportData, name: str, color: str, config: ProvedConfig) -> It
 
 
 def _chart(
-    number: int, latency: Latency, slos: Sequence[SloResult], series: Sequence[_Series]
+    data: ReportData,
+    number: int,
+    latency: Latency,
+    slos: Sequence[SloResult],
+    series: Sequence[_Series],
 ) -> Chart:
     shown = [
         (s, [(at, p, us) for at, p in s.points if (us := latency.of(p)) is not None])
@@ -71,6 +75,7 @@ def _chart(
     is_rate = all(load.arrivals.open_loop for load in loads)
     x_title = "load (requests/s)" if is_rate else "throughput (infer/s)"
     layout, edge = latency_layout(x_title, f"{latency} (ms)", values, slos)
+    _mark_credit(layout, data, is_rate=is_rate)
     heads = ("config", "in", "load", "throughput", str(latency), "SLOs")
     traces, cells = [], []
     for s, points in shown:
@@ -91,8 +96,8 @@ def _chart(
         name=f"load-{latency.metric}{suffix}",
         title=f"Load against {latency}",
         note="Filled: every SLO met; hollow: one missed; star: too few answers to say. Large dots "
-        "are the rounds, small ones the search, squares the soaks. Below the line a config "
-        f"sustains the load.{beyond}",
+        "are the rounds, small ones the search, squares the soaks. Below the dashed line a config "
+        f"sustains the load; the dotted line is the load that the best is credited with.{beyond}",
         figure={"data": traces, "layout": layout},
         table=Table(heads, tuple(cells)),
     )
@@ -108,6 +113,24 @@ def _symbol(filled: str, outcome: SloOutcome) -> str:
             return TrialMarker.TOO_FEW.symbol
         case _:
             assert_never(outcome)
+
+
+def _mark_credit(layout: dict[str, Any], data: ReportData, *, is_rate: bool) -> None:
+    """Draws a dotted line at the load that the best config is credited with.
+
+    ``is_rate``: the axis is in requests, of which each may carry several inferences.
+    """
+    best = data.best
+    if best is None or best.credited_infer_per_s is None:
+        return
+    credited = best.credited_infer_per_s
+    at = credited / best.judged.measurement.batch_size if is_rate else credited
+    dotted = {"color": BEST, "width": 2, "dash": "dot"}
+    across = {"yref": "paper", "y0": 0, "y1": 1, "x0": at, "x1": at}
+    layout["shapes"].append({"type": "line", "line": dotted, **across})
+    label = {"text": f"credited: {rate_text(credited, best.at_least)}", "font": {"color": BEST}}
+    place = {"x": at, "xanchor": "right", "xshift": -4, "yref": "paper", "y": 1, "yanchor": "top"}
+    layout["annotations"].append({**label, **place, "showarrow": False})
 
 
 def _row(name: str, at: str, point: Point, latency_us: float) -> tuple[str, ...]:
