@@ -136,4 +136,4 @@ class ClientLimitError(TrialError):
 
 
 class OutOfTimeError(TrialError):
-    """The time of the budget is used up: no further measurement is begun."""
+    """The time budget is used up: no further measurement is begun."""

@@ -123,7 +123,7 @@ class StandingDeployer:
 def a_bench(
     *steps: Step,
     book: TimeBook | None = None,
-    note: Callable[[str], None] = lambda _: None,
+    disturbed: Callable[[str, float], None] = lambda *_: None,
     checkpoint: Callable[[], None] = lambda: None,
     deployer: Any = None,
     windows: list[Window] | None = None,
@@ -135,7 +135,7 @@ def a_bench(
         arrivals=Arrivals.POISSON,
         window=lambda _, __: BOUNDED,
         checkpoint=checkpoint,
-        note=note,
+        disturbed=disturbed,
         measured=lambda _: None,
         rejected=rejected.append,
     )

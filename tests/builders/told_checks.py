@@ -207,5 +207,5 @@ def checks() -> dict[str, Case]:
         "the credited load holds": soaked(Fading),
         "the credited load holds no more": soaked(Faded),
         "whether the credited load holds was not seen": soaked(Robbed),
-        "it is stopped": first(fails=InterruptedRunError("stopped by a signal")),
+        "it is stopped": first(fails=InterruptedRunError("interrupted")),
     }

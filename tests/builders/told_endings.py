@@ -157,7 +157,7 @@ def proving(workplace: Workplace, patch: pytest.MonkeyPatch) -> Sequence[object]
 
 def reported(_: Workplace, patch: pytest.MonkeyPatch) -> Sequence[object]:
     """A signal comes once the result is stored."""
-    real, signals = render.report_run, [InterruptedRunError("stopped by a signal")]
+    real, signals = render.report_run, [InterruptedRunError("interrupted")]
 
     def report(directory: Path) -> None:
         if signals:

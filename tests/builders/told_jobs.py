@@ -181,7 +181,10 @@ def measuring() -> dict[str, Case]:
         def told(_: Path) -> list[str]:
             notes: list[str] = []
             with sleeping():
-                bench, rejected = a_bench(*steps, note=notes.append)
+                bench, rejected = a_bench(
+                    *steps,
+                    disturbed=lambda what, pause_s: notes.append(f"{what} ({pause_s:.0f} s)"),
+                )
                 try:
                     for level in levels:
                         bench.measure(level, 1)

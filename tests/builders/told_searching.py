@@ -41,7 +41,7 @@ class Limited(EmulatedBench):
 
     def measure(self, level: float, seed: int) -> Point:
         if self.candidate in self.late:
-            raise OutOfTimeError("the time of the budget is used up")
+            raise OutOfTimeError("the time budget is used up")
         return super().measure(level, seed)
 
 

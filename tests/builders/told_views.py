@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -94,6 +95,39 @@ def gain(events: LiveEvents, clock: Clock) -> None:
     events.loading(LoadPoint(Arrivals.POISSON, 918.0), 3.2)
 
 
+def soak(events: PlainEvents | LiveEvents, _: object = None) -> None:
+    """Twice disturbed before it, and of few requests."""
+    events.phase("soaking the winner")
+    few = "Only {} requests: too few to prove a p99 (459 needed at least)."
+    for count in (313, 385):
+        events.disturbed("Other processes took 33% of the machine's CPU.", 5.0)
+        point = judge_point([P99_40MS], synthetic_server(900, 1000))
+        warned = replace(point.measurement, warnings=(few.format(count),))
+        events.measured(replace(point, measurement=warned))
+    events.step("starting Triton")
+    events.loading(LoadPoint(Arrivals.POISSON, 372.0), 30.0)
+
+
+def soak_in_a_log(_: Path) -> str:
+    err, clock = io.StringIO(), Clock()
+    with redirect_stderr(err), PlainEvents(1, clock=clock) as events:
+        soak(events)
+        clock.now_s = 31.0
+        events.say_if_quiet()
+    return click.unstyle(err.getvalue())
+
+
+def check(events: LiveEvents, clock: Clock) -> None:
+    point = judge_point([P99_40MS], synthetic_server(900, 1000))
+    events.phase("serving toy")
+    events.step("loading toy")
+    for number in (1, 2):
+        events.phase(f"round {number} of at most 10")
+        events.measured(point)
+        events.round_over(f"round {number}", point)
+        events.outlook(Outlook(75.0))
+
+
 def load_long(events: PlainEvents) -> None:
     events.trial_started(3, OTHER, CURRENT)
     events.outlook(Outlook(250.0, 14.7, at_least=True))
@@ -112,6 +146,10 @@ def watching() -> dict[str, Case]:
             lambda events: events.phase("soaking the winner"), 15.0, 31.0, 45.0, 50.0, 62.0, 70.0
         ),
         "a load takes long, in a log": log(load_long, 31.0),
+        "a soak, in a log": soak_in_a_log,
+        "a soak, live": live(soak, 12.0, width=80),
+        "a check, live": live(check, 3.0, width=80),
+        "a server starts, live": live(lambda events, _: events.step("loading toy"), 1.0),
         "a config is out of the race": lambda _: outcome_text(LOST),
         "a config is out of the race, live": live(lose, 0.0, width=90),
         "a config misses everywhere": lambda _: outcome_text(trial(900, 2000, 1200)),

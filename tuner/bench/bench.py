@@ -128,6 +128,7 @@ class TritonBench:
         return deployment
 
     def _await_first_answers(self, generator: LoadClient, candidate: Candidate) -> None:
+        self._rules.step("waiting for the first answers")
         try:
             asked = generator.await_first_answers(self._rules.first_answer_s, self._rules.note)
         except LoadFailedError:
@@ -262,8 +263,7 @@ class TritonBench:
         """Idles beside a disturbance, so that it may end; a request to stop is heeded."""
         if not measurement.disturbances:
             return
-        what = " ".join(measurement.disturbances)
-        self._rules.note(f"{what} Measured again in {PAUSE_S:.0f} s")
+        self._rules.disturbed(" ".join(measurement.disturbances), PAUSE_S)
         until = time.monotonic() + PAUSE_S
         with self._book.phase(Phase.WAITING):
             while (left_s := until - time.monotonic()) > 0.0:

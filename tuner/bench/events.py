@@ -34,12 +34,18 @@ class Events(Protocol):
 
     def phase(self, text: str) -> None: ...
 
+    def step(self, text: str) -> None:
+        """What is done now, within the phase: `loading bert`."""
+
     def note(self, text: str) -> None: ...
+
+    def disturbed(self, what: str, pause_s: float) -> None:
+        """A measurement is made again after a pause, since it was disturbed: by ``what``."""
 
     def trial_started(self, number: int, candidate: Candidate, current: Candidate) -> None: ...
 
     def loading(self, load: LoadPoint, takes_s: float) -> None:
-        """Load is put on what is deployed, for about so long."""
+        """Load is put on what is deployed, for about so many seconds."""
 
     def measured(self, point: Point) -> None: ...
 
@@ -57,5 +63,5 @@ class Silent:
     def started(self, *_: object, **__: object) -> None:
         pass
 
-    phase = note = trial_started = loading = measured = round_over = started
+    phase = step = note = disturbed = trial_started = loading = measured = round_over = started
     outlook = trial_finished = started

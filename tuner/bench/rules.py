@@ -24,6 +24,9 @@ class BenchRules:
         cache: Which candidates have one, and what is to be in it.
         rejected: Receives each measurement that does not count.
         note: Receives a sentence about anything that takes long.
+        step: Receives what is done now, in a few words.
+        disturbed: Receives what disturbed a measurement that is made again, and in how many
+            seconds.
         loading: Hears of each load before it is put on, and for how many seconds.
         first_answer_s: A model that was just loaded may take this long to answer.
         soak: Like ``window``, for the long load on the config to be written, which is to last this
@@ -38,6 +41,8 @@ class BenchRules:
     cache: CacheRules = field(default_factory=CacheRules)
     rejected: Callable[[Rejected], None] = lambda _: None
     note: Callable[[str], None] = lambda _: None
+    step: Callable[[str], None] = lambda _: None
+    disturbed: Callable[[str, float], None] = lambda *_: None
     loading: Callable[[LoadPoint, float], None] = lambda *_: None
     first_answer_s: float = 120.0
     brief: Callable[[LoadPoint, float | None], Window] | None = None

@@ -74,11 +74,11 @@ def sending_notes(
     if costly_only and part <= COSTLY:
         return
     share_text = f", {part:.0%} of {slo}" if part > COSTLY else ""
-    most = f"{BUSY:.0%} of {cores_text(cores)} it can send about {digits(cores * BUSY / cost_s, 2)}"
+    most = f"{digits(cores * BUSY / cost_s, 2)}/s at {BUSY:.0%} of {cores_text(cores)}"
     yield (
-        f"a request takes {OWN_CLIENT.title} about {digits(1e3 * cost_s, 2)} ms of "
-        f"CPU{share_text}: with {most}/s"
-        + (f"; without shared memory it would take {digits(1e3 * without_s, 2)} ms" * shared)
+        f"the load generator needs about {digits(1e3 * cost_s, 2)} ms of CPU per "
+        f"request{share_text}: at most about {most}"
+        + (f"; without shared memory it would need {digits(1e3 * without_s, 2)} ms" * shared)
     )
 
 

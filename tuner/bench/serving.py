@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -79,8 +79,16 @@ def _completed(model: ServedModel, whose: str) -> str:
 
 
 @contextmanager
-def serving(job: Job, programs: Programs, logs: Path, book: TimeBook) -> Iterator[Serving]:
+def serving(
+    job: Job,
+    programs: Programs,
+    logs: Path,
+    book: TimeBook,
+    step: Callable[[str], None] = lambda _: None,
+) -> Iterator[Serving]:
     """Loads the models as they are in the repository.
+
+    ``step`` receives what the deployer does, for as long as there is one.
 
     Raises:
         ModelNotServedError: The server cannot, in its own words.
@@ -95,6 +103,7 @@ def serving(job: Job, programs: Programs, logs: Path, book: TimeBook) -> Iterato
         load_timeout_s=float(job.spec.server.load_timeout),
         unload_first=job.spec.server.unload_first,
         gpus=job.spec.server.gpus,
+        step=step,
     ) as deployer:
         begin = time.monotonic()
         with book.phase(Phase.DEPLOYING):

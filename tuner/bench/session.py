@@ -157,6 +157,8 @@ def set_up_bench(
             measured=events.measured,
             rejected=reject,
             note=events.note,
+            step=events.step,
+            disturbed=events.disturbed,
             loading=events.loading,
             first_answer_s=float(spec.server.load_timeout),
             soak=lambda load, rate, least_s: soak_of(spec, load, rate, least_s),

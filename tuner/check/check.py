@@ -78,6 +78,7 @@ def check(
             raise half
         job = prepare(request, loaded)
         run_id = new_run_id(f"{job.spec.name}-check")
+        events.step("looking for tritonserver and perf_analyzer")
         with (
             only_one_on(job, reading=True),
             among_neighbours("check", run_id, job, events.note) as neighbours,
@@ -161,10 +162,11 @@ class _Open:
             self.neighbours.look()
             checkpoint()
 
+        events.phase(f"serving {job.spec.name}")
         try:
             with (
                 store.locked(),
-                serving(job, programs, store.logs, self.book) as served,
+                serving(job, programs, store.logs, self.book, events.step) as served,
                 open_session(
                     served, events, self.book, looking, manifest=self.manifest, store=store
                 ) as session,

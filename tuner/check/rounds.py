@@ -6,15 +6,19 @@ accepted result, so that what they do to both cancels in the ratio of the two.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from tuner.bench.evaluate import evaluate, evaluate_listed
+from tuner.bench.events import Outlook
 from tuner.bench.protocol import Bench
 from tuner.bench.session import Session
 from tuner.check.nights import change_of, over_nights, slo_status
 from tuner.errors import LoadFailedError, TrialError
+from tuner.measurement.measurement import LoadPoint
+from tuner.measurement.window import soak_of
 from tuner.proof.decide import look_after
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
@@ -29,7 +33,7 @@ from tuner.score.capacity import Bracket
 from tuner.score.judge import severity, tightest_latency
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio, paired_ratio, two_sample_ratio
-from tuner.search.estimate import refuse_too_slow
+from tuner.search.estimate import OVERHEAD_S, refuse_too_slow
 from tuner.search.first_load import first_level
 from tuner.spec.slo import Goal, Objective
 from tuner.spec.units import digits
@@ -75,9 +79,13 @@ class CheckRounds:
         most, baseline, own = self._session.spec.check.rounds, self._baseline, self._own
         if baseline is not None and self._paired and not self._accept:
             most = min(most, len(baseline.values))
+        events, began = self._session.events, time.monotonic()
         for number in range(most):
-            self._session.events.phase(f"round {number + 1}")
+            events.phase(f"round {number + 1} of at most {most}")
             self.held.append(self._round(number))
+            events.round_over(f"round {number + 1}", self.held[-1])
+            round_s = (time.monotonic() - began) / (number + 1)
+            events.outlook(Outlook((most - number - 1) * round_s + self._soak_s(credited)))
             if look_after(number + 1, most, 1) and self._decided():
                 break
         (compared, values), ratio = self._compared(), self._ratio()
@@ -110,6 +118,16 @@ class CheckRounds:
         """All that the load generator could send, where what is compared is a lower bound."""
         most = min(r.limit for r in self._own.rounds)
         return f"it sends {digits(most, 4)}/s at most" if self._own.limited else ""
+
+    @property
+    def loads_tried(self) -> int:
+        """In all rounds."""
+        return sum(len(r.points) for r in self._own.rounds)
+
+    @property
+    def loads_missed(self) -> int:
+        """Those that missed an SLO: of a capacity search, loads above the capacity."""
+        return sum(not p.passed for r in self._own.rounds for p in r.points)
 
     @property
     def disturbances(self) -> list[str]:
@@ -188,6 +206,13 @@ class CheckRounds:
         tonight = (paired_ratio if self._paired else two_sample_ratio)(now, then)
         nights = float(self._session.spec.check.nights)
         return over_nights(tonight, freedom, baseline.ratios, nights)
+
+    def _soak_s(self, credited: float | None) -> float:
+        """About how long the soak takes, if there is one."""
+        spec, plan = self._session.spec, self._session.plan
+        if credited is None or float(spec.confirm.soak) == 0.0:
+            return 0.0
+        return soak_of(spec, LoadPoint(plan.arrivals, credited)).total_s + OVERHEAD_S
 
     def _soak(self, level: float) -> Soak | None:
         """One long load on a fresh server; None if unwanted. One that shows nothing says why."""

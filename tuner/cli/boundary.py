@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import click
 
 from tuner.cli.terminal import annotation, say_annotations, say_lines
-from tuner.errors import ENDINGS, SpecError, TunerError, shortened
+from tuner.errors import ENDINGS, InterruptedRunError, SpecError, TunerError, shortened
 from tuner.extras import explain_import
 
 
@@ -96,7 +96,10 @@ def show_failure(error: Exception, *, debug: bool = False) -> int:
 
 def show_error(error: TunerError) -> None:
     """What happened, then what to do next; also as annotations where CI reads them."""
-    say_lines(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
+    if isinstance(error, InterruptedRunError):  # as the user wished
+        say_lines(click.style(error.message, fg="yellow", bold=True), err=True)
+    else:
+        say_lines(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
     if error.hint:
         say_lines(f"{click.style('next:', fg='cyan', bold=True)}  {error.hint}", err=True)
     say_annotations(ci_annotations(error))

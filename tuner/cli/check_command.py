@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tuner.cli import options
-from tuner.cli.console import PlainEvents
+from tuner.cli.progress import choose_progress, progress_option, shown_events
 from tuner.cli.storage import children_environment
 from tuner.cli.terminal import (
     annotation,
@@ -57,6 +57,7 @@ def _metrics_file(ctx: click.Context, param: click.Parameter, file: Path | None)
     help="Also write OpenMetrics, for the textfile collector of Prometheus's node exporter.",
 )
 @options.results_option
+@progress_option
 @options.quiet_option
 @options.overrides_option
 @options.output_format
@@ -66,6 +67,7 @@ def command(
     any_machine: bool,
     metrics: Path | None,
     output: Path,
+    progress: str,
     quiet: int,
     overrides: tuple[str, ...],
     output_format: str,
@@ -79,9 +81,8 @@ def command(
     compare with: that is not a pass. 12: a regression, or the load that the config is credited
     with does not hold. All results are stored before the exit code is decided.
     """
+    progress = choose_progress(progress, -quiet, spec)
     from tuner.bench.job import Request
-    from tuner.check.check import check
-    from tuner.report.check_document import render_check
 
     request = Request(
         spec=spec,
@@ -93,12 +94,16 @@ def command(
     made: list[Path] = []
 
     def report(directory: Path) -> None:
+        from tuner.report.check_document import render_check
+
         made.append(directory)
         render_check(directory)
 
     code = TunerError.exit_code
     try:
-        with PlainEvents(1 - quiet) as events:
+        with shown_events(progress, -quiet, details=True) as events:
+            from tuner.check.check import check
+
             facts = check(request, events, report, accept=update_baseline, any_machine=any_machine)
         print_check(made[-1], facts, output_format)
         append_summary(made[-1] / "report.md")

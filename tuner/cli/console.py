@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, assert_never
 
 from tuner.bench.events import Outlook
 from tuner.cli.terminal import say
 from tuner.measurement.measurement import LoadPoint
-from tuner.report.quantities import found_text
+from tuner.report.quantities import found_text, metric_text
 from tuner.score.judge import SloOutcome, SloResult, Verdict, rank, too_few_text
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
+from tuner.spec.labels import of_stream
+from tuner.spec.metrics import METRICS, Better
 from tuner.spec.units import count_text, digits
 
 #: Nothing is told for this long, in seconds, at most.
 QUIET_S = 30.0
-_NEAR_S = 90.0
+#: A verdict that is farther is told in minutes; a load that lasts longer tells how far it is.
+_FAR_S, _LONG_S = 600.0, 5.0
+_NUMBER = re.compile(r"\d[\d.,]*")
 
 
 def point_text(point: Point) -> str:
-    """`412/s ok, p99_latency 31.2 ms (<= 40 ms)`: the load, and the tightest SLO."""
+    """`412/s ok, p99 latency 31.2 ms (<= 40 ms)`: the load, and the tightest SLO."""
     tightest = tightest_slo(point.slo)
     match point.outcome:
         case SloOutcome.MET:
@@ -50,9 +56,16 @@ def tightest_slo(results: Sequence[SloResult]) -> SloResult:
 
 
 def slo_text(result: SloResult) -> str:
-    if result.value is None:
-        return f"{result.metric} unknown ({result.expression})"
-    return f"{result.metric} {found_text(result)} ({result.expression})"
+    """`p99 latency 31.2 ms (<= 40 ms)`."""
+    bound = metric_text(result.metric, result.bound)
+    sign = "<=" if METRICS[result.metric].better is Better.LOWER else ">="
+    return f"{value_text(result)} ({sign} {bound})"
+
+
+def value_text(result: SloResult) -> str:
+    """`p99 latency 31.2 ms`."""
+    found = "unknown" if result.value is None else found_text(result)
+    return f"{of_stream(result.stream, METRICS[result.metric].words)} {found}"
 
 
 def gain_text(outlook: Outlook) -> str:
@@ -63,12 +76,62 @@ def gain_text(outlook: Outlook) -> str:
 
 
 def verdict_text(left_s: float) -> str:
-    """`verdict in about 4 min`, to the next 10 s where it is near."""
+    """`verdict in about 3:50`, to the next 10 s; to the next minute where it is far."""
     if left_s <= 0.0:
-        return "verdict later than foreseen"
-    if left_s < _NEAR_S:
-        return f"verdict in about {10 * math.ceil(left_s / 10)} s"
-    return f"verdict in about {math.ceil(left_s / 60)} min"
+        return "taking longer than estimated"
+    if left_s > _FAR_S:
+        return f"verdict in about {math.ceil(left_s / 60)} min"
+    seconds = 10 * math.ceil(left_s / 10)
+    left = f"{seconds} s" if seconds < 60 else "{}:{:02d}".format(*divmod(seconds, 60))
+    return f"verdict in about {left}"
+
+
+@dataclass(frozen=True)
+class Loading:
+    """A load that is on a server now.
+
+    Attributes:
+        takes_s: How long it lasts, about.
+        since_s: When it began, by the clock of its watcher.
+    """
+
+    load: LoadPoint
+    takes_s: float
+    since_s: float
+
+    def text(self, now_s: float) -> str:
+        """`at 372/s for 3 s`; of a long one how far it is: `at 372/s, 12 of 30 s`."""
+        if self.takes_s <= _LONG_S:
+            return f"at {self.load} for {self.takes_s:.0f} s"
+        past_s = min(now_s - self.since_s, self.takes_s)
+        return f"at {self.load}, {past_s:.0f} of {self.takes_s:.0f} s"
+
+
+class Repeated:
+    """What measurements have to tell again and again: counted, and told once at the end."""
+
+    def __init__(self) -> None:
+        self.disturbed = 0
+        self._warnings: dict[str, tuple[str, int]] = {}  # by the sentence without its numbers
+
+    def warn(self, sentences: Sequence[str]) -> None:
+        for sentence in sentences:
+            kind = _NUMBER.sub("#", sentence)
+            first, count = self._warnings.get(kind, (sentence, 0))
+            self._warnings[kind] = first, count + 1
+
+    @property
+    def disturbed_text(self) -> str:
+        """Empty where nothing was disturbed."""
+        if not self.disturbed:
+            return ""
+        return f"measured again after a disturbance: {count_text(self.disturbed, 'time')}"
+
+    @property
+    def lines(self) -> list[str]:
+        """All of it."""
+        told = [f"note{f', {n} times' * (n > 1)}: {first}" for first, n in self._warnings.values()]
+        return [self.disturbed_text, *told] if self.disturbed > 1 else told
 
 
 class PlainEvents:
@@ -79,8 +142,10 @@ class PlainEvents:
         self._trials = 0
         self._started = self._told_s = clock()
         self._doing = "starting"
-        self._load = ""
+        self._step = ""
+        self._load: Loading | None = None
         self._outlook: tuple[Outlook, float] | None = None  # and when it was told
+        self._repeated = Repeated()
         self._over = threading.Event()
 
     def __enter__(self) -> Self:
@@ -89,16 +154,20 @@ class PlainEvents:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
+        for line in self._repeated.lines if self._verbosity >= 0 else ():
+            self._say(line)
 
     def _watch(self) -> None:
         while not self._over.wait(1.0):
             self.say_if_quiet()
 
     def say_if_quiet(self) -> None:
-        if self._clock() - self._told_s >= QUIET_S:
-            self.note(f"still at it: {self._doing}{self._load}{self._outlook_text()}")
+        now_s = self._clock()
+        if now_s - self._told_s >= QUIET_S:
+            now = self._step if self._load is None else self._load.text(now_s)
+            self.note(f"still running: {', '.join(filter(None, (self._doing, now)))}{self._left()}")
 
-    def _outlook_text(self) -> str:
+    def _left(self) -> str:
         if self._outlook is None:
             return ""
         outlook, told_s = self._outlook
@@ -112,29 +181,37 @@ class PlainEvents:
         self._say(f"run {run}: up to {count_text(trials, 'trial')}{size}")
 
     def phase(self, text: str) -> None:
-        self._doing, self._load = text, ""
+        self._now(text)
         self._say(f"{text} ...")
+
+    def step(self, text: str) -> None:
+        self._step, self._load = text, None
 
     def note(self, text: str) -> None:
         if self._verbosity >= 0:
             self._say(text)
 
+    def disturbed(self, what: str, pause_s: float) -> None:
+        self._repeated.disturbed += 1
+        if self._repeated.disturbed == 1:
+            self.note(f"{what} Measured again in {pause_s:.0f} s.")
+
     def trial_started(self, number: int, candidate: Candidate, current: Candidate) -> None:
-        self._doing, self._load = changes_text(candidate, current), ""
+        self._now(changes_text(candidate, current))
         if self._verbosity > 0:
             self._say(f"trial {number}: {self._doing}")
 
     def loading(self, load: LoadPoint, takes_s: float) -> None:
-        self._load = f", at {load}"
+        self._load = Loading(load, takes_s, self._clock())
 
     def outlook(self, outlook: Outlook) -> None:
         self._outlook = outlook, self._clock()
 
     def measured(self, point: Point) -> None:
+        self._load = None
         if self._verbosity > 0:
             self._say(f"    {point_text(point)}")
-        for warning in point.measurement.warnings if self._verbosity > 0 else ():
-            self._say(f"      note: {warning}")
+            self._repeated.warn(point.measurement.warnings)
 
     def round_over(self, what: str, sustained: Point) -> None:
         if self._verbosity >= 0:
@@ -145,6 +222,9 @@ class PlainEvents:
         count = f"{trial.number + 1}/{self._trials}"
         outcome = f"{outcome_text(trial)}{mark}"
         self._say(f"{count}  trial {trial.number}  {self._doing}  ->  {outcome}")
+
+    def _now(self, doing: str) -> None:
+        self._doing, self._step, self._load = doing, "", None
 
     def _say(self, text: str) -> None:
         if self._verbosity < -1:
@@ -157,13 +237,13 @@ class PlainEvents:
 def outcome_text(trial: Trial) -> str:
     """How a trial ended, in a few words."""
     if trial.state is TrialState.PRUNED and not trial.points and trial.saturated is not None:
-        return f"cannot win: answers at most {digits(trial.saturated.at_most_per_s or 0.0, 4)}/s"
+        return f"dropped: at most {digits(trial.saturated.at_most_per_s or 0.0, 4)}/s"
     if trial.state is TrialState.FAILED or trial.score is None or not trial.points:
         return f"failed: {first_line(trial.reason or 'no reason given')}"
     if trial.state is TrialState.PRUNED:
         race, *less = trial.points
-        sustained = "".join(f"; it sustains {p.measurement.load}" for p in less if p.passed)
-        return f"cannot win: {point_text(race)}{sustained}"
+        sustained = "".join(f"; sustains {p.measurement.load}" for p in less if p.passed)
+        return f"dropped: {point_text(race)}{sustained}"
     if trial.score.best_point is None:
         lowest = min(trial.points, key=lambda p: p.level)
         load, nearest = lowest.measurement.load, slo_text(tightest_slo(lowest.slo))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tuner.bench.events import Events, Silent
 from tuner.cli import options
 from tuner.cli.boundary import show_failure
-from tuner.cli.console import PlainEvents
+from tuner.cli.progress import choose_progress, progress_option, shown_events
 from tuner.cli.storage import (
     children_environment,
     state_directory,
@@ -28,6 +27,7 @@ from tuner.cli.terminal import append_summary, say, say_json, say_report
 from tuner.hiding import hidden_command
 
 if TYPE_CHECKING:
+    from tuner.bench.events import Events
     from tuner.bench.job import Request
 
 
@@ -58,13 +58,7 @@ if TYPE_CHECKING:
     help="Write the winner even if its soak was inconclusive.",
 )
 @storage_option
-@click.option(
-    "--progress",
-    type=click.Choice(["auto", "live", "plain", "none"]),
-    default="auto",
-    show_default=True,
-    help="How to show progress.",
-)
+@progress_option
 @options.verbose_option
 @options.quiet_option
 @options.overrides_option
@@ -96,6 +90,8 @@ def command(
     with the options given. All are checked first. A run that fails does not stop the others, and
     the exit code is the most severe one (order: 130, 1, 4, 2, 3, 5, 13, 10, 11, 0).
     """
+    verbosity = verbose - quiet
+    progress = choose_progress(progress, verbosity, *([resume] if resume else specs))
     from tuner.bench.job import Request
     from tuner.record.store import SERIES
     from tuner.run.trust import BegunRuns, spec_of
@@ -125,7 +121,7 @@ def command(
         command=hidden_command(("tune", *sys.argv[1:])),
         state=state,
     )
-    show = partial(_events, progress, verbose - quiet)
+    show = partial(shown_events, progress, verbosity)
     if several:
         warn_of_password(storage, say)
         return _run_several(paths, request, show, output_format, quiet)
@@ -152,12 +148,12 @@ def _run_one(
     storage: str | None,
     output_format: str,
 ) -> int:
-    from tuner.report.data import load
-    from tuner.report.render import report_run
-    from tuner.report.run_document import document
-    from tuner.run.run import run
-
     with show() as events:
+        from tuner.report.data import load
+        from tuner.report.render import report_run
+        from tuner.report.run_document import document
+        from tuner.run.run import run
+
         warn_of_password(storage, events.note)
         finished = run(request, events, report_run)
     append_summary(finished.directory / "report.md")
@@ -193,14 +189,3 @@ def _run_several(
     else:
         say_report(directory, document(directory, known))
     return series.exit_code
-
-
-def _events(progress: str, verbosity: int) -> AbstractContextManager[Events]:
-    if progress == "auto":
-        plain = not sys.stderr.isatty() or os.environ.get("CI") or os.environ.get("TERM") == "dumb"
-        progress = "plain" if plain or verbosity > 0 else "live"
-    if progress == "live":
-        from tuner.cli.live import LiveEvents
-
-        return LiveEvents(no_color=click.get_current_context().color is False)
-    return nullcontext(Silent()) if progress == "none" else PlainEvents(verbosity)

@@ -170,7 +170,7 @@ def ended_early(window: Window, planned: Window) -> tuple[str, ...]:
     """The warning about a window that is shorter than planned."""
     if window.duration_s >= planned.duration_s:
         return ()
-    return (f"Ended after {digits(window.duration_s, 2)} s: certainly over the SLO.",)
+    return (f"Stopped after {digits(window.duration_s, 2)} s: the SLO was already missed.",)
 
 
 def _throttled(host: HostUse) -> Iterator[str]:
@@ -247,9 +247,8 @@ def _sample_small(m: Measurement, bounds: Sequence[LatencyBound]) -> Iterator[st
     needed, percent = requests_needed(share), f"{100.0 * share:g}"
     if m.completed_count < needed and m.within_bounds is not False:
         yield (
-            f"p{percent} rests on {count_text(m.completed_count, 'request')} and is a point "
-            f"estimate: to show that {percent}% are in time takes {needed} requests if none is "
-            "late, and more if some are."
+            f"Only {count_text(m.completed_count, 'request')}: too few to prove a p{percent} "
+            f"({needed:,} needed at least)."
         )
 
 

@@ -52,7 +52,7 @@ class Stop:
         """Raises InterruptedRunError when a stop was asked for."""
         if self.requested and not self._unwinding:
             self._unwinding = True
-            raise InterruptedRunError("stopped by a signal")
+            raise InterruptedRunError("interrupted")
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -78,7 +78,7 @@ class Stop:
             return
         self.requested = True
         self._unwinding = True
-        raise InterruptedRunError("stopped by a signal")
+        raise InterruptedRunError("interrupted")
 
 
 def explain_error(error: Exception, directory: Path) -> Exception:

@@ -20,7 +20,7 @@ from tuner.spec.slo import Slo
 
 _CURRENT, _WINNER = "current config", "winner"
 _SUSTAINED_NONE = "not overloaded, since it met the SLOs at no load"
-_SPARED = "not overloaded, since its overload is within what the winner sustained in every round"
+_SPARED = "not overloaded, since the winner sustained that load in every round"
 
 
 def probe_overload(session: Session, verdict: RunDecision) -> RunDecision:

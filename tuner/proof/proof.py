@@ -55,6 +55,7 @@ from tuner.score.trial import Trial
 from tuner.search.budget import lone_miss
 from tuner.search.estimate import rounds_at_most_s, spent_s
 from tuner.search.incumbent import leaders
+from tuner.search.outlook import Ahead, outlook_of
 from tuner.space.candidate import Candidate, list_sizes
 from tuner.space.words import changes_text
 from tuner.spec.units import digits
@@ -64,7 +65,7 @@ from tuner.triton.launchers import cores_of
 NEARLY = 0.99
 #: A quotient of two loads may be off by as much.
 _ROUNDED = 1.0 - 1e-9
-UNSOAKED = "whether its load holds for long is not known"
+UNSOAKED = "sustained load not verified"
 
 
 def prove(session: Session, trials: Sequence[Trial], stored: Sequence[Repeat] = ()) -> RunDecision:
@@ -84,8 +85,7 @@ class _Proof:
     def __init__(self, session: Session, trials: Sequence[Trial], stored: Sequence[Repeat]) -> None:
         spec = session.spec
         self._session = session
-        note = session.events.note
-        self._measured = MeasuredOnce(session.bench, session.record, stored, note)
+        self._measured = MeasuredOnce(session.bench, session.record, stored, session.events.note)
         plan = session.plan
         self._rules = ProofRules(spec.objective, spec.slos, plan, spec.confirm, session.first_seed)
         self._hopeless = lone_miss(trials, spec.slos, session.job.space)
@@ -229,6 +229,7 @@ class _Proof:
         session, ratio = self._session, race.ratios.get(winner.candidate)
         small = ratio is not None and ratio.low * OF_MEAN <= self._enough
         session.events.phase("looking for the simplest config that is as good")
+        session.events.outlook(outlook_of(session.job, self._trials, ahead=Ahead.UNDOING))
         return simplest(
             self._measured,
             winner,
@@ -275,7 +276,9 @@ class _Proof:
         if shared:
             found = Soak(reason=shared)
         else:
-            self._session.events.phase("soaking the winner")
+            events, job = self._session.events, self._session.job
+            events.phase("soaking the winner")
+            events.outlook(outlook_of(job, self._trials, ahead=Ahead.SOAK))
             found = soak(
                 self._measured,
                 candidate,
@@ -285,7 +288,9 @@ class _Proof:
                 self._soak_told,
                 at_most=MOST_SOAKS if candidate == left.winner else 1,
             )
-        told = f"what it sustained in its rounds does not last: {'; '.join(found.failures)}"
+        told = (
+            f"the load from the rounds was not sustained in the soak: {'; '.join(found.failures)}"
+        )
         if found.held is None:
             unknown = f"{UNSOAKED}: {found.reason}" if found.reason else ""
             if not unknown or not self._session.accept_unsoaked:

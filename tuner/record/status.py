@@ -59,12 +59,12 @@ _REMEDIES = {
     "workload.cpus, or server.mode: remote from another machine)",
     "missed an SLO on a disturbed machine": "keep other work off this machine, or take a longer "
     "soak (confirm.soak)",
-    "does not last: (?!.*(what lasts|could not keep up))": "list lower loads in workload.arrivals, "
-    "to find one that lasts",
+    "(does not last|not sustained in the soak): (?!.*(what lasts|could not keep up))": "list lower "
+    "loads in workload.arrivals, to find one that lasts",
     "what lasts is no gain": "widen the space: the gain that was found does not last",
     "It changes answers": "raise confirm.tolerance if such differences do not matter",
     r"\(server\.load_timeout\)": "raise server.load_timeout if the model takes longer to load",
-    "time of the budget": "raise budget.time, or shorten workload.window",
+    "time (of the )?budget": "raise budget.time, or shorten workload.window",
 }
 
 

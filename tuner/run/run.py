@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -42,8 +41,7 @@ from tuner.search.estimate import (
     replay_notes,
     seen_before,
 )
-from tuner.search.incumbent import incumbent
-from tuner.search.outlook import outlook_of
+from tuner.search.outlook import Ahead, outlook_of
 from tuner.search.searcher import Searcher
 from tuner.search.searching import search
 from tuner.space.build import refuse_empty
@@ -138,12 +136,14 @@ def _run(
             refuse_another_start(request.resume, job, read_host(request.environment))
         enter(only_one_on(job))
         neighbours = enter(among_neighbours("run", run_id, job, events.note))
+        events.step("looking for tritonserver and perf_analyzer")
         programs = enter(find_programs(job, request.environment, events.note))
         refuse_unreachable(job, request.environment)
         store = enter(open_store(job, programs, request, run_id, events.note))
         # From here on, an error is stored as the run's result before it goes on.
         ending = enter(Ending(request, store, neighbours, book, events, report))
-        served = enter(serving(job, programs, store.logs, book))
+        events.phase(f"serving {job.spec.name}")
+        served = enter(serving(job, programs, store.logs, book, events.step))
         refuse_empty(served.job.space)
         opened = enter(open_run(served.job, store, request, book, events.note))
         for note in _beforehand(served, request):
@@ -194,12 +194,11 @@ def _search(session: Session, searcher: Searcher, store: RunStore) -> list[Trial
     known = len(store.trials())
     trials, reason = search(session, searcher)
     searcher.over()
-    session.events.note(reason.value)
+    session.events.note(reason.value.format(number=len(trials)))
     session.bench.enter(Stage.CONFIRMATION)
     if len(trials) > known:  # other finalists, or an interval of the search in between
         store.cut_confirmation(0)
-    best = incumbent(trials, session.spec.objective.goal, session.current)
-    outlook = outlook_of(session.job, trials, best, math.inf)
+    outlook = outlook_of(session.job, trials, ahead=Ahead.ROUNDS)
     session.events.outlook(outlook)
     session.events.note(f"the proof takes about {minutes(outlook.left_s)}")
     return trials

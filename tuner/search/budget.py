@@ -31,10 +31,11 @@ PATIENCE = {StrategyName.GP: 12}
 
 
 class StopReason(Enum):
-    """Why a search ended, as a sentence for the report."""
+    """Why a search ended, as a sentence; ``{number}`` is that of the trial under way."""
 
     TRIALS = "Every trial of the budget was run."
-    TIME = "The time of the budget was used up."
+    TIME = "Time budget reached."
+    ABANDONED = "Time budget reached; trial {number} abandoned."
     PATIENCE = "No better config was found in the trials that patience allows."
     TOO_MANY_FAILED = "More trials failed than the budget allows."
     EXHAUSTED = "There was nothing left that the strategy would try."

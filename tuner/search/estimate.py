@@ -63,12 +63,17 @@ class Seen:
 class Estimate:
     """Seconds of the search, at most, and of the proof, as a rule.
 
-    ``last_s``: they are those of the last run, which took so long in all.
+    Attributes:
+        last_s: They are those of the last run, which took so long in all.
+        after_rounds_s: Of the proof, what comes after its rounds.
+        soak_s: Of that, what comes last.
     """
 
     search_s: float
     proof_s: float
     last_s: float | None = None
+    after_rounds_s: float = 0.0
+    soak_s: float = 0.0
 
     @property
     def text(self) -> str:
@@ -115,8 +120,9 @@ def estimate_run(job: Job, seen: Seen = Seen()) -> Estimate:
     fields = len(spec.server.space) + sum(len(m.space) for m in spec.models.values())
     point_s = _measurement_s(job, seen, of_round=True)
     rounds_s = min(rounds * sides * (load_s + loads * point_s), rounds_at_most_s(spec, search_s))
-    proof_s = rounds_s + fields * (load_s + point_s) + _soak_s(job, seen)
-    return Estimate(search_s, proof_s)
+    soak_s = _soak_s(job, seen)
+    after_s = fields * (load_s + point_s) + soak_s
+    return Estimate(search_s, rounds_s + after_s, after_rounds_s=after_s, soak_s=soak_s)
 
 
 def rounds_at_most_s(spec: Spec, searched_s: float) -> float:
@@ -232,8 +238,8 @@ def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterat
     elif not rates and slo is not None:
         enough = lowest_level(spec.slos, spec.shares, float(spec.workload.window))
         yield (
-            f"that time holds for a model that answers {digits(enough, 2)}/s or more; a slower one "
-            f"needs longer windows for {of_stream(slo.stream, slo.metric.name)}"
+            f"the estimate assumes at least {digits(enough, 2)}/s; a slower model needs longer "
+            f"windows to measure {of_stream(slo.stream, slo.metric.words)}"
         )
     if not rates and slo is not None and plan.levels.lowest > _RARE_PER_S:
         yield (

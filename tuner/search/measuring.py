@@ -177,7 +177,7 @@ class Measuring:
         """Whether there is time for a measurement, of this level where it is known."""
         needs_s = 0.0 if level is None else length_s(self._session.spec, self._session.plan, level)
         if not self._owed and self._clock.left_s() <= needs_s:
-            raise OutOfTimeError("the time of the budget is used up")
+            raise OutOfTimeError("the time budget is used up")
         whole_s = self._clock.time_s
         if self._owed and whole_s is not None and needs_s > whole_s:
             raise LoadFailedError(

@@ -4,22 +4,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from enum import Enum
 
 from tuner.bench.events import Outlook
 from tuner.bench.job import Job
 from tuner.score.trial import Aim, Trial
 from tuner.search.estimate import estimate_run, seen_in
+from tuner.search.incumbent import incumbent
 
 
-def outlook_of(job: Job, trials: Sequence[Trial], best: Trial | None, elapsed_s: float) -> Outlook:
-    """What the plan says for what is known by now, less what is used."""
+class Ahead(Enum):
+    """What of a run is still to come, its first part included."""
+
+    SEARCH = "search"
+    ROUNDS = "rounds"
+    UNDOING = "undoing"
+    SOAK = "soak"
+
+
+def outlook_of(
+    job: Job, trials: Sequence[Trial], elapsed_s: float = 0.0, ahead: Ahead = Ahead.SEARCH
+) -> Outlook:
+    """What the plan says for what is known by now; ``elapsed_s`` is used up of the search."""
     expected = estimate_run(job, seen_in(trials, job))
-    search_s = max(expected.search_s - elapsed_s, 0.0)
-    own = next((t for t in trials if t.candidate == job.space.current), None)
+    left_s = {
+        Ahead.SEARCH: max(expected.search_s - elapsed_s, 0.0) + expected.proof_s,
+        Ahead.ROUNDS: expected.proof_s,
+        Ahead.UNDOING: expected.after_rounds_s,
+        Ahead.SOAK: expected.soak_s,
+    }[ahead]
+    current = job.space.current
+    best = incumbent(trials, job.spec.objective.goal, current)
+    own = next((t for t in trials if t.candidate == current), None)
     if best is None or own is None or best.candidate == own.candidate:
-        return Outlook(search_s + expected.proof_s)
+        return Outlook(left_s)
     aim = Aim(job.spec.objective, job.spec.slos, job.plan)
     known, ours = aim.measured(own), aim.measured(best)
     least = aim.bound(own) if known is None else known
     gain = None if ours is None or least is None else math.exp(ours - least)
-    return Outlook(search_s + expected.proof_s, gain, at_least=known is None)
+    return Outlook(left_s, gain, at_least=known is None)

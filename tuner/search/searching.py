@@ -50,7 +50,7 @@ def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReaso
     budget = SearchLimits.of(session.spec)
     goal = session.spec.objective.goal
     clock = Clock(session.load_s + spent_s(searcher.history), budget.time_s)
-    session.events.outlook(outlook_of(session.job, searcher.history, None, clock.elapsed_s()))
+    session.events.outlook(outlook_of(session.job, searcher.history, clock.elapsed_s()))
     screening = Screening(session)
     searcher.rank(screening.ranked(searcher.leads))
     history = searcher.history  # grows with each trial, and with those of workers
@@ -75,14 +75,15 @@ def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReaso
         session.events.trial_started(len(history), proposal.candidate, session.current)
         trial = _run_trial(session, history, proposal, clock, screening)
         if trial is None:
-            _give_up(session, searcher, proposal.candidate, len(history))
+            _give_up(session, searcher, proposal.candidate)
             if any(t.candidate == session.current for t in history):
-                return history, StopReason.TIME  # nor is there time for another
+                return history, StopReason.ABANDONED  # nor is there time for another
+            session.events.note(StopReason.ABANDONED.value.format(number=len(history)))
             continue
         with session.book.phase(Phase.WRITING):
             searcher.tell(trial)
         best = incumbent(history, goal, session.current)
-        session.events.outlook(outlook_of(session.job, history, best, clock.elapsed_s()))
+        session.events.outlook(outlook_of(session.job, history, clock.elapsed_s()))
         session.events.trial_finished(trial, best)
 
 
@@ -132,15 +133,14 @@ def _more_on(session: Session, reason: str) -> str:
     return " (its input was made up of random values)" if random else ""
 
 
-def _give_up(session: Session, searcher: Searcher, candidate: Candidate, number: int) -> None:
+def _give_up(session: Session, searcher: Searcher, candidate: Candidate) -> None:
     """A trial that ran out of the budget's time leaves nothing behind."""
     if candidate == session.current:
         raise CurrentConfigFailsError(
-            "the time of the budget was used up before the current config gave a result",
+            "the time budget was used up before the current config gave a result",
             "raise budget.time, or shorten workload.window",
         )
     searcher.give_up(candidate)
-    session.events.note(f"trial {number} is given up: the time of the budget is used up")
 
 
 def _too_many_failed(history: Sequence[Trial]) -> TooManyFailedTrialsError:

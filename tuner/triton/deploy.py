@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -105,6 +105,7 @@ class Deployer:
         unload_first: Unload before each reload. Done by itself once a model was loaded only
             without its old copy: by default both are there together, and there may not be enough
             memory for both, or a device or file that only one can hold.
+        step: Receives what is done now: `loading bert`.
 
     Attributes:
         completes: Servers started from now on complete configs, as Triton does by default. A
@@ -120,12 +121,11 @@ class Deployer:
         load_timeout_s: float = 120.0,
         unload_first: bool = False,
         gpus: Gpus = "all",
+        step: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._launcher = launcher
+        self._launcher, self._log, self._step = launcher, log, step
         self.served = served
-        self._log = log
-        self._load_timeout_s = load_timeout_s
-        self._unload_first = unload_first
+        self._load_timeout_s, self._unload_first = load_timeout_s, unload_first
         self._memory = partial(read_memory, place=launcher.place, gpus=gpus)
         self._running: _Running | None = None
         self._crashes: Counter[DeploymentKind] = Counter()  # by changes of parts
@@ -152,10 +152,8 @@ class Deployer:
         return self._current().control
 
     def alive(self) -> bool:
-        running = self._running
-        return (
-            running is not None and running.server.alive() and health.live(running.server.endpoints)
-        )
+        server = None if self._running is None else self._running.server
+        return server is not None and server.alive() and health.live(server.endpoints)
 
     def memory(self) -> Memories:
         """What the models take now, as far as it can be read."""
@@ -286,9 +284,8 @@ class Deployer:
     ) -> Mapping[str, DeploymentKind] | None:
         """What each model takes on the current server; None if another has to be started."""
         running = self._running
-        if running is None or running.spent or not self._healthy():
-            return None
-        if running.cache_bytes != candidate.cache_bytes:
+        cache = candidate.cache_bytes
+        if running is None or running.spent or running.cache_bytes != cache or not self._healthy():
             return None
         kinds = {label: _kind(running.configs.get(label), c) for label, c in configs.items()}
         # A reload on a server that completes takes longer than starting one that does not.
@@ -328,6 +325,7 @@ class Deployer:
 
     def _start(self, cache_bytes: int | None) -> _Running:
         own = () if self.completes else (WITHOUT_COMPLETION,)
+        self._step("starting Triton" if self._launcher.restartable else "connecting to Triton")
         while True:
             args = (*own, *server_args(cache_bytes))
             try:
@@ -354,6 +352,7 @@ class Deployer:
         before = dict(running.configs)
         if self._unload_first and running.change == (label, DeploymentKind.RELOAD):
             self._unload(running, label)
+        self._step(f"loading {label}")
         try:
             running.control.load(label, to_load_json(config), self._load_timeout_s)
         except DeployRefusedError as refused:

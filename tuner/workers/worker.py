@@ -109,7 +109,7 @@ def join(request: JoinRequest, events: Events) -> Joined:
                 told = explain_error(error, request.logs or Path())
                 raise told from (None if told is error else error)
             hint = "what it was measuring is free again; the same command joins again"
-            raise InterruptedRunError("stopped by a signal", hint) from None
+            raise InterruptedRunError("interrupted", hint) from None
 
 
 def _join(request: JoinRequest, events: Events, stop: Stop) -> Joined:
@@ -133,7 +133,7 @@ def _join(request: JoinRequest, events: Events, stop: Stop) -> Joined:
             platform.node(), gpus if isinstance(gpus, str) else ",".join(map(str, gpus))
         )
         book = TimeBook()
-        with serving(job, programs, logs, book) as served:
+        with serving(job, programs, logs, book, events.step) as served:
             job = served.job
             here = with_completed(offer.manifest, job)
             offer.manifest.refuse_if_completed_otherwise(here)

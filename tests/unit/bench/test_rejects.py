@@ -110,13 +110,15 @@ def test_each_measurement_has_its_own_repetition(slept: list[float]) -> None:
     assert [r.level for r in rejected] == [50, 60]
 
 
-def test_waiting_for_a_quiet_machine_is_told_and_has_a_phase_of_its_own(slept: list[float]) -> None:
+def test_pause_beside_a_disturbance_is_reported_and_has_its_own_phase(slept: list[float]) -> None:
     """Fifty seconds of it were told as "starting" in a run of five minutes."""
-    book, told = TimeBook(lambda: sum(slept)), list[str]()
-    bench, _ = a_bench(stalled, quiet, book=book, note=told.append)
+    book, pauses_s = TimeBook(lambda: sum(slept)), list[float]()
+    bench, _ = a_bench(
+        stalled, quiet, book=book, disturbed=lambda _, pause_s: pauses_s.append(pause_s)
+    )
     bench.measure(30, 1)
     assert book.seconds(Phase.WAITING) == book.to_json()["wall_s"] == PAUSE_S
-    assert len(told) == 1
+    assert pauses_s == [PAUSE_S]
 
 
 def test_who_waits_for_a_quiet_machine_can_be_stopped(slept: list[float]) -> None:

@@ -179,7 +179,7 @@ def test_what_cannot_be_measured_is_not_confirmed(place: Place) -> None:
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (InterruptedRunError("stopped by a signal"), "interrupted"),
+        (InterruptedRunError("interrupted"), "interrupted"),
         (TunerError("broken"), "failed"),
         (ZeroDivisionError("oops"), "failed"),
     ],

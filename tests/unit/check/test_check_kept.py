@@ -91,11 +91,12 @@ def test_it_is_told_what_is_being_done(place: Place, monkeypatch: pytest.MonkeyP
     phases: list[str] = []
     monkeypatch.setattr(Noting, "phase", lambda _, text: phases.append(text))
     place.check()
-    assert phases == ["looking for the capacity", "round 1", "round 2", "round 3"]
+    rounds = [f"round {number} of at most 10" for number in (1, 2, 3)]
+    assert phases == ["serving emulated-accelerator", "looking for the capacity", *rounds]
     phases.clear()
     place.text = place.text.replace("{kind: poisson}", CLOSED)
     place.check(capacity=20.0)
-    assert phases[0] == "looking for the highest load that holds"
+    assert phases[1] == "looking for the highest load that holds"
 
 
 def test_the_only_load_that_is_listed_is_not_looked_for(place: Place) -> None:
@@ -214,7 +215,7 @@ def test_a_verdict_that_was_stored_is_not_overwritten_by_what_fails_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fails(*_: object) -> None:
-        raise InterruptedRunError("stopped by a signal")
+        raise InterruptedRunError("interrupted")
 
     place.check(accept=True)
     monkeypatch.setattr(steps, "append_history", fails)

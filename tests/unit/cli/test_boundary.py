@@ -14,7 +14,13 @@ from tuner import __version__, errors
 from tuner.cli import COMMANDS
 from tuner.cli.boundary import ci_annotations, exit_codes_table, wanted_color
 from tuner.cli.terminal import annotation, append_step_summary, append_summary
-from tuner.errors import EnvironmentNotReadyError, StalePlanError, TrialError, TunerError
+from tuner.errors import (
+    EnvironmentNotReadyError,
+    InterruptedRunError,
+    StalePlanError,
+    TrialError,
+    TunerError,
+)
 from tuner.machine.stop import Stop
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
@@ -70,6 +76,11 @@ def test_an_error_is_told_on_stderr_with_what_to_do_next(tune: Tune) -> None:
     assert tune.out == ""
     assert "it changed" in tune.err
     assert "run again" in tune.err
+
+
+def test_interruption_is_no_error(tune: Tune) -> None:
+    assert tune(command=failing(InterruptedRunError("interrupted", "go on with: x"))) == 130
+    assert tune.err == "interrupted\nnext:  go on with: x\n"
 
 
 @pytest.mark.parametrize(

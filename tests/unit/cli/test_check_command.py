@@ -144,7 +144,7 @@ def test_metrics_that_cannot_be_written_are_told_beside_the_checks_own_exit_code
         (EnvironmentNotReadyError("the server is gone"), CheckStatus.FAILED, 4),
         (ValueError("a defect"), CheckStatus.FAILED, 1),
         (TooManyFailedTrialsError("all failed"), CheckStatus.FAILED, 5),
-        (InterruptedRunError("stopped by a signal"), CheckStatus.INTERRUPTED, 130),
+        (InterruptedRunError("interrupted"), CheckStatus.INTERRUPTED, 130),
         (KeyboardInterrupt(), CheckStatus.INTERRUPTED, 130),
         (EnvironmentNotReadyError("the disk is full"), CheckStatus.FINE, 4),
     ],

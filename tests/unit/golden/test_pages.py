@@ -165,9 +165,9 @@ REASONS = (
     "unable to find backend library for backend 'onnxruntime', try",
     "Model 'add' is not ready. (add lies in the repository, but",
     "the model fails: no (its input was made up of random values)",
-    "x: what it sustained in its rounds does not last: 9/s for 30 s: p99 84 ms; misses y",
-    "x: what it sustained in its rounds does not last: 9/s; and what lasts is no gain: z",
-    "x: whether its load holds for long is not known: it missed an SLO on a disturbed machine: y",
+    "x: the load from the rounds was not sustained in the soak: 9/s for 30 s: p99 84 ms; misses y",
+    "x: the load from the rounds was not sustained in the soak: 9/s; and what lasts is no gain: z",
+    "x: sustained load not verified: it missed an SLO on a disturbed machine: y",
     "x: server and load generator share a CPU that was 99% busy in the rounds",
 )
 

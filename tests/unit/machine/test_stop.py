@@ -82,7 +82,7 @@ def wrapped(error: Exception) -> Exception:
 
 
 def test_an_interruption_is_found_behind_the_error_of_a_library() -> None:
-    stopped = InterruptedRunError("stopped by a signal")
+    stopped = InterruptedRunError("interrupted")
     assert explain_error(wrapped(stopped), Path()) is stopped
     assert explain_error(stopped, Path()) is stopped
 

@@ -216,7 +216,7 @@ def test_a_current_config_that_misses_an_slo_for_a_lone_request_misses_it() -> N
     assert verdict.winner.candidate == QUICK
     baseline = result(bench, verdict).baseline
     assert baseline is not None
-    assert "1002 ms" in verdict.reasons[0]
+    assert "1,002 ms" in verdict.reasons[0]
     assert baseline.credited_infer_per_s is None
 
 
@@ -232,7 +232,7 @@ def test_a_winner_is_not_written_that_makes_a_lone_request_wait() -> None:
     bench = Waiting(spec_of(), {QUICK: 500.0, FASTER_SLOW: 1000.0, FASTER: 700.0})
     verdict = proved(bench, QUICK, FASTER_SLOW, current=QUICK)
     assert verdict.status is Status.NOT_KNOWN
-    assert any("1002 ms" in reason for reason in verdict.reasons)
+    assert any("1,002 ms" in reason for reason in verdict.reasons)
     assert bench.soaks == []
 
 

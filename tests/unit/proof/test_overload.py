@@ -104,7 +104,7 @@ def test_no_overload_is_tried_that_cannot_be_sent() -> None:
 
 
 def test_a_stop_is_heeded() -> None:
-    bench = Probed(InterruptedRunError("stopped by a signal"))
+    bench = Probed(InterruptedRunError("interrupted"))
     with pytest.raises(InterruptedRunError):
         probe_overload(step(bench), verdict(side(WINNER, 110.0)))
 

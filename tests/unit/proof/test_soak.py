@@ -418,7 +418,7 @@ def test_a_config_that_sustains_nothing_for_long_is_not_written(accepted: bool) 
     bench = Late(spec_of(), {CURRENT: 500.0, OTHER: 1000.0})
     verdict = prove(bench, accept_unsoaked=accepted)
     assert verdict.status is Status.NOT_KNOWN
-    assert "4000 ms" in verdict.reasons[-1]
+    assert "4,000 ms" in verdict.reasons[-1]
     assert len(bench.soaks) == MOST_SOAKS
 
 
@@ -436,11 +436,11 @@ def test_a_config_that_starves_its_client_at_every_load_is_not_written() -> None
     verdict = prove(ProvingBench(spec_of(), {CURRENT: 500.0, OTHER: 1000.0}, trouble=trouble))
     assert verdict.status is Status.NOT_KNOWN
     every = "; ".join([trouble.message] * MOST_SOAKS)
-    assert verdict.reasons[-1].endswith(f"does not last: {every}")
+    assert verdict.reasons[-1].endswith(f"not sustained in the soak: {every}")
 
 
 def test_a_stop_in_the_soak_ends_the_proof() -> None:
-    trouble = InterruptedRunError("stopped by a signal")
+    trouble = InterruptedRunError("interrupted")
     with pytest.raises(InterruptedRunError):
         prove(ProvingBench(spec_of(), {CURRENT: 500.0, OTHER: 1000.0}, trouble=trouble))
 

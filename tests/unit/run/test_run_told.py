@@ -146,7 +146,7 @@ def test_a_signal_after_the_result_is_stored_says_that_it_is_kept(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopped(_: object) -> None:
-        raise InterruptedRunError("stopped by a signal")
+        raise InterruptedRunError("interrupted")
 
     real, calls = render.report_run, list[Path]()
 

@@ -298,7 +298,7 @@ def test_no_time_for_the_current_config_ends_the_run_and_says_what_to_raise(
 ) -> None:
     class Hanging(SlowBench):
         def measure(self, level: float, seed: int) -> Point:
-            raise OutOfTimeError("the time of the budget is used up")
+            raise OutOfTimeError("the time budget is used up")
 
     session, searcher = a_search(Hanging(monkeypatch), CANDIDATES, time="15s")
     with pytest.raises(CurrentConfigFailsError) as ended:
@@ -318,7 +318,7 @@ def test_a_trial_that_ran_out_of_time_leaves_nothing_behind_and_ends_the_search(
     class Late(EmulatedBench):
         def measure(self, level: float, seed: int) -> Point:
             if self.candidate == CANDIDATES[1]:
-                raise OutOfTimeError("the time of the budget is used up")
+                raise OutOfTimeError("the time budget is used up")
             return super().measure(level, seed)
 
     bench, watched = Late(served), Noting()
@@ -327,8 +327,12 @@ def test_a_trial_that_ran_out_of_time_leaves_nothing_behind_and_ends_the_search(
     assert [t.candidate for t in searcher.history] == [CANDIDATES[n] for n in measured]
     assert trials == searcher.history
     assert len(bench.given_up) == 1
-    assert any(n.startswith(f"trial {order.index(1)} is given up: ") for n in watched.told)
-    assert (reason is StopReason.TIME) is (order[0] == 0)
+    abandoned = f"Time budget reached; trial {order.index(1)} abandoned."
+    last = order[0] == 0  # said with the reason, once
+    assert (abandoned in watched.told) is not last
+    assert (reason is StopReason.ABANDONED) is last
+    if last:
+        assert reason.value.format(number=len(trials)) == abandoned
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_pydantic_reads_and_writes_them() -> None:
         (math.inf, 3, "inf"),
     ],
 )
-def test_numbers_have_thousands_separators_and_no_exponent(value: float, most: int, text: str) -> None:
+def test_numbers_have_thousands_separators(value: float, most: int, text: str) -> None:
     assert digits(value, most) == text
 
 

@@ -168,7 +168,7 @@ def test_a_stopped_worker_says_that_its_candidate_is_free_and_how_to_join_again(
             signal.raise_signal(signal.SIGINT)
             if wrapped:  # as a library does
                 raise RuntimeError("a commit failed")
-            raise InterruptedRunError("stopped by a signal")
+            raise InterruptedRunError("interrupted")
 
     machine.bench = Stopped([])
     with begun(job, tmp_path) as run:

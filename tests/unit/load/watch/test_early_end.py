@@ -97,7 +97,7 @@ def test_a_server_that_does_not_tell_is_no_reason_to_stop() -> None:
 
 def test_a_stop_at_once_is_heeded_while_the_server_is_asked() -> None:
     def stopped() -> int:
-        raise InterruptedRunError("stopped by a signal")
+        raise InterruptedRunError("interrupted")
 
     with pytest.raises(InterruptedRunError):
         SloLost({"": DUE}, WINDOW, stopped)()

@@ -197,6 +197,7 @@ def measured(**host: Any) -> Measurement:
         (SLOW, {"stalled_percent": 1.2}, []),
         (SLOW, {"stalled_percent": 1.3}, ["paused for 1.3% of the time (limit 1.25%), for 200 ms"]),
         (TIGHT, {"other_cpu_percent": 5.3}, ["Other processes took 5.3%"]),
+        (TIGHT, {"other_cpu_percent": 5.04}, ["Other processes took 5.04%"]),
         (TIGHT, {"other_cpu_percent": 48.6, "stalled_percent": 3.0}, ["3% of", "took 49%"]),
     ],
 )

@@ -274,7 +274,7 @@ def test_an_ensemble_is_at_rest_when_its_steps_are() -> None:
 
 def test_a_stop_at_once_is_heeded_while_a_server_comes_to_rest() -> None:
     def stopped() -> Metrics:
-        raise InterruptedRunError("stopped by a signal")
+        raise InterruptedRunError("interrupted")
 
     with pytest.raises(InterruptedRunError):
         becomes_idle(stopped, ["nlp"], ENDPOINTS)

@@ -1,0 +1,61 @@
+"""Which of the ways to show progress a command uses."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tuner.cli.terminal import say
+
+if TYPE_CHECKING:
+    from tuner.bench.events import Events
+
+progress_option = click.option(
+    "--progress",
+    type=click.Choice(["auto", "live", "plain", "none"]),
+    default="auto",
+    show_default=True,
+    help="How to show progress.",
+)
+
+
+def choose_progress(progress: str, verbosity: int, *begins: Path) -> str:
+    """The way to show progress; ``auto``: live on a terminal, except in CI or where it is verbose.
+
+    A live view says here what it ``begins`` with: what follows is imported first, half a second.
+    """
+    if progress == "auto":
+        plain = not sys.stderr.isatty() or os.environ.get("CI") or os.environ.get("TERM") == "dumb"
+        progress = "plain" if plain or verbosity > 0 else "live"
+    if progress == "live":
+        say(f"reading {' '.join(map(str, begins))}", err=True)
+    return progress
+
+
+def shown_events(
+    progress: str, verbosity: int, *, details: bool = False
+) -> AbstractContextManager[Events]:
+    """What shows a command's progress on stderr.
+
+    Args:
+        progress: From `choose_progress`.
+        verbosity: Above 0: each measurement; below 0: less and less.
+        details: Also what the measurements have to tell, each kind once.
+    """
+    if progress == "live":
+        from tuner.cli.live import LiveEvents
+
+        no_color = click.get_current_context().color is False
+        return LiveEvents(no_color=no_color, details=details and verbosity >= 0)
+    if progress == "none":
+        from tuner.bench.events import Silent
+
+        return nullcontext(Silent())
+    from tuner.cli.console import PlainEvents
+
+    return PlainEvents(verbosity + details)
