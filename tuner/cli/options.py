@@ -239,7 +239,7 @@ def repository_option(help: str) -> Callable[[F], F]:  # noqa: A002
 
 
 def default_repository(command: str) -> Path:
-    """Where models are looked for when no option says so.
+    """Finds the model repository where no option names one.
 
     Args:
         command: What was called, to be called again with the option.
