@@ -6,6 +6,7 @@ YAML turns ``on`` into true and ``"16"`` into text; neither is a number here.
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -47,11 +48,14 @@ def _beside_the_spec(path: Path, info: ValidationInfo) -> Path:
         return path
     try:
         found = (directory / path.expanduser()).resolve()
-        if found.exists() and not (found.is_file() or found.is_dir()):
-            raise ValueError("is a pipe, a socket or a device")
+        mode = found.stat().st_mode  # exists() of Python 3.14 hides what is wrong with a name
+    except (FileNotFoundError, NotADirectoryError):
+        return found
     except (OSError, RuntimeError) as error:  # no such user; a loop of links; too long
         reason = getattr(error, "strerror", None) or str(error)
         raise ValueError(f"is not a usable path: {str(reason).lower()}") from error
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise ValueError("is a pipe, a socket or a device")
     return found
 
 

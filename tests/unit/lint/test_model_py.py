@@ -153,7 +153,7 @@ def test_the_class_may_come_from_elsewhere(source):
         "if a: pass\n" + "elif a: pass\n" * 3000,
         "x = " + " + ".join(["1"] * 50_000) + "\n",
         "x = " + "(" * 5000 + "\n",
-        "class TritonPythonModel:\n    def execute(self, r):\n        a" + ".b" * 20_000 + "()\n",
+        "class TritonPythonModel:\n    def execute(self, r):\n        a" + ".b" * 200_000 + "()\n",
         "\0",
         "x" * 1_000_001,
     ],
