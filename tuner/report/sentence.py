@@ -119,15 +119,19 @@ def _verdict(data: ReportData) -> str:
         but = ", and what looked better was not better when measured again" if again else ""
         return f"no gain worth a change was found among {tried} measured{but}."
     if data.status is Status.INFEASIBLE:
+        only = data.measured_count == 1
+        none = (
+            "the only config measured does not meet" if only else f"none of {tried} measured meets"
+        )
         missed = [r.found for r in data.slo if r.found.verdict.outcome is SloOutcome.MISSED]
         if data.shown_config is None or not missed:
-            return f"none of {tried} measured meets every SLO."
+            return f"{none} every SLO."
         misses = (f"{r.expression}, found {found_text(r)}" for r in missed[:2])
         is_current = data.shown_config is data.current
         found = (
             "the current config" if is_current else change_text(data, data.shown_config.candidate)
         )
-        start = f"none of {tried} measured meets every SLO; the nearest, {found}, misses"
+        start = f"{none} every SLO; the nearest, {found}, misses"
         return f"{start} {'; '.join(misses)}."
     if data.status is Status.NOT_KNOWN:
         return "no gain was proved, and none ruled out; the current config stays."

@@ -200,5 +200,6 @@ def _search(session: Session, searcher: Searcher, store: RunStore) -> list[Trial
         store.cut_confirmation(0)
     outlook = outlook_of(session.job, trials, ahead=Ahead.ROUNDS)
     session.events.outlook(outlook)
-    session.events.note(f"the proof takes about {minutes(outlook.left_s)}")
+    if best is not None:
+        session.events.note(f"the proof takes about {minutes(outlook.left_s)}")
     return trials
