@@ -60,7 +60,8 @@ EXPERTS = MappingProxyType(
         "onnxruntime": Expert(
             (
                 "Every instance is a session with its own copy of the weights and, on a CPU, a",
-                "thread for each core, which spin as they wait: their number matters most there.",
+                "thread for each core of the machine, whatever server.cpus says. They spin as they",
+                "wait: their number matters most there.",
                 "Without preferred_batch_size the batcher takes all waiting requests.",
             ),
             on_cpu={"parameters.intra_op_thread_count": _THREADS},
