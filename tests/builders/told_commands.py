@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -95,7 +96,8 @@ def line(words: str) -> Case:
 
     def told(_: Path) -> str:
         code, out, err = called(*words.format(repository=REPOSITORY).split())
-        return f"{out}{err}({code})".replace(str(REPOSITORY.parent), "ROOT")
+        said = f"{out}{err}({code})".replace(sys.executable, "python")  # may be in ROOT
+        return said.replace(str(REPOSITORY.parent), "ROOT")
 
     return told
 

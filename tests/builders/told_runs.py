@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
@@ -27,7 +28,8 @@ def noted(*lines: str) -> str:
     told = []
     for words in lines:
         code, _, err = called(*words.split())
-        told.append(f"$ tune {words}\n{err}({code})".replace(str(ROOT), "ROOT"))
+        said = err.replace(sys.executable, "python")  # may be in ROOT
+        told.append(f"$ tune {words}\n{said}({code})".replace(str(ROOT), "ROOT"))
     return "\n".join(told)
 
 
