@@ -41,6 +41,7 @@ from tuner.search.estimate import (
     replay_notes,
     seen_before,
 )
+from tuner.search.incumbent import incumbent
 from tuner.search.outlook import Ahead, outlook_of
 from tuner.search.searcher import Searcher
 from tuner.search.searching import search
@@ -200,6 +201,7 @@ def _search(session: Session, searcher: Searcher, store: RunStore) -> list[Trial
         store.cut_confirmation(0)
     outlook = outlook_of(session.job, trials, ahead=Ahead.ROUNDS)
     session.events.outlook(outlook)
+    best = incumbent(trials, session.spec.objective.goal, session.current)
     if best is not None:
         session.events.note(f"the proof takes about {minutes(outlook.left_s)}")
     return trials
