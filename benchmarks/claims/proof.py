@@ -163,6 +163,7 @@ Row = list[Cell | str]
 DECISIONS = (
     "server, p99 limit",
     "noise",
+    "1.00 called better",
     "1.02 called better",
     "1.10 found",
     "1.20 found",
@@ -179,17 +180,18 @@ def decisions(name: str, server: Server, noise: float, runs: int, taken: float) 
         return [rounds(server, ratio, noise, run, taken) for run in range(count)]
 
     few = max(runs // 4, 20)
-    equal, least, ten, twenty = (many(r, runs if r == 1.02 else few) for r in RATIOS)
+    equal, least, ten, twenty = (many(r, runs if r == 1.0 else few) for r in RATIOS)
     every = [*equal, *least, *ten, *twenty]
     beside = bool(taken)
     return [
         name,
         f"{100 * noise:.0f} %"
         + (f", {TAKEN:.0%} taken beside the slower, half of the time" if beside else ""),
-        share([r.better for r in least], most=0.025),
+        share([r.better for r in equal], most=0.025),
+        share([r.better for r in least]),
         share([r.better for r in ten], least=0.95 if noise == 0.03 and not beside else None),
         share([r.better for r in twenty], least=0.95 if noise == 0.06 and not beside else None),
-        share([r.race.ruled_out for r in equal], least=None if beside else _kept(noise)),
+        share([r.race.no_gain for r in equal], least=None if beside else _kept(noise)),
         share([r.holds for r in every], least=0.93),
         f"{fmean(r.count for r in equal):.1f}, {fmean(r.count for r in twenty):.1f}",
         f"{median(r.load_s for r in twenty):.0f}",

@@ -100,7 +100,7 @@ def main() -> None:
                 facts = {
                     "repetition": number,
                     "better": bool(race.better),
-                    "ruled_out": race.ruled_out,
+                    "no_gain": race.no_gain,
                     "left": race.finalists[0].left,
                     "rounds": len(race.current.rounds),
                     "ratio": [asdict(ratio) for ratio in race.ratios.values()],

@@ -108,7 +108,7 @@ CASES: dict[str, ProofCase] = {
     "no other one meets the SLOs at the load": ProofCase(
         (1000, 20), KEPT, rounds=0, spec={"objective": AT_300}
     ),
-    "4% in the noise": ProofCase((1000, 1040), OPEN, rounds=10, bench={"noise": 0.06, "seed": 2}),
+    "4% in the noise": ProofCase((1000, 1040), OPEN, rounds=12, bench={"noise": 0.06, "seed": 2}),
     "4% in the noise, and no time": ProofCase(
         (1000, 1040), OPEN, rounds=3, bench={"noise": 0.06, "seed": 2},
         spec={"confirm": {"time": 0.001}},

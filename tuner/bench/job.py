@@ -57,6 +57,7 @@ class Request:
     seed: int | None = None
     write: bool = True
     accept_unsoaked: bool = False
+    more_s: float | None = None
     storage: str | None = None
     overrides: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)

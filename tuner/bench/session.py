@@ -53,6 +53,7 @@ class Session:
         near_miss: SLO utilisation up to which an SLO may be missed by noise alone.
         arrivals: Seed of the first round's; None: from the seed of the search.
         accept_unsoaked: Write a winner of which no soak could tell whether its load lasts.
+        more_s: Time for further rounds of a proof that was left open; None: as the spec says.
     """
 
     job: Job
@@ -66,6 +67,7 @@ class Session:
     near_miss: float = NEAR_MISS
     arrivals: int | None = None
     accept_unsoaked: bool = False
+    more_s: float | None = None
 
     @property
     def spec(self) -> Spec:
@@ -98,6 +100,7 @@ def open_session(
     *,
     manifest: Manifest | None = None,
     store: RunStore | None = None,
+    more_s: float | None = None,
 ) -> Iterator[Session]:
     """Opens a session on a bench of its own, all of which is gone afterwards.
 
@@ -130,6 +133,7 @@ def open_session(
             memory=served.deployer.memory,
             arrivals=None if manifest is None else manifest.arrivals,
             accept_unsoaked=manifest is not None and manifest.choices.accept_unsoaked,
+            more_s=more_s,
         )
 
 

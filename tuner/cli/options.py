@@ -242,7 +242,7 @@ def default_repository(command: str) -> Path:
     """Finds the model repository where no option names one.
 
     Args:
-        command: What was called, to be called again with the option.
+        command: Named in the hint, with the option to add.
 
     Raises:
         EnvironmentNotReadyError: There is no such directory.

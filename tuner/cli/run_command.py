@@ -51,6 +51,12 @@ if TYPE_CHECKING:
     help="Resume an interrupted run, or several that were started together, with their options; "
     "repeat --set and --storage. SPEC is optional if you started the run here, as this user.",
 )
+@click.option(
+    "--more",
+    metavar="TIME",
+    type=options.Quantity("Seconds"),
+    help="With --resume: time for further rounds of a proof that was inconclusive, such as 5m.",
+)
 @click.option("--no-write", is_flag=True, help="Leave the model repository as it is.")
 @click.option(
     "--accept-unsoaked",
@@ -70,6 +76,7 @@ def command(
     seed: int | None,
     output: Path,
     resume: Path | None,
+    more: float | None,
     no_write: bool,
     accept_unsoaked: bool,
     storage: str | None,
@@ -100,6 +107,8 @@ def command(
     several = len(paths) > 1 if resume is None else os.path.lexists(resume / SERIES)
     if len(paths) > 1 and not several:
         raise click.UsageError("--resume names one run, which has one SPEC")
+    if more is not None and resume is None:
+        raise click.UsageError("--more continues a run: name it with --resume RUN")
     if not paths and resume is None:
         raise click.UsageError("name a SPEC, or a run to resume: --resume RUN")
     state = state_directory(os.environ)
@@ -115,6 +124,7 @@ def command(
         seed=seed,
         write=not no_write,
         accept_unsoaked=accept_unsoaked,
+        more_s=more,
         storage=storage_of(storage, os.environ),
         overrides=overrides,
         environment=children_environment(),

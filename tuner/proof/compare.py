@@ -19,7 +19,7 @@ from tuner.score.ratio import Ratio, quantile
 
 #: A capacity is read off a line between two loads, which may put it off by as much in every round:
 #: no number of rounds makes a ratio surer than this share. Simulated: `benchmarks/claims/proof.py`.
-SYSTEMATIC = 0.01
+SYSTEMATIC = 0.02
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,20 @@ class Side:
     taken_percent: Sequence[float]
 
 
+@dataclass(frozen=True)
+class _Fit:
+    """The logarithm of a ratio.
+
+    Attributes:
+        error: Standard error of the mean; None where nothing can be compared.
+        freedom: Degrees of freedom of that error.
+    """
+
+    mean: float
+    error: float | None
+    freedom: int
+
+
 def compare(own: Side, other: Side, error: float, beside: Sequence[Side] = ()) -> Ratio:
     """The geometric mean of ``own`` over ``other``, as if others had taken as much beside both.
 
@@ -48,6 +62,27 @@ def compare(own: Side, other: Side, error: float, beside: Sequence[Side] = ()) -
     Raises:
         ValueError: They are of unequal length, or of fewer than two rounds.
     """
+    fit = _fit(own, other, beside)
+    if fit.error is None:
+        return Ratio(math.exp(fit.mean), 0.0, math.inf)
+    half = quantile(fit.freedom, error) * fit.error + SYSTEMATIC
+    return Ratio(*(math.exp(fit.mean + by) for by in (0.0, -half, half)))
+
+
+def chance_of_gain(own: Side, other: Side) -> float | None:
+    """Probability that ``own`` is the better one, 0 to 1, by Student's t of the same comparison.
+
+    None where the two cannot be compared. Every true ratio is taken to be as likely beforehand.
+    """
+    fit = _fit(own, other)
+    if fit.error is None:
+        return None
+    from scipy.special import stdtr  # without the weight of scipy.stats
+
+    return float(stdtr(fit.freedom, fit.mean / max(fit.error, SYSTEMATIC / 2.0)))
+
+
+def _fit(own: Side, other: Side, beside: Sequence[Side] = ()) -> _Fit:
     sides = (own, other, *beside)
     logs = np.log([side.values for side in sides])
     taken = np.array([side.taken_percent for side in sides])
@@ -64,11 +99,9 @@ def compare(own: Side, other: Side, error: float, beside: Sequence[Side] = ()) -
     freedom = design.shape[0] - int(np.linalg.matrix_rank(design))
     inverse = np.linalg.pinv(design.T @ design)
     known = bool(np.allclose(contrast @ inverse @ design.T @ design, contrast, atol=1e-6))
-    fitted = inverse @ design.T @ logs.ravel()
-    mean = float(contrast @ fitted)
     if not known or freedom < 1:
-        return Ratio(math.exp(float((logs[0] - logs[1]).mean())), 0.0, math.inf)
+        return _Fit(float((logs[0] - logs[1]).mean()), None, freedom)
+    fitted = inverse @ design.T @ logs.ravel()
     left = logs.ravel() - design @ fitted
     variance = float(left @ left) / freedom * float(contrast @ inverse @ contrast)
-    half = quantile(freedom, error) * math.sqrt(variance) + SYSTEMATIC
-    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    return _Fit(float(contrast @ fitted), math.sqrt(variance), freedom)

@@ -21,7 +21,7 @@ from tuner.search.incumbent import leaders, near_misses, reached_level
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Confirm, Spec
 from tuner.spec.slo import Goal, Objective, Slo
-from tuner.spec.units import Percent, digits
+from tuner.spec.units import digits
 
 #: Loads are rounded to five digits.
 _ROUNDED = 1.0 - 1e-4
@@ -39,6 +39,7 @@ class ProofRules:
     Attributes:
         confirm: The spec's own.
         seed: Of the first round's arrivals; later rounds count up.
+        continued: Rounds go on beyond ``confirm.rounds``, until the time is over.
     """
 
     objective: Objective
@@ -46,11 +47,7 @@ class ProofRules:
     plan: LoadPlan
     confirm: Confirm
     seed: int
-
-    @property
-    def matters(self) -> Percent:
-        """A gain that is surely below this is not looked for any longer."""
-        return max(self.confirm.rule_out, self.confirm.min_gain)
+    continued: bool = False
 
 
 @dataclass(frozen=True)

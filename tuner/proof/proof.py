@@ -17,7 +17,6 @@ from tuner.bench.session import Session
 from tuner.errors import TrialError
 from tuner.proof.answers import same_answers
 from tuner.proof.entrants import (
-    FAR,
     Entrant,
     LowLoads,
     ProofRules,
@@ -31,7 +30,17 @@ from tuner.proof.entrants import (
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import Contender, RoundsResult, add_round, leave_unless_met, run_rounds
 from tuner.proof.simplest import Simplest, simplest
-from tuner.proof.soak import MOST_SOAKS, OF_MEAN, first_level, short_of_cpu, soak
+from tuner.proof.soak import (
+    MOST_SOAKS,
+    OF_MEAN,
+    few_of,
+    first_level,
+    least_gain_level,
+    lowered_share,
+    short_of_cpu,
+    soak,
+    surely_less,
+)
 from tuner.proof.verdict import (
     RunDecision,
     best_other,
@@ -39,6 +48,7 @@ from tuner.proof.verdict import (
     gain_of,
     least_gain,
     limits,
+    lowered_gain,
     nearest_miss,
     none_near,
     refuse_without_alternative,
@@ -87,13 +97,15 @@ class _Proof:
         self._session = session
         self._measured = MeasuredOnce(session.bench, session.record, stored, session.events.note)
         plan = session.plan
-        self._rules = ProofRules(spec.objective, spec.slos, plan, spec.confirm, session.first_seed)
+        seed, more = session.first_seed, session.more_s is not None
+        self._rules = ProofRules(spec.objective, spec.slos, plan, spec.confirm, seed, more)
         self._hopeless = lone_miss(trials, spec.slos, session.job.space)
         known = LowLoads([*trials], [], [self._hopeless])
         self._low = known if self._hopeless else at_low_loads(session, trials)
         self._trials = self._low.trials
         self._begun = time.monotonic()
-        self._until = self._begun + rounds_at_most_s(spec, spent_s(trials))
+        self._for_rounds_s = session.more_s or rounds_at_most_s(spec, spent_s(trials))
+        self._until = self._begun + self._for_rounds_s
         self._enough = 1.0 + float(spec.confirm.min_gain)
         self._reasons: list[str] = []
         self._left_out: tuple[str, ...] = ()
@@ -102,8 +114,8 @@ class _Proof:
         session, trials, plan = self._session, self._trials, self._rules.plan
         own = next((t for t in trials if t.candidate == session.current), None)
         baseline = ProvedConfig.of_trial(own)
-        if baseline is not None and session.current in self._low.missed:
-            baseline = replace(baseline, at_most_infer_per_s=None)  # it sustains none at all
+        if baseline is not None and session.current in self._low.missed:  # it sustains no load
+            baseline = replace(baseline, at_most_infer_per_s=None)
         failed = failures(session.current, trials)
         if not leaders(trials, session.spec.objective.goal, session.current):
             few = too_few(trials)
@@ -122,9 +134,8 @@ class _Proof:
         session, rules = self._session, self._rules
         entrants = [entrant_of(t, rules) for t in finalists]
         if not entrants:
-            return RunDecision(
-                Status.KEPT, ("No other config measured meets every SLO.",), baseline
-            )
+            none = ("No other config measured meets every SLO.",)
+            return RunDecision(Status.KEPT, none, baseline)
         nearest = nearest_of(self._trials, session.current, rules)
         current = self._current(own, entrants[0])
         if own is not None and own.outcome is SloOutcome.MET and far_behind(nearest, current):
@@ -143,9 +154,8 @@ class _Proof:
         except TrialError as error:
             reason = f"the current config could not be compared with: {error.message}"
             return RunDecision(Status.NOT_KNOWN, (reason,), baseline)
-        now = race.current
-        again = ProvedConfig.of(session.current, now.points, at_least=now.limited)
-        return self._take_best(race, again)
+        points, limited = race.current.points, race.current.limited
+        return self._take_best(race, ProvedConfig.of(session.current, points, at_least=limited))
 
     def _current(self, own: Trial | None, best: Entrant) -> Entrant:
         """The current config as the search knows it, whatever it met or missed there."""
@@ -167,7 +177,7 @@ class _Proof:
         reasons = (*shown, *self._reasons)
         if verdict is not None:
             return replace(verdict, reasons=reasons)
-        status = Status.KEPT if race.ruled_out else Status.NOT_KNOWN
+        status = Status.KEPT if race.no_gain else Status.NOT_KNOWN
         best = best_other(race)
         if best is None:
             return RunDecision(status, reasons, baseline)
@@ -178,7 +188,7 @@ class _Proof:
             baseline,
             best=ProvedConfig.of(best.candidate, best.points, at_least=best.limited),
             gain=gain_of(race, best, rules),
-            to_know=None if race.ruled_out else to_know(race, best, rules, round_s),
+            to_know=None if race.no_gain else to_know(race, best, rules, round_s),
         )
 
     def _prove(
@@ -206,12 +216,12 @@ class _Proof:
                 )
             try:
                 self._ask(candidate, level)
-                soaked = self._soak(winner, found, level, shared)
+                soaked = self._soak(race, winner, found, level, shared)
                 proved = ProvedConfig.of(
                     candidate, winner.points, soak=soaked, at_least=winner.limited
                 )
                 beside = self._current_beside(race, winner, baseline, proved, level)
-                gain = self._gain(race, winner, found, proved, beside)
+                gain = self._gain(race, winner, found, proved, level, beside)
             except TrialError as error:
                 self._tell(candidate, error.message)
                 continue
@@ -227,9 +237,8 @@ class _Proof:
 
     def _simplest(self, race: RoundsResult, winner: Contender, level: float) -> Simplest:
         session, ratio = self._session, race.ratios.get(winner.candidate)
-        small = ratio is not None and ratio.low * OF_MEAN <= self._enough
-        session.events.phase("looking for the simplest config that is as good")
-        session.events.outlook(outlook_of(session.job, self._trials, ahead=Ahead.UNDOING))
+        small = ratio is not None and ratio.low * OF_MEAN <= 1.0
+        self._begin("looking for the simplest config that is as good", Ahead.UNDOING)
         return simplest(
             self._measured,
             winner,
@@ -262,7 +271,9 @@ class _Proof:
             raise TrialError(answers.sentence)
         self._tell(candidate, answers.sentence)
 
-    def _soak(self, winner: Contender, left: Simplest, level: float, shared: str) -> Soak | None:
+    def _soak(
+        self, race: RoundsResult, winner: Contender, left: Simplest, level: float, shared: str
+    ) -> Soak | None:
         """What the config sustains for long; None where the spec wants no soak.
 
         A simpler config gets no lower load: the winner itself may sustain this one.
@@ -276,9 +287,8 @@ class _Proof:
         if shared:
             found = Soak(reason=shared)
         else:
-            events, job = self._session.events, self._session.job
-            events.phase("soaking the winner")
-            events.outlook(outlook_of(job, self._trials, ahead=Ahead.SOAK))
+            self._begin("soaking the winner", Ahead.SOAK)
+            until = time.monotonic() + self._for_rounds_s
             found = soak(
                 self._measured,
                 candidate,
@@ -287,10 +297,10 @@ class _Proof:
                 self._rules,
                 self._soak_told,
                 at_most=MOST_SOAKS if candidate == left.winner else 1,
+                least=least_gain_level(race, winner, self._rules),
+                is_late=lambda: time.monotonic() > until,
             )
-        told = (
-            f"the load from the rounds was not sustained in the soak: {'; '.join(found.failures)}"
-        )
+        told = f"the load from the rounds was not sustained in the soak: {few_of(found.failures)}"
         if found.held is None:
             unknown = f"{UNSOAKED}: {found.reason}" if found.reason else ""
             if not unknown or not self._session.accept_unsoaked:
@@ -315,7 +325,7 @@ class _Proof:
         Raises:
             TrialError: It sustains as much, so that nothing is gained; or that is not known.
         """
-        if self._surely_less(race, winner, baseline, proved, level):
+        if surely_less(race, winner, baseline, proved, self._rules, level):
             return None
         plan, current = self._rules.plan, race.current
         open_loop = plan.arrivals.open_loop
@@ -336,30 +346,13 @@ class _Proof:
             )
         return found
 
-    def _surely_less(
-        self,
-        race: RoundsResult,
-        winner: Contender,
-        baseline: ProvedConfig | None,
-        proved: ProvedConfig,
-        level: float,
-    ) -> bool:
-        """Whether search and rounds show that the current config sustains less than is credited."""
-        ratio = race.ratios.get(winner.candidate)
-        if ratio is None:
-            return FAR * race.current.entrant.at_most <= proved.credited_level
-        lowered = 1.0 if proved.held is None else proved.held.level / level
-        now = None if baseline is None else baseline.credited_infer_per_s
-        then = proved.credited_infer_per_s
-        more = self._rules.objective.metric is not None or now is None or then is None or now < then
-        return more and ratio.estimate * lowered >= self._enough
-
     def _gain(
         self,
         race: RoundsResult,
         winner: Contender,
         found: Simplest,
         proved: ProvedConfig,
+        level: float,
         beside: Soak | None,
     ) -> Gain | None:
         """None where the current config met the SLOs at no load.
@@ -374,18 +367,25 @@ class _Proof:
                 missed = min(s.level for s in beside.tried)
                 current = replace(current, at_most=min(current.at_most, missed))
             gain = least_gain(proved.credited_level, current, self._rules)
-        elif not all(change.kept for change in found.undone):
-            # what is left of the winner was seen to sustain that share of its capacity
-            ratio = replace(gain.ratio, low=gain.ratio.low * OF_MEAN)
-            gain = gain.model_copy(update={"ratio": ratio})
-        if gain is not None and gain.ratio.low < self._enough * _ROUNDED:
-            sure = digits(gain.ratio.low)
-            raise TrialError(f"only {sure} times what the current config may sustain is sure")
+        else:
+            lowered, lost = lowered_share(proved, level), beside is not None and beside.lost
+            simplified = not all(change.kept for change in found.undone)
+            gain = lowered_gain(gain, lowered, self._enough, simplified=simplified, lost=lost)
+        if gain is None:
+            return None
+        enough = self._enough * _ROUNDED
+        if gain.ratio.low < (enough if gain.at_least else 1.0) or gain.ratio.estimate < enough:
+            low = f"only {digits(gain.ratio.low)} times"
+            raise TrialError(f"{low} what the current config may sustain is sure")
         return gain
 
     @property
     def _soaks(self) -> bool:
         return float(self._session.spec.confirm.soak) > 0.0
+
+    def _begin(self, phase: str, ahead: Ahead) -> None:
+        self._session.events.phase(phase)
+        self._session.events.outlook(outlook_of(self._session.job, self._trials, ahead=ahead))
 
     def _name(self, candidate: Candidate) -> str:
         return changes_text(candidate, self._session.current)

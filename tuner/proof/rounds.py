@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from statistics import fmean, geometric_mean
 from typing import assert_never
 
 from tuner.bench.evaluate import ClientCeiling, MeasureOrLower
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.load.watch.machine import taken_percent
-from tuner.proof.compare import SYSTEMATIC, Side, compare
+from tuner.proof.compare import Side, compare
 from tuner.proof.decide import Look, LookResult, answer, look_after
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
@@ -35,6 +36,7 @@ from tuner.score.next_load import StepRule, next_load
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio
 from tuner.space.candidate import Candidate
+from tuner.spec.units import digits
 
 #: A round measures this share below the expected capacity, and as far above it. Nearer, the two
 #: utilisations differ by little more than their noise; farther, the line between them bends.
@@ -43,14 +45,14 @@ SPREAD = 0.04
 STEPS = StepRule(first=2 * SPREAD, least=SPREAD, close=0.85, wide=WIDE)
 #: Most loads in one round: where the search was wrong by more than `SPREAD`, two do not do.
 MOST_LOADS = 5
-#: Powers of the flattest and the steepest line between two utilisations. Where the capacities on
-#: them differ by more than `SYSTEMATIC`, a load between the two is measured.
-SHAPES = (-0.01, -2.0)
+#: Powers of the flattest and the steepest line between two utilisations, and the share by which the
+#: capacities on them may differ, else a load between the two is measured.
+SHAPES, BEND = (-0.01, -2.0), 0.01
 
 
 @dataclass(frozen=True)
 class Round:
-    """One round of one config: its measurements, in the order they were made.
+    """One round of one config: its measurements, in their order.
 
     Attributes:
         no_result_at: Loads that gave no result, above one that passed: too much for it.
@@ -207,7 +209,7 @@ def _where_it_bends(probes: Sequence[Probe], levels: LevelRange) -> float | None
     if floor is None or ceiling is None:
         return None
     flat, steep = (min(capacity_by_power(floor, ceiling, power), bracket.top) for power in SHAPES)
-    if abs(steep / flat - 1.0) <= SYSTEMATIC:
+    if abs(steep / flat - 1.0) <= BEND:
         return None
     level = levels.nearest(min(capacity_by_power(floor, ceiling), bracket.top))
     return None if any(p.level == level for p in probes) else level
@@ -243,14 +245,14 @@ class RoundsResult:
         finalists: In the order they came in.
         ratios: Of each finalist to the current config, as of its last look.
         better: Those shown to be better, the best first.
-        ruled_out: No finalist has a gain that matters.
+        no_gain: No finalist has a gain that is worth a change, by its estimate.
     """
 
     current: Contender
     finalists: tuple[Contender, ...]
     ratios: Mapping[Candidate, Ratio]
     better: tuple[Contender, ...] = ()
-    ruled_out: bool = False
+    no_gain: bool = False
 
 
 def run_rounds(
@@ -272,7 +274,7 @@ def run_rounds(
     """
     now, others = Contender(current), [Contender(f) for f in finalists]
     ratios: dict[Candidate, Ratio] = {}
-    for number in range(int(rules.confirm.rounds)):
+    for number in count() if rules.continued else range(int(rules.confirm.rounds)):
         racing = [f for f in others if not f.left]
         for side in in_turn([now, *racing], number):
             role = Role.CURRENT if side is now else Role.CANDIDATE
@@ -280,7 +282,8 @@ def run_rounds(
         racing = [f for f in racing if not f.left]
         if not racing:
             break
-        look = look_after(number + 1, rules.confirm.rounds, len(finalists), late=late())
+        time_is_over = late()
+        look = look_after(number + 1, rules.confirm.rounds, len(finalists), late=time_is_over)
         if look is None:
             continue
         for finalist in racing:
@@ -295,15 +298,15 @@ def run_rounds(
             return RoundsResult(now, tuple(others), {}, tuple(racing))
         found = {f.candidate: _ratio(f, now, racing, rules, look.error) for f in racing}
         ratios |= found
-        gains = float(rules.confirm.min_gain), float(rules.matters)
-        answers = {candidate: answer(ratio, *gains, look) for candidate, ratio in found.items()}
+        least = float(rules.confirm.min_gain)
+        answers = {candidate: answer(ratio, least) for candidate, ratio in found.items()}
         better = [f for f in racing if answers[f.candidate] is LookResult.BETTER]
         better.sort(key=lambda f: -found[f.candidate].estimate)
-        none_left = all(a is LookResult.RULED_OUT for a in answers.values())
-        if better or none_left or look.last:
-            ruled_out = none_left and not any(f.unmeasured for f in others)
-            return RoundsResult(now, tuple(others), ratios, tuple(better), ruled_out)
-        _leave(racing, found, rules, look.error)
+        none_left = set(answers.values()) == {LookResult.NO_GAIN}
+        if better or none_left or (look.last and (time_is_over or not rules.continued)):
+            no_gain = none_left and not any(f.unmeasured for f in others)
+            return RoundsResult(now, tuple(others), ratios, tuple(better), no_gain)
+        _leave(racing, found, answers, rules, look.error)
     return RoundsResult(now, tuple(others), ratios)
 
 
@@ -380,12 +383,18 @@ def _ratio(
 
 
 def _leave(
-    racing: Sequence[Contender], found: Mapping[Candidate, Ratio], rules: ProofRules, error: float
+    racing: Sequence[Contender],
+    found: Mapping[Candidate, Ratio],
+    answers: Mapping[Candidate, LookResult],
+    rules: ProofRules,
+    error: float,
 ) -> None:
-    """A finalist that another one surely beats takes part in no more rounds."""
+    """A finalist without a gain, or that another one surely beats, takes part in no more rounds."""
     best = max(racing, key=lambda f: found[f.candidate].estimate)
     for finalist in racing:
-        if finalist is best or best.limited:
+        if answers[finalist.candidate] is LookResult.NO_GAIN:
+            finalist.left = f"{digits(found[finalist.candidate].estimate)} times the current config"
+        elif finalist is best or best.limited:
             continue
-        if _ratio(finalist, best, racing, rules, error).high < 1.0:
+        elif _ratio(finalist, best, racing, rules, error).high < 1.0:
             finalist.left = "another finalist sustains more when measured again"

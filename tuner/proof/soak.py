@@ -12,10 +12,11 @@ from statistics import NormalDist, geometric_mean, median
 
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.load import seeds
-from tuner.proof.entrants import ProofRules
+from tuner.proof.entrants import FAR, ProofRules
 from tuner.proof.measured import MeasuredOnce
-from tuner.proof.rounds import Contender
+from tuner.proof.rounds import Contender, RoundsResult
 from tuner.record.confirmation import Role, Soak, Soaked
+from tuner.record.proved import ProvedConfig
 from tuner.score.capacity import NEAR, NoResult, Probe, is_near, saturated, steepness
 from tuner.score.judge import SloOutcome, tail_slo, too_few_text
 from tuner.score.late_share import CONFIDENCE, LateShare, measured_late_share
@@ -30,12 +31,16 @@ RELAXATIONS = 200.0
 #: It begins at this share of the mean capacity of the rounds. Simulated: with 0.95 too many of the
 #: claims on queues whose SLO is 10 service times are false, with 0.90 no credit is above 0.88.
 OF_MEAN = 0.93
-#: Loads that one config is soaked at: the first, and two lower ones.
-MOST_SOAKS = 3
+#: Loads that one config is soaked at, at most; and at least, where time is short.
+MOST_SOAKS = 8
+FEWEST_SOAKS = 3
 #: A miss with this many times as many late requests as the SLO allows counts on any machine.
 FAR_BEYOND = 5.0
-#: Below a load that failed: by so much at least, and by so much at most.
+#: Below the first two loads that failed: by so much at least, and by so much at most.
 LOWER = StepRule(first=0.30, least=0.04)
+#: Below a third one: this share of it at most. So many misses show that rounds and misses say
+#: little of what lasts.
+NEXT_SHARE = 0.75
 #: Where server and load generator share a machine that is this busy, they hinder each other.
 BUSY_PERCENT = 95.0
 
@@ -60,6 +65,8 @@ def soak(
     told: Callable[[str], None],
     *,
     at_most: int = MOST_SOAKS,
+    least: float = 0.0,
+    is_late: Callable[[], bool] = lambda: False,
 ) -> Soak:
     """Tests for long the load a config is to be credited with, then lower loads until one holds.
 
@@ -68,6 +75,8 @@ def soak(
         rounds: Its own, or those of a config that it replaces.
         level: The first load, see `first_level`.
         told: Receives a sentence about each load.
+        least: A lower load is no gain: none is tried.
+        is_late: Whether time is over: no load after the first `FEWEST_SOAKS` is tried.
 
     Raises:
         TrialError: It could not be served, or a load gave no result.
@@ -95,7 +104,9 @@ def soak(
             if point.outcome is not SloOutcome.MISSED:
                 break  # a lower load has even fewer answers
             failed.append(point)
-        lower = _lower(failed, tried, rounds, rules)
+        if len(failed) >= FEWEST_SOAKS and is_late():
+            break
+        lower = _lower(failed, tried, rounds, rules, least)
     reason = ""
     if tried and tried[-1].point.outcome is SloOutcome.TOO_FEW:
         reason = f"{too_few_text(tried[-1].slo)} for a verdict"
@@ -138,20 +149,27 @@ def _soak_once(
 
 
 def _lower(
-    failed: Sequence[Probe], tried: Sequence[Soaked], rounds: Contender, rules: ProofRules
+    failed: Sequence[Probe],
+    tried: Sequence[Soaked],
+    rounds: Contender,
+    rules: ProofRules,
+    least: float,
 ) -> float | None:
-    """A load below those that failed, surely sustained as far as they tell, within `LOWER`."""
-    last = failed[-1]
+    """A load below those that failed, surely sustained as far as they tell, from ``least`` on."""
+    last, levels = failed[-1], rules.plan.levels
     if rules.plan.listed is not None:
-        return max((level for level in rules.plan.listed if level < last.level), default=None)
-    step = next_load(failed, rules.plan.levels, LOWER)
-    if step is None or saturated(last) or isinstance(last, NoResult):
-        return step
-    sure = _surely_sustained(tried, rounds, rules)
-    if math.isinf(sure):
-        return step
-    least, most = (last.level / (1.0 + by) for by in (LOWER.first or 0.0, LOWER.least))
-    level = rules.plan.levels.nearest(min(max(sure, least), most))
+        lower = (level for level in rules.plan.listed if least <= level < last.level)
+        return max(lower, default=None)
+    step = next_load(failed, levels, LOWER)
+    if step is None:
+        return None
+    if not saturated(last) and not isinstance(last, NoResult):
+        sure = _surely_sustained(tried, rounds, rules)
+        lowest, highest = (last.level / (1.0 + by) for by in (LOWER.first or 0.0, LOWER.least))
+        step = step if math.isinf(sure) else min(max(sure, lowest), highest)
+    if len(failed) >= FEWEST_SOAKS:
+        step = min(step, NEXT_SHARE * last.level)
+    level = levels.nearest(max(step, least))
     return level if level < last.level else None
 
 
@@ -209,3 +227,49 @@ def _excuse(point: Point, late: LateShare | None, slos: Sequence[Slo]) -> str:
     if late is not None and late.share > FAR_BEYOND * allowed:
         return ""
     return " ".join(point.measurement.disturbances).rstrip(".")
+
+
+def least_gain_level(race: RoundsResult, winner: Contender, rules: ProofRules) -> float:
+    """A lower load is no gain over the current config; 0 where its capacity is not known.
+
+    What it sustains for long may be as much below its rounds as a step of the soaks.
+    """
+    if not rules.plan.searches_rates or rules.objective.metric is not None:
+        return 0.0
+    compared = winner.candidate in race.ratios
+    now = race.current.expected_level() if compared else race.current.entrant.at_most
+    return NEXT_SHARE * (1.0 + float(rules.confirm.min_gain)) * now if math.isfinite(now) else 0.0
+
+
+def lowered_share(proved: ProvedConfig, level: float) -> float:
+    """The share of the first soak's load ``level`` that held; 1 without a soak."""
+    return 1.0 if proved.held is None else proved.held.level / level
+
+
+def surely_less(
+    race: RoundsResult,
+    winner: Contender,
+    baseline: ProvedConfig | None,
+    proved: ProvedConfig,
+    rules: ProofRules,
+    level: float,
+) -> bool:
+    """Whether search and rounds show that the current config sustains less than is credited.
+
+    ``level``: the load of the winner's first soak.
+    """
+    ratio = race.ratios.get(winner.candidate)
+    if ratio is None:
+        return FAR * race.current.entrant.at_most <= proved.credited_level
+    now = None if baseline is None else baseline.credited_infer_per_s
+    then = proved.credited_infer_per_s
+    more = rules.objective.metric is not None or now is None or then is None or now < then
+    enough = 1.0 + float(rules.confirm.min_gain)
+    return more and ratio.estimate * lowered_share(proved, level) >= enough
+
+
+def few_of(failures: Sequence[str]) -> str:
+    """All of a few failed soaks, else the first and the last one."""
+    if len(failures) <= FEWEST_SOAKS:
+        return "; ".join(failures)
+    return f"{failures[0]}; {len(failures) - 2} lower loads; {failures[-1]}"

@@ -9,8 +9,10 @@ from statistics import geometric_mean
 
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.load.probes.warmup import WarmUp
+from tuner.proof.compare import chance_of_gain
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.rounds import Contender, RoundsResult
+from tuner.proof.soak import OF_MEAN
 from tuner.record.confirmation import ChangeUndone
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Edge, Gain, Means, Overloads, Rounds, ToKnow
@@ -73,6 +75,21 @@ def gain_of(race: RoundsResult, own: Contender, rules: ProofRules) -> Gain | Non
     )
 
 
+def lowered_gain(
+    gain: Gain, lowered: float, enough: float, *, simplified: bool, lost: bool
+) -> Gain:
+    """The gain of the rounds, where only a share ``lowered`` of their load held for long.
+
+    ``simplified``: what is left of the winner was seen to sustain `OF_MEAN` of its capacity.
+    ``lost``: the current config did not hold a load by ``enough`` below what is credited.
+    """
+    low = gain.ratio.low * lowered * (OF_MEAN if simplified else 1.0)
+    if low <= 1.0 and lost:
+        return gain.model_copy(update={"ratio": Ratio(enough, enough, enough), "at_least": True})
+    ratio = replace(gain.ratio, low=low, estimate=gain.ratio.estimate * lowered)
+    return gain.model_copy(update={"ratio": ratio})
+
+
 def least_gain(credited_per_s: float, current: Entrant, rules: ProofRules) -> Gain | None:
     """The credited load over what a current config that was not measured again sustains at most.
 
@@ -114,17 +131,16 @@ def best_other(race: RoundsResult) -> Contender | None:
 def to_know(
     race: RoundsResult, best: Contender, rules: ProofRules, round_s: float
 ) -> ToKnow | None:
-    """Rounds until the interval leaves out one of the answers; None where more would not tell."""
+    """The chance of a gain, and rounds until the interval leaves out 1; None where none would."""
     ratio, made = race.ratios.get(best.candidate), len(best.rounds)
-    gain, ruled = 1.0 + float(rules.confirm.min_gain), 1.0 + float(rules.matters)
-    if ratio is None or race.better or best.left or not ruled <= ratio.high < math.inf:
+    if ratio is None or race.better or best.left or not math.isfinite(ratio.high):
         return None
-    off = max(math.log(ratio.estimate / gain), math.log(ruled / ratio.estimate))
-    if off <= 0.0:
+    if ratio.estimate <= 1.0 + float(rules.confirm.min_gain):
         return None
-    rounds = math.ceil(made * (math.log(ratio.high / ratio.estimate) / off) ** 2)
-    more = max(rounds - made, 1)
-    return ToKnow(rounds=more, minutes=round(more * round_s / 60.0, 1))
+    short = math.log(ratio.estimate / ratio.low) / math.log(ratio.estimate)
+    more = max(math.ceil(made * short**2) - made, 1)
+    chance = chance_of_gain(best.side(rules), race.current.side(rules))
+    return ToKnow(rounds=more, minutes=round(more * round_s / 60.0, 1), chance=chance)
 
 
 def why(race: RoundsResult, finalist: Contender, rules: ProofRules) -> str:
@@ -152,12 +168,9 @@ def why(race: RoundsResult, finalist: Contender, rules: ProofRules) -> str:
         return f"{times}, and met every SLO in {'each' if met == rounds else f'{met} of them'}"
     if finalist.limited:
         return f"{times}; it sustains all that the load generator can send"
-    if ratio.high < 1.0 + float(rules.matters):
-        return f"{times}, which rules out a gain of {rules.matters}"
-    return (
-        f"{times}, which neither shows the {rules.confirm.min_gain} that a change must be worth "
-        f"nor rules out {rules.matters}"
-    )
+    if ratio.estimate <= 1.0 + float(rules.confirm.min_gain):
+        return f"{times}: less than the {rules.confirm.min_gain} that a change must be worth"
+    return f"{times}, which includes no gain"
 
 
 def refuse_without_alternative(current: Candidate, trials: Sequence[Trial]) -> None:

@@ -91,6 +91,9 @@ class ToKnow(ResultPart):
 
     rounds: Count = Field(description="more than were made")
     minutes: NotNegative = Field(description="that these would take")
+    chance: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        None, description="probability that the best other config is better, by the rounds made"
+    )
 
 
 class TrialCounts(ResultPart):

@@ -37,7 +37,7 @@ def headline(data: ReportData) -> str:
             return f"{words}: no gain is possible ({sure})"
         return f"{words}: any gain is below {ceil(100 * (gain.ratio.high - 1.0))}% ({sure})"
     if data.status is Status.NOT_KNOWN:
-        return f"{words}: {_open_text(gain)}"
+        return f"{words}: {_open_text(data, gain)}"
     return words
 
 
@@ -147,15 +147,16 @@ def _at_once(data: ReportData) -> str:
     return f"Sequences at once: {now} with the current config, {then} with the {data.best_name}."
 
 
-def _open_text(gain: Gain) -> str:
-    """The interval where it leaves both open, a gain and a loss; else that it was not enough."""
-    low, high = gain.ratio.low, gain.ratio.high
+def _open_text(data: ReportData, gain: Gain) -> str:
+    """The chance of a gain with its interval where that includes none; else that it is open."""
+    low, high, more = gain.ratio.low, gain.ratio.high, data.result.to_know
     if not low < 1.0 < high:
         return "what the rounds showed does not decide it"
-    sure = f"{gain.confidence:.0%} confidence"
-    return (
-        f"the best other config is between {1 - low:.0%} worse and {high - 1:.0%} better ({sure})"
-    )
+    between = f"{1 - low:.0%} worse to {high - 1:.0%} better, {gain.confidence:.0%} confidence"
+    if more is None or more.chance is None:
+        return f"the best other config is {between}"
+    chance = min(max(round(10 * more.chance), 1), 9)
+    return f"the best other config is better with a chance of about {chance} in 10 ({between})"
 
 
 def _amount(ratio: float, gain: Gain) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from pathlib import Path
 from statistics import median
@@ -35,6 +36,8 @@ HEADLINES = {
 }
 
 
+#: A next step that takes longer than this many times the run is not offered.
+LONGEST_STEP = 2.0
 #: No such run can be resumed.
 _EDITED = "run again: a config was edited since the run read it"
 
@@ -212,7 +215,7 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
     if data.status is Status.NOT_KNOWN and busy_text(data):
         then, command = (
             ("go on where it stopped", go_on)
-            if _goes_on(data) and not edited
+            if data.result.to_know is not None and not edited
             else ("run again", again)
         )
         return [(f"stop the other work on this machine, then {then}", command)]
@@ -272,19 +275,14 @@ def _step_to_know(data: ReportData, go_on: str, again: str) -> tuple[str, str]:
     more = data.result.to_know
     if more is None:  # more rounds would not tell
         return "see the reasons above, then run again", again
-    told = f"{count_text(more.rounds, 'more round')} (about {digits(more.minutes, 2)} min)"
-    if _goes_on(data):
-        return (_EDITED, again) if data.manifest.is_edited else (f"go on for {told}", go_on)
-    return f"raise confirm.rounds and confirm.time for {told}, then run again", again
-
-
-def _goes_on(data: ReportData) -> bool:
-    """Whether the run, resumed as it was begun, makes the rounds that it would take to know."""
-    more, gain = data.result.to_know, data.result.gain
-    if more is None or gain is None or gain.rounds is None:
-        return False
-    most = int(data.manifest.spec.get("confirm", {}).get("rounds", 0))
-    return gain.rounds.best + more.rounds <= most
+    if data.manifest.is_edited:
+        return _EDITED, again
+    minutes = max(math.ceil(more.minutes), 1)
+    if 60.0 * minutes > LONGEST_STEP * data.result.time.wall_s:
+        what = f"about {minutes} more minutes of rounds would settle it"
+        return f"{what}: bound a lower percentile, or use a quieter machine, then run again", again
+    rounds = count_text(more.rounds, "more round")
+    return f"{rounds} (about {minutes} min) would settle it", f"{go_on} --more {minutes}m"
 
 
 def repeat_commands(data: ReportData) -> list[tuple[str, str]]:

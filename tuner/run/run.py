@@ -156,7 +156,13 @@ def _run(
             stop.checkpoint()
 
         with open_session(
-            served, events, book, checkpoint, manifest=opened.manifest, store=store
+            served,
+            events,
+            book,
+            checkpoint,
+            manifest=opened.manifest,
+            store=store,
+            more_s=request.more_s,
         ) as session:
             trials = _search(session, opened.searcher, store)
             stored = store.confirmation()

@@ -83,7 +83,7 @@ class Confirm(Strict):
     """How the winner must prove itself."""
 
     rounds: Annotated[int, Field(strict=True, ge=3)] = Field(
-        10,
+        12,
         description="rounds, in each of which the finalists and the current config are measured "
         "again, at most; fewer where the outcome is clear before",
     )
@@ -92,10 +92,6 @@ class Confirm(Strict):
         description="time for the rounds; by default as long as the search took, and at least 2m",
     )
     min_gain: Percent = Field(Percent(0.02), description="smaller gains are not worth a change")
-    rule_out: Percent = Field(
-        Percent(0.10),
-        description="the current config is kept once any gain is surely below this",
-    )
     finalists: Count = Field(2, description="best candidates that are measured again")
     soak: Seconds = Field(
         Seconds(30.0),

@@ -42,7 +42,7 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(sides: int, rounds: in
     random, runs = np.random.default_rng(sides * rounds), 1000
     held = 0
     for _ in range(runs):
-        own, other, *beside = drawn(random, rounds, *[1.05, 1.0, 0.5, 2.0][:sides], noise=0.2)
+        own, other, *beside = drawn(random, rounds, *[1.05, 1.0, 0.5, 2.0][:sides], noise=0.5)
         ratio = compare(own, other, ERROR, beside)
         held += ratio.low <= 1.05 <= ratio.high
     assert held / runs == pytest.approx(0.95, abs=0.02)

@@ -60,9 +60,9 @@ EXPECTED = race(bench(), WHOLE)
 
 
 def ended_alike(one: RoundsResult, other: RoundsResult) -> bool:
-    return (one.ratios, one.ruled_out, [f.rounds for f in one.finalists]) == (
+    return (one.ratios, one.no_gain, [f.rounds for f in one.finalists]) == (
         other.ratios,
-        other.ruled_out,
+        other.no_gain,
         [f.rounds for f in other.finalists],
     )
 

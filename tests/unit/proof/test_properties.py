@@ -20,7 +20,7 @@ from tuner.score.ratio import ERROR
 from tuner.spec.model import Confirm
 
 RULES = Confirm()
-LEAST, MATTERS = 1.0 + float(RULES.min_gain), 1.0 + float(RULES.rule_out)
+LEAST, CLEAR = 1.0 + float(RULES.min_gain), 1.10
 
 
 @cache
@@ -31,15 +31,15 @@ def raced(count: int, gains: tuple[float, ...], noise: float | None = None) -> S
 # -- how often it is wrong, and how often it finds out
 
 
-@pytest.mark.parametrize("gains", [(LEAST,), (LEAST, LEAST)])
-def test_what_is_worth_no_change_is_called_better_in_one_run_of_twenty_at_most(
+@pytest.mark.parametrize("gains", [(1.0,), (1.0, 1.0)])
+def test_equal_config_is_called_better_in_one_run_of_twenty_at_most(
     gains: tuple[float, ...],
 ) -> None:
     runs = raced(30, gains)
     assert sum(bool(r.found.better) for r in runs) <= ERROR * len(runs)
 
 
-@pytest.mark.parametrize("gains", [(LEAST,), (LEAST, LEAST), (MATTERS,), (1.0,)])
+@pytest.mark.parametrize("gains", [(LEAST,), (LEAST, LEAST), (CLEAR,), (1.0,)])
 def test_the_interval_holds_the_true_gain_in_nineteen_runs_of_twenty(
     gains: tuple[float, ...],
 ) -> None:
@@ -48,18 +48,19 @@ def test_the_interval_holds_the_true_gain_in_nineteen_runs_of_twenty(
     assert sum(low <= gain <= high for gain, low, high in found) >= (1.0 - ERROR) * len(found)
 
 
-def test_a_gain_that_matters_is_found_and_one_that_is_not_there_ruled_out() -> None:
-    assert sum(bool(r.found.better) for r in raced(30, (MATTERS,), 0.02)) >= 28
-    assert sum(r.found.ruled_out for r in raced(30, (1.0,), 0.02)) >= 28
+def test_clear_gain_is_found_and_equal_config_is_kept() -> None:
+    assert sum(bool(r.found.better) for r in raced(30, (CLEAR,), 0.02)) >= 28
+    assert sum(r.found.no_gain for r in raced(30, (1.0,), 0.02)) >= 28
 
 
 def test_the_best_finalist_is_not_the_one_that_is_left_out() -> None:
-    runs = raced(30, (0.85, 1.03), 0.02)
-    dropped = [r for r in runs if any("another finalist" in f.left for f in r.found.finalists)]
+    runs = raced(30, (0.85, 1.05), 0.02)
+    dropped = [r for r in runs if any(f.left for f in r.found.finalists)]
     assert len(dropped) >= 4  # else nothing was asked here
     assert not [r for r in dropped if r.found.finalists[1].left]
     equal = raced(30, (LEAST, LEAST))
-    assert sum(any(f.left for f in r.found.finalists) for r in equal) <= ERROR * len(equal)
+    beaten = [r for r in equal if any("another finalist" in f.left for f in r.found.finalists)]
+    assert len(beaten) <= ERROR * len(equal)
 
 
 # -- in every run
@@ -70,12 +71,13 @@ def test_the_best_finalist_is_not_the_one_that_is_left_out() -> None:
 def test_a_proof_never_contradicts_itself_and_measures_no_more_than_it_may(made: Truth) -> None:
     ran = race(made)
     found, rounds = ran.found, len(ran.found.current.rounds)
-    assert not (found.better and found.ruled_out)
+    assert not (found.better and found.no_gain)
     for contender in found.better:
         ratio = found.ratios[contender.candidate]
-        assert LEAST < ratio.low <= ratio.estimate <= ratio.high
-    if found.ruled_out:
-        assert all(found.ratios[f.candidate].high < MATTERS for f in found.finalists if not f.left)
+        assert 1.0 < ratio.low <= ratio.estimate <= ratio.high
+        assert ratio.estimate > LEAST
+    if found.no_gain:
+        assert all(found.ratios[f.candidate].estimate <= LEAST for f in found.finalists)
     assert rounds <= RULES.rounds
     in_round = Counter((row.round, row.candidate_key) for row in ran.rows)
     assert max(in_round.values()) <= MOST_LOADS
@@ -109,7 +111,7 @@ def test_without_noise_the_answer_is_the_truth(made: Truth) -> None:
         assert low <= gain <= high
     assert bool(ran.found.better) >= (best > 1.04)
     assert not ran.found.better or best > LEAST
-    assert ran.found.ruled_out >= (best < 1.0)
+    assert ran.found.no_gain >= (best < 1.0)
     if ran.found.better and best > 1.04:
         winner = ran.found.better[0]
         assert made.gains[ran.found.finalists.index(winner)] >= 0.98 * best
@@ -120,13 +122,14 @@ def test_without_noise_the_answer_is_the_truth(made: Truth) -> None:
 def test_the_answer_does_not_depend_on_what_the_search_expected_nor_on_the_unit(
     made: Truth, expected: float, factor: float
 ) -> None:
+    factor = min(factor, 5e4 / max(made.capacities))  # far from the highest load that is sent
     answers = [
         race(made),
         race(made, lambda capacity: expected * capacity),
         race(made.times(factor)),
     ]
-    found = {(bool(a.found.better), a.found.ruled_out) for a in answers}
-    near = any(abs(gain / edge - 1.0) < 0.03 for gain in made.gains for edge in (LEAST, MATTERS))
+    found = {(bool(a.found.better), a.found.no_gain) for a in answers}
+    near = any(abs(gain / edge - 1.0) < 0.03 for gain in made.gains for edge in (1.0, LEAST))
     assert near or len(found) == 1
 
 
@@ -135,7 +138,7 @@ def test_the_answer_does_not_depend_on_what_the_search_expected_nor_on_the_unit(
 def test_the_answer_does_not_depend_on_the_order_of_the_finalists(made: Truth) -> None:
     one, other = race(made), race(made, order=(1, 0))
     assert {f.candidate for f in one.found.better} == {f.candidate for f in other.found.better}
-    assert one.found.ruled_out == other.found.ruled_out
+    assert one.found.no_gain == other.found.no_gain
     assert sum(one.ratios, ()) == pytest.approx(sum(other.ratios, ()))
 
 

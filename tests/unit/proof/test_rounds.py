@@ -101,7 +101,7 @@ class TestBadServer:
 
         found = race(Bad({CURRENT: 1000.0, OTHER: 1001.0}), (990.0, 990.0))
         assert not found.better
-        assert found.current.levels()[bad:] == pytest.approx([1000.0] * (10 - bad), rel=0.01)
+        assert found.current.levels()[bad:] == pytest.approx([1000.0] * (12 - bad), rel=0.01)
 
 
 def test_rounds_that_cannot_be_compared_tell_no_gain() -> None:
@@ -128,11 +128,10 @@ class Drifting(FreshBench):
 @pytest.mark.parametrize("finalists", [1, 2])
 def test_a_steady_drift_of_the_machine_favours_none(finalists: int) -> None:
     bench = Drifting({CURRENT: 1000.0, OTHER: 1000.0, THIRD: 1000.0}, weather=0.0)
-    by = rules(rule_out=0.001)  # so that all rounds are made
-    found = race(bench, (1000.0,) * (1 + finalists), by)
-    assert len(found.current.rounds) == 10
+    found = race(bench, (1000.0,) * (1 + finalists))
+    assert len(found.current.rounds) >= 3
     for ratio in found.ratios.values():
-        assert ratio.estimate == pytest.approx(1.0, abs=0.004)
+        assert ratio.estimate == pytest.approx(1.0, abs=0.01)
 
 
 class TestLeaving:
@@ -153,10 +152,10 @@ class TestLeaving:
         found = race(Unlucky({CURRENT: 310.0, OTHER: 400.0}), (300.0, 300.0), rules(AT_300))
         (finalist,) = found.finalists
         assert bool(finalist.left) is (bad > 1)
-        assert found.ruled_out is (bad == 1)  # at a listed load both answer it all
+        assert found.no_gain is (bad == 1)  # at a listed load both answer it all
 
     @pytest.mark.parametrize(
-        ("error", "ruled_out"),
+        ("error", "no_gain"),
         [
             (ClientLimitError("it sent 800/s"), False),
             (LoadFailedError("no results by the deadline"), False),
@@ -164,7 +163,7 @@ class TestLeaving:
         ],
     )
     def test_a_finalist_that_could_not_be_measured_may_be_better_for_all_that_is_known(
-        self, error: TrialError, *, ruled_out: bool
+        self, error: TrialError, *, no_gain: bool
     ) -> None:
         class Trouble(FreshBench):
             def reading(self, level: float, seed: int) -> Measurement:
@@ -175,18 +174,18 @@ class TestLeaving:
         found = race(Trouble(lambda _: 100.0), (98, 980, 98))
         assert found.finalists[0].left == error.message
         assert ratio_of(found, THIRD).high < 1.1
-        assert found.ruled_out is ruled_out
+        assert found.no_gain is no_gain
 
 
 class TestLimits:
     """The load generator sends less than a config may sustain."""
 
-    def test_a_finalist_that_sustains_all_that_can_be_sent_is_never_ruled_out(self) -> None:
+    def test_a_finalist_that_sustains_all_that_can_be_sent_is_never_without_gain(self) -> None:
         found = race(FreshBench({CURRENT: 990.0, OTHER: 5000.0}, sends=1000.0), (990, 990))
         assert found.finalists[0].limited
         assert math.isinf(ratio_of(found).high)
-        assert (found.better, found.ruled_out) == ((), False)
-        assert len(found.current.rounds) == 10
+        assert (found.better, found.no_gain) == ((), False)
+        assert len(found.current.rounds) == 12
 
     def test_it_is_better_where_it_surely_sustains_more(self) -> None:
         found = race(FreshBench({CURRENT: 500.0, OTHER: 5000.0}, sends=1000.0), (490, 2000))
@@ -198,7 +197,7 @@ class TestLimits:
         found = race(bench, (900, 2000))
         assert found.current.limited
         assert ratio_of(found).estimate == pytest.approx(1.0)
-        assert (found.better, found.ruled_out) == ((), False)
+        assert (found.better, found.no_gain) == ((), False)
 
 
 class TestTime:
@@ -237,7 +236,7 @@ class TestServers:
         last = max(n for n, row in enumerate(rows, 1) if row.role is Role.CANDIDATE)
         _, found, _ = self.run(last, last + 2)
         assert found.finalists[0].left == "it died"
-        assert (found.better, found.ruled_out) == ((), False)
+        assert (found.better, found.no_gain) == ((), False)
         with pytest.raises(ServerGoneError):
             self.run(1, 2)  # those of the current config
 

@@ -61,13 +61,18 @@ def test_a_run_whose_config_was_edited_meanwhile_is_run_again(
     assert ("--resume" in before, "--resume" in after) == (True, False)
 
 
-def test_a_run_that_does_not_say_how_many_rounds_it_may_make_is_run_again(made: Made) -> None:
-    ratio, rounds = {"estimate": 1.05, "low": 0.97, "high": 1.13}, {"best": 5, "current": 5}
-    gain = Gain.model_validate({"ratio": ratio, "confidence": 0.95, "rounds": rounds})
-    data = told(made("not known"), gain=gain, to_know=ToKnow(rounds=4, minutes=6.2), reasons=())
-    bare = replace(data, manifest=replace(data.manifest, spec={}))
-    ((_, resume),), ((_, again),) = next_steps(data), next_steps(bare)
-    assert ("--resume" in resume, "--resume" in again) == (True, False)
+def test_rounds_that_take_longer_than_twice_the_run_are_not_offered(made: Made) -> None:
+    data = made("not known")
+    run_minutes = data.result.time.wall_s / 60.0
+
+    def step(minutes: float) -> str:
+        more = ToKnow(rounds=4, minutes=minutes)
+        ((_, command),) = next_steps(told(data, to_know=more, reasons=()))
+        return command
+
+    assert "--resume" in step(run_minutes)
+    assert "--more" in step(run_minutes)
+    assert "--resume" not in step(2.0 * run_minutes + 1.0)
 
 
 @pytest.mark.parametrize("status", STATUSES)
