@@ -9,7 +9,7 @@ the error goes on; the exit code is read from what was written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import geometric_mean
@@ -101,6 +101,13 @@ def check(
             except Exception as error:
                 opened.end_early(error)
                 raise
+
+
+def _disturbed(disturbances: Sequence[str]) -> list[str]:
+    """One sentence about all of them, the first in full."""
+    more = len(disturbances) - 1
+    others = f" And {count_text(more, 'other disturbance')}." if more > 0 else ""
+    return [f"Disturbed: {first}{others}" for first in disturbances[:1]]
 
 
 def _machine(programs: Programs) -> str:
@@ -204,7 +211,7 @@ class _Open:
             return self.store_facts(found)
         not_compared = self.found if isinstance(self.found, str) else ""
         verdict = verdict_of(found, self.job.spec.check, not_compared, accept=self.accept)
-        remarks = [*(f"Disturbed: {d}" for d in found.disturbances), *self.neighbours.remarks]
+        remarks = [*_disturbed(found.disturbances), *self.neighbours.remarks]
         if self.baseline is not None and self.baseline.key.fingerprint != self.key.fingerprint:
             remarks.append(f"Compared with a result of another machine ({self.baseline.machine}).")
         verdict = CheckVerdict(verdict.status, (*verdict.reasons, *remarks))

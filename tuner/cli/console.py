@@ -128,10 +128,9 @@ class Repeated:
         return f"measured again after a disturbance: {count_text(self.disturbed, 'time')}"
 
     @property
-    def lines(self) -> list[str]:
-        """All of it."""
-        told = [f"note{f', {n} times' * (n > 1)}: {first}" for first, n in self._warnings.values()]
-        return [self.disturbed_text, *told] if self.disturbed > 1 else told
+    def warnings(self) -> list[str]:
+        """Each kind of warning once, with its count."""
+        return [f"note{f', {n} times' * (n > 1)}: {first}" for first, n in self._warnings.values()]
 
 
 class PlainEvents:
@@ -154,8 +153,10 @@ class PlainEvents:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        for line in self._repeated.lines if self._verbosity >= 0 else ():
-            self._say(line)
+        if self._repeated.disturbed > 1:  # the first was told
+            self.note(self._repeated.disturbed_text)
+        for warning in self._repeated.warnings:
+            self.note(warning)
 
     def _watch(self) -> None:
         while not self._over.wait(1.0):

@@ -71,6 +71,7 @@ class LiveEvents:
         self._failures: list[str] = []
         self._candidate_text = ""
         self._repeated = Repeated()
+        self._over = False
         # Last: it draws a first view at once.
         self._live = Live(
             console=self._console,
@@ -82,11 +83,11 @@ class LiveEvents:
         self._live.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._now("done")
-        self._point, self._outlook = "", None
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._now("done" if kind is None else "stopped")
+        self._over, self._point, self._outlook = True, "", None
         self._live.stop()
-        for line in self._repeated.lines if self._details else ():
+        for line in self._repeated.warnings if self._details else ():
             self.note(line)
 
     def started(self, run: Path, trials: int, space_size: int | None) -> None:
@@ -145,6 +146,8 @@ class LiveEvents:
 
     def view(self) -> Group:
         """What is on the screen. Lines are cut where the terminal is too narrow, not reasons."""
+        if self._over and not self._recent:
+            return Group()  # an error follows, and nothing was measured
         below = [_text(f"failed  {failure}", "red") for failure in self._failures]
         if self._best is not None:
             below += [_line(text, "green") for text in self._best_lines(self._best)]

@@ -169,11 +169,8 @@ class _Proof:
         rules = self._rules
         proved = (self._prove(race, winner, baseline) for winner in race.better)
         verdict = next((v for v in proved if v is not None), None)
-        shown = [
-            f"{self._name(f.candidate)}: {why(race, f, rules)}"
-            for f in race.finalists
-            if f.rounds or f.left
-        ]
+        measured = (f for f in race.finalists if f.rounds or f.left)
+        shown = [f"{self._name(f.candidate)}: {why(race, f, rules)}" for f in measured]
         reasons = (*shown, *self._reasons)
         if verdict is not None:
             return replace(verdict, reasons=reasons)

@@ -362,3 +362,10 @@ def test_a_round_goes_on_below_a_load_that_a_hindered_load_generator_did_not_sen
     done = place.check(capacity=88.0)
     assert done.exit_code == 11
     assert " 43.79/s " in done.facts["reasons"][0]
+
+
+def test_disturbances_of_a_check_are_one_remark() -> None:
+    assert steps._disturbed([]) == []
+    assert steps._disturbed(["The CPU was busy."]) == ["Disturbed: The CPU was busy."]
+    several = steps._disturbed(["The CPU was busy.", "It paused.", "It paused again."])
+    assert several == ["Disturbed: The CPU was busy. And 2 other disturbances."]

@@ -69,6 +69,16 @@ def test_disturbances_are_counted_on_one_line_and_leave_the_trials() -> None:
     assert "measured again after a disturbance: 42 times" in lines
 
 
+def test_view_of_what_failed_before_any_measurement_is_empty() -> None:
+    shown = io.StringIO()
+    console = Console(file=shown, width=80, height=24, color_system=None)
+    events = LiveEvents(Console(file=io.StringIO(), width=80))
+    events.step("loading toy")
+    events.__exit__(ValueError, ValueError("a mistake in the spec"), None)
+    console.print(events.view(), end="")
+    assert shown.getvalue() == ""
+
+
 def test_low_terminal_shows_fewer_trials_and_still_the_progress() -> None:
     lines = screen(80, 9)
     assert len(lines) < 9
