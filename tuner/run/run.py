@@ -205,9 +205,8 @@ def _search(session: Session, searcher: Searcher, store: RunStore) -> list[Trial
     session.bench.enter(Stage.CONFIRMATION)
     if len(trials) > known:  # other finalists, or an interval of the search in between
         store.cut_confirmation(0)
-    outlook = outlook_of(session.job, trials, ahead=Ahead.ROUNDS)
-    session.events.outlook(outlook)
-    best = incumbent(trials, session.spec.objective.goal, session.current)
-    if best is not None:
+    if incumbent(trials, session.spec.objective.goal, session.current) is not None:
+        outlook = outlook_of(session.job, trials, ahead=Ahead.ROUNDS)
+        session.events.outlook(outlook)
         session.events.note(f"the proof takes about {minutes(outlook.left_s)}")
     return trials
