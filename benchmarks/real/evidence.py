@@ -29,7 +29,7 @@ from lay_out import TUNED, environment, tune
 
 from tuner.load.traffic.encoding import resolve
 from tuner.load.traffic.inputs import InputFiles
-from tuner.machine.host import share_cores
+from tuner.machine.cpus import share_cores
 from tuner.machine.process import child
 from tuner.server.binaries import perf_analyzer, tritonserver
 from tuner.server.control import Control
@@ -126,7 +126,7 @@ def credited(tuned: Tuned, result: dict[str, Any]) -> Tuned:
 
 
 def soak(directory: Path, tuned: Tuned) -> Soak | None:
-    """What a run wrote, if it did, served on the CPUs that the run gave server and load."""
+    """What a run wrote, if it did, on a server that is started as its users start it."""
     if not tuned.written or tuned.credited_per_s is None:
         return None
     place, model = place_of(directory, tuned.model, tuned.number), tuned.model

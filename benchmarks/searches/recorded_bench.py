@@ -30,7 +30,7 @@ from tuner.score.capacity import Bracket
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
-from tuner.triton.deploy import DeploymentKind
+from tuner.triton.changes import DeploymentKind
 
 #: A row holds the logarithms of these and of the answered share of the load, first for the whole,
 #: then for each stream by name.

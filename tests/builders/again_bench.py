@@ -24,7 +24,7 @@ from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurem
 from tuner.measurement.window import LatencyBound, Window
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
-from tuner.triton.deploy import DeploymentKind
+from tuner.triton.changes import DeploymentKind
 
 #: What the load generator makes of a load.
 Step = Callable[[LoadPoint], Measurement]
@@ -124,6 +124,7 @@ def a_bench(
     *steps: Step,
     book: TimeBook | None = None,
     disturbed: Callable[[str, float], None] = lambda *_: None,
+    note: Callable[[str], None] = lambda _: None,
     checkpoint: Callable[[], None] = lambda: None,
     deployer: Any = None,
     windows: list[Window] | None = None,
@@ -136,6 +137,7 @@ def a_bench(
         window=lambda _, __: BOUNDED,
         checkpoint=checkpoint,
         disturbed=disturbed,
+        note=note,
         measured=lambda _: None,
         rejected=rejected.append,
     )
@@ -150,5 +152,5 @@ def sleeping() -> Iterator[list[float]]:
     """What the bench slept, in no time."""
     slept: list[float] = []
     clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
-    with patch("tuner.bench.bench.time", clock):
+    with patch("tuner.bench.bench.time", clock), patch("tuner.bench.again.time", clock):
         yield slept

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ class Notes:
     alive: bool = True
     too_old: bool = False
     metrics: Metrics | None = None
+    outside: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -56,12 +57,19 @@ class FakeServer:
     def log_tail(self, lines: int = 40) -> str:
         return "error: the last words"
 
+    def put_back(self) -> int:
+        return len(self.notes.outside)
+
 
 @dataclass
 class FakeLauncher:
     notes: Notes
     restartable: bool = True
     place: Place = Place.ELSEWHERE
+    cpus: tuple[int, ...] = ()
+
+    def on(self, cpus: tuple[int, ...]) -> FakeLauncher:
+        return replace(self, cpus=cpus)
 
     @contextmanager
     def launch(self, server_args: Sequence[str], log: Path) -> Iterator[Server]:

@@ -35,7 +35,7 @@ from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.spec.paths import DELAY
 from tuner.spec.slo import Slo
-from tuner.triton.deploy import DeploymentKind
+from tuner.triton.changes import DeploymentKind
 
 #: What arrivals do to the capacity where a test says nothing about it, as a share.
 WEATHER = 0.001
@@ -100,6 +100,7 @@ class EmulatedBench:
         self.asked: list[Asked] = []
         self.idle: list[Asked] = []
         self.deployed: list[tuple[Candidate, bool]] = []
+        self.in_production: list[Candidate] = []
         self.looks: list[tuple[int, int]] = []
         self.overloads: list[Asked] = []
         self.soaks: list[Asked] = []
@@ -111,8 +112,11 @@ class EmulatedBench:
     def warm_up(self, candidate: Candidate, texts: object) -> None:
         """None of its configs is slow at first."""
 
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
+    def deploy(
+        self, candidate: Candidate, *, fresh: bool = False, in_production: bool = False
+    ) -> Any:
         self.deployed.append((candidate, fresh))
+        self.in_production += [candidate] * in_production
         if self.troubles.get(candidate):
             raise self.troubles[candidate].pop(0)
         self.serves = self.capacity_of(candidate) * self.luck()

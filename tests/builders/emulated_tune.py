@@ -54,7 +54,9 @@ class PausingBench(EmulatedBench):
         super().__init__(served)
         self.checkpoint = checkpoint
 
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
+    def deploy(
+        self, candidate: Candidate, *, fresh: bool = False, in_production: bool = False
+    ) -> Any:
         if not fresh and (path := os.environ.get("EMULATED_DEPLOYED")):
             with Path(path).open("a") as file:
                 file.write(f"{os.getpid()} {candidate.key}\n")
@@ -82,7 +84,7 @@ def main() -> None:
     for program in (run, worker):
         for name, value in {
             "find_programs": find_programs,
-            "read_host": lambda _: Machine(),
+            "host_of": lambda *_: Machine(),
             "serving": serving,
         }.items():
             setattr(program, name, value)

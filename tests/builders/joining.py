@@ -41,7 +41,9 @@ class SlowBench(EmulatedBench):
         super().__init__(served)
         self.tried = deployed
 
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
+    def deploy(
+        self, candidate: Candidate, *, fresh: bool = False, in_production: bool = False
+    ) -> Any:
         if not fresh:
             self.tried.append(candidate)
             time.sleep(0.02)

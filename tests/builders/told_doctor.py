@@ -14,6 +14,7 @@ from builders.model_files import write_model
 from builders.refusals import Case
 from builders.told_commands import line
 
+from tuner.machine.quota import Quota
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
 from tuner.triton import doctor
@@ -123,6 +124,11 @@ def found() -> dict[str, Case]:
             lambda: [doctor._load(), doctor._governor()],
             os__getloadavg=lambda: (99.0, 0.0, 0.0),
             tuner__machine__host__read_governor=lambda: "powersave",
+        ),
+        "a CPU quota": machine(
+            lambda: [*doctor._quota()],
+            tuner__triton__doctor__read_quota=lambda: Quota(1.5, Path()),
+            os__sched_getaffinity=lambda _: {0, 1},
         ),
         "a full disk": machine(
             lambda: doctor._directories(None, Path.cwd() / "results"),

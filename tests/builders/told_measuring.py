@@ -16,7 +16,7 @@ from builders.runs import MANIFEST
 from builders.spaces import BATCH, INSTANCES
 
 from tuner.load.validity import client_behind, client_limit, warnings_about
-from tuner.machine.host import Cores, share_cores
+from tuner.machine.cpus import Cores, share_cores
 from tuner.machine.stop import Stop
 from tuner.measurement.measurement import (
     Arrivals,

@@ -28,6 +28,7 @@ from builders.refusals import Case
 
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.load.probes.answers import ConfigAnswers
+from tuner.machine.cpus import Cores
 from tuner.measurement.measurement import Measurement
 from tuner.proof.entrants import at_low_loads
 from tuner.proof.overload import probe_overload
@@ -88,19 +89,6 @@ class Robbed(ProvingBench):
         return judge_point(self.slos, missed)
 
 
-class Busy(ProvingBench):
-    """Server and load generator share cores, None: none, that are so busy."""
-
-    used_percent: float = 99.0
-    cores: int | None = 4
-
-    def reading(self, level: float, seed: int) -> Measurement:
-        found = super().reading(level, seed)
-        host = replace(found.host, cpu_percent=self.used_percent, cores=self.cores)
-        return replace(found, host=host)
-
-
-SHARED = {"server": {"cpus": "all"}, "workload": {"cpus": "all"}}
 TWO = {CURRENT: 500.0, OTHER: 1000.0}
 
 
@@ -197,7 +185,9 @@ def hindered() -> dict[str, Case]:
         ),
         "the winner starves its client": ended(ProvingBench(spec_of(), TWO, trouble=starved)),
         "the model fails in the soak": ended(ProvingBench(spec_of(), TWO, trouble=broken)),
-        "client and server share a full CPU": ended(Busy(spec_of(**SHARED), TWO)),
+        "the server had fewer CPUs than in production": ended(
+            ProvingBench(spec_of(), TWO), cores=Cores((0, 1, 2), (3,), of=4)
+        ),
         "the current config misses for a lone request": alone(
             Waiting(spec_of(), {SLOW: 1000.0, QUICK: 900.0}), SLOW, QUICK
         ),

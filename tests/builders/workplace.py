@@ -35,7 +35,7 @@ class Bench(EmulatedBench):
         super().__init__(served)
         self.then: dict[int, Callable[[], object]] = {}
 
-    def deploy(self, candidate: Any, *, fresh: bool = False) -> Any:
+    def deploy(self, candidate: Any, *, fresh: bool = False, in_production: bool = False) -> Any:
         try:
             self.then.get(len(self.deployed), lambda: None)()
         except BaseException:
@@ -90,7 +90,7 @@ class Workplace:
         monkeypatch.chdir(directory)
         monkeypatch.setenv("XDG_STATE_HOME", str(directory / "state"))
         monkeypatch.setattr(pipeline, "find_programs", find_programs)
-        monkeypatch.setattr(pipeline, "read_host", lambda _: Facts())
+        monkeypatch.setattr(pipeline, "host_of", lambda *_: Facts())
         monkeypatch.setattr(pipeline, "serving", serving)
         monkeypatch.setattr(session, "set_up_bench", set_up_bench)
         monkeypatch.setattr(pipeline, "prove", lambda _, trials, stored: best_of(trials))

@@ -30,7 +30,8 @@ from tuner.server.control import BatchStatistics, Control, ModelState
 from tuner.server.server import Endpoints, Server, key_arguments, new_key
 from tuner.server.shared_memory import SHM
 from tuner.spec.load import load_spec
-from tuner.triton.deploy import Deployer, DeploymentKind
+from tuner.triton.changes import DeploymentKind
+from tuner.triton.deploy import Deployer
 from tuner.triton.docker import DockerLauncher, Network
 from tuner.triton.doctor import run_checks
 from tuner.triton.remote import FOUND, RemoteLauncher

@@ -50,6 +50,12 @@ def _requests_have_a_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tuner.bench.sending.request_cost_s", lambda *_: 0.0004)
 
 
+@pytest.fixture(autouse=True)
+def _cpus_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decided without a measurement."""
+    monkeypatch.setattr("tuner.search.cores.may_be_first", lambda: False)
+
+
 @pytest.fixture
 def workplace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple, assert_never
 
 from tuner.errors import ServerGoneError
 from tuner.load.validity import client_kept_up
 from tuner.load.watch.machine import taken_percent
-from tuner.measurement.measurement import Measurement, Rejected, Stage
+from tuner.measurement.measurement import LoadPoint, Measurement, Rejected, Stage
+from tuner.measurement.window import Window, lengthen
 from tuner.score.judge import SloOutcome, behind_share, judge_all, outcome_of
 from tuner.score.point import Point
 from tuner.spec.slo import Slo
+from tuner.spec.units import digits
 
 
 def missed_by_gaps(slos: Sequence[Slo], point: Point) -> bool:
@@ -67,7 +70,38 @@ NEAR_MISS = RepeatReason("the load to beat was nearly sustained", 1, "the incumb
 TABLE = (BEHIND, DISTURBED, WARMING_UP, TOO_FEW, UNDECIDED, TOO_HIGH, SERVER_DIED, NEAR_MISS)
 
 
-def why_again(point: Point) -> RepeatReason | None:
+#: A repetition that has this share of a disturbance is disturbed as much.
+AS_MUCH = 0.75
+
+
+@dataclass
+class LastingDisturbance:
+    """A disturbance that a repetition does not end, so that measuring again is of no use.
+
+    Attributes:
+        taken_percent: What it took of the machine at most; None: no disturbance was seen to last.
+    """
+
+    taken_percent: float | None = None
+
+    def learn(self, first: Measurement, second: Measurement) -> str:
+        """Compares a measurement with its repetition; a sentence where the disturbance lasts."""
+        before, after = taken_percent(first), taken_percent(second)
+        if not (first.disturbances and second.disturbances) or after < AS_MUCH * before:
+            return ""
+        self.taken_percent = max(before, after)
+        return (
+            f"The repetition was disturbed as much ({digits(after, 2)}% of the machine): from now "
+            "on nothing is measured again because of that, and the proof takes it into account"
+        )
+
+    def explains(self, found: Measurement) -> bool:
+        """Whether a measurement is disturbed by no more than that."""
+        lasts = self.taken_percent
+        return lasts is not None and AS_MUCH * taken_percent(found) <= lasts
+
+
+def why_again(point: Point, lasting: LastingDisturbance) -> RepeatReason | None:
     """Why a measurement is made once more; None where it counts as it is.
 
     Nothing that disturbs makes a server faster, so a rate that was sustained counts.
@@ -75,7 +109,7 @@ def why_again(point: Point) -> RepeatReason | None:
     found = point.measurement
     if not client_kept_up(found):
         return BEHIND if found.disturbances or found.duration_s < LONG_S else None
-    if found.disturbances:
+    if found.disturbances and not lasting.explains(found):
         unanswered_percent = 100.0 * (behind_share(found) or 0.0)
         explained = unanswered_percent <= EXPLAINS * taken_percent(found)
         match point.outcome:
@@ -90,6 +124,42 @@ def why_again(point: Point) -> RepeatReason | None:
         if explained and not counts:
             return DISTURBED
     return None
+
+
+#: A window with too few answers is made longer where that gives enough, or this many times longer.
+LONGER = 1.1
+#: It is to hold this share of its answers in less time: the next ones may come more slowly.
+UNLUCKY = 0.9
+
+#: Load and requests per second to expect, None where that is not known, to a measurement's length.
+WindowAt = Callable[[LoadPoint, float | None], Window]
+
+
+def longer_window(
+    point: Point, window: Window, window_at: WindowAt, rate: float | None
+) -> Window | None:
+    """A window for enough answers where there were too few, or as long as one may be.
+
+    None where there were enough, or no window tells more. ``rate``: requests per second to expect.
+    """
+    counts = [(r.answered or 0, r.needed) for r in point.slo if r.needed]
+    if point.outcome is not SloOutcome.TOO_FEW or not counts:
+        return None
+    share = min(max(answered, 1) / needed for answered, needed in counts)
+    load = point.measurement.load
+    rarer = replace(load, level=load.level * share / 2) if load.arrivals.open_loop else load
+    most_s = window_at(rarer, None if rate is None else rate * share / 2).duration_s
+    longer_s = min(window.duration_s / (UNLUCKY * share), most_s)
+    enough = longer_s >= min(LONGER, 1.0 / share) * window.duration_s
+    return lengthen(window, longer_s) if enough else None
+
+
+def idle(seconds: float, checkpoint: Callable[[], None]) -> None:
+    """Waits; ``checkpoint`` raises when the user wants to stop."""
+    until = time.monotonic() + seconds
+    while (left_s := until - time.monotonic()) > 0.0:
+        checkpoint()
+        time.sleep(min(left_s, 1.0))
 
 
 class Attempts:

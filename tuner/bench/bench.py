@@ -10,21 +10,24 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean
 from typing import TypeVar
 
 from tuner.bench.again import (
     PAUSE_S,
     WARMING_UP,
+    LastingDisturbance,
     Rejects,
+    WindowAt,
     better_of,
     doubt_about,
+    idle,
+    longer_window,
     missed_by_gaps,
     why_again,
 )
 from tuner.bench.evaluate import ClientCeiling
 from tuner.bench.protocol import LoadClient
-from tuner.bench.rates import Rates
+from tuner.bench.rates import SLOW_S, Rates, slow_answers_s
 from tuner.bench.rules import BenchRules
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
@@ -40,29 +43,20 @@ from tuner.load.probes.overload import Overload, overload_of, overload_window
 from tuner.load.probes.warmup import WarmUp
 from tuner.load.validity import client_behind, client_kept_up
 from tuner.load.watch.machine import disturbances
+from tuner.machine.cpus import ANY, Cores, left_its_cpus
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Stage
 from tuner.measurement.window import EarlyEnd, Window, lengthen
-from tuner.score.judge import SloOutcome
 from tuner.score.point import Point, judge_point
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
 from tuner.spec.units import count_text, digits
 from tuner.spec.workload import CacheState
-from tuner.triton.deploy import Deployer, Deployment, DeploymentKind
+from tuner.triton.changes import DeploymentKind
+from tuner.triton.deploy import Deployer, Deployment
 
 #: Long enough to know a latency, not to judge it.
 QUICK_LOOK = Window(duration_s=0.6, warmup_s=0.3, deadline_s=60.0)
-#: A model that takes longer for a request gets this many requests, one after another, or as many as
-#: it answers in this time.
-SLOW_S, LOOK_ANSWERS, LOOK_S = 0.2, 5, 60.0
-#: A window with too few answers is made longer where that gives enough, or this many times longer.
-LONGER = 1.1
-#: It is to hold this share of its answers in less time: the next ones may come more slowly.
-UNLUCKY = 0.9
-
-#: Load and requests per second to expect, None where that is not known, to a measurement's length.
-WindowAt = Callable[[LoadPoint, float | None], Window]
 _Asked = TypeVar("_Asked")
 
 
@@ -75,11 +69,13 @@ class TritonBench:
         generator: Callable[[Endpoints], LoadClient],
         rules: BenchRules,
         book: TimeBook,
+        cores: Cores = ANY,
     ) -> None:
         self._deployer = deployer
         self._make_generator = generator
         self._rules = rules
         self._book = book
+        self._cores, self._cpus = cores, cores.server
         self._rejects = Rejects(rules.rejected)
         self._generator: LoadClient | None = None
         self._endpoints: Endpoints | None = None
@@ -88,6 +84,8 @@ class TritonBench:
         self._warming = 0  # so many measurements may still be made again for gaps
         self._told: Sequence[str] = ()  # of the first calls of what is loaded
         self._slow_at_first = set[str]()  # candidates, by their keys
+        self._lasting = LastingDisturbance()
+        self._left_cpus = False  # it was told that threads did
         self._remarked = False  # on the first answers
         self._rates_of: defaultdict[str, Rates] = defaultdict(Rates)  # by candidate
         self.sendable = ClientCeiling()
@@ -96,11 +94,15 @@ class TritonBench:
         """Sets the purpose of what is measured from now on."""
         self._rejects.stage = stage
 
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Deployment:
+    def deploy(
+        self, candidate: Candidate, *, fresh: bool = False, in_production: bool = False
+    ) -> Deployment:
         """Puts the candidate in place.
 
         A candidate with a response cache always gets a fresh server, see `tuner.bench.cache`.
+        ``in_production``: on a server that is started as its users start it.
         """
+        self._cpus = self._cores.in_production if in_production else self._cores.server
         self._rejects.begin(candidate.key)
         self._warming = WARMING_UP.at_most
         return self._deploy(candidate, fresh=fresh)
@@ -112,6 +114,8 @@ class TritonBench:
             if fresh or self._backlog or cache is not None:
                 self._deployer.fresh()
             self._backlog = False
+            if self._cores.of:
+                self._deployer.give(self._cpus)
             deployment = self._deployer.deploy(candidate)
             self._candidate = candidate
             new = deployment.kind is not DeploymentKind.UNCHANGED
@@ -171,7 +175,7 @@ class TritonBench:
         try:
             point = self._believed(load, window, seed)
             self._rates.seen(point.measurement)
-            longer = self._longer(point, window, window_at)
+            longer = longer_window(point, window, window_at, self._rates.expected(load))
             if longer is not None:
                 self._reject_short(point, window, longer)
                 point = self._believed(load, longer, seed)
@@ -192,22 +196,6 @@ class TritonBench:
         if soak is None:
             return self.measure(level, seed, least_s)
         return self.measure(level, seed, window_at=lambda load, rate: soak(load, rate, least_s))
-
-    def _longer(self, point: Point, window: Window, window_at: WindowAt) -> Window | None:
-        """A window for enough answers where there were too few, or as long as one may be.
-
-        None where there were enough, or no window tells more.
-        """
-        counts = [(r.answered or 0, r.needed) for r in point.slo if r.needed]
-        if point.outcome is not SloOutcome.TOO_FEW or not counts:
-            return None
-        share = min(max(answered, 1) / needed for answered, needed in counts)
-        load, rate = point.measurement.load, self._rates.expected(point.measurement.load)
-        rarer = replace(load, level=load.level * share / 2) if load.arrivals.open_loop else load
-        most_s = window_at(rarer, None if rate is None else rate * share / 2).duration_s
-        longer_s = min(window.duration_s / (UNLUCKY * share), most_s)
-        enough = longer_s >= min(LONGER, 1.0 / share) * window.duration_s
-        return lengthen(window, longer_s) if enough else None
 
     def once(self, level: float, seed: int, window: Window) -> Point:
         """One measurement that decides nothing: it is not repeated.
@@ -242,7 +230,7 @@ class TritonBench:
             self._rejects.reject(WARMING_UP.situation, counts)
             counts = self._put(load, window, seed)
             point = judge_point(self._rules.slos, counts)
-        if why_again(point) is not None:
+        if why_again(point, self._lasting) is not None:
             try:
                 self._pause(counts)
                 second = self._put(load, window, seed)
@@ -251,6 +239,8 @@ class TritonBench:
                     self._rejects.reject(doubt_about(counts), counts)
                     raise
                 return point
+            if lasts := self._lasting.learn(counts, second):
+                self._rules.note(lasts)
             first, counts = counts, better_of(counts, second)
             lost = first if counts is second else second
             self._rejects.reject(doubt_about(lost), lost)
@@ -260,15 +250,11 @@ class TritonBench:
         return judge_point(self._rules.slos, counts)
 
     def _pause(self, measurement: Measurement) -> None:
-        """Idles beside a disturbance, so that it may end; a request to stop is heeded."""
-        if not measurement.disturbances:
-            return
-        self._rules.disturbed(" ".join(measurement.disturbances), PAUSE_S)
-        until = time.monotonic() + PAUSE_S
-        with self._book.phase(Phase.WAITING):
-            while (left_s := until - time.monotonic()) > 0.0:
-                self._rules.checkpoint()
-                time.sleep(min(left_s, 1.0))
+        """Idles beside a disturbance, so that it may end."""
+        if measurement.disturbances:
+            self._rules.disturbed(" ".join(measurement.disturbances), PAUSE_S)
+            with self._book.phase(Phase.WAITING):
+                idle(PAUSE_S, self._rules.checkpoint)
 
     def _reject_short(self, point: Point, window: Window, longer: Window) -> None:
         count = count_text(point.measurement.completed_count, "answer")
@@ -291,22 +277,13 @@ class TritonBench:
             LoadFailedError: No usable result.
             ServerGoneError: The server died, or none is deployed.
         """
-        found = self._ask_slowly()
+        patience_s = self._rules.first_answer_s
+        found = slow_answers_s(lambda: self._ask(lambda load: load.seconds_alone(patience_s)))
         if found is None:
             seen = self.saturate(1, seed)
             found = {n: m.avg_latency_us / 1e6 for n, m in {**seen.streams, "": seen}.items()}
         self._rates.alone_s, self._rates.slowest_s = found[""], max(found.values())
         return found
-
-    def _ask_slowly(self) -> Mapping[str, float] | None:
-        """None for models that are fast, or that cannot be asked in this way."""
-        taken: list[Mapping[str, float]] = []
-        while len(taken) < LOOK_ANSWERS and sum(took_s[""] for took_s in taken) <= LOOK_S:
-            took_s = self._ask(lambda load: load.seconds_alone(self._rules.first_answer_s))
-            if took_s is None or max(took_s.values()) < SLOW_S:
-                return None
-            taken.append(took_s)
-        return {name: fmean(took_s[name] for took_s in taken) for name in taken[0]}
 
     def _ask(self, question: Callable[[LoadClient], _Asked | None]) -> _Asked | None:
         """None where a cache might know what is asked."""
@@ -366,11 +343,7 @@ class TritonBench:
         return replace(found, lone=self._ask(lambda load: load.ask_alone(slo.stream, patience_s)))
 
     def answers(self) -> Mapping[str, ConfigAnswers]:
-        """What the deployed candidate answers to some of each stream's inputs.
-
-        Raises:
-            ServerGoneError: The server died, or none is deployed.
-        """
+        """What the deployed candidate answers to some of each stream's inputs."""
         self._rules.checkpoint()
         with self._book.phase(Phase.MEASURING):
             return self._load.answers()
@@ -395,6 +368,9 @@ class TritonBench:
             self._rules.checkpoint()
             if self._backlog and self._candidate is not None:
                 self._deploy(self._candidate, fresh=True)
+            if self._cpus and (count := self._deployer.put_back()) and not self._left_cpus:
+                self._left_cpus = True
+                self._rules.note(left_its_cpus(count, self._cpus))
             generator, begin = self._load, time.monotonic()
             self._rules.loading(load, window.total_s)
             try:

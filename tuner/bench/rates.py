@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from tuner.measurement.measurement import LoadPoint, Measurement
+
+#: A model that takes longer for a request gets this many requests, one after another, or as many as
+#: it answers in this time.
+SLOW_S, LOOK_ANSWERS, LOOK_S = 0.2, 5, 60.0
+
+
+def slow_answers_s(ask: Callable[[], Mapping[str, float] | None]) -> Mapping[str, float] | None:
+    """Mean seconds of a slow model's answers, by what is asked; None of a fast one.
+
+    ``ask``: one time after another; None for models that cannot be asked in this way.
+    """
+    taken: list[Mapping[str, float]] = []
+    while len(taken) < LOOK_ANSWERS and sum(took_s[""] for took_s in taken) <= LOOK_S:
+        took_s = ask()
+        if took_s is None or max(took_s.values()) < SLOW_S:
+            return None
+        taken.append(took_s)
+    return {name: fmean(took_s[name] for took_s in taken) for name in taken[0]}
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from tuner.bench.job import Job, drawn_tensors
 from tuner.bench.tools import choose_generator
@@ -10,10 +10,10 @@ from tuner.errors import SpecError
 from tuner.load.client.cost import request_cost_s
 from tuner.load.generators import OWN_CLIENT
 from tuner.load.traffic.encoding import request_bytes
-from tuner.load.validity import BUSY, COSTLY, cores_text
-from tuner.machine.host import core_count
+from tuner.load.validity import BUSY, COSTLY
+from tuner.machine.cpus import core_count
 from tuner.score.judge import tightest_latency
-from tuner.spec.units import digits
+from tuner.spec.units import count_text, digits
 from tuner.spec.workload import RandomInputs, SharedMemory
 from tuner.triton.launchers import cores_of
 
@@ -69,17 +69,22 @@ def sending_notes(
         return
     shared = job.spec.workload.shared_memory is SharedMemory.SYSTEM
     without_s = (_cost_s(job, environment, shared=False) if shared else None) or cost_s
-    slo, cores = tightest_latency(job.spec.slos), core_count(cpus)
+    slo, cores = tightest_latency(job.spec.slos), _cores(job, cpus)
     part = 0.0 if slo is None else cost_s / (slo.bound / 1e6)
     if costly_only and part <= COSTLY:
         return
     share_text = f", {part:.0%} of {slo}" if part > COSTLY else ""
-    most = f"{digits(cores * BUSY / cost_s, 2)}/s at {BUSY:.0%} of {cores_text(cores)}"
+    most = f"{digits(cores * BUSY / cost_s, 2)}/s at {BUSY:.0%} of {count_text(cores, 'core')}"
     yield (
         f"the load generator needs about {digits(1e3 * cost_s, 2)} ms of CPU per "
         f"request{share_text}: at most about {most}"
         + (f"; without shared memory it would need {digits(1e3 * without_s, 2)} ms" * shared)
     )
+
+
+def _cores(job: Job, cpus: Sequence[int]) -> int:
+    """How many it has for certain: one where a server on this machine may get the others."""
+    return core_count(cpus) if cpus or not job.spec.server.managed else 1
 
 
 def _request_bytes(job: Job, name: str) -> int:

@@ -20,6 +20,7 @@ from tuner.lint.model_py import parameters_read
 from tuner.load import seeds
 from tuner.load.setup import PATIENCE_S, Site
 from tuner.load.streams_load import asked_of, streams_load
+from tuner.machine.cpus import ANY, Cores
 from tuner.machine.process import private_directory
 from tuner.measurement.measurement import Rejected
 from tuner.measurement.window import round_window, search_window, soak_of
@@ -54,6 +55,7 @@ class Session:
         arrivals: Seed of the first round's; None: from the seed of the search.
         accept_unsoaked: Write a winner of which no soak could tell whether its load lasts.
         more_s: Time for further rounds of a proof that was left open; None: as the spec says.
+        cores: The CPUs of server and load generator.
     """
 
     job: Job
@@ -68,6 +70,7 @@ class Session:
     arrivals: int | None = None
     accept_unsoaked: bool = False
     more_s: float | None = None
+    cores: Cores = ANY
 
     @property
     def spec(self) -> Spec:
@@ -101,6 +104,7 @@ def open_session(
     manifest: Manifest | None = None,
     store: RunStore | None = None,
     more_s: float | None = None,
+    cores: Cores = ANY,
 ) -> Iterator[Session]:
     """Opens a session on a bench of its own, all of which is gone afterwards.
 
@@ -116,7 +120,7 @@ def open_session(
         if store is not None:
             store.append_confirmation(row)
 
-    with set_up_bench(served, events, book, checkpoint, reject) as bench:
+    with set_up_bench(served, events, book, checkpoint, reject, cores) as bench:
         if store is not None:
             kept = [p.measurement for t in store.trials() for p in t.points]
             kept += [row.point.measurement for row in store.confirmation()]
@@ -134,6 +138,7 @@ def open_session(
             arrivals=None if manifest is None else manifest.arrivals,
             accept_unsoaked=manifest is not None and manifest.choices.accept_unsoaked,
             more_s=more_s,
+            cores=cores,
         )
 
 
@@ -144,12 +149,14 @@ def set_up_bench(
     book: TimeBook,
     checkpoint: Callable[[], None],
     reject: Callable[[Rejected], None] = lambda _: None,
+    cores: Cores = ANY,
 ) -> Iterator[TritonBench]:
     """A bench that is ready to measure; every process and file of it is gone afterwards.
 
     ``reject`` receives each measurement that does not count.
     """
     job, programs, deployer = served.job, served.programs, served.deployer
+    generator = replace(programs.perf_analyzer, cpus=cores.load)
     spec = job.spec
     with private_directory() as directory:
         rules = BenchRules(
@@ -186,7 +193,7 @@ def set_up_bench(
                 Site(
                     deployer.control,
                     endpoints,
-                    programs.perf_analyzer,
+                    generator,
                     directory,
                     place=programs.launcher.place,
                     gpus=spec.server.gpus,
@@ -197,6 +204,7 @@ def set_up_bench(
             ),
             rules,
             book,
+            cores,
         )
 
 

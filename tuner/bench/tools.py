@@ -17,7 +17,8 @@ from tuner.bench.sharing import room_note
 from tuner.extras import Extra, lacking
 from tuner.load.generators import OWN_CLIENT, Demand, GeneratorChoice, choose
 from tuner.load.traffic.encoding import request_bytes
-from tuner.machine.host import NOT_SPLIT, Cores, Host, read_host
+from tuner.machine.cpus import ANY, Cores
+from tuner.machine.host import Host
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import unragged_inputs
 from tuner.modelconfig.ensembles import answers_many_times
@@ -43,7 +44,7 @@ from tuner.spec.workload import (
     SequenceArrivals,
     SharedMemory,
 )
-from tuner.triton.launchers import NAMED, cores_of, server_launcher
+from tuner.triton.launchers import NAMED, cores_of, host_of, server_launcher
 from tuner.triton.needs import refuse_names
 
 #: A larger request mainly measures the network and the copies, perhaps unintentionally.
@@ -57,6 +58,7 @@ class Programs:
 
     Attributes:
         launcher: Starts servers the way the spec says.
+        cores: As the spec says.
         server_version: What its servers are, as exactly as that is known.
     """
 
@@ -64,7 +66,7 @@ class Programs:
     perf_analyzer: Installation
     host: Host
     server_version: str
-    cores: Cores = NOT_SPLIT
+    cores: Cores = ANY
 
     def versions(self) -> dict[str, str]:
         return {
@@ -118,8 +120,9 @@ def find_programs(
         refuse_names(server_version, files)
         if launcher.python is not None and (asking := in_python(models)):
             numpy_of_models(launcher.python, asking)
-        client = replace(program, cpus=cores.load)
-        yield Programs(launcher, client, read_host(environment), server_version, cores)
+        client = replace(program, first=spec.server.managed)
+        host = host_of(spec, environment)
+        yield Programs(launcher, client, host, server_version, cores)
 
 
 @contextmanager
@@ -170,22 +173,21 @@ def choose_generator(job: Job) -> GeneratorChoice:
 
 
 def client_notes(job: Job) -> list[str]:
-    """One sentence where perf_analyzer does not measure, and one where CPUs are kept apart.
+    """One sentence where perf_analyzer does not measure.
 
     And one of connections on which headers can be read, of inputs in shared memory, and of
     sequences.
 
     Raises:
-        EnvironmentNotReadyError: The spec names CPUs that tune may not use here, or there is no
-            room for these inputs.
+        EnvironmentNotReadyError: There is no room for these inputs.
     """
-    choice, cores = choose_generator(job), str(cores_of(job.spec))
+    choice = choose_generator(job)
     who = f"measured with {choice.kind.title}: {choice.why}" if choice.why else ""
     server = job.spec.server
     plain = [url for url in server.urls if "s://" not in url and not _HERE.fullmatch(url)]
     read = f"{' '.join(plain)} has no TLS: whoever is on the way can read the headers"
     read *= bool(plain and server.headers_from_env)
-    notes = (who, sequence_note(job.spec), room_note(job), cores, read)
+    notes = (who, sequence_note(job.spec), room_note(job), read)
     return [note for note in notes if note]
 
 

@@ -45,6 +45,7 @@ from tuner.record.manifest import Manifest, comparable
 from tuner.record.status import CheckStatus
 from tuner.record.store import RunStore, new_run_id
 from tuner.score.ratio import CONFIDENCE
+from tuner.search.cores import settle_cores
 from tuner.spec.load import load_spec
 from tuner.spec.units import count_text
 from tuner.writeback.repository import half_written
@@ -174,11 +175,7 @@ class _Open:
             with (
                 store.locked(),
                 serving(job, programs, store.logs, self.book, events.step) as served,
-                open_session(
-                    served, events, self.book, looking, manifest=self.manifest, store=store
-                ) as session,
             ):
-                store.write_manifest(with_completed(self.manifest, served.job).to_json())
                 for told in client_notes(served.job):
                     events.note(told)
                 client, baseline = choose_generator(served.job).kind, self.baseline
@@ -191,10 +188,20 @@ class _Open:
                     if not self.accept:
                         return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
                     baseline = None
-                session.bench.enter(Stage.CONFIRMATION)
-                rounds = CheckRounds(session, baseline, accept=self.accept)
-                rounds.measure(self.credited if job.spec.check.at is None else None)
-                return rounds
+                known = None if self.accept or baseline is None else baseline.cores
+                cores = settle_cores(served, events, self.book, looking, known)
+                manifest = replace(with_completed(self.manifest, served.job), cores=cores)
+                store.write_manifest(manifest.to_json())
+                with open_session(
+                    *(served, events, self.book, looking),
+                    manifest=manifest,
+                    store=store,
+                    cores=cores,
+                ) as session:
+                    session.bench.enter(Stage.CONFIRMATION)
+                    rounds = CheckRounds(session, baseline, accept=self.accept)
+                    rounds.measure(self.credited if job.spec.check.at is None else None)
+                    return rounds
         except ModelNotServedError as error:
             status = CheckStatus.MISSED if error.refused else CheckStatus.INCONCLUSIVE
             return CheckVerdict(status, (error.message,))
@@ -238,6 +245,7 @@ class _Open:
             arrivals=found.arrivals,
             client=self.store.manifest().client,
             credited=self.credited,
+            cores=self.store.manifest().cores,
         )
 
     def _joined(self, found: CheckRounds) -> Baseline | None:

@@ -23,7 +23,7 @@ from tuner.proof.decide import look_after
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import Contender, measure_round
-from tuner.proof.soak import short_of_cpu, soak
+from tuner.proof.soak import soak
 from tuner.record.checks import Baseline, Shown, SloRounds
 from tuner.record.confirmation import Role, Soak
 from tuner.record.responses import responses_of
@@ -37,7 +37,6 @@ from tuner.search.estimate import OVERHEAD_S, refuse_too_slow
 from tuner.search.first_load import first_level
 from tuner.spec.slo import Goal, Objective
 from tuner.spec.units import digits
-from tuner.triton.launchers import cores_of
 
 #: Loads tried to find the capacity roughly; the rounds correct what is missing.
 PROBES = 4
@@ -219,8 +218,6 @@ class CheckRounds:
         session, own = self._session, self._own
         if float(session.spec.confirm.soak) == 0.0:
             return None
-        if not cores_of(session.spec).apart and (shared := short_of_cpu(own.points)):
-            return Soak(reason=shared)
         session.events.phase("soaking the credited load")
 
         def told(text: str) -> None:

@@ -35,7 +35,7 @@ _ADDED_UP = ("duration_s", "completed_count", "failed_count", "rejected_count", 
 _AVERAGED = (
     "in_time_infer_per_s",
     *("throughput_infer_per_s", "sent_per_s", "mean_in_flight"),
-    *("client_send_us", "client_recv_us", "network_us"),
+    *("client_send_us", "client_recv_us", "network_us", "client_cores"),
 )
 #: Up to this ratio of the highest to the lowest throughput of a start, minus one, it is one mode.
 SPREAD = 0.05
@@ -154,6 +154,7 @@ _READINGS: dict[str, Callable[[list[Any]], Any]] = {
     "cache_utilization": lambda values: values[-1],
     "cache_entries": lambda values: values[-1],
     "cache_evictions": sum,
+    "throttled_s": sum,
 }
 
 

@@ -223,7 +223,7 @@ class Setup:
             server=None if others else counted.get(model),
             models=counted,
             streams=streams,
-            host=host_use(samples, self.models, watched.stalls),
+            host=host_use(samples, self.models, watched.stalls, watched.quota),
         )
 
     def at_rest(self) -> bool:

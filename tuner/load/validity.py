@@ -152,18 +152,13 @@ def client_cost(
         share: What it took of its cores, 0..1.
     """
     tightest_s = min((bound.within_s for bound in bounds), default=math.inf)
-    parts = {"the tightest latency SLO": request_s / tightest_s, cores_text(cores): share}
+    parts = {"the tightest latency SLO": request_s / tightest_s, count_text(cores, "core"): share}
     told = [f"{part:.0%} of {what}" for what, part in parts.items() if part > COSTLY]
     if told:
         yield (
             f"The load generator itself took {digits(1e3 * request_s, 2)} ms of CPU for a request: "
             f"{' and '.join(told)}."
         )
-
-
-def cores_text(cores: int) -> str:
-    """`its core`, `its 2 cores`."""
-    return "its core" if cores == 1 else f"its {cores} cores"
 
 
 def ended_early(window: Window, planned: Window) -> tuple[str, ...]:

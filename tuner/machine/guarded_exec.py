@@ -1,10 +1,11 @@
 """Becomes a command that dies with its parent and takes its process group along.
 
-Run as a script by `tuner.machine.process` (``python -I -S guarded_exec.py PARENT CPUS COUNT
+Run as a script by `tuner.machine.process` (``python -I -S guarded_exec.py PARENT CPUS FIRST COUNT
 LEFTOVER... COMMAND...``), between the fork and the command: a ``preexec_fn`` could deadlock in a
 process with threads. PARENT is the process id that must still be ours, CPUS are those that the
-command may run on (empty: any), LEFTOVER... are COUNT glob patterns of what to remove. It imports
-nothing of this package and must stay quick to start.
+command may run on (empty: any), FIRST is 1 for a command that has priority over others, else 0, and
+LEFTOVER... are COUNT glob patterns of what to remove. It imports nothing of this package and must
+stay quick to start.
 
 The command keeps this process id. A small guard is left beside it in the same process group: the
 kernel wakes it when the command ends, however that happened, and it kills what is left of the
@@ -24,6 +25,7 @@ import time
 #: Variable that everything a command starts inherits; its value is the command's own.
 MARK = "TUNE_CHILD"
 _FAMILY_END_S = 2.0  # killed processes are gone within milliseconds
+_NICE = -15
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _PARENT_DIED = signal.SIGUSR1
 #: Python ignores the first two, and a script's background job inherits ignoring the others; a
@@ -32,9 +34,11 @@ _HEEDED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
 
 
 def main() -> None:
-    parent, cpus, count, *rest = sys.argv[1:]
+    parent, cpus, first, count, *rest = sys.argv[1:]
     if cpus:
         os.sched_setaffinity(0, map(int, cpus.split(",")))
+    if first == "1":
+        _take_priority()
     leftovers, command = rest[: int(count)], rest[int(count) :]
     _signal_on_parent_death(signal.SIGKILL)
     if os.getppid() != int(parent):  # it died before the line above
@@ -53,6 +57,17 @@ def main() -> None:
         sys.stderr.write(f"error: cannot execute {command[0]}: {error.strerror}\n")
         sys.stderr.flush()
         os._exit(127)
+
+
+def _take_priority() -> None:
+    """In real time where that is permitted, else by a lower nice value, else none."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except OSError:
+        try:
+            os.setpriority(os.PRIO_PROCESS, 0, _NICE)
+        except OSError:
+            return
 
 
 def _signal_on_parent_death(number: signal.Signals) -> None:

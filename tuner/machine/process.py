@@ -47,6 +47,7 @@ def child(
     stdout: IO[bytes] | int,
     leftovers: Sequence[str] = (),
     cpus: Sequence[int] = (),
+    first: bool = False,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Runs ``argv`` for as long as the context is open; then it and its children are gone.
 
@@ -60,6 +61,7 @@ def child(
         stdout: Where its output and errors go: an open file, or ``subprocess.DEVNULL``.
         leftovers: Glob patterns of files and directories to remove once it has ended.
         cpus: Numbers of those it may run on; empty: on any that this process may.
+        first: It has priority over other processes, as far as that is permitted.
 
     Raises:
         EnvironmentNotReadyError: The program cannot be executed.
@@ -71,7 +73,7 @@ def child(
     mark = secrets.token_hex()
     shim = [sys.executable, "-I", "-S", guarded_exec.__file__, str(os.getpid())]
     process = subprocess.Popen(
-        [*shim, ",".join(map(str, cpus)), str(len(leftovers)), *leftovers, *argv],
+        [*shim, ",".join(map(str, cpus)), f"{first:d}", str(len(leftovers)), *leftovers, *argv],
         env={**env, guarded_exec.MARK: mark},
         stdin=subprocess.DEVNULL,
         stdout=stdout,

@@ -112,6 +112,10 @@ class HostUse:
     cache_evictions: int | None = None
     #: Of the time of all cores, in stalls: `tuner.load.watch.machine`.
     stalled_percent: Annotated[float | None, Field(exclude_if=_unknown)] = None
+    #: The CPU quota of the server's processes; the share of its periods in which it was used up.
+    quota_cpus: Annotated[float | None, Field(exclude_if=_unknown)] = None
+    throttled_percent: Annotated[float | None, Field(exclude_if=_unknown)] = None
+    throttled_s: Annotated[float | None, Field(exclude_if=_unknown)] = None  # of each CPU, added up
 
 
 @dataclass(frozen=True)
@@ -229,6 +233,7 @@ class Measurement(Facts):
             (open loop only).
         within_bounds: Whether every percentile of the latency that an SLO bounds was within its
             bound, lost requests counted as late; ``None`` where there is none, or not known.
+        client_cores: What the load generator took of one core while it sent, perhaps above 1.
         mean_in_flight: Mean number of requests due (closed loop: sent) and not yet answered.
         backlog: The server was still working off requests when the measurement ended.
         latencies_us: Each request's latency, sorted ascending; not stored on disk.
@@ -276,6 +281,7 @@ class Measurement(Facts):
     client_send_us: float | None = None
     client_recv_us: float | None = None
     network_us: float | None = None
+    client_cores: Annotated[float | None, Field(exclude_if=_unknown)] = None
     server: ServerStatistics | None = None
     host: HostUse = field(default_factory=HostUse)
     batch_size: int = 1

@@ -69,7 +69,7 @@ class MeasuredOnce:
             if known is not None:
                 return known
             if not served:
-                self.bench.deploy(candidate, fresh=True)
+                self.bench.deploy(candidate, fresh=True, in_production=role is Role.SOAK)
                 served = True
             if soak_s is None:
                 point = self.bench.measure(level, seed)

@@ -37,7 +37,6 @@ from tuner.proof.soak import (
     first_level,
     least_gain_level,
     lowered_share,
-    short_of_cpu,
     soak,
     surely_less,
 )
@@ -69,7 +68,6 @@ from tuner.search.outlook import Ahead, outlook_of
 from tuner.space.candidate import Candidate, list_sizes
 from tuner.space.words import changes_text
 from tuner.spec.units import digits
-from tuner.triton.launchers import cores_of
 
 #: Two soaked throughputs this close are equal: a window answers a little more or less by chance.
 NEARLY = 0.99
@@ -126,6 +124,8 @@ class _Proof:
         finalists = finalists_of(trials, session.spec, session.current, session.near_miss)
         verdict = self._compare(own, finalists, baseline)
         told = (*self._low.reasons, *verdict.reasons, *limits(finalists), *failed, *self._left_out)
+        if session.cores.fewer:
+            told = (*told, session.cores.shortage)
         return replace(verdict, reasons=told)
 
     def _compare(
@@ -198,10 +198,6 @@ class _Proof:
                 leave_unless_met(winner)
         if winner.left:
             return None
-        shared = "" if cores_of(self._session.spec).apart else short_of_cpu(winner.points)
-        if shared and self._soaks and not self._session.accept_unsoaked:
-            self._tell(winner.candidate, f"{UNSOAKED}: {shared}")
-            return None
         level = first_level(winner, self._rules)
         found = self._simplest(race, winner, level)
         for candidate in dict.fromkeys((found.candidate, found.winner)):
@@ -213,7 +209,7 @@ class _Proof:
                 )
             try:
                 self._ask(candidate, level)
-                soaked = self._soak(race, winner, found, level, shared)
+                soaked = self._soak(race, winner, found, level)
                 proved = ProvedConfig.of(
                     candidate, winner.points, soak=soaked, at_least=winner.limited
                 )
@@ -269,7 +265,7 @@ class _Proof:
         self._tell(candidate, answers.sentence)
 
     def _soak(
-        self, race: RoundsResult, winner: Contender, left: Simplest, level: float, shared: str
+        self, race: RoundsResult, winner: Contender, left: Simplest, level: float
     ) -> Soak | None:
         """What the config sustains for long; None where the spec wants no soak.
 
@@ -281,22 +277,19 @@ class _Proof:
         if not self._soaks:
             return None
         candidate = left.candidate
-        if shared:
-            found = Soak(reason=shared)
-        else:
-            self._begin("soaking the winner", Ahead.SOAK)
-            until = time.monotonic() + self._for_rounds_s
-            found = soak(
-                self._measured,
-                candidate,
-                winner,
-                level,
-                self._rules,
-                self._soak_told,
-                at_most=MOST_SOAKS if candidate == left.winner else 1,
-                least=least_gain_level(race, winner, self._rules),
-                is_late=lambda: time.monotonic() > until,
-            )
+        self._begin("soaking the winner", Ahead.SOAK)
+        until = time.monotonic() + self._for_rounds_s
+        found = soak(
+            self._measured,
+            candidate,
+            winner,
+            level,
+            self._rules,
+            self._soak_told,
+            at_most=MOST_SOAKS if candidate == left.winner else 1,
+            least=least_gain_level(race, winner, self._rules),
+            is_late=lambda: time.monotonic() > until,
+        )
         told = f"the load from the rounds was not sustained in the soak: {few_of(found.failures)}"
         if found.held is None:
             unknown = f"{UNSOAKED}: {found.reason}" if found.reason else ""

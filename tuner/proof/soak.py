@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from statistics import NormalDist, geometric_mean, median
+from statistics import NormalDist, geometric_mean
 
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.load import seeds
@@ -41,8 +41,6 @@ LOWER = StepRule(first=0.30, least=0.04)
 #: Below a third one: this share of it at most. So many misses show that rounds and misses say
 #: little of what lasts.
 NEXT_SHARE = 0.75
-#: Where server and load generator share a machine that is this busy, they hinder each other.
-BUSY_PERCENT = 95.0
 
 
 def first_level(contender: Contender, rules: ProofRules) -> float:
@@ -204,19 +202,6 @@ def relaxation_s(points: Sequence[Point]) -> float:
     """How long the latency remembers, by the longest time that any window showed."""
     courses = (p.measurement.course for p in points)
     return max((c.relaxation_s for c in courses if c is not None), default=0.0)
-
-
-def short_of_cpu(points: Sequence[Point]) -> str:
-    """Says that server and load generator left each other too little of the CPU; else empty."""
-    hosts = [p.measurement.host for p in points]
-    used = [h.cpu_percent for h in hosts if h.cores is not None and h.cpu_percent is not None]
-    if not used or median(used) < BUSY_PERCENT:
-        return ""
-    return (
-        f"server and load generator share a CPU that was {median(used):.0f}% busy in the rounds, "
-        "so that a soak would test both: keep them apart (server.cpus, workload.cpus), or put the "
-        "load on from another machine (server.mode)"
-    )
 
 
 def _excuse(point: Point, late: LateShare | None, slos: Sequence[Slo]) -> str:

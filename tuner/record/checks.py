@@ -21,6 +21,7 @@ from pydantic import Field
 
 from tuner.errors import SpecError
 from tuner.facts import Facts
+from tuner.machine.cpus import Cores
 from tuner.record.confirmation import Soak
 from tuner.record.manifest import Manifest, mix_in
 from tuner.record.reading import UnreadableFileError, read_as, read_bytes, read_json
@@ -89,6 +90,7 @@ class Baseline(Facts):
             same arrivals are compared as pairs.
         client: The load generator that measured, see `tuner.record.manifest.comparable`.
         credited: The load that the config was credited with; None: unknown.
+        cores: The CPUs of server and load generator; None: not known.
         later: Checks of the same config that showed no change: by day, the ratio to this result.
     """
 
@@ -105,6 +107,7 @@ class Baseline(Facts):
     client: str | None = None
     credited: float | None = None
     later: Mapping[str, Annotated[float, Field(gt=0)]] = field(default_factory=dict)
+    cores: Annotated[Cores | None, Field(exclude_if=lambda cores: cores is None)] = None
     schema_version: Literal[1] = SCHEMA_VERSION
 
     @property

@@ -16,6 +16,7 @@ from tuner.errors import SpecError, StalePlanError, TunerError
 from tuner.facts import Facts
 from tuner.hiding import HIDDEN
 from tuner.load.generators import GENERATORS, title_of
+from tuner.machine.cpus import Cores
 from tuner.modelconfig.edit import unified_diff
 from tuner.modelconfig.encoding import ENCODINGS, UTF_8
 from tuner.modelconfig.files import directory_of, read_config
@@ -63,10 +64,15 @@ class Identity:
 
 def machine_of(host: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """A machine in words."""
-    return {
+    words = {
         "CPU": f"{host.get('cpu')}, {host.get('cores')} cores",
         "GPUs": ", ".join(f"{g['name']} (driver {g['driver']})" for g in gpus) or "none",
     }
+    threads = host.get("threads")  # older runs do not know them
+    if isinstance(threads, dict):
+        named = (f"{name}={value}" for name, value in sorted(threads.items()))
+        words["variables for threads"] = ", ".join(named) or "none"
+    return words
 
 
 def programs_of(versions: Mapping[str, str]) -> dict[str, str]:
@@ -208,6 +214,7 @@ class Manifest(Facts):
             takes the next. Drawn from the run's id, so that another run is a replication.
         client: The load generator, see `tuner.load.generators.GENERATORS`; None until a server was
             queried.
+        cores: The CPUs of server and load generator; None until that was decided.
         load_files: A hash for each file that says what the load is, by the field that names it.
     """
 
@@ -236,6 +243,7 @@ class Manifest(Facts):
     load_files: Annotated[Mapping[str, str], Field(exclude_if=lambda files: not files)] = field(
         default_factory=dict
     )
+    cores: Annotated[Cores | None, Field(exclude_if=lambda cores: cores is None)] = None
     schema_version: int = SCHEMA_VERSION
 
     @classmethod

@@ -55,9 +55,6 @@ _REMEDIES = {
     "max_queue_delay_microseconds",
     "one request at a time takes [^,]*(: misses|: more than)": "relax that SLO, or use a faster "
     "model or machine",
-    "share a CPU that was": "keep the load generator apart from the server (server.cpus, "
-    "workload.cpus, or server.mode: remote from another machine), and limit the threads of "
-    "runtimes that spin after each answer, as onnxruntime and OpenBLAS do",
     "missed an SLO on a disturbed machine": "keep other work off this machine, or take a longer "
     "soak (confirm.soak)",
     "(does not last|not sustained in the soak): (?!.*(what lasts|could not keep up))": "list lower "

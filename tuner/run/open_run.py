@@ -18,6 +18,7 @@ from tuner.bench.timebook import TimeBook
 from tuner.bench.tools import Programs
 from tuner.errors import SpecError
 from tuner.hiding import without_passwords
+from tuner.machine.cpus import Cores
 from tuner.machine.host import Host
 from tuner.measurement.measurement import Stage
 from tuner.modelconfig.content import content_of
@@ -101,6 +102,7 @@ def open_run(
     request: Request,
     book: TimeBook,
     note: Callable[[str], None] = lambda _: None,
+    cores: Cores | None = None,
 ) -> Iterator[OpenRun]:
     """Begins or resumes the run, and lets workers join it.
 
@@ -111,7 +113,7 @@ def open_run(
         SpecError: The server completes the config differently than when the run was started.
     """
     before = store.manifest()
-    manifest = with_completed(before, job)
+    manifest = replace(with_completed(before, job), cores=cores)
     before.refuse_if_completed_otherwise(manifest)
     before.refuse_if_measured_otherwise(manifest)
     if not store.trials():

@@ -41,6 +41,7 @@ from tuner.measurement.window import window_of
 from tuner.modelconfig.keys import misread_values, unread_keys
 from tuner.modelconfig.path import with_fields
 from tuner.modelconfig.schema import enum_name
+from tuner.search.cores import cores_note
 from tuner.search.estimate import (
     Estimate,
     Seen,
@@ -165,6 +166,7 @@ def draw_plan(
             *notes,
             *request_notes(job),
             *client_notes(job),
+            *filter(None, [cores_note(job)]),
             *queue_notes(job),
             *(() if unready else sending_notes(job, environment)),
             *window_notes(job.spec, job.plan, None if seen is None else seen.rate_per_s),

@@ -15,7 +15,6 @@ from tuner.bench.session import Session, open_session
 from tuner.bench.timebook import TimeBook
 from tuner.bench.tools import LARGE_BYTES, client_notes, find_programs, queue_notes, request_notes
 from tuner.errors import InterruptedRunError, TunerError
-from tuner.machine.host import read_host
 from tuner.machine.stop import Stop, explain_error
 from tuner.measurement.measurement import Stage
 from tuner.proof.edges import with_edges
@@ -32,6 +31,7 @@ from tuner.run.open_run import (
     restore_choices,
 )
 from tuner.score.trial import Trial
+from tuner.search.cores import settle_cores
 from tuner.search.estimate import (
     SLOW_LOAD_S,
     Seen,
@@ -48,6 +48,7 @@ from tuner.search.searching import search
 from tuner.space.build import refuse_empty
 from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.units import count_text
+from tuner.triton.launchers import host_of
 from tuner.writeback.repository import half_written, repair, unwritable
 from tuner.writeback.target import foreseen
 
@@ -134,7 +135,8 @@ def _run(
         run_id = request.run_id or new_run_id(job.spec.name)
         if request.resume is not None:
             run_id = request.resume.name
-            refuse_another_start(request.resume, job, read_host(request.environment))
+            host = host_of(job.spec, request.environment)
+            refuse_another_start(request.resume, job, host)
         enter(only_one_on(job))
         neighbours = enter(among_neighbours("run", run_id, job, events.note))
         events.step("looking for tritonserver and perf_analyzer")
@@ -146,15 +148,16 @@ def _run(
         events.phase(f"serving {job.spec.name}")
         served = enter(serving(job, programs, store.logs, book, events.step))
         refuse_empty(served.job.space)
-        opened = enter(open_run(served.job, store, request, book, events.note))
         for note in _beforehand(served, request):
             events.note(note)
-        events.started(store.directory, job.spec.budget.trials, opened.manifest.space_size)
 
         def checkpoint() -> None:
             neighbours.look()
             stop.checkpoint()
 
+        cores = settle_cores(served, events, book, checkpoint, store.manifest().cores)
+        opened = enter(open_run(served.job, store, request, book, events.note, cores))
+        events.started(store.directory, job.spec.budget.trials, opened.manifest.space_size)
         with open_session(
             served,
             events,
@@ -163,6 +166,7 @@ def _run(
             manifest=opened.manifest,
             store=store,
             more_s=request.more_s,
+            cores=cores,
         ) as session:
             trials = _search(session, opened.searcher, store)
             stored = store.confirmation()

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tuner.bench.bench import LOOK_S
 from tuner.bench.protocol import Bench
+from tuner.bench.rates import LOOK_S
 from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.score.next_load import LoadPlan
 from tuner.score.saturation import Saturated

@@ -56,6 +56,7 @@ class Installation:
         cache_directory: For ``--cache-directory``; likewise.
         python: The Python whose packages Python models import; None for the server's own.
         cpus: CPUs that its processes may use; empty: any.
+        first: Its processes have priority over others.
     """
 
     binary: Path
@@ -66,6 +67,7 @@ class Installation:
     cache_directory: Path | None = None
     python: Path | None = None
     cpus: tuple[int, ...] = ()
+    first: bool = False
 
 
 @contextmanager

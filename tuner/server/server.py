@@ -68,6 +68,9 @@ class Server(Protocol):
     def log_tail(self, lines: int = 40) -> str:
         """The last lines of the server's log; empty when it cannot be read (remote)."""
 
+    def put_back(self) -> int:
+        """Puts threads that left the server's CPUs back on them; how many there were."""
+
 
 class Place(Enum):
     """The machine or container of a mode's servers, and so what of this machine is theirs."""
@@ -108,6 +111,9 @@ class ServerLauncher(Protocol):
         Raises:
             EnvironmentNotReadyError: Its servers lack one, or a model.
         """
+
+    def on(self, cpus: tuple[int, ...]) -> ServerLauncher:
+        """The same for servers on these CPUs; empty: on any."""
 
     def launch(self, server_args: Sequence[str], log: Path) -> AbstractContextManager[Server]:
         """A server over the repository, in explicit model control, no model loaded, ready.

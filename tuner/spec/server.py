@@ -173,8 +173,8 @@ class ServerSpec(Strict):
     )
     cpus: Cpus = Field(
         None,
-        description="local and docker: CPUs the server may use, such as 0-5; default: all but a "
-        "quarter of this machine's, which its load generator has; all: no limit",
+        description="local and docker: CPUs the server may use, such as 0-5; default: all, or all "
+        "but a quarter of this machine's where its load generator needs much; all: no limit",
     )
     mounts: dict[str, str] = Field(
         default_factory=dict, description="docker: host path to container path, read-only"

@@ -340,6 +340,6 @@ class Workload(Strict):
     )
     cpus: Cpus = Field(
         None,
-        description="CPUs the load generator may use; default: those that a server on this machine "
-        "may not, see server.cpus; all: no limit",
+        description="CPUs the load generator may use; default: all, with priority over a server "
+        "here, or CPUs of its own where it needs much; all: no limit",
     )

@@ -13,9 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from copy import deepcopy
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import partial
 from pathlib import Path
 
@@ -33,7 +31,7 @@ from tuner.server.server import Endpoints, Server, ServerLauncher
 from tuner.space.candidate import Candidate, server_args
 from tuner.spec.fields import Gpus
 from tuner.spec.labels import labelled
-from tuner.spec.paths import INSTANCE_GROUP
+from tuner.triton.changes import DeploymentKind, dearest, kind_of_change
 from tuner.triton.local import in_repository
 
 _logger = logging.getLogger(__name__)
@@ -44,18 +42,6 @@ _CRASHES = 2
 #: For a model that completes nothing: it spares each load the process that Triton starts, asks for
 #: the model's completions and waits for, more than a second (tritonserver 2.51, Python backend).
 WITHOUT_COMPLETION = "--disable-auto-complete-config"
-
-
-class DeploymentKind(Enum):
-    """How a candidate was brought onto the server, cheapest first."""
-
-    UNCHANGED = "unchanged"
-    IN_PLACE = "in place"  # only instances differ: Triton adds or removes some
-    RELOAD = "reload"
-    RESTART = "restart"
-
-
-_BY_COST = tuple(DeploymentKind)
 
 
 @dataclass(frozen=True)
@@ -160,6 +146,20 @@ class Deployer:
         running = self._running
         return taken(self._memory(running.control.metrics), running.empty) if running else {}
 
+    def give(self, cpus: tuple[int, ...]) -> None:
+        """Lets the servers from the next one on use these CPUs; empty: any.
+
+        A running one is ended where it has others: no mask is changed later.
+        """
+        launcher = self._launcher.on(cpus)
+        if launcher != self._launcher:
+            self._stop()
+            self._launcher = launcher
+
+    def put_back(self) -> int:
+        """Puts threads of the server that left its CPUs back on them; how many there were."""
+        return 0 if self._running is None else self._running.server.put_back()
+
     def fresh(self) -> None:
         """Lets the next `deploy` begin with a newly started server, its cache empty.
 
@@ -256,7 +256,7 @@ class Deployer:
                 if not beside_old:
                     raise
                 return self._bring_without_old(candidate, configs, failed)
-        return _dearest(kinds)
+        return dearest(kinds)
 
     def _bring_without_old(
         self, candidate: Candidate, configs: Mapping[str, ModelConfig], failed: TrialError
@@ -287,10 +287,11 @@ class Deployer:
         cache = candidate.cache_bytes
         if running is None or running.spent or running.cache_bytes != cache or not self._healthy():
             return None
-        kinds = {label: _kind(running.configs.get(label), c) for label, c in configs.items()}
+        before = running.configs
+        kinds = {label: kind_of_change(before.get(label), c) for label, c in configs.items()}
         # A reload on a server that completes takes longer than starting one that does not.
         slow = running.completes and not self.completes and self._launcher.restartable
-        if slow and _dearest(kinds) is DeploymentKind.RELOAD:
+        if slow and dearest(kinds) is DeploymentKind.RELOAD:
             return None
         if any(self._crashes_server(label, kind) for label, kind in kinds.items()):
             return None
@@ -379,21 +380,3 @@ class Deployer:
         for gone in (label, *self.served.wholes(label)):
             running.configs.pop(gone, None)
         running.control.unload(label, self._load_timeout_s)
-
-
-def _dearest(kinds: Mapping[str, DeploymentKind]) -> DeploymentKind:
-    return max(kinds.values(), key=_BY_COST.index)
-
-
-def _kind(before: ModelConfig | None, after: ModelConfig) -> DeploymentKind:
-    """What it takes to make a server that was given ``before`` run ``after``."""
-    if before == after:
-        return DeploymentKind.UNCHANGED
-    in_place = before is not None and _without_instances(before) == _without_instances(after)
-    return DeploymentKind.IN_PLACE if in_place else DeploymentKind.RELOAD
-
-
-def _without_instances(config: ModelConfig) -> ModelConfig:
-    rest = deepcopy(config)
-    rest.ClearField(INSTANCE_GROUP)
-    return rest

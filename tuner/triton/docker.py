@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -87,6 +87,9 @@ class DockerServer:
     def log_tail(self, lines: int = 40) -> str:
         return process.tail(self._log, lines, self._log_start)
 
+    def put_back(self) -> int:
+        return 0  # a cpuset holds all threads
+
 
 @dataclass(frozen=True)
 class DockerLauncher:
@@ -121,6 +124,9 @@ class DockerLauncher:
 
     def shown(self) -> list[str]:
         return self._command(Network.HOST, (0, 0, 0), (), "KEY")
+
+    def on(self, cpus: tuple[int, ...]) -> DockerLauncher:
+        return replace(self, cpus=cpus)
 
     @contextmanager
     def launch(self, server_args: Sequence[str], log: Path) -> Iterator[DockerServer]:
@@ -248,8 +254,8 @@ class DockerLauncher:
                 container.reload()
                 bindings = [container.ports.get(f"{port}/tcp") for port in ports]
                 ports = [int(b[0]["HostPort"]) if b else 0 for b in bindings]  # 0: it has ended
-            endpoints = endpoints_at(ports, key, shared)
-            yield DockerServer(endpoints, container.id, container, follower, log, log_start)
+            at = endpoints_at(ports, key, shared)
+            yield DockerServer(at, container.id, container, follower, log, log_start)
 
 
 @contextmanager
@@ -296,15 +302,12 @@ def _explained() -> Iterator[None]:
 def _image(client: Any, name: str) -> Any:
     from docker.errors import ImageNotFound
 
-    with _explained():
-        try:
-            image = client.images.get(name)
-        except ImageNotFound as error:
-            raise EnvironmentNotReadyError(
-                f"the image {name} is not on this machine",
-                f"fetch it with `docker pull {name}`, or check server.image in the spec",
-            ) from error
-    return image
+    with _explained(), suppress(ImageNotFound):
+        return client.images.get(name)
+    raise EnvironmentNotReadyError(
+        f"the image {name} is not on this machine",
+        f"fetch it with `docker pull {name}`, or check server.image in the spec",
+    )
 
 
 @contextmanager

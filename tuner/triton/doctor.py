@@ -14,6 +14,7 @@ from tuner.errors import EnvironmentNotReadyError, TunerError
 from tuner.extras import Extra
 from tuner.machine import host
 from tuner.machine.process import free_ports
+from tuner.machine.quota import read_quota
 from tuner.modelconfig.files import model_names
 from tuner.modelconfig.served import ServedModel
 from tuner.server import binaries
@@ -24,7 +25,7 @@ from tuner.server.shared_memory import SHM
 from tuner.spec.load import LoadedSpec
 from tuner.spec.mistakes import Location
 from tuner.spec.server import ServerMode, ServerSpec, resolve
-from tuner.spec.units import count_text
+from tuner.spec.units import count_text, digits
 from tuner.triton import remote
 from tuner.triton.docker import DockerLauncher, engine
 from tuner.triton.launchers import NAMED
@@ -90,6 +91,7 @@ def run_checks(
         checked("shm", "shared memory (/dev/shm)", _shm),
         *_directories(repository, results),
         _load(),
+        *_quota(),
         _governor(),
     ]
 
@@ -276,6 +278,15 @@ def _load() -> MachineCheck:
     mend = "stop other work: measurements taken now would not be repeatable" if noisy else ""
     found = f"load {load:.2f} on {count_text(cores, 'core')}"
     return MachineCheck("load", "machine is quiet", True, found, mend)
+
+
+def _quota() -> Iterator[MachineCheck]:
+    """A CPU quota of a container or a control group, where there is one."""
+    if (quota := read_quota()) is not None:
+        cpus, count = digits(quota.cpus, 3), count_text(len(os.sched_getaffinity(0)), "CPU")
+        found = f"{cpus} of {count}: {count_text(quota.whole_cpus, 'core')} for a server"
+        mend = "runtimes that start a thread for each CPU are throttled: set their counts"
+        yield MachineCheck("quota", "CPU quota", True, found, mend)
 
 
 def _governor() -> MachineCheck:

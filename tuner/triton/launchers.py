@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 from tuner.errors import SpecError
-from tuner.machine.host import Cores, share_cores
+from tuner.machine.cpus import Cores, Sharing, share_cores
+from tuner.machine.host import Host, read_host, thread_variables
 from tuner.modelconfig.schema import ModelConfig
 from tuner.server.binaries import tritonserver
 from tuner.server.server import ServerLauncher
@@ -38,13 +39,27 @@ def server_launcher(
     return _BY_MODE[spec.server.mode](spec, models, environment)
 
 
-def cores_of(spec: Spec) -> Cores:
+def cores_of(spec: Spec, sharing: Sharing | None = None) -> Cores:
     """The CPUs of this machine that server and load generator of a spec may use.
+
+    Args:
+        sharing: Decided where the spec leaves them open; None: not yet.
 
     Raises:
         EnvironmentNotReadyError: The spec names CPUs that tune may not use here.
     """
-    return share_cores(spec.server.cpus if spec.server.managed else "all", spec.workload.cpus)
+    server = spec.server.cpus if spec.server.managed else "all"
+    return share_cores(server, spec.workload.cpus, sharing)
+
+
+def host_of(spec: Spec, environment: Mapping[str, str]) -> Host:
+    """Facts of this machine, with the variables for threads that a server here inherits.
+
+    Those that the spec adds are among its own facts.
+    """
+    local = spec.server.mode is ServerMode.LOCAL
+    inherited = {k: v for k, v in environment.items() if local and k not in spec.server.environment}
+    return replace(read_host(environment), threads=thread_variables(inherited))
 
 
 @contextmanager

@@ -22,6 +22,7 @@ import psutil
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import process
+from tuner.machine.cpus import put_back
 from tuner.machine.process import ADDRESS, PREFIX, free_ports, private_directory
 from tuner.modelconfig.files import ModelFiles, versions
 from tuner.server.binaries import Installation
@@ -80,12 +81,16 @@ class LocalServer:
     _log: Path
     _log_start: int
     _repository: Path
+    _cpus: tuple[int, ...] = ()
 
     def alive(self) -> bool:
         return self._process.poll() is None
 
     def log_tail(self, lines: int = 40) -> str:
         return in_repository(process.tail(self._log, lines, self._log_start), self._repository)
+
+    def put_back(self) -> int:
+        return put_back(self.pid, self._cpus) if self._cpus else 0
 
 
 @dataclass(frozen=True)
@@ -157,6 +162,9 @@ class LocalLauncher:
             *server_args,
         ]
 
+    def on(self, cpus: tuple[int, ...]) -> LocalLauncher:
+        return replace(self, installation=replace(self.installation, cpus=cpus))
+
     def launch(self, server_args: Sequence[str], log: Path) -> AbstractContextManager[LocalServer]:
         return ready_server(partial(self._running, server_args, log), self.start_timeout_s)
 
@@ -192,7 +200,15 @@ class LocalLauncher:
                 )
             )
             endpoints = endpoints_at(ports, key, shared)
-            yield LocalServer(endpoints, running.pid, running, log, log_start, self.repository)
+            yield LocalServer(
+                endpoints,
+                running.pid,
+                running,
+                log,
+                log_start,
+                self.repository,
+                self.installation.cpus,
+            )
 
     def _environment(self) -> Mapping[str, str]:
         if self.gpus == "all":

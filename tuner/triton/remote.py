@@ -118,6 +118,9 @@ class RemoteServer:
         """Empty: a remote log cannot be read."""
         return ""
 
+    def put_back(self) -> int:
+        return 0  # its CPUs are not known
+
 
 @dataclass(frozen=True)
 class RemoteLauncher:
@@ -187,6 +190,9 @@ class RemoteLauncher:
         if open_yet:
             return f"known once {', '.join(open_yet)} is loaded there"
         return ", ".join(backends_of(models)) or "none required"
+
+    def on(self, cpus: tuple[int, ...]) -> RemoteLauncher:
+        return self
 
     @contextmanager
     def launch(self, server_args: Sequence[str], log: Path) -> Iterator[RemoteServer]:

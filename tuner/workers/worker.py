@@ -27,13 +27,14 @@ from tuner.bench.session import Session, open_session
 from tuner.bench.timebook import TimeBook
 from tuner.bench.tools import Programs, find_programs
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
-from tuner.machine.host import Host, read_host
+from tuner.machine.host import Host
 from tuner.machine.process import private_directory
 from tuner.machine.stop import Stop, explain_error
 from tuner.modelconfig import content
 from tuner.modelconfig.edit import unified_diff
 from tuner.record.manifest import Identity, Manifest, machine_of, programs_of
 from tuner.score.trial import Trial, Worker
+from tuner.search.cores import settle_cores
 from tuner.search.searcher import JoinedSearcher
 from tuner.search.searching import search
 from tuner.search.strategies.registry import STRATEGIES
@@ -47,6 +48,7 @@ from tuner.spec.meaning import differences, files_of, meaning
 from tuner.spec.mistakes import MOST_SHOWN
 from tuner.spec.model import Spec
 from tuner.spec.units import Percent
+from tuner.triton.launchers import host_of
 
 _COPY = "copy the run's models, and the files that its spec names, as they are, wherever they lie"
 #: How often a worker that waits, or is about to measure, looks whether the search is over.
@@ -121,7 +123,7 @@ def _join(request: JoinRequest, events: Events, stop: Stop) -> Joined:
     job = job_from(loaded, spec_for(offer, loaded.spec, request.gpus), request.environment)
     refuse_empty(job.space)
     refuse_other_configs(job, offer.manifest)
-    refuse_another_host(offer.manifest, read_host(request.environment))
+    refuse_another_host(offer.manifest, host_of(job.spec, request.environment))
     with (
         among_neighbours("worker", run, job, events.note) as neighbours,
         find_programs(job, request.environment, events.note) as programs,
@@ -154,8 +156,9 @@ def _join(request: JoinRequest, events: Events, stop: Stop) -> Joined:
                     job.space, strategy, record, offer.trials, checkpoint.wait, events.note
                 )
                 events.started(Path(run), offer.trials, job.space.size().count)
+                cores = settle_cores(served, events, book, checkpoint, offer.manifest.cores)
                 with open_session(
-                    served, events, book, checkpoint, manifest=offer.manifest
+                    served, events, book, checkpoint, manifest=offer.manifest, cores=cores
                 ) as session:
                     measure(session, searcher)
                 return Joined(run, tuple(searcher.mine))

@@ -18,7 +18,8 @@ from tuner.errors import DeployRefusedError, ServerGoneError
 from tuner.modelconfig.served import read_served
 from tuner.server.log import meaning
 from tuner.space.candidate import Candidate, FieldValue
-from tuner.triton.deploy import Deployer, DeploymentKind
+from tuner.triton.changes import DeploymentKind
+from tuner.triton.deploy import Deployer
 from tuner.triton.local import LocalLauncher, LocalServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

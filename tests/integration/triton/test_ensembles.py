@@ -15,7 +15,8 @@ from tuner.server.binaries import Installation
 from tuner.server.control import Control, ModelState
 from tuner.server.server import ServerLauncher
 from tuner.space.candidate import Candidate, FieldValue
-from tuner.triton.deploy import Deployer, DeploymentKind
+from tuner.triton.changes import DeploymentKind
+from tuner.triton.deploy import Deployer
 from tuner.triton.local import LocalLauncher
 from tuner.triton.remote import RemoteLauncher
 

@@ -14,7 +14,8 @@ from tuner.machine.process import ADDRESS, free_ports
 from tuner.modelconfig.served import read_served
 from tuner.server.control import Control, ModelState
 from tuner.server.server import Endpoints
-from tuner.triton.deploy import Deployer, DeploymentKind
+from tuner.triton.changes import DeploymentKind
+from tuner.triton.deploy import Deployer
 from tuner.triton.local import LocalLauncher
 from tuner.triton.remote import RemoteLauncher
 

@@ -20,12 +20,13 @@ from tuner.load.probes.answers import ConfigAnswers
 from tuner.load.probes.lone import LoneRequests
 from tuner.load.probes.preparing import Filling
 from tuner.load.probes.warming import CallTimes, FirstCalls
+from tuner.machine.cpus import ANY, Cores
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.spec.workload import CacheState
-from tuner.triton.deploy import DeploymentKind
+from tuner.triton.changes import DeploymentKind
 
 ONE = candidate_of({"instance_group.count": 1})
 CACHED = candidate_of({"response_cache.enable": True}, 1024)
@@ -36,6 +37,13 @@ class CountingDeployer:
         self.log: list[str] = []
         self.servers = 0
         self.kind = DeploymentKind.RELOAD
+        self.outside: list[int] = []
+
+    def give(self, cpus: tuple[int, ...]) -> None:
+        self.log.append(f"give {cpus}")
+
+    def put_back(self) -> int:
+        return self.outside.pop(0) if self.outside else 0
 
     def fresh(self) -> None:
         self.log.append("fresh")
@@ -94,6 +102,8 @@ def a_bench(
     checkpoint: Any = lambda: None,
     load: Any = None,
     cache: CacheRules | None = None,
+    cores: Cores = ANY,
+    note: Any = lambda _: None,
 ) -> tuple[TritonBench, list[Any]]:
     made: list[Any] = []
 
@@ -108,8 +118,9 @@ def a_bench(
         checkpoint=checkpoint,
         measured=lambda _: None,
         cache=cache or CacheRules(),
+        note=note,
     )
-    return TritonBench(deployer, generator, rules, TimeBook()), made
+    return TritonBench(deployer, generator, rules, TimeBook(), cores), made
 
 
 def deployed(load: Any) -> TritonBench:
@@ -434,3 +445,40 @@ def test_one_request_at_a_time_is_told_of_each_stream_and_a_slow_one_is_asked_fo
     load.slow_s = 0.4
     assert bench.one_at_a_time(3) == {"a": 0.004, "b": 0.4, "": pytest.approx(0.103)}
     assert bench.many_at_once(16, 3) == pytest.approx(16 / 0.8)
+
+
+SPLIT = Cores((0,), (1,), of=2)
+
+
+def test_server_keeps_its_cpus_and_has_all_of_them_as_in_production() -> None:
+    deployer = CountingDeployer()
+    bench, _ = a_bench(deployer, cores=SPLIT)
+    bench.deploy(ONE)
+    bench.deploy(ONE, fresh=True, in_production=True)
+    bench.measure(150.0, 1)  # it leaves a backlog: the next one needs a fresh server
+    bench.measure(50.0, 1)
+    bench.deploy(ONE, fresh=True)
+    given = [entry for entry in deployer.log if entry.startswith("give")]
+    assert given == ["give (0,)", "give ()", "give ()", "give (0,)"]
+
+
+@pytest.mark.parametrize("cores", [ANY, Cores((0, 1), (2,))])
+def test_server_is_given_no_cpus_where_the_run_decides_none(cores: Cores) -> None:
+    deployer = CountingDeployer()
+    a_bench(deployer, cores=cores)[0].deploy(ONE)
+    assert deployer.log == ["deploy"]
+
+
+def test_threads_that_left_the_servers_cpus_are_put_back_before_each_load() -> None:
+    deployer, told = CountingDeployer(), list[str]()
+    bench, _ = a_bench(deployer, cores=SPLIT, note=told.append)
+    bench.deploy(ONE)
+    deployer.outside = [2, 0, 3]
+    for _ in range(3):
+        bench.measure(50.0, 1)
+    assert [text.split(" and")[0] for text in told] == ["2 threads of the server had left CPU 0"]
+    assert deployer.outside == []
+    deployer.outside = [2]
+    bench.deploy(ONE, fresh=True, in_production=True)
+    bench.measure(50.0, 1)
+    assert deployer.outside == [2]  # a server that may use all CPUs leaves none

@@ -105,8 +105,26 @@ def test_a_client_that_is_behind_again_scores_nothing(
 
 
 def test_each_measurement_has_its_own_repetition(slept: list[float]) -> None:
-    bench, rejected = a_bench(*[stalled] * 4)
+    bench, rejected = a_bench(stalled_more, stalled, stalled_more, stalled)
     assert all(bench.measure(level, 1).measurement.disturbances for level in (50, 60))
+    assert [r.level for r in rejected] == [50, 60]
+
+
+def test_disturbance_that_a_repetition_does_not_end_is_reported_once(slept: list[float]) -> None:
+    """A run beside a steady program measured nearly everything twice, and learned nothing."""
+    told: list[str] = []
+    bench, rejected = a_bench(*[stalled] * 5, note=told.append)
+    for level in (50, 60, 70, 80):
+        assert bench.measure(level, 1).measurement.disturbances
+    assert [r.level for r in rejected] == [50]
+    assert sum(slept) == PAUSE_S
+    assert ["from now on" in text for text in told] == [True]
+
+
+def test_more_than_the_lasting_disturbance_is_measured_again(slept: list[float]) -> None:
+    bench, rejected = a_bench(stalled, stalled, stalled_more, stalled)
+    for level in (50, 60):
+        bench.measure(level, 1)
     assert [r.level for r in rejected] == [50, 60]
 
 

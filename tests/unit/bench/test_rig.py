@@ -26,6 +26,7 @@ from tuner.bench.session import set_up_bench
 from tuner.bench.timebook import TimeBook
 from tuner.bench.tools import Programs, find_programs
 from tuner.load.setup import PATIENCE_S
+from tuner.machine.cpus import Cores
 from tuner.machine.process import private_directory
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import (
@@ -148,7 +149,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     def generator(*arguments: Any, **options: Any) -> None:
         seen.update(options, arguments=arguments)
 
-    def bench(_: object, generator_at: Any, rules: Any, book: TimeBook) -> object:
+    def bench(_: object, generator_at: Any, rules: Any, book: TimeBook, __: Cores) -> object:
         generator_at("endpoints")
         seen.update(rules=rules, book=book)
         return SimpleNamespace()
@@ -159,6 +160,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return seen
 
 
+PROGRAM = Installation(Path("pa"), "2.51.0", Origin.PATH, {})
 REMOTE = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}\n"
 
 
@@ -171,16 +173,18 @@ def test_a_bench_is_made_with_the_specs_words_and_is_patient_with_foreign_server
 ) -> None:
     job, told = job_of(tmp_path, more), list[object]()
     launcher = cast("Any", Launcher(restartable=restartable))
-    programs = Programs(launcher, cast("Any", "pa"), cast("Any", None), "2.51.0")
+    programs = Programs(launcher, PROGRAM, cast("Any", None), "2.51.0")
     deployer = SimpleNamespace(control="control", server="server")
     book, served = TimeBook(), Serving(job, programs, cast("Any", deployer))
-    with set_up_bench(served, Silent(), book, lambda: told.append("asked"), told.append):
+    checkpoint, cores = lambda: told.append("asked"), Cores((0,), (1,))
+    with set_up_bench(served, Silent(), book, checkpoint, told.append, cores):
         _, streams, served, site, _ = built["arguments"]
         assert {name: asked.model for name, asked in streams.items()} == {
             "emulated-accelerator": "emulated-accelerator"
         }
         assert [*served] == ["emulated-accelerator"]
-        assert (site.control, site.endpoints, site.program) == ("control", "endpoints", "pa")
+        assert (site.control, site.endpoints) == ("control", "endpoints")
+        assert site.program == replace(PROGRAM, cpus=(1,))
         assert site.patience_s == patience_s
         assert site.directory.is_dir()
         assert site.server_words() == "words of server"
@@ -206,7 +210,7 @@ def test_a_foreign_server_may_have_a_cache_that_its_arguments_do_not_tell(
     space = ", response_cache.enable: {choice: [on, off]}"
     job = job_of(tmp_path, REMOTE if remote else "", space if remote else "")
     programs = Programs(
-        cast("Any", Launcher(restartable=not remote)), cast("Any", None), cast("Any", None), "2"
+        cast("Any", Launcher(restartable=not remote)), PROGRAM, cast("Any", None), "2"
     )
     deployer = SimpleNamespace(control=None, server=None)
     candidate = candidate_of({"response_cache.enable": True}, model=job.spec.name)
@@ -247,7 +251,7 @@ def test_numpy_is_looked_for_only_where_a_python_model_imports_it_from_elsewhere
     monkeypatch.setattr(installing, "server_launcher", launcher)
     monkeypatch.setattr(installing.binaries, "perf_analyzer", perf_analyzer)
     monkeypatch.setattr(installing, "numpy_of_models", lambda python, _: seen.append(python))
-    monkeypatch.setattr(installing, "read_host", lambda environment: ("host", environment))
+    monkeypatch.setattr(installing, "host_of", lambda _, environment: ("host", environment))
     job = job_of(tmp_path, "server: {args: [--log-verbose=1]}\n")
     the_one(job.served.models).base.file.backend = backend
     monkeypatch.setattr(
@@ -341,7 +345,7 @@ def an_hour_later(temporary: Path, hours: int = 1) -> list[Path]:
 
 @contextmanager
 def a_rig(job: Job, tmp_path: Path) -> Iterator[None]:
-    programs = Programs(cast("Any", None), cast("Any", None), cast("Any", None), "2.51.0")
+    programs = Programs(cast("Any", None), PROGRAM, cast("Any", None), "2.51.0")
     served = Serving(job, programs, cast("Any", None))
     with set_up_bench(served, Silent(), TimeBook(), lambda: None):
         yield

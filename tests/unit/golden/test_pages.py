@@ -168,7 +168,6 @@ REASONS = (
     "x: the load from the rounds was not sustained in the soak: 9/s for 30 s: p99 84 ms; misses y",
     "x: the load from the rounds was not sustained in the soak: 9/s; and what lasts is no gain: z",
     "x: sustained load not verified: it missed an SLO on a disturbed machine: y",
-    "x: server and load generator share a CPU that was 99% busy in the rounds",
 )
 
 

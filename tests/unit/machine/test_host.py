@@ -1,4 +1,4 @@
-"""Facts of the machine, and its CPUs for server and load generator."""
+"""Facts of the machine."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tuner.machine import host
-from tuner.machine.host import Cores, Gpu, Host, parse_gpus, read_host, share_cores
+from tuner.machine.cpus import Cores
+from tuner.machine.host import Gpu, Host, parse_gpus, read_host, thread_variables
 from tuner.machine.process import leave_out_the_middle
-from tuner.spec.fields import Cpus, cpu_numbers
+from tuner.spec.fields import cpu_numbers
 
 HOST = Host(
     cpu="Xeon",
@@ -47,6 +47,7 @@ def test_the_fingerprint_is_of_what_measurements_depend_on() -> None:
         dataclasses.replace(HOST, cores=4),
         dataclasses.replace(HOST, gpus=()),
         dataclasses.replace(HOST, gpus=other_driver),
+        dataclasses.replace(HOST, threads={"OMP_NUM_THREADS": "1"}),
     ):
         assert other.fingerprint("2.51.0") != same
     assert HOST.fingerprint("2.52.0") != same
@@ -59,6 +60,23 @@ def test_this_machine_has_facts_that_can_be_stored() -> None:
     assert host.memory_bytes > 1 << 20
     assert host.cpu
     assert json.loads(json.dumps(host.to_json()))["cores"] == host.cores
+
+
+def test_variables_that_set_threads_are_facts_of_the_machine() -> None:
+    """A server that a batch system started is another machine for PyTorch."""
+    threads = {
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "2",
+        "POLARS_MAX_THREADS": "2",
+        "OPENCV_FOR_THREADS_NUM": "1",
+        "RAYON_NUM_THREADS": "1",
+        "TF_NUM_INTRAOP_THREADS": "1",
+        "LOKY_MAX_CPU_COUNT": "1",
+        "KMP_BLOCKTIME": "0",
+        "OMP_WAIT_POLICY": "passive",
+    }
+    others = {"PATH": "/bin", "HOME": "/", "MKL": "x", "NUM_THREADS_OF_MINE": "3"}
+    assert thread_variables({**threads, **others}) == threads
 
 
 def test_of_a_long_log_the_beginning_and_the_end_are_kept(tmp_path: Path) -> None:
@@ -77,54 +95,6 @@ def test_log_that_is_a_link_is_not_cut(tmp_path: Path) -> None:
     log.symlink_to(theirs)
     leave_out_the_middle(log, 10)
     assert theirs.read_bytes() == b"x" * 100
-
-
-@pytest.fixture(autouse=True)
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight CPUs, of which n and n + 4 are threads of one core."""
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
-    monkeypatch.setattr(host, "_SIBLINGS", str(tmp_path / "{}"))
-    for cpu in range(8):
-        (tmp_path / str(cpu)).write_text(f"{cpu % 4},{cpu % 4 + 4}\n")
-
-
-@pytest.mark.parametrize(
-    ("server", "load", "expected"),
-    [
-        (None, None, Cores((0, 1, 2, 4, 5, 6), (3, 7))),
-        ((0, 1), None, Cores((0, 1), (2, 3, 4, 5, 6, 7))),
-        (None, (0,), Cores((1, 2, 3, 4, 5, 6, 7), (0,))),
-        ((0, 1), (1, 2), Cores((0, 1), (1, 2))),
-        ("all", None, Cores()),
-        ("all", (3,), Cores((), (3,))),
-        (None, "all", Cores()),
-    ],
-)
-def test_the_load_generator_has_what_the_server_has_not(
-    server: Cpus, load: Cpus, expected: Cores
-) -> None:
-    assert share_cores(server, load) == expected
-
-
-def test_they_are_apart_only_where_neither_can_take_the_others() -> None:
-    assert Cores((0, 1), (2,)).apart
-    assert not Cores((0, 1), (1, 2)).apart
-    assert not Cores((), (3,)).apart
-
-
-@pytest.mark.parametrize(
-    ("usable", "expected"),
-    [({5}, Cores()), ({0, 4}, Cores((0,), (4,))), ({1, 3}, Cores((1,), (3,)))],
-)
-def test_few_cpus_are_split_by_thread_and_one_is_shared(
-    usable: set[int], expected: Cores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: usable)
-    assert share_cores(None, None) == expected
-
-
-def test_where_nothing_is_split_nothing_is_told() -> None:
-    assert str(Cores()) == ""
 
 
 @pytest.mark.parametrize(

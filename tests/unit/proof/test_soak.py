@@ -17,7 +17,7 @@ from builders.emulated import FreshBench
 from builders.events import Watching
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 from builders.proving import CURRENT, OTHER, ProvingBench, prove, result, spec_of
-from builders.told_proofs import SHARED, STOLEN, TWO, Busy, Late, Robbed
+from builders.told_proofs import STOLEN, Late, Robbed
 from builders.truths import Truth, truth
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,12 +29,12 @@ from tuner.errors import (
     ModelFailsError,
     TrialError,
 )
+from tuner.machine.cpus import Cores
 from tuner.measurement.measurement import Arrivals, Course, Measurement
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import Contender, Round
 from tuner.proof.soak import MOST_SOAKS, RELAXATIONS, first_level, soak
-from tuner.proof.verdict import RunDecision
 from tuner.record.confirmation import Repeat, Role, Soak, Soaked
 from tuner.record.status import Status
 from tuner.score.capacity import LevelRange
@@ -480,29 +480,10 @@ def test_a_stop_in_the_soak_ends_the_proof() -> None:
         prove(ProvingBench(spec_of(), {CURRENT: 500.0, OTHER: 1000.0}, trouble=trouble))
 
 
-def run_on(used_percent: float, cores: int | None, **more: Any) -> tuple[ProvingBench, RunDecision]:
-    """A run whose server and load generator share ``cores``, None: none, so busy."""
-
-    bench = Busy(spec_of(**SHARED, **more.pop("changes", {})), TWO)
-    bench.used_percent, bench.cores = used_percent, cores
-    return bench, prove(bench, **more)
-
-
-@pytest.mark.parametrize("accepted", [False, True])
-def test_a_run_whose_client_and_server_share_a_full_cpu_makes_no_soak(accepted: bool) -> None:
-    bench, verdict = run_on(99.0, 4, accept_unsoaked=accepted)
-    assert verdict.status is (Status.IMPROVED if accepted else Status.NOT_KNOWN)
-    assert bench.soaks == []
-    assert ["99%" in reason for reason in verdict.reasons[-2:]] == [False, True]
-
-
-@pytest.mark.parametrize(("used_percent", "cores"), [(90.0, 4), (99.0, None)])
-def test_a_cpu_that_has_time_left_or_is_not_shared_ends_nothing(
-    used_percent: float, cores: int | None
-) -> None:
-    bench, verdict = run_on(used_percent, cores)
-    assert verdict.status is Status.IMPROVED
-    assert len(bench.soaks) == 1
+def test_soak_is_on_a_server_that_is_started_as_its_users_start_it() -> None:
+    bench = gains(1000.0, 1.0)
+    assert prove(bench).status is Status.IMPROVED
+    assert bench.in_production == [bench.soaks[0].candidate]
 
 
 def test_no_soak_is_made_where_the_spec_wants_none() -> None:
@@ -512,5 +493,10 @@ def test_no_soak_is_made_where_the_spec_wants_none() -> None:
     assert bench.soaks == []
     assert verdict.winner is not None
     assert verdict.winner.soak is None
-    _, busy = run_on(99.0, 4, changes={"confirm": {"soak": 0}})
-    assert busy.status is Status.IMPROVED
+    assert bench.in_production == []
+
+
+def test_verdict_says_that_the_server_had_fewer_cpus_than_in_production() -> None:
+    split = Cores((0, 1, 2), (3,), of=4)
+    assert split.shortage in prove(gains(1000.0, 1.0), cores=split).reasons
+    assert split.shortage not in prove(gains(1000.0, 1.0)).reasons

@@ -294,7 +294,7 @@ def test_nothing_is_started_for_a_run_whose_spec_config_or_machine_is_another_no
 
     monkeypatch.setattr(pipeline, "find_programs", never)
     if changed == "machine":
-        monkeypatch.setattr(pipeline, "read_host", lambda _: read_host({}))
+        monkeypatch.setattr(pipeline, "host_of", lambda *_: read_host({}))
     else:
         other = workplace.spec.with_name("other.yaml")
         other.write_text(workplace.spec.read_text())

@@ -38,7 +38,8 @@ from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
 from tuner.triton import local
-from tuner.triton.deploy import Deployer, DeploymentKind
+from tuner.triton.changes import DeploymentKind
+from tuner.triton.deploy import Deployer
 from tuner.triton.local import LocalLauncher
 
 MOST = 12
@@ -47,6 +48,7 @@ ENDPOINTS = Endpoints("h:1", "g:1", None)
 HOUSE = str(Path(tuner.__file__).parent)
 PROGRAM: Any = SimpleNamespace(
     cpus=(),
+    first=False,
     binary=Path(sys.executable),
     environment={},
     backend_directory=None,

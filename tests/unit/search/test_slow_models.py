@@ -35,7 +35,7 @@ from tuner.search.searching import CurrentConfigFailsError, search
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Spec
-from tuner.triton.deploy import DeploymentKind
+from tuner.triton.changes import DeploymentKind
 
 ENDPOINTS = Endpoints("h", "g", None)
 

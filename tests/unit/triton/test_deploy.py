@@ -26,7 +26,8 @@ from tuner.server.control import Metrics, MetricSample
 from tuner.server.memory import Memory
 from tuner.space.candidate import Candidate
 from tuner.triton import deploy
-from tuner.triton.deploy import Deployer, DeploymentKind
+from tuner.triton.changes import DeploymentKind
+from tuner.triton.deploy import Deployer
 
 
 @pytest.fixture

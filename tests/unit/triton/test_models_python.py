@@ -184,7 +184,7 @@ def test_a_run_of_a_python_model_with_strings_is_refused_and_of_another_not(
     numpy_is("2.1.3")
     launcher = LocalLauncher(installation(PYTHON), tmp_path)
     monkeypatch.setattr(programs, "server_launcher", lambda *_: given(launcher))
-    monkeypatch.setattr(programs, "read_host", lambda _: None)
+    monkeypatch.setattr(programs, "host_of", lambda *_: None)
     monkeypatch.setattr(binaries, "perf_analyzer", lambda *_: given(installation(None)))
     job = prepare(Request(spec=QUICKSTART))
     model = the_one(job.served.models).base

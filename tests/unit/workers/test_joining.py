@@ -60,7 +60,9 @@ class PatientBench(SlowBench):
         super().__init__(deployed)
         self.workers = workers
 
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
+    def deploy(
+        self, candidate: Candidate, *, fresh: bool = False, in_production: bool = False
+    ) -> Any:
         if len(self.deployed) == 1:
             wait_until(lambda: any(len(worker.deployed) > 1 for worker in self.workers))
         return super().deploy(candidate, fresh=fresh)
@@ -132,7 +134,9 @@ def test_a_search_that_ends_in_mid_trial_frees_the_candidate(
     monkeypatch.setattr(joining, "POLL_S", -1.0)
 
     class EndsTheSearch(SlowBench):
-        def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
+        def deploy(
+            self, candidate: Candidate, *, fresh: bool = False, in_production: bool = False
+        ) -> Any:
             run.searcher.over()
             _Checkpoint(shared, lambda: None)()  # as the bench does
             raise AssertionError("the search was over")

@@ -79,7 +79,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     for name in ("find_programs", "serving"):
         monkeypatch.setattr(joining, name, getattr(machine, name))
     monkeypatch.setattr(session, "set_up_bench", machine.set_up_bench)
-    monkeypatch.setattr(joining, "read_host", lambda _: Facts())
+    monkeypatch.setattr(joining, "host_of", lambda *_: Facts())
     monkeypatch.setattr(joining, "POLL_S", 0.01)
     return machine
 

@@ -69,7 +69,7 @@ from tuner.load.watch.early_end import (
     no_early_end,
     truncate,
 )
-from tuner.machine.host import core_count
+from tuner.machine.cpus import core_count
 from tuner.machine.process import child, tail
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import EarlyEnd, Window
@@ -137,15 +137,15 @@ class OpenClient(Setup):
             warnings.append(f"{told}: {bare_words(answers.failure)}")
         warnings += warnings_of(answers.outcomes)
         warnings += client_busy(answers.busy)
-        warnings += self._cost(answers, run, window)
+        busy_cores = answers.cpu_s / ((answers.end_ns - run.begun_ns) / 1e9)
+        warnings += self._cost(answers, busy_cores, window)
+        result = replace(result, client_cores=busy_cores)
         return replace(result, warnings=(*warnings, *warnings_about(result, window.bounds)))
 
-    def _cost(self, answers: Answers, run: Run, window: Window) -> Iterator[str]:
+    def _cost(self, answers: Answers, busy_cores: float, window: Window) -> Iterator[str]:
         sent = int((answers.outcomes > Outcome.UNSENT).sum())
         cores = core_count(self.site.program.cpus)
-        lasted_s = (answers.end_ns - run.begun_ns) / 1e9
-        share = answers.cpu_s / (cores * lasted_s)
-        return client_cost(answers.cpu_s / sent, share, cores, window.bounds)
+        return client_cost(answers.cpu_s / sent, busy_cores / cores, cores, window.bounds)
 
     def _job(
         self,
@@ -256,7 +256,13 @@ class OpenClient(Setup):
                 commands.append(command)
                 processes.append(
                     stack.enter_context(
-                        child(command, env=environment, stdout=output, cpus=program.cpus)
+                        child(
+                            command,
+                            env=environment,
+                            stdout=output,
+                            cpus=program.cpus,
+                            first=program.first,
+                        )
                     )
                 )
             _begin(jobs, processes)

@@ -122,12 +122,14 @@ class _Ended:
         killed: It was still waiting for answers; Triton may have dropped those requests.
         stopped_ns: When it was stopped early, on the wall clock; None when it was not.
         busiest_thread_s: CPU time of perf_analyzer's thread that used most.
+        sending_s: CPU time of all its threads that send.
     """
 
     at_rest: bool
     killed: bool
     stopped_ns: int | None
     busiest_thread_s: float
+    sending_s: float
 
 
 @dataclass(frozen=True)
@@ -160,10 +162,16 @@ class _Run:
             ServerGoneError: No results, and the server does not answer.
         """
         site, deadline = self.tool.site, time.monotonic() + self.window.deadline_s
-        env, cpus = site.program.environment, site.program.cpus
+        program = site.program
         with (
             self.log.open("wb") as output,
-            child(self.command, env=env, stdout=output, cpus=cpus) as process,
+            child(
+                self.command,
+                env=program.environment,
+                stdout=output,
+                cpus=program.cpus,
+                first=program.first,
+            ) as process,
         ):
             reason, stopped_ns = self._wait(process, deadline)
             if reason:
@@ -171,13 +179,14 @@ class _Run:
                 if not health.live(site.endpoints):
                     raise ServerGoneError(f"the server stopped answering; perf_analyzer: {words}")
                 raise LoadFailedError(f"perf_analyzer failed ({reason}): {words}")
-            busiest_s, killed = _busiest_thread_s(process.pid), False
+            threads_s, killed = _sending_threads_s(process.pid), False
             left_s = max(deadline - time.monotonic(), 0.0)
             try:
                 process.wait(min(site.patience_s, left_s))
             except subprocess.TimeoutExpired:
                 killed = True
-        return _Ended(not killed or self.tool.at_rest(), killed, stopped_ns, busiest_s)
+        used_s = max(threads_s, default=0.0), sum(threads_s)
+        return _Ended(not killed or self.tool.at_rest(), killed, stopped_ns, *used_s)
 
     def _wait(self, process: subprocess.Popen[bytes], deadline: float) -> tuple[str, int | None]:
         """Why there will be no results, empty once there are; and when it was stopped early."""
@@ -232,7 +241,7 @@ class _Run:
             *warn_of_repeats(self.given, result, self.window),
             *warnings_about(result, self.window.bounds),
         )
-        return replace(result, warnings=warnings)
+        return replace(result, client_cores=ended.sending_s / loaded_s, warnings=warnings)
 
     def _observe(self, watched: Sampler, ended: _Ended) -> tuple[Observed, Window]:
         """The window, and what is left of it where the run was ended early."""
@@ -296,14 +305,14 @@ class _Run:
             raise client_limit(self.load, received / due * self.load.level) from error
 
 
-def _busiest_thread_s(pid: int) -> float:
-    """CPU time of the busiest thread that sends; the main thread only writes the results."""
+def _sending_threads_s(pid: int) -> list[float]:
+    """CPU time of each thread that sends; the main thread only writes the results."""
     import psutil
 
     with suppress(psutil.Error):
         threads = psutil.Process(pid).threads()
-        return max((t.user_time + t.system_time for t in threads if t.id != pid), default=0.0)
-    return 0.0
+        return [t.user_time + t.system_time for t in threads if t.id != pid]
+    return []
 
 
 def interval_ms(total_s: float) -> int:

@@ -33,6 +33,7 @@ import psutil
 from tuner.load.watch import stall_meter
 from tuner.machine.host import handles, open_nvml, read_governor
 from tuner.machine.process import is_inside
+from tuner.machine.quota import Quota, Throttling
 from tuner.measurement.measurement import Measurement
 from tuner.measurement.window import NO_BOUND, LatencyBound
 from tuner.spec.fields import Gpus
@@ -62,6 +63,7 @@ class MachineReading:
         ours_s: Spent by our own processes, see `OwnProcesses`; None when the server is not
             among them.
         stolen_s: Given to other guests by the hypervisor.
+        throttling: What a CPU quota on this process and its children has cost; None without one.
     """
 
     total_s: float
@@ -71,6 +73,7 @@ class MachineReading:
     ours_s: float | None
     load_1m: float
     governor: str | None
+    throttling: Throttling | None = None
 
 
 class OwnProcesses:
@@ -122,8 +125,11 @@ class OwnProcesses:
         self._others = (self._others & present) | parents.keys()
 
 
-def read_machine(ours: OwnProcesses | None) -> MachineReading:
-    """Reads it now; ``ours`` only where the server's processes are known."""
+def read_machine(ours: OwnProcesses | None, quota: Quota | None = None) -> MachineReading:
+    """Reads it now; ``ours`` only where the server's processes are known.
+
+    ``quota``: what the server's processes are held to, where that is this process's own.
+    """
     own = None if ours is None else ours.cpu_s()
     now = psutil.cpu_times()
     waiting = getattr(now, "iowait", 0.0)
@@ -138,6 +144,7 @@ def read_machine(ours: OwnProcesses | None) -> MachineReading:
         ours_s=own,
         load_1m=os.getloadavg()[0],
         governor=read_governor(),
+        throttling=None if quota is None else quota.throttling(),
     )
 
 
@@ -159,6 +166,15 @@ def cpu_use(before: MachineReading, after: MachineReading) -> dict[str, float | 
         "other_cpu_percent": others,
         "stolen_cpu_percent": percent(after.stolen_s - before.stolen_s),
     }
+
+
+def quota_use(before: MachineReading, after: MachineReading) -> dict[str, float]:
+    """What the CPU quota cost meanwhile, by its names in `HostUse`; empty where there is none."""
+    then, now = before.throttling, after.throttling
+    if then is None or now is None or now.periods <= then.periods:
+        return {}
+    share = (now.throttled - then.throttled) / (now.periods - then.periods)
+    return {"throttled_percent": 100.0 * share, "throttled_s": now.time_s - then.time_s}
 
 
 @dataclass(frozen=True)
@@ -258,7 +274,14 @@ def disturbances(measurement: Measurement, bound: LatencyBound = NO_BOUND) -> tu
     What could not be read (``None``) disturbs nothing. Steal time does where it shows as stalls.
     """
     host, said, limit = measurement.host, [], quiet_percent(bound)
-    if (host.stalled_percent or 0.0) > limit:
+    if (host.throttled_percent or 0.0) > limit:
+        said.append(
+            f"The CPU quota of {digits(host.quota_cpus or 0.0, 3)} CPUs was used up in "
+            f"{digits_beside(host.throttled_percent or 0.0, limit)}% of its periods (limit "
+            f"{digits(limit)}%), so that CPUs stood still for {digits(host.throttled_s or 0.0, 2)} "
+            "s: raise the quota, or start fewer threads."
+        )
+    elif (host.stalled_percent or 0.0) > limit:
         said.append(
             f"The machine paused for {digits_beside(host.stalled_percent or 0.0, limit)}% of the "
             f"time (limit {digits(limit)}%), for {digits(1e3 * shortest_s(bound), 2)} ms and "

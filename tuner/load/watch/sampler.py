@@ -26,9 +26,11 @@ from tuner.load.watch.machine import (
     cpu_use,
     gpu_clocks,
     quiet_percent,
+    quota_use,
     read_machine,
 )
 from tuner.machine.host import gpu_memory, has_gpu
+from tuner.machine.quota import Quota, read_quota
 from tuner.measurement.measurement import HostUse, ServerStatistics
 from tuner.measurement.window import Window
 from tuner.server import health
@@ -90,6 +92,7 @@ class Sampler:
         self._period_s = period_s
         self._gpus = gpus
         self.stalls = stalls
+        self.quota = read_quota() if place is Place.HERE else None
         self._samples: list[Sample] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="sampler", daemon=True)
@@ -149,7 +152,7 @@ class Sampler:
     def _sample(self, ours: OwnProcesses | None, clocks: ReadClocks, cores: int | None) -> Sample:
         statistics = self._snapshot()
         taken_ns = time.time_ns()
-        metrics, machine = self._scrape(), read_machine(ours)
+        metrics, machine = self._scrape(), read_machine(ours, self.quota)
         here = ours is not None and has_gpu()
         memory = gpu_use(metrics) or (gpu_memory(self._gpus) if here else {})
         return Sample(taken_ns, statistics, metrics, machine, clocks(), cores, memory)
@@ -200,7 +203,10 @@ def statistics_between(
 
 
 def host_use(
-    samples: Sequence[Sample], models: Collection[str], stalls: Stalls = NOT_WATCHED
+    samples: Sequence[Sample],
+    models: Collection[str],
+    stalls: Stalls = NOT_WATCHED,
+    quota: Quota | None = None,
 ) -> HostUse:
     """What machines and cache did from the first sample to the last."""
     if len(samples) < 2:
@@ -216,6 +222,8 @@ def host_use(
     return HostUse(
         **cpu_use(before, after),
         stalled_percent=stalls.percent(samples[0].time_ns, samples[-1].time_ns),
+        quota_cpus=None if quota is None else quota.cpus,
+        **quota_use(before, after),
         cores=samples[-1].shared_cores,
         load_1m=after.load_1m,
         governor=after.governor,

@@ -17,10 +17,12 @@ from tuner.load.watch.machine import (
     OwnProcesses,
     cpu_use,
     disturbances,
+    quota_use,
     read_machine,
     taken_percent,
 )
 from tuner.machine import process
+from tuner.machine.quota import Throttling
 from tuner.measurement.measurement import HostUse, Measurement
 from tuner.measurement.window import LatencyBound
 
@@ -198,6 +200,17 @@ def measured(**host: Any) -> Measurement:
         (SLOW, {"stalled_percent": 1.3}, ["paused for 1.3% of the time (limit 1.25%), for 200 ms"]),
         (TIGHT, {"other_cpu_percent": 5.3}, ["Other processes took 5.3%"]),
         (TIGHT, {"other_cpu_percent": 5.04}, ["Other processes took 5.04%"]),
+        (TIGHT, {"quota_cpus": 1.0, "throttled_percent": 0.0, "throttled_s": 0.0}, []),
+        (
+            TIGHT,
+            {"quota_cpus": 1.5, "throttled_percent": 100.0, "throttled_s": 3.2},
+            ["CPU quota of 1.5 CPUs was used up in 100% of its periods"],
+        ),
+        (  # the stalls are the quota's
+            TIGHT,
+            {"quota_cpus": 1.0, "throttled_percent": 40.0, "stalled_percent": 9.0},
+            ["CPU quota of 1 CPUs was used up in 40%"],
+        ),
         (TIGHT, {"other_cpu_percent": 48.6, "stalled_percent": 3.0}, ["3% of", "took 49%"]),
     ],
 )
@@ -207,6 +220,16 @@ def test_stalls_are_held_to_what_the_slo_lets_be_late_and_others_to_a_share(
     found = disturbances(measured(**host), bound)
     assert len(found) == len(said)
     assert all(words in sentence for words, sentence in zip(said, found, strict=True))
+
+
+def test_what_a_quota_costs_is_counted_from_one_reading_to_the_next() -> None:
+    before, after = (
+        replace(reading(100.0, 10.0), throttling=Throttling(*counted))
+        for counted in ((100, 7, 1.5), (110, 17, 4.0))
+    )
+    assert quota_use(before, after) == {"throttled_percent": 100.0, "throttled_s": 2.5}
+    assert quota_use(before, before) == {}  # nothing ran
+    assert quota_use(reading(100.0, 10.0), after) == {}
 
 
 def test_a_gpu_that_its_own_load_heats_is_told_and_disturbs_nothing() -> None:

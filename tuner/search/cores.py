@@ -1,0 +1,146 @@
+"""How server and load generator share the CPUs of a run: decided once, before anything counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tuner.bench.events import Events, Silent
+from tuner.bench.job import Job
+from tuner.bench.rates import SLOW_S
+from tuner.bench.serving import Serving
+from tuner.bench.session import set_up_bench
+from tuner.bench.timebook import TimeBook
+from tuner.errors import TrialError
+from tuner.load import seeds
+from tuner.machine.cpus import LITTLE, Cores, Sharing, core_count, decide_sharing, may_be_first
+from tuner.modelconfig.schema import ModelConfig
+from tuner.search.first_load import at_once
+from tuner.space.parameters import Knob
+from tuner.spec.model import Spec
+from tuner.spec.units import Percent
+from tuner.triton.launchers import cores_of
+
+_THREADS = "intra_op_thread_count"
+_LEAVES = (
+    f"ONNX Runtime without {_THREADS} has a thread for each CPU of the machine, and each on its CPU"
+)
+_NOT_FIRST = "real-time priority is not permitted here (CAP_SYS_NICE, RLIMIT_RTPRIO)"
+
+
+def settle_cores(
+    served: Serving,
+    events: Events,
+    book: TimeBook,
+    checkpoint: Callable[[], None],
+    known: Cores | None = None,
+) -> Cores:
+    """The CPUs of server and load generator, as the spec says or as a run decides it.
+
+    Told to ``events``. The server must not have been measured yet.
+
+    Args:
+        known: What was decided where this is a part of a run, or is compared with one.
+
+    Raises:
+        EnvironmentNotReadyError: The spec names CPUs that tune may not use here.
+        InterruptedRunError: The user stopped it.
+    """
+    spec = served.job.spec
+    if not _is_open(spec):
+        if said := cores_note(served.job):
+            events.note(said)
+        return cores_of(spec)
+    sharing, why = _foreseen(served.job)
+    if known is not None:
+        sharing, why = known.sharing, ""
+    elif sharing is None:
+        events.phase("measuring what the load generator takes of a CPU")
+        share = _load_cores(served, book, checkpoint)
+        sharing = Sharing.APART
+        if share is not None:
+            decided = decide_sharing(share, may_be_first=True, leaves_its_cpus=False)
+            sharing = decided or sharing
+            why = f"the load generator takes {Percent(round(share, 3))} of one at saturation"
+    cores = cores_of(spec, sharing)
+    first = ", and has priority" if sharing is Sharing.TOGETHER and may_be_first() else ""
+    events.note(f"{cores}: {why}{first}" if why else str(cores))
+    return cores
+
+
+def cores_note(job: Job) -> str:
+    """What is known of it before a server is started; empty where there is nothing to share."""
+    if not _is_open(job.spec):
+        cores = cores_of(job.spec)
+        if cores.server and leaves_its_cpus(job):
+            return f"{cores}: {_LEAVES}: threads are put back, but as many; set their count"
+        return str(cores) if job.spec.server.managed else ""
+    sharing, why = _foreseen(job)
+    if sharing is not None:
+        return f"{cores_of(job.spec, sharing)}: {why}"
+    return (
+        f"{cores_of(job.spec)} where the latter takes less than {Percent(LITTLE)} of one at "
+        f"saturation, else {cores_of(job.spec, Sharing.APART)}"
+    )
+
+
+def _is_open(spec: Spec) -> bool:
+    """Whether the spec leaves it to the run, and there is something to share."""
+    return (
+        spec.server.managed
+        and spec.server.cpus is None
+        and spec.workload.cpus != "all"
+        and core_count() > 1
+    )
+
+
+def _foreseen(job: Job) -> tuple[Sharing | None, str]:
+    """What is decided without a measurement, and why."""
+    leaves, first = leaves_its_cpus(job), may_be_first()
+    sharing = decide_sharing(None, may_be_first=first, leaves_its_cpus=leaves)
+    return sharing, _LEAVES if leaves else "" if first else _NOT_FIRST
+
+
+def leaves_its_cpus(job: Job) -> bool:
+    """Whether a config of the run starts threads by the machine's CPUs, not by the server's."""
+    for label, model in job.served.models.items():
+        if model.files.backend(model.base.file) != "onnxruntime":
+            continue
+        knob = Knob(label, f"parameters.{_THREADS}")
+        searched = next((p for p in job.space.parameters if p.knob == knob), ())
+        if any(value is None or _is_open_count(str(value)) for value in searched):
+            return True
+        if _is_open_count(_thread_count(model.base.completed)):
+            return True
+    return False
+
+
+def _thread_count(config: ModelConfig) -> str:
+    return config.parameters[_THREADS].string_value if _THREADS in config.parameters else ""
+
+
+def _is_open_count(text: str) -> bool:
+    """ONNX Runtime counts for itself where there is no count, or none above 0."""
+    return not text or text.strip().startswith("-") or not text.strip("0 ")
+
+
+def _load_cores(served: Serving, book: TimeBook, checkpoint: Callable[[], None]) -> float | None:
+    """What the load generator takes of a core when the current config is saturated.
+
+    0 for a slow model, which answers few requests however many are in flight; None where it cannot
+    be measured: the search will say why.
+    """
+    job, seed = served.job, seeds.of_search(served.job.spec.search.seed)
+    with set_up_bench(served, Silent(), book, checkpoint) as bench:
+        try:
+            bench.deploy(job.space.current)
+            alone_s = bench.one_at_a_time(seed)[""]
+            if alone_s >= SLOW_S:
+                return 0.0
+            found = bench.saturate(at_once(alone_s), seed)
+        except TrialError:
+            return None
+    share, rate = found.client_cores, found.requests_per_s
+    if share is None or rate <= 0.0:
+        return None
+    listed = job.plan.listed if job.plan.arrivals.open_loop else None
+    return share * min(max(listed) / rate, 1.0) if listed else share
