@@ -29,6 +29,7 @@ def said(case: Case, name: str) -> str:
         text = refusal(case, here).replace(str(here), "HERE")
     text = text.replace(sys.executable, "python")
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.+]+", "TIME", text)
+    text = re.sub(r"x{50,}", "xx...", text)  # how many remain of a cut text depends on the path
     lines = re.sub(r"/proc/\d+/", "/proc/PID/", text).splitlines()
     if len(lines) > 60:
         lines[3:-4] = [f"... and {len(lines) - 7} such lines ..."]
