@@ -19,6 +19,7 @@ from contract.server_contract import ServerCase, ServerContract, answer, eventua
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
+from tuner.cli.storage import state_directory
 from tuner.errors import EnvironmentNotReadyError
 from tuner.load.watch.sampler import pending_requests
 from tuner.modelconfig.message import newer_client, to_load_json
@@ -26,6 +27,7 @@ from tuner.modelconfig.schema import new_config
 from tuner.modelconfig.served import read_served
 from tuner.record.manifest import Choices
 from tuner.record.store import RunStore
+from tuner.run.trust import BegunRuns
 from tuner.server.control import BatchStatistics, Control, ModelState
 from tuner.server.server import Endpoints, Server, key_arguments, new_key
 from tuner.server.shared_memory import SHM
@@ -170,6 +172,8 @@ def test_rollback_puts_back_the_server_of_a_run_that_was_killed(
     manifest = replace(MANIFEST, run_id="killed", created_at=now, spec_sha256=sha256)
     store.write_manifest(replace(manifest, spec_path=str(spec), choices=choices).to_json())
     (store.logs / FOUND).write_text(json.dumps({MODEL: found}))
+    assert guarded(cli, ["rollback", str(store.directory)]) == 2  # someone else's run, maybe
+    BegunRuns(state_directory(os.environ)).remember(store.directory, {spec: sha256})
     with store.locked():
         assert guarded(cli, ["rollback", str(store.directory)]) == 2
     assert guarded(cli, ["rollback", str(store.directory), "--dry-run"]) == 0
