@@ -51,7 +51,7 @@ def test_a_closed_loop_is_started_several_times_in_the_same_time() -> None:
     assert found.throughput_infer_per_s == pytest.approx((1667 + 1480 + 1500) / 3)
     assert [start.throughput_infer_per_s for start in found.restarts] == [1667.0, 1480.0, 1500.0]
     assert found.completed_count == 3000
-    assert any("1480 to 1667" in warning for warning in found.warnings)
+    assert any("1,480 to 1,667" in warning for warning in found.warnings)
 
 
 def test_percentiles_are_over_all_requests() -> None:

@@ -150,7 +150,7 @@ def test_perf_analyzer_is_shown_only_where_it_measures(
     (tmp_path / "pair.yaml").write_text(f"{text}\nserver: {{binary: /usr/bin/env}}\n")
     plan = draw_plan(tmp_path / "pair.yaml", {"PATH": ""}, 0)
     assert list(plan.commands) == ["tritonserver"]
-    takes = "a request takes tune's own client about 0.4 ms of CPU"
+    takes = "the load generator needs about 0.4 ms of CPU per request"
     assert [n for n in plan.notes if takes in n]
     monkeypatch.setattr("tuner.extras.find_spec", lambda _: None)  # nothing to measure with
     plan = draw_plan(tmp_path / "pair.yaml", {"PATH": ""}, 0)

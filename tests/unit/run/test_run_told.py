@@ -36,7 +36,7 @@ def run(workplace: Workplace, **more: Any) -> tuple[pipeline.Finished, Watching]
 def test_a_run_is_told_from_its_beginning_to_its_end(workplace: Workplace) -> None:
     done, watching = run(workplace)
     assert watching.begun == [(done.directory, 40, 4)]
-    assert watching.phases == ["searching"]
+    assert watching.phases == [f"serving {MODEL}", "searching"]
     assert done.result.status is Status.IMPROVED
     stored = json.loads((done.directory / "result.json").read_text())
     assert stored == done.result.to_json()

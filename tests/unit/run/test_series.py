@@ -35,7 +35,7 @@ def test_a_pattern_tunes_each_model_once_and_one_summary_leads_to_all(
         assert (directory.parent / row["run"] / "report.html").is_file()
     assert len(ET.parse(directory / "junit.xml").findall(".//testcase")) == 3
     assert workplace.tune("report", str(directory)) == 0
-    assert "3 improved" in workplace.tune.out
+    assert "3 Better" in workplace.tune.out
 
 
 def test_a_model_that_fails_stops_no_other_and_is_tried_again_with_the_series(

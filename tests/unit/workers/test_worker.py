@@ -64,7 +64,9 @@ class Machine:
         yield Facts()
 
     @contextmanager
-    def serving(self, theirs: Job, _: object, logs: Path, book: TimeBook) -> Iterator[Serving]:
+    def serving(
+        self, theirs: Job, _: object, logs: Path, book: TimeBook, step: Callable[[str], None]
+    ) -> Iterator[Serving]:
         self.seen.append(logs.is_dir() and logs)
         yield Serving(theirs, cast("Any", None), cast("Any", SimpleNamespace(memory=dict)))
 
