@@ -169,7 +169,9 @@ class SimulatedBench:
     def enter(self, stage: Stage) -> None:
         self.stage = stage
 
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> None:
+    def deploy(
+        self, candidate: Candidate, *, fresh: bool = False, in_production: bool = False
+    ) -> None:
         self.deployed += 1
         rng = np.random.default_rng((self.luck, self.deployed))
         luck, disturbed = rng.standard_normal(), rng.random() < 0.5

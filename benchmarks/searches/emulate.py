@@ -144,7 +144,9 @@ class EmulatedBench:
         (self.label,) = job.served.models
         self.deployed = 0
 
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
+    def deploy(
+        self, candidate: Candidate, *, fresh: bool = False, in_production: bool = False
+    ) -> Any:
         self.deployed += 1
         self.served = Served.of(candidate.of(self.label))
         self.luck = random.Random(f"{tables.luck_of(candidate)}/{self.deployed}").gauss(

@@ -283,7 +283,9 @@ class RecordedBench:
         likeness = world.likeness
         self._alike = 0.0 if math.isnan(likeness) else min(max(likeness, 0.0), 1.0)
 
-    def deploy(self, candidate: Candidate, *, fresh: bool = False) -> Any:
+    def deploy(
+        self, candidate: Candidate, *, fresh: bool = False, in_production: bool = False
+    ) -> Any:
         """Raises LoadFailedError for a config that is not in the table."""
         self.seconds += self._world.deploy_s
         canonical = self._canonical(candidate)

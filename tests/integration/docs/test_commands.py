@@ -118,7 +118,7 @@ def instead(words: list[str]) -> list[str]:
         given = parsed(words).params
         spec = given["spec"] if "spec" in given else min(glob(str(given["specs"][0])))  # noqa: PTH207
         return ["plan", str(spec), "--candidates", "0"]
-    return [*words[1:], "--force"] if words[1] == "init" else words[1:]
+    return [*words[1:], "--force"] if words[1] in ("init", "record") else words[1:]
 
 
 def refuse_absent(page: Path, words: list[str]) -> None:

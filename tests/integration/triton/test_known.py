@@ -76,7 +76,7 @@ def test_a_server_without_metrics_and_one_without_the_model(
         )
         without = at(endpoints).replace(f", metrics: {endpoints.metrics!r}", "")
         assert tune("doctor", spec_of(tmp_path, launcher, without), "--output", tmp_path) == 0
-        assert f"backends of the models: known once {MODEL} is loaded there" in tune.out
+        assert f"model backends: known once {MODEL} is loaded there" in tune.out
         (launcher.repository / MODEL).rename(tmp_path / "hidden")
         (tmp_path / "own").mkdir()
         (tmp_path / "hidden").rename(tmp_path / "own" / "another")
