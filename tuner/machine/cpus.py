@@ -26,7 +26,7 @@ from tuner.spec.units import count_text
 
 #: With CPUs of its own, the load generator has one core in so many, and at least one.
 _CORES_PER_LOAD_CORE = 4
-#: What the load generator needs of one core is little below this.
+#: What the load generator takes of one core is little below this.
 LITTLE = 0.15
 _SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 _PROC = Path("/proc")
@@ -95,7 +95,7 @@ def decide_sharing(
     """Decides it for a run; None while that depends on ``load_cores``.
 
     Args:
-        load_cores: What the load generator may need of one core in this run.
+        load_cores: What the load generator takes of one core when the server is saturated.
         may_be_first: The load generator may have priority in real time.
         leaves_its_cpus: The server's threads would leave its CPUs, or be too many for them.
     """

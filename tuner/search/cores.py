@@ -24,9 +24,6 @@ _THREADS = "intra_op_thread_count"
 _LEAVES = (
     f"ONNX Runtime without {_THREADS} has a thread for each CPU of the machine, and each on its CPU"
 )
-#: A better config may answer so many times what the current one does when saturated. That of the
-#: quickstart answers 16 times as much: 1,455/s on shared CPUs, 2,337/s with CPUs apart.
-_GROWTH = 10.0
 _NOT_FIRST = "real-time priority is not permitted here (CAP_SYS_NICE, RLIMIT_RTPRIO)"
 
 
@@ -63,7 +60,7 @@ def settle_cores(
         if share is not None:
             decided = decide_sharing(share, may_be_first=True, leaves_its_cpus=False)
             sharing = decided or sharing
-            why = f"the load generator may need {Percent(round(share, 3))} of one"
+            why = f"the load generator takes {Percent(round(share, 3))} of one at saturation"
     cores = cores_of(spec, sharing)
     first = ", and has priority" if sharing is Sharing.TOGETHER and may_be_first() else ""
     events.note(f"{cores}: {why}{first}" if why else str(cores))
@@ -81,8 +78,8 @@ def cores_note(job: Job) -> str:
     if sharing is not None:
         return f"{cores_of(job.spec, sharing)}: {why}"
     return (
-        f"{cores_of(job.spec)} where the latter needs less than {Percent(LITTLE)} of one, else "
-        f"{cores_of(job.spec, Sharing.APART)}"
+        f"{cores_of(job.spec)} where the latter takes less than {Percent(LITTLE)} of one at "
+        f"saturation, else {cores_of(job.spec, Sharing.APART)}"
     )
 
 
@@ -127,7 +124,7 @@ def _is_open_count(text: str) -> bool:
 
 
 def _load_cores(served: Serving, book: TimeBook, checkpoint: Callable[[], None]) -> float | None:
-    """What the load generator may need of a core, by what it takes at the current saturation.
+    """What the load generator takes of a core when the current config is saturated.
 
     0 for a slow model, which answers few requests however many are in flight; None where it cannot
     be measured: the search will say why.
@@ -146,4 +143,4 @@ def _load_cores(served: Serving, book: TimeBook, checkpoint: Callable[[], None])
     if share is None or rate <= 0.0:
         return None
     listed = job.plan.listed if job.plan.arrivals.open_loop else None
-    return share * min(max(listed) / rate, _GROWTH) if listed else share * _GROWTH
+    return share * min(max(listed) / rate, 1.0) if listed else share
