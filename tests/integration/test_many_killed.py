@@ -26,6 +26,7 @@ monkeypatch = pytest.MonkeyPatch()
 here = Path(sys.argv[1])
 place = Workplace(here / sys.argv[2], monkeypatch)
 import os
+os.environ["XDG_STATE_HOME"] = str(here / "state")  # of one user, who resumes what he began
 os.chdir(here)
 place.bench.then = {n: lambda: time.sleep(0.02) for n in range(1000)}
 sys.exit(place.tune(*sys.argv[3:], "--progress", "none"))

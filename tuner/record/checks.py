@@ -34,7 +34,7 @@ from tuner.score.judge import SloResult
 from tuner.score.ratio import Ratio
 from tuner.spec.model import Spec
 from tuner.spec.server import given_check
-from tuner.writing import explained, open_own, own_directory, write_json
+from tuner.writing import explained, open_own, write_json
 
 DIRECTORY, HISTORY = "baselines", ".history.jsonl"
 #: `check.json` in the directory of a check.
@@ -121,8 +121,8 @@ def baseline_path(results: Path, key: Key) -> Path:
 
 
 def write_baseline(results: Path, baseline: Baseline) -> Path:
-    own_directory(results, DIRECTORY)
     path = baseline_path(results, baseline.key)
+    _make_directory(path.parent)
     write_json(path, baseline.to_json())
     return path
 
@@ -168,8 +168,8 @@ def append_history(results: Path, key: Key, row: HistoryRow) -> None:
     Raises:
         EnvironmentNotReadyError: It cannot be written.
     """
-    own_directory(results, DIRECTORY)
     path = baseline_path(results, key).with_suffix(HISTORY)
+    _make_directory(path.parent)
     line = row.model_dump_json() + "\n"
     with open_own(path) as file, explained(path):
         end = file.seek(0, os.SEEK_END)
@@ -178,6 +178,12 @@ def append_history(results: Path, key: Key, row: HistoryRow) -> None:
         file.write(("\n" * torn + line).encode())
         file.flush()
         os.fsync(file.fileno())
+
+
+def _make_directory(baselines: Path) -> None:
+    """Makes the directory; a link to one stays, since baselines often outlive a checkout so."""
+    with explained(baselines):
+        baselines.mkdir(parents=True, exist_ok=True)
 
 
 def history(results: Path, key: Key, last: int) -> list[HistoryRow]:

@@ -141,28 +141,29 @@ def test_a_pipe_in_place_of_a_file_is_told_and_not_waited_for(tmp_path: Path, su
         find_baseline(tmp_path, KEY) if suffix == ".json" else history(tmp_path, KEY, 3)
 
 
-@pytest.mark.parametrize("linked", ["file", "directory"])
-def test_baseline_and_history_are_not_written_through_links(linked: str, tmp_path: Path) -> None:
-    results, theirs = tmp_path / "results", tmp_path / "theirs"
+def test_baseline_and_history_are_not_written_through_linked_files(tmp_path: Path) -> None:
+    results = tmp_path / "results"
     paths = [baseline_path(results, KEY), baseline_path(results, KEY).with_suffix(HISTORY)]
-    (theirs if linked == "directory" else paths[0].parent).mkdir(parents=True)
+    paths[0].parent.mkdir(parents=True)
     for path in paths:
-        (theirs / path.name if linked == "directory" else tmp_path / path.name).write_text("theirs")
-    if linked == "directory":
-        results.mkdir()
-        paths[0].parent.symlink_to(theirs)
-        with pytest.raises(TunerError, match="baselines is a link to"):
-            write_baseline(results, BASELINE)
-    else:
-        for path in paths:
-            path.symlink_to(tmp_path / path.name)
-        write_baseline(results, BASELINE)
-        assert find_baseline(results, KEY) == BASELINE
+        (tmp_path / path.name).write_text("theirs")
+        path.symlink_to(tmp_path / path.name)
+    write_baseline(results, BASELINE)
+    assert find_baseline(results, KEY) == BASELINE
     with pytest.raises(TunerError, match="is a link to"):
         append_history(results, KEY, a_row(1))
-    for path in paths:
-        kept = theirs / path.name if linked == "directory" else tmp_path / path.name
-        assert kept.read_text() == "theirs"
+    assert [(tmp_path / path.name).read_text() for path in paths] == ["theirs"] * 2
+
+
+def test_baselines_outlive_a_checkout_in_a_linked_directory(tmp_path: Path) -> None:
+    results, kept = tmp_path / "results", tmp_path / "kept"
+    results.mkdir()
+    kept.mkdir()
+    baseline_path(results, KEY).parent.symlink_to(kept)
+    write_baseline(results, BASELINE)
+    append_history(results, KEY, a_row(1))
+    assert find_baseline(results, KEY) == BASELINE
+    assert len(list(kept.iterdir())) == 2
 
 
 def test_another_mix_is_another_question(tmp_path: Path) -> None:
