@@ -21,7 +21,7 @@ from tuner.load import seeds
 from tuner.load.setup import PATIENCE_S, Site
 from tuner.load.streams_load import asked_of, streams_load
 from tuner.machine.cpus import ANY, Cores
-from tuner.machine.process import private_directory
+from tuner.machine.process import Priority, private_directory
 from tuner.measurement.measurement import Rejected
 from tuner.measurement.window import round_window, search_window, soak_of
 from tuner.record.confirmation import Repeat
@@ -156,8 +156,9 @@ def set_up_bench(
     ``reject`` receives each measurement that does not count.
     """
     job, programs, deployer = served.job, served.programs, served.deployer
-    generator = replace(programs.perf_analyzer, cpus=cores.load)
     spec = job.spec
+    priority = cores.load_priority if spec.server.managed else Priority.NORMAL
+    generator = replace(programs.perf_analyzer, cpus=cores.load, priority=priority)
     with private_directory() as directory:
         rules = BenchRules(
             slos=spec.slos,

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -120,9 +120,8 @@ def find_programs(
         refuse_names(server_version, files)
         if launcher.python is not None and (asking := in_python(models)):
             numpy_of_models(launcher.python, asking)
-        client = replace(program, first=spec.server.managed)
         host = host_of(spec, environment)
-        yield Programs(launcher, client, host, server_version, cores)
+        yield Programs(launcher, program, host, server_version, cores)
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """Becomes a command that dies with its parent and takes its process group along.
 
-Run as a script by `tuner.machine.process` (``python -I -S guarded_exec.py PARENT CPUS FIRST COUNT
-LEFTOVER... COMMAND...``), between the fork and the command: a ``preexec_fn`` could deadlock in a
-process with threads. PARENT is the process id that must still be ours, CPUS are those that the
-command may run on (empty: any), FIRST is 1 for a command that has priority over others, else 0, and
+Run as a script by `tuner.machine.process` (``python -I -S guarded_exec.py PARENT CPUS PRIORITY
+COUNT LEFTOVER... COMMAND...``), between the fork and the command: a ``preexec_fn`` could deadlock
+in a process with threads. PARENT is the process id that must still be ours, CPUS are those that the
+command may run on (empty: any), PRIORITY is the value of a `tuner.machine.process.Priority`, and
 LEFTOVER... are COUNT glob patterns of what to remove. It imports nothing of this package and must
 stay quick to start.
 
@@ -16,6 +16,7 @@ their own (Ray, vLLM) have left the group; they are known by a variable of their
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -34,11 +35,10 @@ _HEEDED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
 
 
 def main() -> None:
-    parent, cpus, first, count, *rest = sys.argv[1:]
+    parent, cpus, priority, count, *rest = sys.argv[1:]
     if cpus:
         os.sched_setaffinity(0, map(int, cpus.split(",")))
-    if first == "1":
-        _take_priority()
+    _take_priority(int(priority))
     leftovers, command = rest[: int(count)], rest[int(count) :]
     _signal_on_parent_death(signal.SIGKILL)
     if os.getppid() != int(parent):  # it died before the line above
@@ -59,15 +59,15 @@ def main() -> None:
         os._exit(127)
 
 
-def _take_priority() -> None:
-    """In real time where that is permitted, else by a lower nice value, else none."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-    except OSError:
-        try:
-            os.setpriority(os.PRIO_PROCESS, 0, _NICE)
-        except OSError:
+def _take_priority(value: int) -> None:
+    """2: in real time; 1, or where that is not permitted: by a lower nice value, if permitted."""
+    if value > 1:
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
             return
+    if value:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, _NICE)
 
 
 def _signal_on_parent_death(number: signal.Signals) -> None:

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from enum import Enum
 from pathlib import Path
 from typing import IO
 
@@ -39,6 +40,16 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _START_TIME = 19  # of the fields after the name in proc_pid_stat(5), in clock ticks since boot
 
 
+class Priority(Enum):
+    """What a child may take a CPU from, as far as that is permitted."""
+
+    NORMAL = 0
+    #: A lower nice value: a larger share of a busy CPU.
+    NICE = 1
+    #: Any process of normal priority, at once.
+    REAL_TIME = 2
+
+
 @contextmanager
 def child(
     argv: Sequence[str],
@@ -47,7 +58,7 @@ def child(
     stdout: IO[bytes] | int,
     leftovers: Sequence[str] = (),
     cpus: Sequence[int] = (),
-    first: bool = False,
+    priority: Priority = Priority.NORMAL,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Runs ``argv`` for as long as the context is open; then it and its children are gone.
 
@@ -61,7 +72,7 @@ def child(
         stdout: Where its output and errors go: an open file, or ``subprocess.DEVNULL``.
         leftovers: Glob patterns of files and directories to remove once it has ended.
         cpus: Numbers of those it may run on; empty: on any that this process may.
-        first: It has priority over other processes, as far as that is permitted.
+        priority: The highest that it gets; where it is not permitted, the next lower one.
 
     Raises:
         EnvironmentNotReadyError: The program cannot be executed.
@@ -73,7 +84,10 @@ def child(
     mark = secrets.token_hex()
     shim = [sys.executable, "-I", "-S", guarded_exec.__file__, str(os.getpid())]
     process = subprocess.Popen(
-        [*shim, ",".join(map(str, cpus)), f"{first:d}", str(len(leftovers)), *leftovers, *argv],
+        [
+            *(*shim, ",".join(map(str, cpus)), str(priority.value)),
+            *(str(len(leftovers)), *leftovers, *argv),
+        ],
         env={**env, guarded_exec.MARK: mark},
         stdin=subprocess.DEVNULL,
         stdout=stdout,

@@ -40,6 +40,8 @@ class ProofRules:
         confirm: The spec's own.
         seed: Of the first round's arrivals; later rounds count up.
         continued: Rounds go on beyond ``confirm.rounds``, until the time is over.
+        shared_soak: The server of a soak shares CPUs with its load generator, those of rounds do
+            not: rounds say little of what holds there.
     """
 
     objective: Objective
@@ -48,6 +50,7 @@ class ProofRules:
     confirm: Confirm
     seed: int
     continued: bool = False
+    shared_soak: bool = False
 
 
 @dataclass(frozen=True)

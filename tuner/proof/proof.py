@@ -96,7 +96,9 @@ class _Proof:
         self._measured = MeasuredOnce(session.bench, session.record, stored, session.events.note)
         plan = session.plan
         seed, more = session.first_seed, session.more_s is not None
-        self._rules = ProofRules(spec.objective, spec.slos, plan, spec.confirm, seed, more)
+        self._rules = ProofRules(
+            spec.objective, spec.slos, plan, spec.confirm, seed, more, session.cores.fewer
+        )
         self._hopeless = lone_miss(trials, spec.slos, session.job.space)
         known = LowLoads([*trials], [], [self._hopeless])
         self._low = known if self._hopeless else at_low_loads(session, trials)

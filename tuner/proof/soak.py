@@ -38,8 +38,8 @@ FEWEST_SOAKS = 3
 FAR_BEYOND = 5.0
 #: Below the first two loads that failed: by so much at least, and by so much at most.
 LOWER = StepRule(first=0.30, least=0.04)
-#: Below a third one: this share of it at most. So many misses show that rounds and misses say
-#: little of what lasts.
+#: Below a third one, or below the first where rounds were measured on other CPUs: this share of it
+#: at most. So many misses show that rounds and misses say little of what lasts.
 NEXT_SHARE = 0.75
 
 
@@ -165,7 +165,7 @@ def _lower(
         sure = _surely_sustained(tried, rounds, rules)
         lowest, highest = (last.level / (1.0 + by) for by in (LOWER.first or 0.0, LOWER.least))
         step = step if math.isinf(sure) else min(max(sure, lowest), highest)
-    if len(failed) >= FEWEST_SOAKS:
+    if len(failed) >= FEWEST_SOAKS or rules.shared_soak:
         step = min(step, NEXT_SHARE * last.level)
     level = levels.nearest(max(step, least))
     return level if level < last.level else None

@@ -45,6 +45,7 @@ from tuner.search.incumbent import incumbent
 from tuner.search.outlook import Ahead, outlook_of
 from tuner.search.searcher import Searcher
 from tuner.search.searching import search
+from tuner.search.strategies.designs import designs
 from tuner.space.build import refuse_empty
 from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.units import count_text
@@ -155,7 +156,8 @@ def _run(
             neighbours.look()
             stop.checkpoint()
 
-        cores = settle_cores(served, events, book, checkpoint, store.manifest().cores)
+        known, likely = store.manifest().cores, designs(job.space)[:1]
+        cores = settle_cores(served, events, book, checkpoint, known, likely)
         opened = enter(open_run(served.job, store, request, book, events.note, cores))
         events.started(store.directory, job.spec.budget.trials, opened.manifest.space_size)
         with open_session(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tuner.bench.events import Events, Silent
 from tuner.bench.job import Job
@@ -15,6 +15,7 @@ from tuner.load import seeds
 from tuner.machine.cpus import LITTLE, Cores, Sharing, core_count, decide_sharing, may_be_first
 from tuner.modelconfig.schema import ModelConfig
 from tuner.search.first_load import at_once
+from tuner.space.candidate import Candidate
 from tuner.space.parameters import Knob
 from tuner.spec.model import Spec
 from tuner.spec.units import Percent
@@ -33,6 +34,7 @@ def settle_cores(
     book: TimeBook,
     checkpoint: Callable[[], None],
     known: Cores | None = None,
+    likely: Sequence[Candidate] = (),
 ) -> Cores:
     """The CPUs of server and load generator, as the spec says or as a run decides it.
 
@@ -40,6 +42,8 @@ def settle_cores(
 
     Args:
         known: What was decided where this is a part of a run, or is compared with one.
+        likely: Configs that may be better than the current one, the likeliest first: the first
+            that can be served says what the load generator needs.
 
     Raises:
         EnvironmentNotReadyError: The spec names CPUs that tune may not use here.
@@ -55,7 +59,7 @@ def settle_cores(
         sharing, why = known.sharing, ""
     elif sharing is None:
         events.phase("measuring what the load generator takes of a CPU")
-        share = _load_cores(served, book, checkpoint)
+        share = _load_cores(served, book, checkpoint, likely)
         sharing = Sharing.APART
         if share is not None:
             decided = decide_sharing(share, may_be_first=True, leaves_its_cpus=False)
@@ -123,23 +127,32 @@ def _is_open_count(text: str) -> bool:
     return not text or text.strip().startswith("-") or not text.strip("0 ")
 
 
-def _load_cores(served: Serving, book: TimeBook, checkpoint: Callable[[], None]) -> float | None:
-    """What the load generator takes of a core when the current config is saturated.
+def _load_cores(
+    served: Serving,
+    book: TimeBook,
+    checkpoint: Callable[[], None],
+    likely: Sequence[Candidate],
+) -> float | None:
+    """What the load generator takes of a core when a likely or the current config is saturated.
 
     0 for a slow model, which answers few requests however many are in flight; None where it cannot
     be measured: the search will say why.
     """
     job, seed = served.job, seeds.of_search(served.job.spec.search.seed)
     with set_up_bench(served, Silent(), book, checkpoint) as bench:
-        try:
-            bench.deploy(job.space.current)
-            alone_s = bench.one_at_a_time(seed)[""]
-            if alone_s >= SLOW_S:
-                return 0.0
-            found = bench.saturate(at_once(alone_s), seed)
-        except TrialError:
+        for candidate in (*likely, job.space.current):
+            try:
+                bench.deploy(candidate)
+                alone_s = bench.one_at_a_time(seed)[""]
+                if alone_s >= SLOW_S:
+                    return 0.0
+                measured = bench.saturate(at_once(alone_s), seed)
+                break
+            except TrialError as error:
+                bench.lost(error.message)
+        else:
             return None
-    share, rate = found.client_cores, found.requests_per_s
+    share, rate = measured.client_cores, measured.requests_per_s
     if share is None or rate <= 0.0:
         return None
     listed = job.plan.listed if job.plan.arrivals.open_loop else None

@@ -21,7 +21,7 @@ from enum import Enum
 from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError
-from tuner.machine.process import private_directory
+from tuner.machine.process import Priority, private_directory
 from tuner.server import log, wheel
 from tuner.server.numpy2 import SHIM
 from tuner.server.wheel import PYTHON, install_hint
@@ -56,7 +56,7 @@ class Installation:
         cache_directory: For ``--cache-directory``; likewise.
         python: The Python whose packages Python models import; None for the server's own.
         cpus: CPUs that its processes may use; empty: any.
-        first: Its processes have priority over others.
+        priority: Of its processes.
     """
 
     binary: Path
@@ -67,7 +67,7 @@ class Installation:
     cache_directory: Path | None = None
     python: Path | None = None
     cpus: tuple[int, ...] = ()
-    first: bool = False
+    priority: Priority = Priority.NORMAL
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from contract.server_contract import eventually
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.machine.cpus import may_be_first
-from tuner.machine.process import child, group_members, tail
+from tuner.machine.process import Priority, child, group_members, tail
 
 pytestmark = pytest.mark.integration
 
@@ -44,11 +44,23 @@ def test_a_child_and_what_it_starts_stay_on_their_cpus(tmp_path: Path) -> None:
 
 
 def test_child_that_goes_first_has_the_priority_that_is_permitted(tmp_path: Path) -> None:
-    with child(FAMILY, env=dict(os.environ), stdout=subprocess.DEVNULL, first=True) as process:
+    with child(
+        FAMILY, env=dict(os.environ), stdout=subprocess.DEVNULL, priority=Priority.REAL_TIME
+    ) as process:
         eventually(lambda: len(group_members(process.pid)) == 3)
         policy = os.sched_getscheduler(process.pid)
         assert policy == (os.SCHED_RR if may_be_first() else os.SCHED_OTHER)
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+def test_nicer_child_takes_turns_with_others(tmp_path: Path) -> None:
+    with child(
+        FAMILY, env=dict(os.environ), stdout=subprocess.DEVNULL, priority=Priority.NICE
+    ) as process:
+        eventually(lambda: len(group_members(process.pid)) == 3)
+        assert os.sched_getscheduler(process.pid) == os.SCHED_OTHER
+        permitted = os.geteuid() == 0 and may_be_first()
+        assert (os.getpriority(os.PRIO_PROCESS, process.pid) < 0) or not permitted
 
 
 def test_leaving_the_context_ends_the_whole_group() -> None:

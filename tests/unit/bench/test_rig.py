@@ -27,7 +27,7 @@ from tuner.bench.timebook import TimeBook
 from tuner.bench.tools import Programs, find_programs
 from tuner.load.setup import PATIENCE_S
 from tuner.machine.cpus import Cores
-from tuner.machine.process import private_directory
+from tuner.machine.process import Priority, private_directory
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import (
     EarlyEnd,
@@ -165,11 +165,19 @@ REMOTE = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}\n"
 
 
 @pytest.mark.parametrize(
-    ("more", "restartable", "patience_s"),
-    [("server: {load_timeout: 77s, gpus: [1]}\n", True, PATIENCE_S), (REMOTE, False, 120.0)],
+    ("more", "restartable", "patience_s", "priority"),
+    [
+        ("server: {load_timeout: 77s, gpus: [1]}\n", True, PATIENCE_S, Priority.NICE),
+        (REMOTE, False, 120.0, Priority.NORMAL),
+    ],
 )
 def test_a_bench_is_made_with_the_specs_words_and_is_patient_with_foreign_servers(
-    more: str, restartable: bool, patience_s: float, tmp_path: Path, built: dict[str, Any]
+    more: str,
+    restartable: bool,
+    patience_s: float,
+    priority: Priority,
+    tmp_path: Path,
+    built: dict[str, Any],
 ) -> None:
     job, told = job_of(tmp_path, more), list[object]()
     launcher = cast("Any", Launcher(restartable=restartable))
@@ -184,7 +192,7 @@ def test_a_bench_is_made_with_the_specs_words_and_is_patient_with_foreign_server
         }
         assert [*served] == ["emulated-accelerator"]
         assert (site.control, site.endpoints) == ("control", "endpoints")
-        assert site.program == replace(PROGRAM, cpus=(1,))
+        assert site.program == replace(PROGRAM, cpus=(1,), priority=priority)
         assert site.patience_s == patience_s
         assert site.directory.is_dir()
         assert site.server_words() == "words of server"

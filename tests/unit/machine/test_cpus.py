@@ -19,6 +19,7 @@ from tuner.machine.cpus import (
     may_be_first,
     share_cores,
 )
+from tuner.machine.process import Priority
 from tuner.machine.quota import Quota
 from tuner.spec.fields import Cpus
 
@@ -33,6 +34,20 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpus, "read_quota", lambda: None)
     for cpu in range(8):
         (tmp_path / str(cpu)).write_text(f"{cpu % 4},{cpu % 4 + 4}\n")
+
+
+@pytest.mark.parametrize(
+    ("cores", "priority"),
+    [
+        (Cores(), Priority.REAL_TIME),
+        (Cores((0, 1), (2,), of=3), Priority.NICE),
+        (Cores((0, 1), (1,)), Priority.REAL_TIME),
+    ],
+)
+def test_load_generator_has_real_time_priority_only_on_shared_cpus(
+    cores: Cores, priority: Priority
+) -> None:
+    assert cores.load_priority is priority
 
 
 @pytest.mark.parametrize(

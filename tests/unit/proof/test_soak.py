@@ -98,11 +98,14 @@ def soaked(
     level: float,
     plan: LoadPlan = SEARCHED,
     rounds: Contender | None = None,
+    *,
+    shared: bool = False,
     **more: Any,
 ) -> tuple[Soak, list[Repeat], list[str]]:
     rows: list[Repeat] = []
     told: list[str] = []
-    rules = ProofRules(Objective.goodput(), tuple(bench.slos), plan, spec_of().confirm, 7)
+    goal, slos = Objective.goodput(), tuple(bench.slos)
+    rules = ProofRules(goal, slos, plan, spec_of().confirm, 7, shared_soak=shared)
     measured = MeasuredOnce(bench, rows.append)
     found = soak(measured, WINNER, rounds or rounds_of(), level, rules, told.append, **more)
     return found, rows, told
@@ -183,6 +186,15 @@ def test_soak_goes_down_until_a_load_holds(share: float) -> None:
     assert found.held.level <= share * 1361.0
     levels = [s.level for s in found.tried]
     assert all(b <= 0.751 * a for a, b in pairwise(levels[2:]))
+
+
+def test_soak_goes_down_by_a_quarter_at_once_where_rounds_had_other_cpus() -> None:
+    bench = LongLoads(near_miss_above(800.0))
+    soaks, _, _ = soaked(bench, 1361.0, rounds=near(1411.0), least=174.0, shared=True)
+    levels = [s.level for s in soaks.tried]
+    assert all(b <= 0.751 * a for a, b in pairwise(levels))
+    assert soaks.held is not None
+    assert len(levels) == 3
 
 
 def test_no_load_is_soaked_that_is_no_gain() -> None:

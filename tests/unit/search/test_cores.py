@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -79,7 +79,9 @@ Settle = Callable[..., tuple[Cores, list[str]]]
 
 @pytest.fixture
 def settle(monkeypatch: pytest.MonkeyPatch) -> Settle:
-    def settled(job: Job, bench: Looks, known: Cores | None = None) -> tuple[Cores, list[str]]:
+    def settled(
+        job: Job, bench: Looks, known: Cores | None = None, likely: Sequence[Any] = ()
+    ) -> tuple[Cores, list[str]]:
         @contextmanager
         def set_up_bench(*_: object) -> Iterator[Looks]:
             yield bench
@@ -89,7 +91,7 @@ def settle(monkeypatch: pytest.MonkeyPatch) -> Settle:
         monkeypatch.setattr(events, "note", told.append)
         monkeypatch.setattr(module, "set_up_bench", set_up_bench)
         served = Serving(job, cast("Any", None), cast("Any", None))
-        cores = settle_cores(served, events, TimeBook(), lambda: None, known)
+        cores = settle_cores(served, events, TimeBook(), lambda: None, known, likely)
         return cores, told
 
     return settled
@@ -116,6 +118,37 @@ def test_what_the_load_generator_took_at_saturation_decides(
     assert cores == expected
     assert len(bench.looks) == len(told) == 1
     assert said in told[0]
+
+
+class Served(Looks):
+    """What the load generator takes for a likely and the current config; None: not served."""
+
+    def __init__(self, likely: float | None, current: float | None) -> None:
+        super().__init__(None)
+        self.likely, self.current = likely, current
+
+    def deploy(self, candidate: Any, **_: Any) -> Any:
+        self.load_cores = self.likely if candidate == "likely" else self.current
+        if self.load_cores is None:
+            raise LoadFailedError("out of memory")
+
+    def lost(self, reason: str) -> None:
+        assert reason == "out of memory"
+
+
+@pytest.mark.parametrize(
+    ("likely", "current", "expected"),
+    [(0.34, 0.04, SPLIT), (0.08, 0.9, ANY), (None, 0.04, ANY), (None, None, SPLIT)],
+)
+def test_likely_config_says_what_the_load_generator_needs_where_it_can_be_served(
+    likely: float | None,
+    current: float | None,
+    expected: Cores,
+    tmp_path: Path,
+    settle: Settle,
+) -> None:
+    bench = Served(likely, current)
+    assert settle(a_job(tmp_path), bench, likely=["likely"])[0] == expected
 
 
 def test_slow_model_is_not_saturated_for_it(tmp_path: Path, settle: Settle) -> None:

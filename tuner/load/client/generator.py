@@ -261,7 +261,7 @@ class OpenClient(Setup):
                             env=environment,
                             stdout=output,
                             cpus=program.cpus,
-                            first=program.first,
+                            priority=program.priority,
                         )
                     )
                 )

@@ -170,7 +170,7 @@ class _Run:
                 env=program.environment,
                 stdout=output,
                 cpus=program.cpus,
-                first=program.first,
+                priority=program.priority,
             ) as process,
         ):
             reason, stopped_ns = self._wait(process, deadline)
