@@ -100,7 +100,7 @@ def _batched_with(
         return None  # of an ensemble the steps form batches, of tensors of their own
     if max(size for size, *_ in server.batch_stats) <= measured.batch_size:
         return ()
-    given = long_form(manifest.spec).data["streams"][stream]["inputs"]
+    given = long_form(manifest.spec)["streams"][stream]["inputs"]
     mixed, recorded = mixed_in(given.get("shapes", {})), given["kind"] == RECORDING
     served = parse(config.completed or config.text, config.path)
     unlike = [t for t in served.input if -1 in t.dims and (recorded or t.name in mixed)]

@@ -6,33 +6,48 @@ Whether files, models and GPUs exist is not checked here, as it depends on the e
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator
 
+from tuner.spec.fields import known
 from tuner.spec.labels import labelled
 from tuner.spec.metrics import GPU_MEMORY, THROUGHPUT, Metric, Scope
 from tuner.spec.mistakes import Finding, Location
 from tuner.spec.model import Spec, is_given
 from tuner.spec.model_checks import (
-    check_cache,
+    check_bounds_of_streams,
+    check_cache_of_remote,
     check_cache_sizes,
+    check_cache_switches,
+    check_cached_batches,
+    check_cached_inputs,
+    check_calls,
     check_fields,
-    check_models,
+    check_models_of_streams,
+    check_names,
     check_open_loop,
     check_preferred_sizes,
     check_shares,
     check_space,
     check_stream_names,
-    check_streams,
 )
-from tuner.spec.recording_checks import check_recording
+from tuner.spec.recording_checks import (
+    check_batch_of_recording,
+    check_cache_of_recording,
+    check_generator_of_recording,
+    check_pace,
+    check_rates_of_recording,
+    check_recorded_inputs,
+)
+from tuner.spec.rules import Rule, applied, for_each_stream
 from tuner.spec.server_checks import (
-    check_addresses,
+    check_arguments,
     check_cache_state,
     check_fields_of_mode,
     check_loaded_models,
+    check_mounts,
     check_needs_of_mode,
-    check_server_arguments,
     check_shared_memory,
+    check_variables,
 )
 from tuner.spec.shapes import check_shapes, mixed_in
 from tuner.spec.slo import Goal, Slo
@@ -46,30 +61,15 @@ from tuner.spec.workload import (
     Protocol,
     RandomInputs,
     SequenceArrivals,
+    StreamSpec,
     ZipfRepeat,
 )
 
 
-def cross_checks(spec: Spec, gaps: Collection[Location] = ()) -> Iterator[Finding]:
-    """Every violation of a rule that needs to know none of the ``gaps``.
-
-    Args:
-        gaps: Parts of the spec that were wrong. Where one may be left out, it has its default;
-            a list has its valid items.
-    """
-    for check, needed in _CHECKS:
-        if not any(_overlap(part.split("."), gap) for part in needed for gap in gaps):
-            yield from check(spec)
-
-
-def _overlap(pattern: Sequence[str], gap: Location) -> bool:
-    """One is the other, or a part of it; ``*`` is any key."""
-    return all(name in ("*", key) for name, key in zip(pattern, gap, strict=False))
-
-
-def _check_windows(spec: Spec) -> Iterator[Finding]:
-    if spec.workload.window <= 0:
-        yield Finding(("workload", "window"), "must be above 0")
+def cross_checks(spec: Spec) -> Iterator[Finding]:
+    """Every violation of a rule; of those that need a wrong value, what they find before."""
+    for rule in _RULES:
+        yield from applied(rule, spec)
 
 
 def _check_longest_window(spec: Spec) -> Iterator[Finding]:
@@ -101,22 +101,9 @@ def _check_levels(spec: Spec) -> Iterator[Finding]:
         yield Finding((*where, f"max_{name}"), text, key=True)
 
 
-def _check_bursts(spec: Spec) -> Iterator[Finding]:
-    arrivals, where = spec.workload.arrivals, ("workload", "arrivals")
-    if not isinstance(arrivals, BurstArrivals):
-        return
-    share, length = arrivals.burst_share, arrivals.burst_length
-    if not 0 < share < 1:
-        yield Finding((*where, "burst_share"), f"must be above 0% and below 100%, not {share}")
-    if length <= 0:
-        yield Finding((*where, "burst_length"), "must be above 0")
-
-
 def _check_length_of_bursts(spec: Spec) -> Iterator[Finding]:
     arrivals, where = spec.workload.arrivals, ("workload", "arrivals")
     if not isinstance(arrivals, BurstArrivals):
-        return
-    if not 0 < arrivals.burst_share < 1 or arrivals.burst_length <= 0:
         return
     if BUSY_TIMES * arrivals.cycle_s > spec.workload.max_window:
         needs_s = math.ceil(BUSY_TIMES * arrivals.cycle_s)
@@ -129,60 +116,81 @@ def _check_length_of_bursts(spec: Spec) -> Iterator[Finding]:
         yield Finding((*where, given[0]) if given else ("workload", "max_window"), text)
 
 
-def _check_sequences(spec: Spec) -> Iterator[Finding]:
-    arrivals, where = spec.workload.arrivals, ("workload", "arrivals")
-    if not isinstance(arrivals, SequenceArrivals):
-        return
-    if arrivals.interval <= 0:
-        yield Finding((*where, "interval"), "must be above 0")
-    low, high = arrivals.lengths
-    if high < low:
-        yield Finding((*where, "longest"), f"{high} is below length, {low}")
-    if spec.workload.protocol is Protocol.HTTP:
+def _check_lengths(spec: Spec) -> Iterator[Finding]:
+    arrivals = spec.workload.arrivals
+    if isinstance(arrivals, SequenceArrivals):
+        low, high = arrivals.lengths
+        if high < low:
+            text = f"{high} is below length, {low}"
+            yield Finding(("workload", "arrivals", "longest"), text)
+
+
+def _check_protocol(spec: Spec) -> Iterator[Finding]:
+    workload = spec.workload
+    if isinstance(workload.arrivals, SequenceArrivals) and workload.protocol is Protocol.HTTP:
         text = "sequences are sent over gRPC, on whose one connection they cannot meet in disorder"
         yield Finding(("workload", "protocol"), f"{text}: leave it out")
-    for name, stream in spec.streams.items():
-        if stream.batch_size > 1:
-            text = (
-                "a request of a sequence holds one inference (Triton's sequence batcher): write 1"
-            )
-            yield Finding(("streams", name, "batch_size"), text)
 
 
-def _check_inputs(spec: Spec) -> Iterator[Finding]:
-    for name, stream in spec.streams.items():
-        inputs, where = stream.inputs, ("streams", name, "inputs")
-        if isinstance(inputs, RandomInputs):
-            yield from check_shapes(inputs.shapes, (*where, "shapes"))
+@for_each_stream
+def _check_batch_of_sequences(spec: Spec, name: str) -> Iterator[Finding]:
+    sequences = isinstance(spec.workload.arrivals, SequenceArrivals)
+    if sequences and spec.streams[name].batch_size > 1:
+        text = "a request of a sequence holds one inference (Triton's sequence batcher): write 1"
+        yield Finding(("streams", name, "batch_size"), text)
 
 
-def _check_repeats(spec: Spec) -> Iterator[Finding]:
-    for name, stream in spec.streams.items():
-        inputs, where = stream.inputs, ("streams", name, "inputs")
-        random = inputs if isinstance(inputs, RandomInputs) else None
-        if random and isinstance(random.repeat, LogRepeat) and mixed_in(random.shapes):
-            text = "a log does not say which of the shapes its inputs have: send them from a file"
-            yield Finding((*where, "repeat"), text)
-        if random and random.unique == 1 and isinstance(random.repeat, ZipfRepeat):
-            yield Finding((*where, "repeat"), "popularity needs more than one input; raise unique")
-        if isinstance(inputs.repeat, DuplicatesRepeat) and random is None:
-            text = (
-                "a file does not have new inputs for every measurement: use random inputs, or "
-                "kind log"
-            )
-            yield Finding((*where, "repeat"), text)
-        elif isinstance(inputs.repeat, DuplicatesRepeat) and inputs.repeat.share >= 1:
-            text = "not every request can repeat an earlier one; write less than 100%"
-            yield Finding((*where, "repeat", "share"), text)
+@for_each_stream
+def _check_shapes(spec: Spec, name: str) -> Iterator[Finding]:
+    inputs = spec.streams[name].inputs
+    if isinstance(inputs, RandomInputs):
+        yield from check_shapes(inputs.shapes, ("streams", name, "inputs", "shapes"))
+
+
+@for_each_stream
+def _check_popularity(spec: Spec, name: str) -> Iterator[Finding]:
+    inputs = spec.streams[name].inputs
+    single = isinstance(inputs, RandomInputs) and inputs.unique == 1
+    if single and isinstance(inputs.repeat, ZipfRepeat):
+        text = "popularity needs more than one input; raise unique"
+        yield Finding(("streams", name, "inputs", "repeat"), text)
+
+
+@for_each_stream
+def _check_log(spec: Spec, name: str) -> Iterator[Finding]:
+    inputs = spec.streams[name].inputs
+    mixed = isinstance(inputs, RandomInputs) and mixed_in(inputs.shapes)
+    if mixed and isinstance(inputs.repeat, LogRepeat):
+        text = "a log does not say which of the shapes its inputs have: send them from a file"
+        yield Finding(("streams", name, "inputs", "repeat"), text)
+
+
+@for_each_stream
+def _check_duplicates(spec: Spec, name: str) -> Iterator[Finding]:
+    inputs, where = spec.streams[name].inputs, ("streams", name, "inputs", "repeat")
+    if not isinstance(inputs.repeat, DuplicatesRepeat):
+        return
+    if not isinstance(inputs, RandomInputs):
+        text = (
+            "a file does not have new inputs for every measurement: use random inputs, or kind log"
+        )
+        yield Finding(where, text)
+    elif inputs.repeat.share >= 1:
+        text = "not every request can repeat an earlier one; write less than 100%"
+        yield Finding((*where, "share"), text)
 
 
 def written_bounds(spec: Spec) -> Iterator[tuple[Location, Slo]]:
     """Each SLO that is written, about the stream it is written for, with its place."""
-    for index, slo in enumerate(spec.slo):
+    for index, slo in applied(_valid_slos, spec):
         yield ("slo", index), slo
     for name, stream in spec.streams.items():
-        for index, slo in enumerate(stream.slo):
+        for index, slo in applied(_valid_slos, stream):
             yield ("streams", name, "slo", index), slo.about(name)
+
+
+def _valid_slos(part: Spec | StreamSpec) -> Iterator[tuple[int, Slo]]:
+    yield from known(enumerate(part.slo))
 
 
 def _check_slos(spec: Spec) -> Iterator[Finding]:
@@ -319,49 +327,54 @@ def _check_gpu_memory(spec: Spec) -> Iterator[Finding]:
         yield Finding(where[0], "gpu_memory means nothing with server.gpus: none")
 
 
-_SERVER_MODE, _OBJECTIVE = "server.mode", "objective"
-_ARRIVALS, _KIND = "workload.arrivals", "workload.arrivals.kind"
-_NAMES, _SPACES = "models.*.name", "models.*.space"
-_LOADS = ("streams.*.share", "streams.*.rate")
-_BOUNDS = ("slo", "streams.*.slo")
-_CACHE = ("server.space", "server.args", _SERVER_MODE)
-
-#: Each rule with what it needs to know: where that is wrong, the rule could report what is right.
-_CHECKS: tuple[tuple[Callable[[Spec], Iterator[Finding]], tuple[str, ...]], ...] = (
-    (check_models, ()),
-    (check_stream_names, ()),
-    (check_streams, (_NAMES, "streams.*.model")),
-    (check_shares, _LOADS),
-    (check_open_loop, (*_LOADS, _KIND)),
-    (check_fields_of_mode, (_SERVER_MODE,)),
-    (check_needs_of_mode, (_SERVER_MODE, "server.image", "server.http", "server.grpc")),
-    (check_addresses, ()),
-    (check_server_arguments, ()),
-    (check_loaded_models, (_NAMES,)),
-    (check_shared_memory, (_SERVER_MODE,)),
-    (_check_windows, ()),
-    (_check_longest_window, ("workload.window", "workload.max_window")),
-    (_check_levels, ()),
-    (_check_bursts, ()),
-    (_check_length_of_bursts, (_ARRIVALS, "workload.max_window")),
-    (_check_sequences, ()),
-    (_check_inputs, ()),
-    (_check_repeats, ("streams.*.inputs",)),
-    (check_recording, (_KIND,)),
-    (check_cache_state, (_SERVER_MODE,)),
-    (_check_budget, ("workload.window", "workload.warmup")),
-    (_check_slos, _BOUNDS),
-    (_check_slos_are_different, ()),
-    (_check_throughput, (_OBJECTIVE, "streams.*.rate")),
-    (_check_goodput, (*_BOUNDS, *_LOADS, _OBJECTIVE, _KIND)),
-    (_check_objective_load, (_OBJECTIVE, _KIND)),
-    (_check_throughput_at_load, (_OBJECTIVE, *_LOADS, "streams.*.batch_size")),
-    (_check_sample_size, (_OBJECTIVE, *_LOADS, _ARRIVALS, "workload.max_window")),
-    (_check_load_held, (_OBJECTIVE, *_LOADS, _ARRIVALS, "workload.max_window")),
-    (_check_gpu_memory, (_SERVER_MODE, "server.metrics", "server.gpus")),
-    (check_fields, ()),
-    (check_space, (_SPACES, "server.space")),
-    (check_preferred_sizes, ()),
-    (check_cache_sizes, ()),
-    (check_cache, _CACHE),
+_RULES: tuple[Rule, ...] = (
+    check_names,
+    check_calls,
+    check_models_of_streams,
+    check_stream_names,
+    check_bounds_of_streams,
+    check_shares,
+    check_open_loop,
+    check_fields_of_mode,
+    check_needs_of_mode,
+    check_arguments,
+    check_mounts,
+    check_variables,
+    check_loaded_models,
+    check_shared_memory,
+    _check_longest_window,
+    _check_levels,
+    _check_length_of_bursts,
+    _check_lengths,
+    _check_protocol,
+    _check_batch_of_sequences,
+    _check_shapes,
+    _check_popularity,
+    _check_log,
+    _check_duplicates,
+    check_recorded_inputs,
+    check_batch_of_recording,
+    check_cache_of_recording,
+    check_rates_of_recording,
+    check_generator_of_recording,
+    check_pace,
+    check_cache_state,
+    _check_budget,
+    _check_slos,
+    _check_slos_are_different,
+    _check_throughput,
+    _check_goodput,
+    _check_objective_load,
+    _check_throughput_at_load,
+    _check_sample_size,
+    _check_load_held,
+    _check_gpu_memory,
+    check_fields,
+    check_space,
+    check_preferred_sizes,
+    check_cache_sizes,
+    check_cache_of_remote,
+    check_cache_switches,
+    check_cached_inputs,
+    check_cached_batches,
 )

@@ -7,19 +7,17 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from tuner.hiding import HIDDEN
+from tuner.spec.fields import by_key, models_in
 from tuner.spec.forms import CARRIED, SHORT_KEYS
 from tuner.spec.mistakes import Finding, Location, closest, dotted, in_brackets
 from tuner.spec.model import ModelSpec, Spec
 from tuner.spec.paths import SEVERAL_REPOSITORIES
-from tuner.spec.shapes import FORMS as SHAPE_FORMS
 from tuner.spec.units import shorten
 from tuner.spec.workload import Requests, Workload
-
-_Models = tuple[type[BaseModel], ...]
 
 #: Error type to text; the fields of ``ctx`` may be named.
 _MESSAGES: Mapping[str, str] = {
@@ -37,7 +35,7 @@ _MESSAGES: Mapping[str, str] = {
     "greater_than_equal": "must be at least {ge:g}, not {found}",
     "less_than_equal": "must be at most {le:g}, not {found}",
     "too_short": "must not be empty",
-    "string_too_short": "must not be empty",
+    "string_too_short": "is not a model name",
     "string_pattern_mismatch": "is not a variable's name",
 }
 
@@ -48,7 +46,7 @@ _LINES = {
     "streams": "streams: {NAME: {model: ...}}",
     "repository": "repository: DIRECTORY",
     "name": "model: NAME",
-    "model": "model: NAME",
+    "model": "model: NAME, of the model that gets the requests",
     "file": "file: FILE",
     "share": "share: 50%",
     "dims": "dims: [64]",
@@ -69,28 +67,27 @@ _NOT_A_STREAMS = (
 _SPACE_FORMS = "write {int: [1, 4]}, {choice: [8, 16]} or {subsets: [4, 8]}"
 
 
-def findings(error: ValidationError) -> Iterator[Finding]:
-    """One finding for each error, placed in the long form of what was validated."""
-    for detail in error.errors(include_url=False):
-        location, owners, models = _trace(detail["loc"])
-        if location[:2] == _SECRET:
-            detail["input"] = HIDDEN
-        kind, context = detail["type"], detail.get("ctx", {})
-        if kind == "too_short" and detail["input"]:
-            continue  # pydantic does not count invalid items
-        if kind == "extra_forbidden":
-            yield _unknown_key(location, owners)
-        elif kind == "union_tag_invalid":
-            tag, tags = str(context["tag"]), context["expected_tags"]
-            yield Finding((*location, "kind"), _not_one_of(tag, tags))
-        elif kind == "union_tag_not_found" and location[-2:-1] != ("space",):
-            yield Finding(location, "'kind' is missing: one of " + ", ".join(map(_tag, models)))
-        elif kind == "missing":
-            yield Finding(location, f"is missing: write {_LINES[str(location[-1])]}", absent=True)
-        elif kind in _MAPPINGS:
-            yield Finding(location, _message(detail), described=_described(location))
-        else:
-            yield Finding(location, _message(detail))
+def explained(owner: type[BaseModel], location: Location, detail: ErrorDetails) -> Finding | None:
+    """An error in the data of a model as a finding; None for what another error says better."""
+    if location[:2] == _SECRET:
+        detail["input"] = HIDDEN
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind == "too_short" and detail["input"]:
+        return None  # pydantic does not count invalid items
+    if kind == "extra_forbidden":
+        return _unknown_key(location, owner)
+    if kind == "union_tag_invalid":
+        tag, tags = str(context["tag"]), context["expected_tags"]
+        return Finding((*location, "kind"), _not_one_of(tag, tags))
+    if kind == "union_tag_not_found" and location[-2:-1] != ("space",):
+        kinds = models_in(by_key(owner)[str(location[-1])].annotation)
+        names = ", ".join(get_args(by_key(kind)["kind"].annotation)[0] for kind in kinds)
+        return Finding(location, f"'kind' is missing: one of {names}")
+    if kind == "missing":
+        return Finding(location, f"is missing: write {_LINES[str(location[-1])]}", absent=True)
+    if kind in _MAPPINGS:
+        return Finding(location, _message(detail), described=_described(location))
+    return Finding(location, _message(detail), key=kind == "string_too_short")
 
 
 def _message(detail: ErrorDetails) -> str:
@@ -136,13 +133,17 @@ def _described(location: Location) -> str:
     return dotted((location[0], "NAME", *location[2:]) if named else location) or "a spec"
 
 
-def _unknown_key(location: Location, owners: _Models) -> Finding:
+def _unknown_key(location: Location, owner: type[BaseModel]) -> Finding:
     key = str(location[-1])
     if location[0] == "streams" and len(location) == 3 and key in _EXCHANGES:
         return Finding(location, f"unknown key '{key}': {_NOT_A_STREAMS}", key=True)
-    short = {Spec: SHORT_KEYS, Workload: CARRIED}  # what may be written there, in either form
-    allowed = {(o, name) for o in owners for name in (*_names(o), *short.get(o, ()))}
-    known = sorted({name for _, name in allowed - {(ModelSpec, "name")}})
+    short = {Spec: SHORT_KEYS, Workload: CARRIED}.get(owner, ())
+    if key in short:  # beside what says the same in the long form
+        text = f"belongs to a stream: write it under streams.NAME.{key}"
+        if owner is Spec:
+            text = f"belongs to a model: write it under models.NAME.{key}, and only there"
+        return Finding(location, text, key=True)
+    known = sorted({*by_key(owner), *short} - ({"name"} if owner is ModelSpec else set()))
     meant = closest(key, known)
     if meant:
         text = f"unknown key {shorten(key)} (did you mean {meant}?)"
@@ -156,66 +157,16 @@ def _unknown_key(location: Location, owners: _Models) -> Finding:
     return Finding(location, text, key=True, described=_described(location[:-1]))
 
 
-def _trace(loc: Location) -> tuple[Location, _Models, _Models]:
-    """``loc`` without pydantic's tags of unions; the models that own its last key; those there."""
-    plain: list[str | int] = []
-    models: _Models = (Spec,)
-    owners, is_name = models, False
-    for part in loc:
-        if part in SHAPE_FORMS and not is_name:
-            continue
-        tagged = tuple(model for model in models if _tag(model) == part)
-        if len(models) > 1 and tagged and not is_name:
-            models = tagged
-            continue
-        plain.append(part)
-        owners = models
-        models, is_name = (models, False) if is_name else _below(models, part)
-    return tuple(plain), owners, models
-
-
-def _below(models: _Models, part: str | int) -> tuple[_Models, bool]:
-    """The models a field may hold, and whether the next key is one of the user's own.
-
-    An index stays among the models.
-    """
-    owning = [model for model in models if part in _names(model)]
-    if not owning:
-        return models, False
-    annotation = _names(owning[0])[str(part)]
-    return models_in(annotation), get_origin(annotation) is dict
-
-
-@cache
-def _names(model: type[BaseModel]) -> Mapping[str, Any]:
-    """The keys of a model as written, with their types."""
-    fields = model.model_fields.items()
-    return {field.alias or name: field.annotation for name, field in fields}
-
-
-def models_in(annotation: Any) -> tuple[type[BaseModel], ...]:
-    """The models that a field of this type may hold."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return (annotation,)
-    return tuple(model for inner in get_args(annotation) for model in models_in(inner))
-
-
-def _tag(model: type[BaseModel]) -> str:
-    """What pydantic calls the model inside a union: its kind, or its name for parameters."""
-    kind = _names(model).get("kind")
-    return str(get_args(kind)[0]) if kind else model.__name__
-
-
 @cache
 def _places_of_keys() -> tuple[Location, ...]:
     """Every key of a spec, from the top, with everything that may be under it; short ones first."""
 
     def walk(model: type[BaseModel], above: Location) -> Iterator[Location]:
-        for name, annotation in _names(model).items():
+        for name, info in by_key(model).items():
             yield (*above, name)
             if name != "space":
-                free = ("NAME",) if get_origin(annotation) is dict else ()
-                for inner in models_in(annotation):
+                free = ("NAME",) if get_origin(info.annotation) is dict else ()
+                for inner in models_in(info.annotation):
                     yield from walk(inner, (*above, name, *free))
 
     short = [(name,) for name in SHORT_KEYS]

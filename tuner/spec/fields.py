@@ -7,8 +7,9 @@ YAML turns ``on`` into true and ``"16"`` into text; neither is a number here.
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -21,15 +22,59 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
+from pydantic.fields import FieldInfo
 
 from tuner.spec.mistakes import path_meant
 from tuner.spec.paths import CONFIG_NAMES
+from tuner.spec.units import Seconds
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class UnknownValueError(Exception):
+    """A rule needs a value that is wrong in the spec, so that it cannot be applied."""
 
 
 class Strict(BaseModel):
-    """Unknown keys are errors: a mistyped knob must never be ignored silently."""
+    """Unknown keys are errors: a mistyped knob must never be ignored silently.
+
+    While the mistakes of a spec are collected, there are instances of which only the valid fields
+    are known; another raises `UnknownValueError`.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in type(self).model_fields:
+                raise UnknownValueError(name)
+            return super().__getattr__(name)
+
+
+class Unknown:
+    """Stands for a wrong value among the valid ones of a list or mapping."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise UnknownValueError(name)
+
+
+def known(items: Iterable[tuple[_Key, _Value]]) -> Iterator[tuple[_Key, _Value]]:
+    """The items with a valid value."""
+    return ((key, value) for key, value in items if not isinstance(value, Unknown))
+
+
+def by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields of a model by their keys in a spec."""
+    return {info.alias or name: info for name, info in model.model_fields.items()}
+
+
+def models_in(annotation: Any) -> tuple[type[BaseModel], ...]:
+    """The models that a field of this type may hold."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return (annotation,)
+    return tuple(model for inner in get_args(annotation) for model in models_in(inner))
 
 
 WholeNumber = Annotated[int, Field(strict=True)]
@@ -37,6 +82,15 @@ Natural = Annotated[int, Field(strict=True, ge=0)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 PositiveNumber = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Flag = Annotated[bool, Field(strict=True)]
+
+
+def _above_zero(time: Seconds) -> Seconds:
+    if time <= 0:
+        raise ValueError("must be above 0")
+    return time
+
+
+Duration = Annotated[Seconds, AfterValidator(_above_zero)]
 #: Which of a machine's GPUs a server may see, by number.
 Gpus = Literal["all", "none"] | tuple[int, ...]
 

@@ -10,23 +10,22 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.spec.checks import cross_checks
-from tuner.spec.explain import findings
 from tuner.spec.fields import SpaceSpec
-from tuner.spec.forms import long_form
+from tuner.spec.forms import long_form, written
 from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, path_meant
 from tuner.spec.model import Spec
 from tuner.spec.paths import REPOSITORY, SERVER
 from tuner.spec.server import given_check
 from tuner.spec.shapes import shape_places
+from tuner.spec.validation import Validation
 from tuner.spec.workload import RandomInputs
 from tuner.spec.yaml_tree import (
     BadYamlError,
@@ -103,22 +102,30 @@ def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
         kind = "is empty" if tree.data is None else "is not a mapping of keys to values"
         advice = "tune init MODEL drafts one"
         raise SpecMistakesError([mistake_at(path, Position(1, 1), f"the spec {kind}; {advice}")])
-    given = {_override(tree.data, override): override for override in overrides}
-    form = long_form(tree.data)
-    spec, wrong = _validate(form.data, path.parent.absolute())
-    found = form.found(wrong)
-    meant = {(*finding.location[:-1], finding.meant) for finding in found if finding.meant}
-    found = [f for f in found if not (f.absent and f.location in meant)]
     mistakes = [mistake_at(path, at, message, where) for at, where, message in tree.problems]
-    for finding in found:
-        file, position = _where(path, tree, given, finding)
-        where, about = finding.location, finding.described
-        mistakes.append(mistake_at(file, position, finding.message, where, about))
-    if spec is None or mistakes:
+    given: dict[Location, str] = {}
+    for override in overrides:
+        try:
+            given[_override(tree.data, override)] = override
+        except SpecMistakesError as error:
+            mistakes += error.mistakes
+    validation = Validation({"directory": path.parent.absolute()})
+    spec = validation.model(Spec, long_form(tree.data))
+    found = [
+        replace(finding, location=written(finding.location, tree.data))
+        for finding in (*validation.findings, *cross_checks(spec))
+    ]
+    meant = {(*finding.location[:-1], finding.meant) for finding in found if finding.meant}
+    for finding in dict.fromkeys(found):
+        if not (finding.absent and finding.location in meant):
+            file, position = _where(path, tree, given, finding)
+            where, about = finding.location, finding.described
+            mistakes.append(mistake_at(file, position, finding.message, where, about))
+    if mistakes:
         raise SpecMistakesError(mistakes)
 
     def mistake(location: Location, message: str, *, key: bool = True) -> Mistake:
-        where = form.written(location)
+        where = written(location, tree.data)
         file, position = _where(path, tree, given, Finding(where, message, key=key))
         return mistake_at(file, position, message, where)
 
@@ -195,85 +202,6 @@ def _where(
 ) -> tuple[Path, Position]:
     own = [text for at, text in given.items() if at == finding.location[: len(at)]]
     return (Path(f"--set {own[-1]}"), Position(1, 1)) if own else (path, tree.position(finding))
-
-
-def _validate(data: dict[str, Any], directory: Path) -> tuple[Spec | None, list[Finding]]:
-    """Validates data in the long form; the findings have its places."""
-    context = {"directory": directory, "is_long": True}
-    try:
-        spec = Spec.model_validate(data, context=context)
-    except ValidationError as error:
-        wrong = list(findings(error))
-        return None, [*wrong, *_in_the_rest(data, wrong, context)]
-    return spec, list(cross_checks(spec))
-
-
-def _in_the_rest(
-    data: dict[str, Any], wrong: Sequence[Finding], context: Mapping[str, Any]
-) -> Iterator[Finding]:
-    """What `cross_checks` finds in the values that are valid, whatever is wrong beside them."""
-    gaps = [(*f.location[:-1], f.meant) for f in wrong if f.meant]
-    gaps += [f.location for f in wrong if f.absent]
-    rest, wrong = deepcopy(data), [f for f in wrong if not f.absent]
-    while True:
-        gone = set[Location]()
-        for finding in wrong:
-            if not any(finding.location[: len(part)] == part for part in gone):
-                gone.add(_leave_out(rest, finding.location))
-        gaps += (part[:-1] if isinstance(part[-1], int) else part for part in gone)
-        try:
-            spec = Spec.model_validate(_completed(rest), context=context)
-            break
-        except ValidationError as error:  # such as a mapping that lacks a required key
-            wrong = list(findings(error))
-    for finding in cross_checks(spec, gaps):
-        yield replace(finding, location=_before_leaving_out(rest, finding.location))
-
-
-def _leave_out(rest: dict[str, Any], location: Location) -> Location:
-    """Leaves out the smallest part with ``location`` that can be: an SLO, else a key's value."""
-    for end in range(len(location), 0, -1):
-        holder, key = _at(rest, location[: end - 1]), location[end - 1]
-        if isinstance(holder, dict) and key in holder:
-            del holder[str(key)]
-            return location[:end]
-        if isinstance(holder, list) and location[end - 2] == "slo":
-            holder[int(key)] = None  # the others keep their numbers
-            return location[:end]
-    return location
-
-
-def _before_leaving_out(rest: dict[str, Any], location: Location) -> Location:
-    """The place in the spec of what a rule found at ``location`` in the rest."""
-    above = location[:1] if location[:1] == ("slo",) else location[:3]
-    number = location[len(above) : len(above) + 1]
-    if above[-1:] != ("slo",) or not number:
-        return location
-    left = [at for at, slo in enumerate(_at(rest, above)) if slo is not None]
-    return (*above, left[int(number[0])])
-
-
-def _at(data: Any, location: Location) -> Any:
-    for key in location:
-        data = data.get(key) if isinstance(data, dict) else None
-    return data
-
-
-def _completed(data: dict[str, Any]) -> dict[str, Any]:
-    """Only the SLOs that are left, and placeholders for required fields that are not."""
-    models = data.get("models") or {"": {}}
-    models = {label: {"name": label or "model", **model} for label, model in models.items()}
-    streams = data.get("streams") or {"": {}}
-    first = next(iter(models))
-    streams = {name: _with_slos_left({"model": first, **s}) for name, s in streams.items()}
-    whole = {"repository": ".", **data, "models": models, "streams": streams}
-    return _with_slos_left(whole)
-
-
-def _with_slos_left(part: dict[str, Any]) -> dict[str, Any]:
-    if "slo" not in part:
-        return part
-    return {**part, "slo": [slo for slo in part["slo"] if slo is not None]}
 
 
 _MARK = "  # default"

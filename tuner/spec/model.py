@@ -19,7 +19,6 @@ from pydantic.json_schema import SkipJsonSchema
 from tuner.spec.fields import Count, Natural, PositiveNumber, SpaceSpec, SpecPath, Strict, WriteTo
 from tuner.spec.forms import CARRIED, as_written, long_form
 from tuner.spec.metrics import Scope
-from tuner.spec.mistakes import dotted
 from tuner.spec.paths import CONFIG_NAME
 from tuner.spec.server import ServerSpec
 from tuner.spec.slo import Objective, Slo
@@ -192,15 +191,8 @@ class Spec(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _in_the_long_form(cls, data: Any, info: ValidationInfo) -> Any:
-        """Unless the caller already did that, to know where each part was written."""
-        if (info.context or {}).get("is_long"):
-            return data
-        form = long_form(data)
-        if form.problems:
-            told = (f"{dotted(f.location)}: {f.message}" for f in form.problems)
-            raise ValueError("; ".join(told))
-        return form.data
+    def _in_the_long_form(cls, data: Any) -> Any:
+        return long_form(data)
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from tuner.spec.fields import Choice, IntRange, ParameterSpec, SpaceSpec, Subsets
+from tuner.spec.fields import Choice, IntRange, ParameterSpec, SpaceSpec, Subsets, known
 from tuner.spec.metrics import Scope
 from tuner.spec.mistakes import Finding, Location, in_brackets
 from tuner.spec.model import Spec
@@ -22,6 +22,7 @@ from tuner.spec.paths import (
     PREFERRED,
     SERVER,
 )
+from tuner.spec.rules import applied, for_each_model, for_each_space, for_each_stream
 from tuner.spec.units import Percent, count_text, parse_bytes
 from tuner.spec.workload import ClosedArrivals, NoRepeat, RandomInputs
 
@@ -60,39 +61,35 @@ _LOWEST = {
 }
 
 
-def check_fields(spec: Spec) -> Iterator[Finding]:
-    """Paths that cannot be right, and values that no config may have."""
-    for where, space in _spaces(spec):
-        yield from _check_fields(where, space)
-
-
 def check_space(spec: Spec) -> Iterator[Finding]:
     """There is something to search, and no more than a search can take."""
     fields = sum(len(space) for _, space in _spaces(spec))
-    first = next(iter(_spaces(spec)))[0]
     if not fields and len(spec.models) > 1:
         text = f"no model has a space, so nothing would be searched: give one, such as {{{_SPACE}}}"
         yield Finding(("models",), text, key=True)
     elif not fields:
-        empty = "space" in next(iter(spec.models.values())).model_fields_set
+        (name, model), *_ = spec.models.items()
+        empty = "space" in model.model_fields_set
         start = "must not be empty" if empty else "is missing"
-        yield Finding(first, f"{start}: write {_SPACE}", absent=not empty)
+        yield Finding(("models", name, "space"), f"{start}: write {_SPACE}", absent=not empty)
     if fields > MOST_FIELDS:
         text = f"{fields} fields are too many to search; choose at most {MOST_FIELDS}"
-        yield Finding(first, text, key=True)
+        first = next(s.model for s in spec.streams.values() if s.model in spec.models)
+        yield Finding(("models", first, "space"), text, key=True)
 
 
 def _spaces(spec: Spec) -> Iterator[tuple[Location, SpaceSpec]]:
-    """Every space with its place; that of the first model that gets requests comes first."""
-    asked = [stream.model for stream in spec.streams.values() if stream.model in spec.models]
-    for label in dict.fromkeys([*asked, *spec.models]):
-        yield ("models", label, "space"), spec.models[label].space
+    """Every space with its place."""
+    for label, model in spec.models.items():
+        yield ("models", label, "space"), model.space
     yield ("server", "space"), spec.server.space
 
 
-def _check_fields(at: Location, space: SpaceSpec) -> Iterator[Finding]:
+@for_each_space
+def check_fields(at: Location, space: SpaceSpec) -> Iterator[Finding]:
+    """Paths that cannot be right, and values that no config may have."""
     of_server = at[0] == "server"
-    for path, parameter in space.items():
+    for path in space:
         where: Location = (*at, path)
         if of_server and path != CACHE_SIZE:
             text = f"is not a server setting that can be searched, only {CACHE_SIZE} is"
@@ -107,55 +104,72 @@ def _check_fields(at: Location, space: SpaceSpec) -> Iterator[Finding]:
             yield Finding(
                 where, f"is not the path of a ModelConfig field, such as {PREFERRED}", key=True
             )
-        yield from _check_lowest(where, path, parameter)
-        yield from _check_microseconds(where, path, parameter)
-        yield from _check_count(where, path, parameter)
+    for path, parameter in known(space.items()):
+        for rule in (_check_lowest, _check_microseconds, _check_count):
+            yield from applied(rule, (*at, path), path, parameter)
 
 
-def check_preferred_sizes(spec: Spec) -> Iterator[Finding]:
+@for_each_space
+def check_preferred_sizes(at: Location, space: SpaceSpec) -> Iterator[Finding]:
     """A preferred size above every max_batch_size in the space can never be used."""
-    for where, space in _spaces(spec):
-        largest = _largest(space.get(MAX_BATCH_SIZE))
-        preferred = space.get(PREFERRED)
-        if largest is None or not isinstance(preferred, Subsets):
-            continue
-        for index, size in enumerate(preferred.subsets):
-            if size > largest:
-                text = f"{size} is above the largest max_batch_size in the space, {largest}"
-                yield Finding((*where, PREFERRED, "subsets", index), text)
+    largest = _largest(space.get(MAX_BATCH_SIZE))
+    preferred = space.get(PREFERRED)
+    if largest is None or not isinstance(preferred, Subsets):
+        return
+    for index, size in enumerate(preferred.subsets):
+        if size > largest:
+            text = f"{size} is above the largest max_batch_size in the space, {largest}"
+            yield Finding((*at, PREFERRED, "subsets", index), text)
 
 
-def check_cache(spec: Spec) -> Iterator[Finding]:
-    """The cache: a server flag, a field of the model, and inputs for which it makes sense."""
-    where: Location = ("server", "space", CACHE_SIZE)
-    sizes = spec.server.space.get(CACHE_SIZE)
-    if sizes is not None and not spec.server.managed:
+def check_cache_of_remote(spec: Spec) -> Iterator[Finding]:
+    """The size of the cache is a server flag."""
+    if not spec.server.managed and CACHE_SIZE in spec.server.space:
         text = "is a server flag, and tune cannot restart a remote server to change it"
-        yield Finding(where, text, key=True)
-    switches = [
-        (*at, path)
-        for at, space in _spaces(spec)
-        for path in ("response_cache", CACHE_ENABLE)
-        if path in space
-    ]
-    for switch in switches:
-        if sizes is not None:
+        yield Finding(("server", "space", CACHE_SIZE), text, key=True)
+
+
+def check_cache_switches(spec: Spec) -> Iterator[Finding]:
+    """Models use a cache that the server has."""
+    sized, managed = CACHE_SIZE in spec.server.space, spec.server.managed
+    for switch in applied(_cache_switches, spec):
+        if sized:
             text = f"{CACHE_SIZE} already switches the cache on and off"
             yield Finding(switch, text, key=True)
-        elif spec.server.managed and not any(a.startswith(_CACHE_FLAGS) for a in spec.server.args):
+        elif managed and not any(a.startswith(_CACHE_FLAGS) for a in spec.server.args):
             text = f"does nothing without a cache in the server: search {CACHE_SIZE}"
             yield Finding(switch, text, key=True)
-    for name, stream in spec.streams.items() if sizes or switches else ():
-        inputs = stream.inputs
-        if isinstance(inputs, RandomInputs) and inputs.unique == 1:
-            text = "with a single input every request hits the cache, which shows nothing; raise it"
-            yield Finding(("streams", name, "inputs", "unique"), text)
-        if not isinstance(inputs.repeat, NoRepeat) and stream.batch_size > 1:
-            text = (
-                "the cache stores whole requests, but repeat is about single inputs: "
-                "leave this out, or the cache"
-            )
-            yield Finding(("streams", name, "batch_size"), text)
+
+
+def _cache_switches(spec: Spec) -> Iterator[Location]:
+    for at, space in _spaces(spec):
+        yield from ((*at, path) for path in ("response_cache", CACHE_ENABLE) if path in space)
+
+
+def _searches_cache(spec: Spec) -> bool:
+    return CACHE_SIZE in spec.server.space or any(_cache_switches(spec))
+
+
+@for_each_stream
+def check_cached_inputs(spec: Spec, name: str) -> Iterator[Finding]:
+    """Different inputs show what a cache does."""
+    inputs = spec.streams[name].inputs
+    if isinstance(inputs, RandomInputs) and inputs.unique == 1 and _searches_cache(spec):
+        text = "with a single input every request hits the cache, which shows nothing; raise it"
+        yield Finding(("streams", name, "inputs", "unique"), text)
+
+
+@for_each_stream
+def check_cached_batches(spec: Spec, name: str) -> Iterator[Finding]:
+    """What repeats is what a cache stores."""
+    stream = spec.streams[name]
+    repeats = not isinstance(stream.inputs.repeat, NoRepeat)
+    if repeats and stream.batch_size > 1 and _searches_cache(spec):
+        text = (
+            "the cache stores whole requests, but repeat is about single inputs: leave this out, "
+            "or the cache"
+        )
+        yield Finding(("streams", name, "batch_size"), text)
 
 
 def check_cache_sizes(spec: Spec) -> Iterator[Finding]:
@@ -259,51 +273,62 @@ def _largest(parameter: ParameterSpec | None) -> int | None:
 _STREAM = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 
 
-def check_models(spec: Spec) -> Iterator[Finding]:
-    """Names that a directory in the repository can have, and sensible calls."""
-    for label, model in spec.models.items():
+@for_each_model
+def check_names(spec: Spec, label: str) -> Iterator[Finding]:
+    """A model's name is one that a directory in the repository can have."""
+    where: Location = ("models", label, "name")
+    if spec.models[label].name != label:
+        text = "unknown key 'name'; a model's name is the key it is listed under"
+        yield Finding(where, text, key=True)
         where = ("models", label)
-        if "/" in model.name:
-            text = f"'{model.name}' is a path; write only the model's name"
-            yield Finding((*where, "name"), text)
-        if model.name == SERVER or (not label and len(spec.models) > 1):
-            yield Finding((*where, "name"), "is not a model name", key=True)
-        for index, name in enumerate(model.calls):
-            at = (*where, "calls", index)
-            if "/" in name or not name:
-                yield Finding(
-                    at, f"'{name}' is not a model name: write only the name of its directory"
-                )
-            elif name == model.name:
-                yield Finding(at, "a model that calls itself cannot be loaded before itself")
-            elif name in model.calls[:index]:
-                yield Finding(at, f"{name} is listed twice")
+    if "/" in label:
+        yield Finding(where, f"'{label}' is a path; write only the model's name")
+    if label == SERVER:
+        yield Finding(where, "is not a model name", key=True)
 
 
-def check_streams(spec: Spec) -> Iterator[Finding]:
+@for_each_model
+def check_calls(spec: Spec, label: str) -> Iterator[Finding]:
+    """A model calls others, each by its name."""
+    calls = spec.models[label].calls
+    for index, name in known(enumerate(calls)):
+        at = ("models", label, "calls", index)
+        if "/" in name or not name:
+            text = f"'{name}' is not a model name: write only the name of its directory"
+            yield Finding(at, text)
+        elif name == label:
+            yield Finding(at, "a model that calls itself cannot be loaded before itself")
+        elif name in calls[:index]:
+            yield Finding(at, f"{name} is listed twice")
+
+
+@for_each_stream
+def check_models_of_streams(spec: Spec, name: str) -> Iterator[Finding]:
     """Each stream names a model of the spec."""
-    for name, stream in spec.streams.items():
-        if stream.model not in spec.models:
-            known = ", ".join(spec.models)
-            guess = in_brackets(stream.model, list(spec.models))
-            text = f"'{stream.model}' is not one of the models: {known}{guess}"
-            yield Finding(("streams", name, "model"), text)
+    model = spec.streams[name].model
+    if model not in spec.models:
+        names = ", ".join(spec.models)
+        text = f"'{model}' is not one of the models: {names}{in_brackets(model, spec.models)}"
+        yield Finding(("streams", name, "model"), text)
 
 
-def check_stream_names(spec: Spec) -> Iterator[Finding]:
-    """Names that fit into files and tables; and bounds only on what a stream can show."""
-    for name, stream in spec.streams.items():
-        where = ("streams", name)
-        if name != stream.model and not re.fullmatch(_STREAM, name):
-            text = f"'{name}' is not a stream name: use letters, digits, _, - and ."
-            yield Finding(where, text, key=True)
-        for index, slo in enumerate(stream.slo):
-            if slo.metric.scope is Scope.SERVER:
-                text = (
-                    f"{slo.metric.name} applies to the whole server: write it under the top-level "
-                    f"slo"
-                )
-                yield Finding((*where, "slo", index), text)
+@for_each_stream
+def check_stream_names(spec: Spec, name: str) -> Iterator[Finding]:
+    """Names of streams fit into files and tables."""
+    if not re.fullmatch(_STREAM, name) and name != spec.streams[name].model:
+        text = f"'{name}' is not a stream name: use letters, digits, _, - and ."
+        yield Finding(("streams", name), text, key=True)
+
+
+@for_each_stream
+def check_bounds_of_streams(spec: Spec, name: str) -> Iterator[Finding]:
+    """A stream is bounded by what it can show."""
+    for index, slo in known(enumerate(spec.streams[name].slo)):
+        if slo.metric.scope is Scope.SERVER:
+            text = (
+                f"{slo.metric.name} applies to the whole server: write it under the top-level slo"
+            )
+            yield Finding(("streams", name, "slo", index), text)
 
 
 def check_shares(spec: Spec) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from tuner.spec.explain import models_in
+from tuner.spec.fields import by_key, models_in
 from tuner.spec.forms import CARRIED
 from tuner.spec.model import Spec
 from tuner.spec.slo import Objective, Slo
@@ -113,9 +113,9 @@ def _section(model: type[BaseModel], where: str) -> str:
     if kind is not None:
         title += f" of kind `{get_args(kind.annotation)[0]}`"
     elif where.endswith("space"):
-        title = f"`space`: values by `{next(iter(_keys(model)))}`"
+        title = f"`space`: values by `{next(iter(by_key(model)))}`"
     about = (model.__doc__ or "").replace("``", "`").split("\n\n")[0]
-    shown = {key: info for key, info in _keys(model).items() if key not in ("kind", "name")}
+    shown = {key: info for key, info in by_key(model).items() if key not in ("kind", "name")}
     rows = [
         f"`{key}` ({'; '.join(filter(None, (_value(info.annotation), _default(info))))}): "
         f"{info.description}"
@@ -123,10 +123,6 @@ def _section(model: type[BaseModel], where: str) -> str:
     ]
     told = "".join(f"- {row}\n" for row in (*rows, *_ALSO.get(model, ())))
     return f"### {title}\n\n{' '.join(about.split())}\n" + (f"\n{told}" if told else "")
-
-
-def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    return {info.alias or name: info for name, info in model.model_fields.items()}
 
 
 def _default(info: FieldInfo) -> str:

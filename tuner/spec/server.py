@@ -17,11 +17,21 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.hiding import HIDDEN
-from tuner.spec.fields import Cpus, Flag, Natural, Program, SpaceSpec, SpecFile, Strict, gpu_numbers
+from tuner.spec.fields import (
+    Cpus,
+    Duration,
+    Flag,
+    Natural,
+    Program,
+    SpaceSpec,
+    SpecFile,
+    Strict,
+    gpu_numbers,
+)
 from tuner.spec.units import Bytes, Seconds
 
 
@@ -88,6 +98,16 @@ class Tls(Strict):
 
 
 _Variable = Annotated[str, Field(pattern=r"^[^=\x00]+$")]
+
+
+def _address(text: str) -> str:
+    if text and not re.fullmatch(r"[^\s/:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}", text):
+        advice = "; leave out http:// and paths" if "/" in text else ""
+        raise ValueError(f"'{text}' is not host:port{advice}")
+    return text
+
+
+_Address = Annotated[str, AfterValidator(_address)]
 
 
 class ServerMode(Enum):
@@ -182,16 +202,16 @@ class ServerSpec(Strict):
     shm_size: Bytes = Field(
         Bytes(1 << 30), description="docker: size of /dev/shm (each Python instance needs some)"
     )
-    http: str | None = Field(None, description="remote: host:port of the HTTP endpoint")
-    grpc: str | None = Field(None, description="remote: host:port of the gRPC endpoint")
-    metrics: str | None = Field(None, description="remote: host:port of the metrics endpoint")
+    http: _Address | None = Field(None, description="remote: host:port of the HTTP endpoint")
+    grpc: _Address | None = Field(None, description="remote: host:port of the gRPC endpoint")
+    metrics: _Address | None = Field(None, description="remote: host:port of the metrics endpoint")
     tls: Tls | None = Field(None, description="remote: how its endpoints are reached over TLS")
     headers_from_env: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], _Variable] = Field(
         default_factory=dict,
         description="remote: headers that each request carries, such as authorization, and the "
         "variable of tune's environment that each value is taken from; no value is ever stored",
     )
-    load_timeout: Seconds = Field(
+    load_timeout: Duration = Field(
         Seconds(120.0), description="a model that takes longer to load counts as hung"
     )
     unload_first: Flag = Field(

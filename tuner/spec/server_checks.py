@@ -6,40 +6,41 @@ import re
 from collections.abc import Iterator
 
 from tuner.hiding import HIDDEN
+from tuner.spec.fields import known
 from tuner.spec.mistakes import Finding
 from tuner.spec.model import Spec, is_given
 from tuner.spec.paths import SEVERAL_REPOSITORIES
+from tuner.spec.rules import applied
 from tuner.spec.server import MODES, is_own_argument
 from tuner.spec.workload import CacheState, SharedMemory
 
 
 def check_fields_of_mode(spec: Spec) -> Iterator[Finding]:
     """Fields are those of the server's mode."""
-    server, own = spec.server, MODES[spec.server.mode]
+    own = MODES[spec.server.mode]
     for name in dict.fromkeys(name for facts in MODES.values() for name in facts.fields):
-        if name not in own.fields and is_given(server, name):
-            allowed = " and ".join(m.value for m, facts in MODES.items() if name in facts.fields)
-            text = f"is for mode {allowed}, not {server.mode.value}"
-            yield Finding(("server", name), text, key=True)
+        if name not in own.fields:
+            yield from applied(_check_field_of_mode, spec, name)
+
+
+def _check_field_of_mode(spec: Spec, name: str) -> Iterator[Finding]:
+    if is_given(spec.server, name):
+        allowed = " and ".join(m.value for m, facts in MODES.items() if name in facts.fields)
+        text = f"is for mode {allowed}, not {spec.server.mode.value}"
+        yield Finding(("server", name), text, key=True)
 
 
 def check_needs_of_mode(spec: Spec) -> Iterator[Finding]:
     """What the mode needs is given."""
-    server = spec.server
-    for name, what in MODES[server.mode].needed.items():
-        if not getattr(server, name):
-            text = f"is missing: mode {server.mode.value} needs {what}"
-            yield Finding(("server", name), text, absent=True)
+    for name in MODES[spec.server.mode].needed:
+        yield from applied(_check_need_of_mode, spec, name)
 
 
-def check_addresses(spec: Spec) -> Iterator[Finding]:
-    """Addresses are host:port."""
-    server = spec.server
-    for name in ("http", "grpc", "metrics"):
-        address = getattr(server, name)
-        if address and not re.fullmatch(r"[^\s/:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}", address):
-            advice = "; leave out http:// and paths" if "/" in address else ""
-            yield Finding(("server", name), f"'{address}' is not host:port{advice}")
+def _check_need_of_mode(spec: Spec, name: str) -> Iterator[Finding]:
+    mode = spec.server.mode
+    if not getattr(spec.server, name):
+        text = f"is missing: mode {mode.value} needs {MODES[mode].needed[name]}"
+        yield Finding(("server", name), text, absent=True)
 
 
 def check_shared_memory(spec: Spec) -> Iterator[Finding]:
@@ -52,9 +53,9 @@ def check_shared_memory(spec: Spec) -> Iterator[Finding]:
         yield Finding(("workload", "shared_memory"), text, key=True)
 
 
-def check_server_arguments(spec: Spec) -> Iterator[Finding]:
-    """Arguments are tritonserver's to take; paths and variables can be used."""
-    for index, argument in enumerate(spec.server.args):
+def check_arguments(spec: Spec) -> Iterator[Finding]:
+    """Arguments are tritonserver's to take."""
+    for index, argument in known(enumerate(spec.server.args)):
         name = re.split(r"[=\s]", argument, maxsplit=1)[0]
         where = ("server", "args", index)
         if is_own_argument(name):
@@ -63,23 +64,29 @@ def check_server_arguments(spec: Spec) -> Iterator[Finding]:
         elif argument.startswith("--") and " " in argument:
             better = argument.replace(" ", "=", 1)
             yield Finding(where, f"contains a space; write {better}, or two items")
-    for source, target in spec.server.mounts.items():
+
+
+def check_mounts(spec: Spec) -> Iterator[Finding]:
+    """Paths of mounts can be used."""
+    for source, target in known(spec.server.mounts.items()):
         if not (source.startswith("/") and target.startswith("/")):
             text = "both paths of a mount must start with /"
             yield Finding(("server", "mounts", source), text, key=True)
-    for name, variable in spec.server.environment.items():
+
+
+def check_variables(spec: Spec) -> Iterator[Finding]:
+    """Variables have their values."""
+    for name, variable in known(spec.server.environment.items()):
         if variable.given == HIDDEN:
             text = (
                 f"{HIDDEN} stands for a value that was not stored: write it, or {{from: VARIABLE}}"
             )
             yield Finding(("server", "environment", name), text)
-    if spec.server.load_timeout <= 0:
-        yield Finding(("server", "load_timeout"), "must be above 0")
 
 
 def check_loaded_models(spec: Spec) -> Iterator[Finding]:
     """What is loaded beside the models of the spec is not one of them."""
-    for index, argument in enumerate(spec.server.args):
+    for index, argument in known(enumerate(spec.server.args)):
         name = re.split(r"[=\s]", argument, maxsplit=1)[0]
         if name == "--load-model" and (text := _loads_tuned(spec, index)):
             yield Finding(("server", "args", index), text)
@@ -87,13 +94,12 @@ def check_loaded_models(spec: Spec) -> Iterator[Finding]:
 
 def _loads_tuned(spec: Spec, index: int) -> str:
     """Why a --load-model is wrong; empty for a model that is to run next to the tuned one."""
-    args = spec.server.args
-    named = args[index].partition("=")[2] or "".join(args[index + 1 : index + 2])
-    names = [model.name for model in spec.models.values()]
-    if named.strip() in names:
-        return f"{named.strip()} is loaded by tune itself; name the models that it calls"
-    if named.strip() == "*":
-        served = " and ".join(names)
+    args = dict(known(enumerate(spec.server.args)))
+    named = (args[index].partition("=")[2] or args.get(index + 1, "")).strip()
+    if named in spec.models:
+        return f"{named} is loaded by tune itself; name the models that it calls"
+    if named == "*":
+        served = " and ".join(spec.models)
         return (
             f"would load {served} too, which tune loads itself; name only the models that it calls"
         )

@@ -31,8 +31,8 @@ class ShapeShare(Strict):
     share: Percent = Field(description="of the requests")
 
 
-#: What pydantic calls the two forms, in the places of its errors.
-FORMS = ("one shape", "several shapes")
+#: What pydantic calls the two forms, in the places of its errors; no key of a spec has a NUL.
+FORMS = ("\0one shape", "\0several shapes")
 
 
 def _form(value: Any) -> str:

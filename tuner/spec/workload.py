@@ -5,11 +5,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator
 
 from tuner.spec.fields import (
     Count,
     Cpus,
+    Duration,
     PositiveNumber,
     Program,
     SpecFile,
@@ -81,9 +82,16 @@ class BurstArrivals(Strict):
         5.0, description="busy rate over calm rate"
     )
     burst_share: Percent = Field(Percent(0.2), description="share of the time that is busy")
-    burst_length: Seconds = Field(
+    burst_length: Duration = Field(
         Seconds(0.2), description="mean length of a busy time; lengths are exponential"
     )
+
+    @field_validator("burst_share")
+    @classmethod
+    def _some_of_each(cls, share: Percent) -> Percent:
+        if not 0 < share < 1:
+            raise ValueError(f"must be above 0% and below 100%, not {share}")
+        return share
 
     @property
     def cycle_s(self) -> float:
@@ -134,7 +142,7 @@ class SequenceArrivals(Strict):
     longest: Count | None = Field(
         None, description="lengths are drawn evenly from length to this; default: all are the same"
     )
-    interval: Seconds = Field(description="from one request of a sequence to the next")
+    interval: Duration = Field(description="from one request of a sequence to the next")
     count_output: str | None = Field(
         None,
         description="output of one number in which the model counts the requests of a sequence, "
@@ -319,7 +327,7 @@ class Workload(Strict):
         description="state of the response cache when a measurement begins: warm is what this "
         "traffic leaves there in the long run, empty is a server just started",
     )
-    window: Seconds = Field(
+    window: Duration = Field(
         Seconds(3.0),
         description="length of a measurement, by default 30s under a recording; longer where an "
         "SLO needs more, and, except in closed loops, at least ten times the largest latency SLO "

@@ -1,0 +1,60 @@
+"""How a rule is applied to a spec of which some values are wrong, and so not known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import ParamSpec, TypeVar
+
+from tuner.spec.fields import SpaceSpec, UnknownValueError
+from tuner.spec.mistakes import Finding, Location
+from tuner.spec.model import Spec
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+Rule = Callable[[Spec], Iterator[Finding]]
+
+
+def applied(rule: Callable[_P, Iterator[_T]], *args: _P.args, **kwargs: _P.kwargs) -> Iterator[_T]:
+    """What the rule finds until it needs a value that is not known."""
+    try:
+        yield from rule(*args, **kwargs)
+    except UnknownValueError:
+        return
+
+
+def for_each_stream(rule: Callable[[Spec, str], Iterator[Finding]]) -> Rule:
+    """A rule for a stream, by its name, as one for all of them."""
+
+    def rule_for_all(spec: Spec) -> Iterator[Finding]:
+        for name in spec.streams:
+            yield from applied(rule, spec, name)
+
+    return rule_for_all
+
+
+def for_each_model(rule: Callable[[Spec, str], Iterator[Finding]]) -> Rule:
+    """A rule for a model, by its name, as one for all of them."""
+
+    def rule_for_all(spec: Spec) -> Iterator[Finding]:
+        for name in spec.models:
+            yield from applied(rule, spec, name)
+
+    return rule_for_all
+
+
+def for_each_space(rule: Callable[[Location, SpaceSpec], Iterator[Finding]]) -> Rule:
+    """A rule for a space with its place, as one for those of the server and of each model."""
+
+    def rule_for_server(spec: Spec) -> Iterator[Finding]:
+        yield from rule(("server", "space"), spec.server.space)
+
+    @for_each_model
+    def rule_for_models(spec: Spec, name: str) -> Iterator[Finding]:
+        yield from rule(("models", name, "space"), spec.models[name].space)
+
+    def rule_for_all(spec: Spec) -> Iterator[Finding]:
+        yield from applied(rule_for_server, spec)
+        yield from applied(rule_for_models, spec)
+
+    return rule_for_all
