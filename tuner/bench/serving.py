@@ -31,6 +31,7 @@ from tuner.space.parameters import Knob
 from tuner.space.space import Space
 from tuner.spec.labels import of_label
 from tuner.spec.metrics import GPU_MEMORY
+from tuner.spec.mistakes import listed
 from tuner.spec.model import Spec
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from tuner.triton.deploy import Deployer
@@ -74,7 +75,7 @@ class Serving:
 def _completed(model: ServedModel, whose: str) -> str:
     size = model.base.completed.max_batch_size
     named = {MAX_BATCH_SIZE: f"max_batch_size {size}"}
-    found = ", ".join(named.get(name, name) for name in model.base.completions)
+    found = listed(named.get(name, name) for name in model.base.completions)
     return found and f"the server completes the config{whose}: {found}"
 
 

@@ -30,6 +30,7 @@ from tuner.server.server import ServerLauncher
 from tuner.space.sequences import sequence_note
 from tuner.space.words import bytes_text
 from tuner.spec.labels import of_label
+from tuner.spec.mistakes import listed
 from tuner.spec.model import StrategyName
 from tuner.spec.paths import DYNAMIC_BATCHING
 from tuner.spec.server import ServerMode, resolve
@@ -227,9 +228,9 @@ def _drawn_notes(name: str, inputs: RandomInputs, job: Job, above_bytes: int) ->
         size = request_bytes(tensors, inputs.string_length) * stream.batch_size
         if size <= above_bytes:
             continue
-        shapes = ", ".join(f"{t.name} {t.datatype}{list(t.shape)}" for t in tensors)
+        shapes = listed(f"{t.name} {t.datatype}{list(t.shape)}" for t in tensors)
         left = {t.name for t in model.base.completed.input} - {t.name for t in tensors}
-        without = f" (without the optional {', '.join(sorted(left))})" if left else ""
+        without = f" (without the optional {listed(sorted(left))})" if left else ""
         share = f"{Percent(shape.share)} of the requests{whose} carry"
         carries = share if shape.name else f"a request{whose} carries"
         note = f"{carries} {bytes_text(size)}: {shapes}{without}"

@@ -18,6 +18,7 @@ from tuner.cli.terminal import say, say_document
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.plain import plain
 from tuner.regular import is_there
+from tuner.spec.mistakes import listed
 from tuner.spec.paths import CONFIG_NAME, REPOSITORY
 
 if TYPE_CHECKING:
@@ -310,5 +311,5 @@ def _tell(profile: Profile) -> None:
     for left in profile.left:
         say(f"  {left}", err=True)
     if profile.others:
-        names = ", ".join(profile.others)
+        names = listed(profile.others)
         say(f"other models of the file, each needs a spec of its own: {names}", err=True)

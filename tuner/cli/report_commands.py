@@ -20,7 +20,7 @@ from tuner.cli.terminal import (
     width,
 )
 from tuner.errors import SpecError
-from tuner.spec.mistakes import path_meant
+from tuner.spec.mistakes import listed, path_meant
 
 
 @click.command("report")
@@ -45,7 +45,7 @@ def report_command(run: Path | None, output: Path, output_format: str) -> None:
         return
     is_check, is_series = os.path.lexists(run / CHECK), os.path.lexists(run / SERIES)
     show = _show_check if is_check else _show_series if is_series else _show_run
-    names = ", ".join(str(f.relative_to(run)) for f in show(run, output_format))
+    names = listed(f.relative_to(run) for f in show(run, output_format))
     told = f"rendered {names}" if names else "no manifest.json, so nothing is rendered again"
     say(f"{told} in {run}", err=True)
 

@@ -35,6 +35,7 @@ from tuner.modelconfig.rules import Check, Rule, Violation, found_by, violations
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import locate
 from tuner.regular import is_there
+from tuner.spec.mistakes import listed
 from tuner.spec.paths import CONFIG_NAME
 
 #: What each backend loads if `default_model_filename` is not set, any one of them; FIL's from its
@@ -107,7 +108,7 @@ def _hint(directory: Path, backend: str) -> str:
     ending, hint = _UNREADABLE.get(backend, (None, ""))
     if ending and any(name.endswith(ending) for name in present):
         return hint
-    return f"it holds {', '.join(present)}" if present else "it is empty"
+    return f"it holds {listed(present)}" if present else "it is empty"
 
 
 _DEFAULT_HOST_POLICIES = ("cpu", "model", "gpu_")

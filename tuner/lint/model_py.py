@@ -13,7 +13,7 @@ from tuner.lint.rules import LintFinding, Severity, silenced_in
 from tuner.lint.runtime_threads import open_threads
 from tuner.modelconfig.files import ModelFiles, leads_out, read_source
 from tuner.modelconfig.schema import ModelConfig, enum_name
-from tuner.spec.mistakes import did_you_mean
+from tuner.spec.mistakes import meant_or_listed
 
 _CLASS = "TritonPythonModel"
 _ONCE = ("__init__", "initialize", "finalize", "auto_complete_config")
@@ -49,7 +49,7 @@ def python_findings(
                 findings.append(_at(path, place, Severity.NOTE, "unnamed-call", text, hint))
             elif model not in names:
                 text = f"this calls model {model!r}, which is not in the repository"
-                hint = did_you_mean(model, names) or f"it has {', '.join(names)}"
+                hint = meant_or_listed(model, names)
                 findings.append(_at(path, place, Severity.WARNING, "called-model", text, hint))
         yield from (f for f in findings if f.rule not in silent)
 

@@ -26,7 +26,7 @@ from tuner.modelconfig.message import ParseMistake, try_parse
 from tuner.modelconfig.queues import HANGS, may_be_full
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import Field, Items, Message, build, elements, locate
-from tuner.spec.mistakes import did_you_mean
+from tuner.spec.mistakes import listed, meant_or_listed
 from tuner.spec.paths import CONFIG_NAME, SEVERAL_REPOSITORIES
 
 _METRIC = {"metric_identifier": "family", "histogram_options": "buckets"}
@@ -63,7 +63,9 @@ def lint_repository(
     if not _holds_models(repository):
         text = f"no directory in {repository} is a model's: none holds a config.pbtxt or a version"
         groups = [name for name in names if _holds_models(repository / name)]
-        text += f"; {' and '.join(groups)} hold{'s' * (len(groups) < 2)} models" if groups else ""
+        text += (
+            f"; {listed(groups, ' and ')} hold{'s' * (len(groups) < 2)} models" if groups else ""
+        )
         raise SpecError(text, "name the directory that holds one directory for each model")
     weightless = not weights or {d.name for d in repository.glob("[!.]*/[!.]*/")} <= {"configs"}
     if weightless:
@@ -158,7 +160,7 @@ def _between_findings(
         path = f"ensemble_scheduling.step[{index}]"
         if step.model_name not in names:
             message = f"there is no model {step.model_name!r} in the repository"
-            near = did_you_mean(step.model_name, names) or f"it has {', '.join(names)}"
+            near = meant_or_listed(step.model_name, names)
             hint = f"{near}; {SEVERAL_REPOSITORIES}, or write # tune: ignore ensemble-step-model"
             yield error_at(files, f"{path}.model_name", "ensemble-step-model", message, hint)
             continue

@@ -12,7 +12,15 @@ from typing import Any, TypeVar
 
 from tuner.errors import SpecError
 from tuner.plain import plain
-from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, dotted, in_brackets
+from tuner.spec.mistakes import (
+    Finding,
+    Location,
+    Mistake,
+    SpecMistakesError,
+    dotted,
+    in_brackets,
+    listed,
+)
 from tuner.spec.yaml_tree import BadYamlError, Position, Tree, mistake_at, read_yaml_file
 
 _T = TypeVar("_T")
@@ -163,11 +171,11 @@ def _chosen(path: Path, tree: Tree, named: _Named, model: str | None) -> str:
     where: Location = (_TOP,)
     text = "names the models to profile, each with its options"
     if model is not None:
-        text = f"{model} is not among the models: {', '.join(models)}{in_brackets(model, models)}"
+        text = f"{model} is not among the models: {listed(models)}{in_brackets(model, models)}"
     elif wrong:
         where, text = wrong[0]
     elif models:
-        text = f"several models are profiled: {', '.join(models)}"
+        text = f"several models are profiled: {listed(models)}"
     error = _mistake(path, tree, where, text)
     if model is None:
         error.hint = f"name one: tune init MODEL --from-model-analyzer {path}"

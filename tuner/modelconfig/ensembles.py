@@ -14,6 +14,7 @@ from typing import Any
 
 from tuner.modelconfig.backends import PLATFORM, Mistake, is_ensemble, may_set_batch
 from tuner.modelconfig.schema import ModelConfig
+from tuner.spec.mistakes import listed, meant_or_listed
 
 _STEP = "ensemble_scheduling.step"
 _JOINED = "what is joined must come from the same decoupled model, or from none"
@@ -61,7 +62,7 @@ def _branches(ensemble: ModelConfig, models: Mapping[str, ModelConfig]) -> Itera
             f"step {index} ({step.model_name})",
         )
         if len(joined) > 1:
-            text = f"{own} joins {' and '.join(sorted(joined))}"
+            text = f"{own} joins {listed(sorted(joined), ' and ')}"
             yield f"{_STEP}[{index}].input_map", text, _JOINED
             return
         if not answers_many_times(step.model_name, models):
@@ -69,7 +70,7 @@ def _branches(ensemble: ModelConfig, models: Mapping[str, ModelConfig]) -> Itera
         source.update(dict.fromkeys(step.output_map.values(), own))
     ends = {source[tensor.name] for tensor in ensemble.output if tensor.name in source}
     if len(ends) > 1:
-        yield "output", f"the outputs join {' and '.join(sorted(ends))}", _JOINED
+        yield "output", f"the outputs join {listed(sorted(ends), ' and ')}", _JOINED
 
 
 def answers_many_times(name: str, models: Mapping[str, ModelConfig]) -> bool:
@@ -120,7 +121,7 @@ def step_mistakes(
         mapped = getattr(step, f"{side}_map")
         for key in sorted(set(mapped) - set(known)) if known else ():
             text = f"{name} has no {side} {key!r}"
-            yield f"{path}.{side}_map", text, f"it has {', '.join(known)}"
+            yield f"{path}.{side}_map", text, meant_or_listed(key, known)
 
 
 def _incomplete_steps(steps: list[Any]) -> Iterator[Mistake]:

@@ -15,7 +15,7 @@ from tuner.modelconfig.encoding import decode
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.schema import ModelConfig
 from tuner.regular import is_there, read_regular
-from tuner.spec.mistakes import did_you_mean, path_meant
+from tuner.spec.mistakes import meant_or_listed, path_meant
 from tuner.spec.paths import CONFIG_NAME, CONFIG_NAMES
 
 #: No file system has longer names.
@@ -197,7 +197,7 @@ def model_directory(repository: Path, model: str) -> Path:
     if is_one_model(repository):
         text = f"{text}, which is the directory of one model"
         raise SpecError(text, f"the repository is the one above: {repository.absolute().parent}")
-    hint = did_you_mean(model, names) or f"it has {', '.join(names) or 'no models'}"
+    hint = meant_or_listed(model, names) if names else "it has no models"
     raise SpecError(text, hint)
 
 

@@ -12,7 +12,7 @@ from tuner.modelconfig.encoding import as_python_reads, foreign
 from tuner.modelconfig.path_steps import is_map
 from tuner.modelconfig.schema import ModelConfig, message_types, new_config
 from tuner.modelconfig.values import is_list, type_name
-from tuner.spec.mistakes import did_you_mean
+from tuner.spec.mistakes import did_you_mean, meant_or_listed
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
@@ -149,7 +149,7 @@ def _mistake(error: Any, source: str, root: Descriptor) -> ParseMistake:
             hint = _hint_for_number(source, line, column, inside)
     elif unknown := _UNKNOWN_ENUM.search(text):
         names = _enum_names(root, unknown["type"])
-        near = did_you_mean(unknown["name"], names) or f"known are {', '.join(names)}"
+        near = meant_or_listed(unknown["name"], names, "known are")
         hint = _RENAMED.get(unknown["name"], near)
     return ParseMistake(line, column, text, hint, newer)
 

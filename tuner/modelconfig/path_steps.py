@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from tuner.errors import SpecError
 from tuner.modelconfig.schema import new_config
 from tuner.modelconfig.values import from_words, is_list, literal_words, type_name
-from tuner.spec.mistakes import did_you_mean
+from tuner.spec.mistakes import did_you_mean, meant_or_listed
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -244,5 +244,5 @@ def _unknown(path: str, name: str, descriptor: Descriptor) -> SpecError:
     owner = descriptor.full_name.removeprefix("inference.")
     return SpecError(
         f"{path!r}: there is no field {name!r} in {owner}",
-        did_you_mean(name, known) or f"it has {', '.join(known)}",
+        meant_or_listed(name, known),
     )

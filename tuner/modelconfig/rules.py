@@ -23,6 +23,7 @@ from tuner.modelconfig import backends, ensembles, samples
 from tuner.modelconfig.backends import Mistake, backend_of, is_completed, is_tensorrt, may_set_batch
 from tuner.modelconfig.queues import is_delay, queue_policies
 from tuner.modelconfig.schema import ModelConfig, enum_name
+from tuner.spec.mistakes import meant_or_listed
 
 #: Paths, messages and hints.
 Check = Callable[[ModelConfig], Iterator[Mistake]]
@@ -281,7 +282,7 @@ def _batch_tensors(config: ModelConfig) -> Iterator[Mistake]:
         targets = list(batch_output.target_name)
         for name in dict.fromkeys(targets):
             if outputs and name not in outputs:
-                yield path, f"there is no output {name!r}", f"it has {', '.join(sorted(outputs))}"
+                yield path, f"there is no output {name!r}", meant_or_listed(name, sorted(outputs))
             if targets.count(name) > 1:
                 yield path, f"target {name!r} is named more than once", "name it once"
 
@@ -292,7 +293,7 @@ def _batch_sources(path: str, batch: Any, inputs: set[str]) -> Iterator[Mistake]
         kind = batch.Kind.Name(batch.kind)
         yield path, f"{kind} has {len(sources)} source_inputs", "give it one"
     elif inputs and sources[0] not in inputs:
-        yield path, f"there is no input {sources[0]!r}", f"it has {', '.join(sorted(inputs))}"
+        yield path, f"there is no input {sources[0]!r}", meant_or_listed(sources[0], sorted(inputs))
 
 
 def _controls(config: ModelConfig) -> Iterator[Mistake]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tuner.modelconfig.backends import Mistake
 from tuner.modelconfig.schema import ModelConfig, enum_name
-from tuner.spec.mistakes import did_you_mean
+from tuner.spec.mistakes import did_you_mean, listed
 from tuner.spec.units import count_text
 
 _LENGTH_BYTES = 4  # before each string
@@ -106,10 +106,10 @@ def mistakes(config: ModelConfig) -> Iterator[Mistake]:
         needed = [tensor.name for tensor in config.input if not tensor.optional]
         if missing := [tensor for tensor in needed if tensor not in warmup.inputs]:
             others = sorted({*warmup.inputs} - {tensor.name for tensor in config.input})
-            stray = f": {', '.join(map(repr, others))} is no input" if others else ""
+            stray = f": {listed(map(repr, others))} is no input" if others else ""
             near = did_you_mean("".join(others[:1]), missing)
-            text = f"{name} has no {', '.join(missing)}{stray}"
-            yield path, text, near or f"the model takes {', '.join(needed)}"
+            text = f"{name} has no {listed(missing)}{stray}"
+            yield path, text, near or f"the model takes {listed(needed)}"
     if config.max_batch_size > 0:
         yield from _too_many_rows(config, config.max_batch_size)
     for sample in samples(config):

@@ -23,7 +23,7 @@ from tuner.modelconfig.rules import Rule, Violation
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.tree import field_place
 from tuner.modelconfig.values import FieldValue
-from tuner.spec.mistakes import did_you_mean
+from tuner.spec.mistakes import listed, meant_or_listed
 from tuner.spec.paths import CONFIG_NAME, DELAY, MAX_BATCH_SIZE
 
 #: Label of each model of which something is set, to ModelConfig path, to value.
@@ -208,7 +208,7 @@ def _refuse_missing(repository: Path, model: ServedModel, parts: Iterable[str]) 
         if part not in there:
             raise SpecError(
                 f"{_place_of(model, part)}: there is no model {part!r} in {repository}",
-                did_you_mean(part, there) or f"it has {', '.join(there)}",
+                meant_or_listed(part, there),
             )
 
 
@@ -219,7 +219,7 @@ def _parts_first(models: Iterable[ServedModel]) -> Iterator[ServedModel]:
         yield from [by_name[name] for name in order.static_order()]
     except CycleError as error:
         circle = list(reversed(error.args[1]))
-        where, text = _place_of(by_name[circle[0]], circle[1]), " -> ".join(circle)
+        where, text = _place_of(by_name[circle[0]], circle[1]), listed(circle, " -> ")
         raise SpecError(f"{where}: the models form a cycle: {text}", "break it") from error
 
 

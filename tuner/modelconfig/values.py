@@ -12,7 +12,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from tuner.errors import SpecError
-from tuner.spec.mistakes import did_you_mean
+from tuner.spec.mistakes import meant_or_listed
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
@@ -172,7 +172,7 @@ def _enum_number(path: str, field: FieldDescriptor, name: str) -> int:
     known = _enum(field).values_by_name.get(name)
     if known is None:
         names = _enum_names(field)
-        hint = did_you_mean(name, names) or f"known are {', '.join(names)}"
+        hint = meant_or_listed(name, names, "known are")
         raise SpecError(f"{path}: {name!r} is not a value of {field.name}", hint)
     return int(known.number)
 

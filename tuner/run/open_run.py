@@ -36,6 +36,7 @@ from tuner.search.study.offer import Offer
 from tuner.search.study.record import StudyRecord
 from tuner.spec.load import load_spec
 from tuner.spec.meaning import files_of, meaning
+from tuner.spec.mistakes import listed
 from tuner.spec.model import Spec
 from tuner.triton.launchers import cores_of, server_launcher
 from tuner.writeback.files import sha256_or_none
@@ -253,7 +254,7 @@ def put_back(run: Path, begun: BegunRuns, environment: Mapping[str, str], *, dry
         if not dry_run:
             with launcher.launch((), store.logs / SERVER_LOG):
                 pass  # leaving it puts back what was found
-    return f"{', '.join(files)} at {job.spec.server.grpc}"
+    return f"{listed(files)} at {job.spec.server.grpc}"
 
 
 def restore_choices(request: Request) -> Request:

@@ -25,7 +25,7 @@ from tuner.machine.process import Priority, private_directory
 from tuner.server import log, wheel
 from tuner.server.numpy2 import SHIM
 from tuner.server.wheel import PYTHON, install_hint
-from tuner.spec.mistakes import path_meant
+from tuner.spec.mistakes import listed, path_meant
 
 _PT_INTERP = 3
 _CONTAINER_BIN = Path("/opt/tritonserver/bin")
@@ -279,7 +279,7 @@ def _wheel_surroundings(
     stubs = root / "python_backend_stubs"
     stub = stubs / PYTHON / "triton_python_backend_stub"
     if not stub.exists():
-        have = ", ".join(sorted(p.name for p in stubs.iterdir()))
+        have = listed(sorted(p.name for p in stubs.iterdir()))
         raise EnvironmentNotReadyError(
             f"this tritonserver has no Python backend for Python {PYTHON} (it has {have})",
             install_hint(),
@@ -350,7 +350,7 @@ def _check_libraries(binary: Path, environment: Mapping[str, str]) -> None:
         hint = "this system's C library is too old for it; use a newer system or the docker mode"
     else:
         hint = install_hint()
-    raise EnvironmentNotReadyError(f"{binary} lacks {', '.join(missing)}", hint)
+    raise EnvironmentNotReadyError(f"{binary} lacks {listed(missing)}", hint)
 
 
 def _link_missing(names: Sequence[str], directory: Path, package: Path | None) -> None:

@@ -17,6 +17,7 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.schema import ModelConfig, enum_name
 from tuner.modelconfig.served import ServedModel
+from tuner.spec.mistakes import listed
 
 #: Appended to the backend's own triton_python_backend_utils.py, which the stub imports before it
 #: takes these classes. NumPy's capsule gets another name, or it complains when it is freed.
@@ -81,7 +82,7 @@ def numpy_of_models(python: Path, models: Iterable[ServedModel] = ()) -> str:
     strings = [model.name for model in models if _passes_strings(model.base.completed)]
     if strings and int(found.split(".")[0]) > 1:
         raise EnvironmentNotReadyError(
-            f"{', '.join(strings)}: strings need NumPy 1, for which the Python backend of this "
+            f"{listed(strings)}: strings need NumPy 1, for which the Python backend of this "
             f"tritonserver was built, and Python models import numpy {found} ({python})",
             mend if old != "numpy" else "use Python 3.11 or 3.12, or server: {mode: docker}",
         )

@@ -26,6 +26,7 @@ from tuner.space.parameters import SERVER, ChoiceParameter, Knob, Parameter, Ran
 from tuner.space.sequences import takes_sequences
 from tuner.space.space import COUNTED_ONE_BY_ONE, Space
 from tuner.spec.fields import Choice, IntRange, ParameterSpec, Subsets
+from tuner.spec.mistakes import listed
 from tuner.spec.model import Spec
 from tuner.spec.paths import (
     CACHE_ENABLE,
@@ -113,7 +114,7 @@ def _refuse_of_an_ensemble(path: str, model: ServedModel) -> None:
     head = re.split(r"[.\[]", path, maxsplit=1)[0]
     if head in _OF_STEPS and model.base.completed.HasField("ensemble_scheduling"):
         text = "an ensemble has no instances and no batcher of its own"
-        steps = f": {', '.join(model.parts)}," if model.parts else ", once it has some,"
+        steps = f": {listed(model.parts)}," if model.parts else ", once it has some,"
         raise SpecError(text, f"search those of its steps{steps} under models")
 
 

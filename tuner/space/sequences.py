@@ -8,7 +8,7 @@ from tuner.errors import SpecError
 from tuner.modelconfig.base import DEFAULT_SEQUENCE_IDLE_US
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import Served, ServedModel
-from tuner.spec.mistakes import in_brackets
+from tuner.spec.mistakes import in_brackets, listed
 from tuner.spec.model import Spec
 from tuner.spec.paths import SEQUENCE_BATCHING, SEQUENCE_IDLE
 from tuner.spec.units import digits
@@ -40,7 +40,7 @@ def refuse_misfit_load(spec: Spec, served: Served) -> None:
             )
         return
     if not taking:
-        names = ", ".join(dict.fromkeys(stream.model for stream in spec.streams.values()))
+        names = listed(dict.fromkeys(stream.model for stream in spec.streams.values()))
         raise SpecError(
             f"arrivals are sequences, and {names} has no sequence_batching",
             "take other arrivals, such as {kind: poisson}; what keeps no state needs no sequences",

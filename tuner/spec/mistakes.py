@@ -105,6 +105,24 @@ def closest(name: str, known: Iterable[str]) -> str:
     return next(iter(_closest(name, {word.lower(): word for word in known}, most=1)), "")
 
 
+#: Names in a message: all of so many; of more, the first ones and how many follow.
+_MOST_NAMES, _FIRST_NAMES = 16, 8
+
+
+def listed(names: Iterable[object], joint: str = ", ") -> str:
+    """``a, b, c``; of more names than anybody reads, ``a, b, c and 97 more``."""
+    texts = [*map(str, names)]
+    if len(texts) <= _MOST_NAMES:
+        return joint.join(texts)
+    return f"{joint.join(texts[:_FIRST_NAMES])} and {len(texts) - _FIRST_NAMES:,} more"
+
+
+def meant_or_listed(name: str, known: Iterable[str], start: str = "it has") -> str:
+    """``did you mean a?``, or else what is known: ``it has a, b, c and 97 more``."""
+    known = [*known]
+    return did_you_mean(name, known) or f"{start} {listed(known) or 'none'}"
+
+
 def path_meant(path: Path, kind: Callable[[Path], bool] = Path.is_dir) -> str:
     """``did you mean A?`` of a path that is not there: of one whose part or ending is another."""
     wrong = path

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tuner.spec.fields import Choice, IntRange, ParameterSpec, SpaceSpec, Subsets, known
 from tuner.spec.metrics import Scope
-from tuner.spec.mistakes import Finding, Location, in_brackets
+from tuner.spec.mistakes import Finding, Location, in_brackets, listed
 from tuner.spec.model import Spec
 from tuner.spec.paths import (
     CACHE_ENABLE,
@@ -307,7 +307,7 @@ def check_models_of_streams(spec: Spec, name: str) -> Iterator[Finding]:
     """Each stream names a model of the spec."""
     model = spec.streams[name].model
     if model not in spec.models:
-        names = ", ".join(spec.models)
+        names = listed(spec.models)
         text = f"'{model}' is not one of the models: {names}{in_brackets(model, spec.models)}"
         yield Finding(("streams", name, "model"), text)
 

@@ -32,6 +32,7 @@ from tuner.spec.fields import (
     Strict,
     gpu_numbers,
 )
+from tuner.spec.mistakes import listed
 from tuner.spec.units import Bytes, Seconds
 
 
@@ -249,7 +250,7 @@ def resolve(
     missing = sorted({source for source in sources.values() if source not in environment})
     if missing:
         raise EnvironmentNotReadyError(
-            f"server.environment takes values from variables not set: {', '.join(missing)}",
+            f"server.environment takes values from variables not set: {listed(missing)}",
             "set them where tune is started",
         )
     given = {name: v.given for name, v in variables.items() if v.given is not None}

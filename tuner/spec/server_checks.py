@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tuner.hiding import HIDDEN
 from tuner.spec.fields import known
-from tuner.spec.mistakes import Finding
+from tuner.spec.mistakes import Finding, listed
 from tuner.spec.model import Spec, is_given
 from tuner.spec.paths import SEVERAL_REPOSITORIES
 from tuner.spec.rules import applied
@@ -99,7 +99,7 @@ def _loads_tuned(spec: Spec, index: int) -> str:
     if named in spec.models:
         return f"{named} is loaded by tune itself; name the models that it calls"
     if named == "*":
-        served = " and ".join(spec.models)
+        served = listed(spec.models, " and ")
         return (
             f"would load {served} too, which tune loads itself; name only the models that it calls"
         )

@@ -31,6 +31,7 @@ from tuner.server.server import Endpoints, Server, ServerLauncher
 from tuner.space.candidate import Candidate, server_args
 from tuner.spec.fields import Gpus
 from tuner.spec.labels import labelled
+from tuner.spec.mistakes import listed
 from tuner.triton.changes import DeploymentKind, dearest, kind_of_change
 from tuner.triton.local import in_repository
 
@@ -204,7 +205,7 @@ class Deployer:
                 del self._current().configs[label]
             different += (labelled(label, text, self.served.models) for text in found)
         if different:
-            raise DeployRefusedError(f"the server runs another config: {'; '.join(different)}")
+            raise DeployRefusedError(f"the server runs another config: {listed(different, '; ')}")
         return deployment
 
     def try_out(self, candidate: Candidate) -> Deployment:

@@ -23,7 +23,7 @@ from tuner.server.numpy2 import in_python, numpy_of_models
 from tuner.server.server import ServerLauncher
 from tuner.server.shared_memory import SHM
 from tuner.spec.load import LoadedSpec
-from tuner.spec.mistakes import Location
+from tuner.spec.mistakes import Location, listed
 from tuner.spec.server import ServerMode, ServerSpec, resolve
 from tuner.spec.units import count_text, digits
 from tuner.triton import remote
@@ -228,7 +228,7 @@ def _ports() -> str:
 
 def _gpus(environment: Mapping[str, str]) -> str:
     gpus = host.read_gpus(environment)
-    found = ", ".join(f"{gpu.name} (driver {gpu.driver})" for gpu in gpus)
+    found = listed(f"{gpu.name} (driver {gpu.driver})" for gpu in gpus)
     return found or "none seen: models run on the CPU"
 
 

@@ -11,6 +11,7 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.modelconfig.backends import refused_in_names
 from tuner.modelconfig.files import ModelFiles
 from tuner.server.log import OTHER_BACKENDS
+from tuner.spec.mistakes import listed
 from tuner.spec.server import ServerMode
 
 _LAST_WITH_HOLES, _LAST_IMAGE_WITH_HOLES = (2, 59, 0), "25.06"
@@ -60,12 +61,12 @@ def refuse_lacking(
         library = f"libtriton_{backend}*.so"
         own = any(any(place.glob(library)) for place in (model, *model.iterdir()))
         if backend not in has and not own:
-            held = f"only {', '.join(sorted(has))}" if has else "none"
+            held = f"only {listed(sorted(has))}" if has else "none"
             raise EnvironmentNotReadyError(
                 f"{model.name} needs the {backend} backend, and {server} has {held}",
                 OTHER_BACKENDS[mode],
             )
-    return ", ".join(wanted) or "none required"
+    return listed(wanted) or "none required"
 
 
 def backend_directory(args: Iterable[str]) -> Path | None:

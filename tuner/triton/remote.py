@@ -26,7 +26,7 @@ from tuner.server import health
 from tuner.server.control import Control, ModelState
 from tuner.server.log import NO_BACKEND, OTHER_BACKENDS, meaning
 from tuner.server.server import Endpoints, Place, get
-from tuner.spec.mistakes import did_you_mean
+from tuner.spec.mistakes import did_you_mean, listed
 from tuner.spec.server import ServerMode, ServerSpec
 from tuner.triton.needs import backends_of
 from tuner.writing import write_json
@@ -188,8 +188,8 @@ class RemoteLauncher:
             if all(ModelState(entry.state) is not ModelState.READY for entry in entries):
                 open_yet.append(files.model)
         if open_yet:
-            return f"known once {', '.join(open_yet)} is loaded there"
-        return ", ".join(backends_of(models)) or "none required"
+            return f"known once {listed(open_yet)} is loaded there"
+        return listed(backends_of(models)) or "none required"
 
     def on(self, cpus: tuple[int, ...]) -> RemoteLauncher:
         return self
@@ -222,7 +222,7 @@ class RemoteLauncher:
         for model, config in running.items():
             if unknown := unknown_fields(config):
                 raise EnvironmentNotReadyError(
-                    f"{model} runs at {self.endpoints.grpc} with {', '.join(unknown)}, which the "
+                    f"{model} runs at {self.endpoints.grpc} with {listed(unknown)}, which the "
                     "installed tritonclient does not know: it could not be put back",
                     newer_client(),
                 )

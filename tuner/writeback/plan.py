@@ -19,6 +19,7 @@ from tuner.record.manifest import KeptConfig, Manifest
 from tuner.space.build import parameter_of
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.spec.labels import of_label
+from tuner.spec.mistakes import listed
 from tuner.spec.model import Spec
 from tuner.writeback.files import sha256_of_bytes, sha256_or_none
 from tuner.writeback.journal import Action
@@ -141,7 +142,7 @@ def refuse_forged(manifest: Manifest, result: Mapping[str, Any], own: Callable[[
 
 def _refuse_strange_code(winner: Candidate, own: Callable[[], Spec]) -> None:
     code = {knob: v for knob, v in winner.fields.items() if may_choose_code(knob.path)}
-    told = f"the winner sets {', '.join(map(str, code))}, which may say what code a model runs"
+    told = f"the winner sets {listed(code)}, which may say what code a model runs"
     hint = "if you want that, name a spec of yours that searches it: tune apply RUN SPEC"
     try:
         models = own().models if code else {}

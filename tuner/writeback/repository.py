@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tuner.errors import EnvironmentNotReadyError, StalePlanError, TunerError
 from tuner.modelconfig.files import ModelFiles, directory_of
+from tuner.spec.mistakes import listed
 from tuner.writeback.backups import keep_backup, like_of, read_backup
 from tuner.writeback.files import (
     drop_staged,
@@ -237,7 +238,7 @@ def half_written(directory: Path, model: str | None = None) -> EnvironmentNotRea
         undo = ["tune", "rollback", new[0], "--repository", str(directory)]
         return EnvironmentNotReadyError(
             f"the write of run {entry.run_id} on {entry.at} was cut short: of "
-            f"{', '.join(models)} in {directory}, only {', '.join(new)} with the winner",
+            f"{listed(models)} in {directory}, only {listed(new)} with the winner",
             f"put back what was there before: {shlex.join(undo)}",
         )
     return None

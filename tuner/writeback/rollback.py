@@ -12,6 +12,7 @@ from pathlib import Path
 from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError, TunerError
 from tuner.modelconfig.files import directory_of, model_directory, read_config
 from tuner.modelconfig.served import read_served
+from tuner.spec.mistakes import listed
 from tuner.spec.paths import CONFIG_NAME
 from tuner.writeback.backups import like_of
 from tuner.writeback.files import sha256_or_none
@@ -135,7 +136,7 @@ def _take_back(
     if gone and not force and not is_back:
         raise EnvironmentNotReadyError(
             f"{parts[0].file.target.path} was written together with the config of "
-            f"{', '.join(sorted(gone))}, which is not there any more; nothing was restored",
+            f"{listed(sorted(gone))}, which is not there any more; nothing was restored",
             "`tune rollback --force` restores those that are there",
         )
     if is_back or (parts[0].is_old and not any(part.is_new for part in parts)):

@@ -20,6 +20,7 @@ from tuner.modelconfig.files import (
     read_config,
     versions,
 )
+from tuner.spec.mistakes import listed
 from tuner.spec.paths import CONFIG_NAME
 from tuner.writeback.files import explained, sha256_or_none
 
@@ -123,7 +124,7 @@ def _notes(path: Path, real: Path, repository: Path, *, own: bool) -> Iterator[s
         yield f"{path} is a link to {real}{'' if own else ', outside the repository'}"
     others = sorted(_linked(repository, real, path.relative_to(model)) - {model.name})
     if others:
-        yield f"{real} is the config of {', '.join(others)} too"
+        yield f"{real} is the config of {listed(others)} too"
 
 
 def _linked(repository: Path, real: Path, config: Path) -> set[str]:

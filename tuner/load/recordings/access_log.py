@@ -19,7 +19,7 @@ from tuner.load.recordings.lines import opened
 from tuner.load.recordings.making import FoundRequest
 from tuner.load.traffic.arrivals import TIME_UNITS, finite
 from tuner.plain import plain
-from tuner.spec.mistakes import in_brackets
+from tuner.spec.mistakes import in_brackets, listed
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def requests_of_log(paths: Sequence[Path], columns: LogColumns) -> Iterator[Foun
             if lacking := sorted(columns.named - row.keys()):
                 near = in_brackets(lacking[0], list(row))
                 raise SpecError(
-                    plain(f"{place}: there is no {lacking[0]!r}{near}; there are {', '.join(row)}")
+                    plain(f"{place}: there is no {lacking[0]!r}{near}; there are {listed(row)}")
                 )
             labels = {"stream": columns.stream, "model": columns.model}
             held: dict[str, Any] = {key: str(row[name]) for key, name in labels.items() if name}

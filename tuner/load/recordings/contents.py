@@ -30,7 +30,7 @@ from tuner.load.traffic.inputs import InputFile, entry_json
 from tuner.load.traffic.repeats import Order
 from tuner.load.traffic.wire import Content, ContentSize
 from tuner.plain import plain
-from tuner.spec.mistakes import MOST_SHOWN, shown
+from tuner.spec.mistakes import MOST_SHOWN, listed, shown
 from tuner.spec.workload import RecordingInputs
 
 #: By input, what one request carries; of values that are to be drawn the shape.
@@ -130,7 +130,7 @@ class RecordedContents:
         if "inputs" in row:
             found, wrong = read_entry(row["inputs"], self._tensors, all_known=self._all_known)
             if wrong:
-                raise LineError.at(text, "inputs", f"inputs: {'; '.join(wrong)}")
+                raise LineError.at(text, "inputs", f"inputs: {listed(wrong, '; ')}")
             return found
         if "entry" in row:
             return self._entry(text, row["entry"])
@@ -184,7 +184,7 @@ class RecordedContents:
         given = shapes if isinstance(shapes, dict) else {}
         known = {tensor.name: tensor for tensor in self._tensors}
         if given is not shapes or (self._all_known and not given.keys() <= known.keys()):
-            expected = ", ".join(known) or "of the model's inputs"
+            expected = listed(known) or "of the model's inputs"
             raise LineError.at(text, "shapes", f"shapes are by input, and these are {expected}")
         found = dict[str, TensorShape]()
         for tensor in self._tensors:

@@ -22,7 +22,7 @@ from tuner.load.traffic.arrivals import MOST_S, Times, finite, too_long
 from tuner.load.traffic.repeats import Order
 from tuner.plain import plain
 from tuner.regular import open_regular
-from tuner.spec.mistakes import MOST_SHOWN, in_brackets, shown
+from tuner.spec.mistakes import MOST_SHOWN, in_brackets, listed, shown
 
 #: What a line may hold beside its time: what the request carries, in one of three ways, and whose
 #: it is.
@@ -261,7 +261,7 @@ def streams_of(recording: Recording, models: Mapping[str, str]) -> Order:
 
 
 def _no_stream(label: Label, models: Mapping[str, str]) -> str:
-    known = ", ".join(f"{name} (model {model})" for name, model in models.items())
+    known = listed(f"{name} (model {model})" for name, model in models.items())
     given = [f"{key} {value!r}" for key, value in vars(label).items() if value]
     said = f"no one stream has {' and '.join(given)}" if given else "it names no stream"
     return plain(f"{said}; the spec's streams are {known}")

@@ -24,7 +24,7 @@ from tuner.load.traffic.wire import WRITERS, Content, Lay, RequestForm
 from tuner.modelconfig.schema import enum_name
 from tuner.plain import plain
 from tuner.regular import read_whole
-from tuner.spec.mistakes import MOST_SHOWN, in_brackets, shown
+from tuner.spec.mistakes import MOST_SHOWN, in_brackets, listed, shown
 from tuner.spec.workload import Protocol
 
 #: Above this the client would need more memory than it may take from the server.
@@ -62,9 +62,9 @@ def resolve(
     sent = [t for t in config.input if t.name in shapes or not t.optional] or config.input
     found = {t.name: [*shapes.get(t.name, t.dims)] for t in sent}
     if opened := {name: shape for name, shape in found.items() if -1 in shape}:
-        each = ", ".join(f"{name} {shape}" for name, shape in opened.items())
+        each = listed(f"{name} {shape}" for name, shape in opened.items())
         shown = ((name, [128 if d < 0 else d for d in shape]) for name, shape in opened.items())
-        guesses = ", ".join(f"{name}: {shape}" for name, shape in shown)
+        guesses = listed(f"{name}: {shape}" for name, shape in shown)
         raise SpecError(
             f"{model} leaves the shapes of inputs open: {each}",
             f"write in the spec what your users send, e.g. inputs.shapes: {{{guesses}}}",
@@ -79,7 +79,7 @@ def misfits(
     dims = {t.name: list(t.dims) for t in config.input}
     for name, given in shapes.items():
         if name not in dims:
-            yield name, f"{name} is no input: the inputs of {model} are {', '.join(dims)}"
+            yield name, f"{name} is no input: the inputs of {model} are {listed(dims)}"
         elif len(given) != len(dims[name]) or any(
             g <= 0 or d not in (-1, g) for g, d in zip(given, dims[name], strict=True)
         ):
@@ -210,7 +210,9 @@ def read_recorded(
     if not isinstance(entries, list) or not entries:
         raise SpecError(f"{path}: data is no list of requests", _FORM)
     read = [read_entry(entry, tensors, all_known=all_known) for entry in entries]
-    wrong = [f"{path}: entry {k}: {'; '.join(told)}" for k, (_, told) in enumerate(read, 1) if told]
+    wrong = [
+        f"{path}: entry {k}: {listed(told, '; ')}" for k, (_, told) in enumerate(read, 1) if told
+    ]
     if wrong:
         raise SpecError(shown(map(plain, wrong[:MOST_SHOWN]), len(wrong)), _FORM)
     return [contents for contents, _ in read]

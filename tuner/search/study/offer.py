@@ -15,6 +15,7 @@ from tuner.record.storage_url import parsed_url, shown_url
 from tuner.search.optuna_trial import quiet_optuna
 from tuner.search.study.record import SEARCHING, fact_key
 from tuner.search.study.storage import close_storage, open_storage
+from tuner.spec.mistakes import listed
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def find_offer(url: str, name: str) -> Offer:
             f"the search of {max(f.run for f in named)} has ended",
             "workers help while `tune run` searches: start another run, then its workers",
         )
-    there = ", ".join(sorted({f.study for f in found} | {f.run for f in found}))
+    there = listed(sorted({f.study for f in found} | {f.run for f in found}))
     raise SpecError(
         f"{shown_url(url)} holds no run or study called {name!r}",
         f"it holds {there}" if there else "start `tune run` with this --storage first",
