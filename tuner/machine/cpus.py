@@ -77,7 +77,7 @@ class Cores(Facts):
 
     @property
     def load_priority(self) -> Priority:
-        """Of the load generator on this machine."""
+        """How the kernel prefers the load generator on this machine."""
         return Priority.NICE if self.apart else Priority.REAL_TIME
 
     @property
