@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from tuner.reason import Reason, ReasonKind
+
 #: Exit codes of runs and checks that ended without an error.
 ENDINGS = {
     0: "success: a better config was found, or the current one is confirmed as good enough",
@@ -25,16 +27,19 @@ class TunerError(Exception):
     Args:
         message: What happened, and where.
         hint: What to do next, one sentence; may be empty.
+        reason: What happened, as data; the message where nothing is decided on it.
     """
 
     exit_code: ClassVar[int] = 1
     meaning: ClassVar[str] = "a defect of the tuner"
+    kind: ClassVar[ReasonKind] = ReasonKind.TEXT
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", *, reason: Reason | None = None) -> None:
         message = "\n".join(map(shortened, message.split("\n")))
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.reason = reason or Reason(self.kind, facts={"sentence": message})
 
 
 def shortened(words: str, most: int = 2000) -> str:
@@ -93,12 +98,16 @@ class TrialError(TunerError):
     Mostly it is told in the words of a server, so the message is `shortened`.
     """
 
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(shortened(message), hint)
+    def __init__(self, message: str, hint: str = "", *, reason: Reason | None = None) -> None:
+        super().__init__(shortened(message), hint, reason=reason)
 
 
 class DeployRefusedError(TrialError):
     """Triton refused the config; `message` is the server's own reason."""
+
+    def __init__(self, message: str, hint: str = "", *, reason: Reason | None = None) -> None:
+        said = Reason(ReasonKind.SERVER_SAYS, facts={"words": shortened(message)})
+        super().__init__(message, hint, reason=reason or said)
 
 
 class ServerGoneError(TrialError):
@@ -130,10 +139,21 @@ class ClientLimitError(TrialError):
         sent_per_s: Requests per second that it did send; None when not known.
     """
 
-    def __init__(self, message: str, hint: str = "", sent_per_s: float | None = None) -> None:
-        super().__init__(message, hint)
+    kind = ReasonKind.CLIENT_BEHIND
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        sent_per_s: float | None = None,
+        *,
+        reason: Reason | None = None,
+    ) -> None:
+        super().__init__(message, hint, reason=reason)
         self.sent_per_s = sent_per_s
 
 
 class OutOfTimeError(TrialError):
     """The time budget is used up: no further measurement is begun."""
+
+    kind = ReasonKind.OUT_OF_TIME

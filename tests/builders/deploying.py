@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 from builders.candidates import candidate_of
+from builders.reasons import server_says
 from builders.serving import served_one, served_several
 from google.protobuf import json_format
 
 from tuner.errors import DeployRefusedError, ServerGoneError
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.schema import new_config
+from tuner.sentences import failed
 from tuner.server.control import Metrics
 from tuner.server.server import Endpoints, Place, Server
 from tuner.space.candidate import Candidate, FieldValue
@@ -76,7 +78,8 @@ class FakeLauncher:
         self.notes.alive, self.notes.running, self.notes.ensembles = True, {}, {}
         self.notes.events.append(" ".join(["start", *server_args]))
         if self.notes.too_old and deploy.WITHOUT_COMPLETION in server_args:
-            raise ServerGoneError(f"unrecognized option '{deploy.WITHOUT_COMPLETION}'")
+            words = f"unrecognized option '{deploy.WITHOUT_COMPLETION}'"
+            raise failed(ServerGoneError, server_says(words))
         yield FakeServer(self.notes)
         self.notes.events.append("stop")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from builders.candidates import candidate_of
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
+from builders.reasons import said
 
 from tuner.bench.events import Events, Silent
 from tuner.score.point import Point, judge_point, score_points
@@ -49,6 +50,8 @@ def tell_a_run(events: Events) -> None:
     events.trial_finished(good, good)
     events.trial_started(1, OTHER, CURRENT)
     events.note("something worth a line")
-    events.trial_finished(Trial(1, OTHER, TrialState.FAILED, reason="no GPU\nsecond line"), good)
+    events.trial_finished(
+        Trial(1, OTHER, TrialState.FAILED, reason=said("no GPU\nsecond line")), good
+    )
     events.phase("confirming")
     events.round_over("round 1, instances 2", point)

@@ -7,6 +7,7 @@ from typing import Any
 from builders.candidates import candidate_of
 from builders.emulated import EmulatedBench, a_session
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
+from builders.reasons import said
 
 from tuner.bench.session import Session
 from tuner.load.probes.overload import Overload
@@ -46,7 +47,7 @@ def side(candidate: Candidate, *levels: float, p99_us: float = 20e3) -> ProvedCo
 
 def verdict(winner: ProvedConfig | None = None) -> RunDecision:
     status = Status.IMPROVED if winner else Status.KEPT
-    return RunDecision(status, ("a reason",), side(CURRENT, 100.0), winner)
+    return RunDecision(status, (said("a reason"),), side(CURRENT, 100.0), winner)
 
 
 def step(bench: EmulatedBench, **changes: Any) -> Session:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import click
 
+from tuner.record.earlier import reason_of_sentence
 from tuner.report import html, markdown
 from tuner.report.blocks import Document
 from tuner.report.data import ReportData
@@ -39,6 +40,8 @@ def terminal_of(shown: Document) -> str:
 
 def told(data: ReportData, **changes: object) -> ReportData:
     """The run as if its result had been another one."""
+    if "reasons" in changes:  # as sentences, like those of an earlier version
+        changes["why"] = tuple(map(reason_of_sentence, changes["reasons"]))  # type: ignore[call-overload]
     return replace(data, result=data.result.model_copy(update=changes))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from builders.candidates import candidate_of
 from builders.emulated import FreshBench, a_session
 from builders.measurements import synthetic_measurement
+from builders.reasons import server_says
 from builders.runs import MANIFEST
 
 from tuner.measurement.measurement import Arrivals, Measurement
@@ -80,7 +81,7 @@ def spec_of(**changes: Any) -> Spec:
 
 def trial(bench: ProvingBench, number: int, candidate: Candidate, *levels: float) -> Trial:
     if candidate not in bench.capacity:
-        return Trial(number, candidate, TrialState.FAILED, reason="out of memory")
+        return Trial(number, candidate, TrialState.FAILED, reason=server_says("out of memory"))
     bench.serves = bench.capacity_of(candidate)
     points = tuple(judge_point(bench.spec.slos, bench.reading(level, SEARCHED)) for level in levels)
     score = score_points(bench.spec.objective, points)

@@ -7,6 +7,7 @@ from typing import Any
 
 from builders.candidates import candidate_of
 from builders.measurements import P99_40MS, synthetic_measurement
+from builders.reasons import said
 
 from tuner.measurement.measurement import Arrivals
 from tuner.proof.entrants import Entrant, ProofRules
@@ -30,7 +31,7 @@ def side(number: int, levels: Sequence[float], left: str = "") -> Contender:
     """A config that sustained one level in each round."""
     points = [judge_point([P99_40MS], synthetic_measurement(level, 30e3)) for level in levels]
     entrant = Entrant(candidate_of({"instance_group.count": number}), 100.0)
-    return Contender(entrant, [Round((p,)) for p in points], left)
+    return Contender(entrant, [Round((p,)) for p in points], said(left) if left else None)
 
 
 def a_race(*ratios: Ratio, **changes: Any) -> RoundsResult:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from builders.candidates import candidate_of, fields_of, the_one
+from builders.reasons import said
 
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import (
@@ -186,7 +187,7 @@ def make_trial(toy: Toy, number_: int, candidate: Candidate) -> Trial:
     common: dict[str, Any] = {"number": number_, "candidate": candidate, "started_at": started}
     if number_ % 13 == 5:
         time = TrialTime(0.02, 1.9, 0.0, 0.1)
-        return Trial(**common, state=TrialState.FAILED, reason=REFUSED, attempts=2, time=time)
+        return Trial(**common, state=TrialState.FAILED, reason=said(REFUSED), attempts=2, time=time)
     own = random.Random(candidate.key).uniform(0.9, 1.1)
     levels = [float(f"{own * level:.4g}") for level in (110, 300, 700, 1200, 1600, 2000, 2500)]
     points: list[Point] = []
@@ -203,7 +204,7 @@ def make_trial(toy: Toy, number_: int, candidate: Candidate) -> Trial:
         state=TrialState.PRUNED if pruned else TrialState.MEASURED,
         points=tuple(points),
         score=score,
-        reason="misses an SLO at the load the best config so far stands" if pruned else None,
+        reason=said("misses an SLO at the load the best config so far stands") if pruned else None,
         deployment="restart" if candidate.cache_bytes else "reload",
         time=TrialTime(0.03, 1.7, 4.1 * len(points), 0.05),
     )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from builders.reasons import said
 from builders.spaces import BATCH, BATCHER, DELAY, INSTANCES, PREFERRED, space_of, spec_of
 
 from tuner.score.point import Score
@@ -112,7 +113,7 @@ def feasible(candidate: Candidate) -> bool:
 def synthetic_trial(number: int, candidate: Candidate, history: Sequence[Trial]) -> Trial:
     """As the pipeline makes them: every 7th fails, losers are pruned, some miss the SLO."""
     if number % 7 == 6:
-        return Trial(number, candidate, TrialState.FAILED, reason="synthetic failure")
+        return Trial(number, candidate, TrialState.FAILED, reason=said("synthetic failure"))
     value = synthetic_goodput(candidate)
     if not feasible(candidate):
         missed = overshoot(candidate)

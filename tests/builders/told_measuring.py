@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from builders.candidates import candidate_of
 from builders.measurements import P99_40MS, synthetic_measurement
+from builders.reasons import texts
 from builders.refusals import Case
 from builders.runs import MANIFEST
 from builders.spaces import BATCH, INSTANCES
@@ -109,7 +110,8 @@ def fits() -> dict[str, Case]:
         used = {name.replace("_", " "): taken for name, taken in memory.items()}
         one, more = (candidate_of({INSTANCES: n, BATCH: 8}) for n in (1, instances))
         history = [Trial(0, one, TrialState.MEASURED, memory=used)]
-        return lambda _: str(cannot_fit(more, history, ()))
+        said = "".join(texts([cannot_fit(more, history, ())]))
+        return lambda _: said.removeprefix("not loaded: it ") or "None"
 
     return {
         "the memory of a GPU": asked(4, memory_of_GPU0=Memory(4 * GIB, 0, 16 * GIB)),

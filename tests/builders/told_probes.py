@@ -25,7 +25,9 @@ from tuner.load.traffic.inputs import InputFiles
 from tuner.load.validity import client_cost, ended_early, refuse_failures, warnings_about
 from tuner.measurement.measurement import Arrivals, FailureReason, Failures, LoadPoint
 from tuner.measurement.window import LatencyBound, Window
-from tuner.proof.answers import AnswersCompared, same_answers
+from tuner.proof.answers import same_answers
+from tuner.reason import Reason
+from tuner.sentences import sentence
 from tuner.server.control import StatisticsSnapshot
 from tuner.space.candidate import Candidate
 from tuner.spec.workload import RandomInputs
@@ -60,7 +62,7 @@ class Speaking(FreshBench):
 Streams = ConfigAnswers | Mapping[str, ConfigAnswers]
 
 
-def compare(current: list[Streams], winner: Streams) -> tuple[AnswersCompared, list[Candidate]]:
+def compare(current: list[Streams], winner: Streams) -> tuple[Reason, list[Candidate]]:
     """What is told of the winner's answers, and what was deployed for it."""
     bench = Speaking({CURRENT: current, WINNER: [winner]})
     return same_answers(bench, CURRENT, WINNER, TOLERANCE), [c for c, _ in bench.deployed]
@@ -81,7 +83,7 @@ def answers() -> dict[str, Case]:
         return lambda _: compared(was, now)
 
     def config(current: list[Streams], winner: Streams) -> Case:
-        return lambda _: compare(current, winner)[0].sentence
+        return lambda _: sentence(compare(current, winner)[0])
 
     def in_batches(_: object) -> list[str]:
         right, wrong = answer(1.0), answer(0.0)

@@ -24,6 +24,7 @@ from builders.proving import (
     trial,
 )
 from builders.racing import a_race, rules
+from builders.reasons import said, texts
 from builders.refusals import Case
 
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
@@ -33,10 +34,12 @@ from tuner.measurement.measurement import Measurement
 from tuner.proof.entrants import at_low_loads
 from tuner.proof.overload import probe_overload
 from tuner.proof.verdict import RunDecision, why
-from tuner.record.status import Status, remedies
+from tuner.record.remedies import remedies
+from tuner.record.status import Status
 from tuner.score.point import Point, judge_point
 from tuner.score.ratio import Ratio
 from tuner.score.trial import Trial
+from tuner.sentences import sentence
 from tuner.space.candidate import Candidate
 from tuner.spec.paths import DELAY
 
@@ -133,14 +136,14 @@ def hindered() -> dict[str, Case]:
 
     def lines(verdict: RunDecision) -> list[str]:
         cures = (f"next: {cure}" for cure in remedies(verdict.reasons))
-        return [verdict.status.value, *verdict.reasons, *cures]
+        return [verdict.status.value, *texts(verdict.reasons), *cures]
 
     def limited(bench: ProvingBench) -> Sequence[Trial]:
-        first = replace(trial(bench, 1, OTHER, 980), limit="the first limit")
+        first = replace(trial(bench, 1, OTHER, 980), limit=said("the first limit"))
         return [
             *searched(bench, CURRENT),
             first,
-            replace(trial(bench, 2, THIRD, 880), limit="the second limit"),
+            replace(trial(bench, 2, THIRD, 880), limit=said("the second limit")),
         ]
 
     refused = ProvingBench(spec_of(), {CURRENT: 100.0})
@@ -234,10 +237,10 @@ def noted() -> dict[str, Case]:
         return watching.notes
 
     def reasons(bench: ProvingBench, *trials: Trial) -> Case:
-        return lambda _: prove(bench, *trials).reasons
+        return lambda _: texts(prove(bench, *trials).reasons)
 
     def interval(ratio: Ratio, **confirm: Any) -> Case:
-        return lambda _: why((race := a_race(ratio)), race.finalists[0], rules(**confirm))
+        return lambda _: sentence(why((race := a_race(ratio)), race.finalists[0], rules(**confirm)))
 
     def overloaded(bench: Probed, found: RunDecision) -> Case:
         def told(_: object) -> Sequence[str]:

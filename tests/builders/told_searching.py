@@ -12,6 +12,7 @@ from builders.candidates import candidate_of, fields_of
 from builders.emulated import EmulatedBench
 from builders.events import Watching
 from builders.model_files import REPOSITORY
+from builders.reasons import model_fails, texts
 from builders.refusals import Case
 from builders.searches import CANDIDATES, a_search, searched, served
 
@@ -52,11 +53,11 @@ class Refusing(EmulatedBench):
         raise LoadFailedError("the queue is full")
 
 
-def failing(reason: str, loaded: str = "") -> Case:
+def failing(words: str, loaded: str = "") -> Case:
     """The model fails with its current config; of the repository's models one is loaded."""
 
     def told(_: Path) -> None:
-        troubles = {CANDIDATES[0]: [ModelFailsError(reason)]}
+        troubles = {CANDIDATES[0]: [model_fails(words)]}
         session, searcher = a_search(EmulatedBench(served, troubles=troubles), [*CANDIDATES])
         if loaded:
             models: Any = SimpleNamespace(models={"m": SimpleNamespace(name=loaded)})
@@ -87,13 +88,13 @@ def refused_by_memory(_: Path) -> str:
 
     session, searcher = a_search(bench, [*CANDIDATES[:3], CANDIDATES[5]])
     trials, _ = searched(replace(session, memory=memory), searcher)
-    return trials[-1].reason
+    return texts([trials[-1].reason])[0]
 
 
 def limited_by_the_client(_: Path) -> str:
     session, searcher = a_search(EmulatedBench(lambda _: 5000.0, sends=600.0), CANDIDATES[1:2])
     (trial,), _ = searched(session, searcher)
-    return trial.limit
+    return texts([trial.limit])[0]
 
 
 def refusing_many(_: Path) -> list[str]:
@@ -139,9 +140,9 @@ def screened(bench: EmulatedBench) -> Case:
 
 
 def searching() -> dict[str, Case]:
-    not_ready = "the model fails: Model 'tokenizer' is not ready."
+    not_ready = "Model 'tokenizer' is not ready."
     return {
-        "the current config fails": failing("the model fails: RuntimeError: no weights.bin"),
+        "the current config fails": failing("RuntimeError: no weights.bin"),
         "it calls a model that is not loaded": failing(not_ready, "m"),
         "it calls a model that is loaded": failing(not_ready, "tokenizer"),
         "the time ends with the current config": late(CANDIDATES[0]),

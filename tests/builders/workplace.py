@@ -13,6 +13,7 @@ from builders.commands import Tune
 from builders.emulated import EmulatedBench
 from builders.jobs import SPEC, Facts, serving
 from builders.model_files import copy_examples
+from builders.reasons import said
 from builders.searches import served
 
 from tuner.bench import session
@@ -47,7 +48,7 @@ class Bench(EmulatedBench):
 def best_of(trials: Sequence[Trial]) -> RunDecision:
     scored = [t for t in trials if t.score is not None]
     best = max(scored, key=lambda t: t.score.value if t.score else 0.0)
-    return RunDecision(Status.IMPROVED, ("it won",), None, ProvedConfig.of_trial(best))
+    return RunDecision(Status.IMPROVED, (said("it won"),), None, ProvedConfig.of_trial(best))
 
 
 class Workplace:

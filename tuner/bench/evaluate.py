@@ -18,13 +18,13 @@ from tuner.errors import (
 )
 from tuner.load.validity import client_behind, client_kept_up
 from tuner.measurement.measurement import Measurement
+from tuner.reason import Reason, ReasonKind
 from tuner.score.capacity import LevelRange, NoResult, Probe, saturated
 from tuner.score.judge import SloOutcome
 from tuner.score.next_load import CapacitySearch, LoadPlan, StepRule, next_load
 from tuner.score.point import Point, Score, score_points
 from tuner.score.trial import TrialState
 from tuner.spec.slo import Goal, Objective
-from tuner.spec.units import digits
 
 #: At most this many measurements of a candidate, the race included.
 MOST_PROBES = 5
@@ -154,7 +154,7 @@ class Evaluation:
     state: TrialState
     points: tuple[Point, ...]
     score: Score
-    limit: str | None = None
+    limit: Reason | None = None
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def evaluate(
             first = above.lower(error, first)
     seen: list[Probe] = [*filter(None, [too_much]), *points, *above.no_result_at]
     search = CapacitySearch(start, above.levels, at_most=at_most - len(points), known=seen)
-    limit: str | None = None
+    limit: Reason | None = None
     try:
         while (level := search.ask()) is not None:
             try:
@@ -242,10 +242,10 @@ def evaluate(
     except (ClientLimitError, OutOfTimeError) as error:
         if not any(p.passed for p in points):
             raise  # what was measured, if anything, says nothing about the config
-        limit = error.message
+        limit = error.reason
     score, most = score_points(objective, points), above.levels.limit(search.probes)
     if most < math.inf:  # whatever it answered, it is equal to others that sustain that
-        limit = f"it sustains all that the load generator can send, {digits(most, 4)}/s"
+        limit = Reason(ReasonKind.SENDABLE_LIMIT, facts={"sendable_level": float(most)})
         score = replace(score, value=most * points[0].measurement.batch_size)
     return Evaluation(TrialState.MEASURED, tuple(points), score, limit)
 
@@ -262,7 +262,7 @@ def evaluate_listed(
             points.append(measure(level))
         except (ClientLimitError, OutOfTimeError) as error:
             if goodput and any(p.passed for p in points):
-                limit = error.message
+                limit = error.reason
                 break
             raise
         if goodput and points[-1].outcome is SloOutcome.MISSED:

@@ -22,9 +22,11 @@ from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import ServedModel
-from tuner.record.status import remedies
+from tuner.reason import Reason, ReasonKind
+from tuner.record.remedies import remedies
 from tuner.record.store import SERVER_LOG
-from tuner.server.log import OTHER_BACKENDS
+from tuner.sentences import failed
+from tuner.server.log import NO_BACKEND, OTHER_BACKENDS, PORT_TAKEN, meaning
 from tuner.server.memory import is_of_gpu
 from tuner.space.candidate import Candidate
 from tuner.space.parameters import Knob
@@ -118,17 +120,16 @@ def _complete(job: Job, deployer: Deployer) -> Job:
     try:
         running = deployer.try_out(Candidate.of_models({}, job.space.current.cache_bytes)).running
     except (DeployRefusedError, ServerGoneError) as error:
-        told = f"the server does not load {job.spec.name} as it is in the repository"
-        message = f"{told}: {error.message}"
-        if "unable to find backend library" in message:
+        facts = {"name": job.spec.name}
+        reason = Reason(ReasonKind.NOT_SERVED, facts=facts, causes=(error.reason,))
+        means, cures = meaning("\n".join(reason.quotes())), "; ".join(remedies([reason]))
+        if means == NO_BACKEND:
             cure = OTHER_BACKENDS[job.spec.server.mode]
-            raise EnvironmentNotReadyError(message, cure) from error
-        if "already in use" in message:  # a port, at each attempt
-            raise EnvironmentNotReadyError(message, "; ".join(remedies([message]))) from error
-        raise ModelNotServedError(
-            message,
-            "; ".join(remedies([error.message])) or "`tune lint` checks Triton's rules",
-        ) from error
+            raise failed(EnvironmentNotReadyError, reason, cure) from error
+        if means == PORT_TAKEN:  # at each attempt
+            raise failed(EnvironmentNotReadyError, reason, cures) from error
+        cure = cures or "`tune lint` checks Triton's rules"
+        raise failed(ModelNotServedError, reason, cure) from error
     if lacking := no_gpu_memory(job.spec, seen=any(map(is_of_gpu, deployer.memory()))):
         raise lacking
     bases = {

@@ -9,7 +9,7 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.load.traffic.encoding import request_bytes
 from tuner.load.traffic.inputs import most_entries
 from tuner.server.shared_memory import REGION_BYTES, SHM
-from tuner.space.words import bytes_text
+from tuner.spec.units import bytes_text
 from tuner.spec.workload import RandomInputs, SharedMemory
 
 

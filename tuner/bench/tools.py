@@ -28,14 +28,13 @@ from tuner.server.binaries import Installation, Origin
 from tuner.server.numpy2 import in_python, numpy_of_models
 from tuner.server.server import ServerLauncher
 from tuner.space.sequences import sequence_note
-from tuner.space.words import bytes_text
 from tuner.spec.labels import of_label
 from tuner.spec.mistakes import listed
 from tuner.spec.model import StrategyName
 from tuner.spec.paths import DYNAMIC_BATCHING
 from tuner.spec.server import ServerMode, resolve
 from tuner.spec.shapes import mixed_in
-from tuner.spec.units import Percent
+from tuner.spec.units import Percent, bytes_text
 from tuner.spec.workload import (
     FileInputs,
     Protocol,

@@ -12,6 +12,7 @@ from tuner.record.status import CheckStatus
 from tuner.score.judge import SloOutcome
 from tuner.score.point import Point
 from tuner.score.ratio import CONFIDENCE, Ratio
+from tuner.sentences import sentence
 from tuner.spec.model import Check
 from tuner.spec.units import count_text
 
@@ -37,7 +38,7 @@ def verdict_of(
         return verdict
     load = "The load that the config is credited with"
     if soak.lost:
-        reason = f"{load} does not hold any more: {'; '.join(soak.failures)}."
+        reason = f"{load} does not hold any more: {'; '.join(map(sentence, soak.failures))}."
         return CheckVerdict(CheckStatus.REGRESSION, (reason, *verdict.reasons))
     unclear = f"was not judged, which decides nothing: {soak.reason}."
     told = unclear if soak.held is None else f"still holds: {soak.held.sentence}."

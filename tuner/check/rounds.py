@@ -35,6 +35,7 @@ from tuner.score.point import Point
 from tuner.score.ratio import Ratio, paired_ratio, two_sample_ratio
 from tuner.search.estimate import OVERHEAD_S, refuse_too_slow
 from tuner.search.first_load import first_level
+from tuner.sentences import sentence
 from tuner.spec.slo import Goal, Objective
 from tuner.spec.units import digits
 
@@ -229,7 +230,7 @@ class CheckRounds:
         except TrialError as error:
             return Soak(reason=error.message)
         if found.held is None and not found.tried:
-            return replace(found, reason="; ".join(found.failures))
+            return replace(found, reason="; ".join(map(sentence, found.failures)))
         return found
 
 

@@ -18,6 +18,7 @@ from tuner.report.quantities import found_text, metric_text
 from tuner.score.judge import SloOutcome, SloResult, Verdict, rank, too_few_text
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState
+from tuner.sentences import sentence
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.spec.labels import of_stream
@@ -115,9 +116,9 @@ class Repeated:
         self._warnings: dict[str, tuple[str, int]] = {}  # by the sentence without its numbers
 
     def warn(self, sentences: Sequence[str]) -> None:
-        for sentence in sentences:
-            kind = _NUMBER.sub("#", sentence)
-            first, count = self._warnings.get(kind, (sentence, 0))
+        for text in sentences:
+            kind = _NUMBER.sub("#", text)
+            first, count = self._warnings.get(kind, (text, 0))
             self._warnings[kind] = first, count + 1
 
     @property
@@ -235,12 +236,17 @@ class PlainEvents:
         say(f"[{minutes:02d}:{seconds:02d}] {text}", err=True)
 
 
+def reason_text(trial: Trial) -> str:
+    """Why a trial failed, in one line."""
+    return "no reason given" if trial.reason is None else first_line(sentence(trial.reason))
+
+
 def outcome_text(trial: Trial) -> str:
     """How a trial ended, in a few words."""
     if trial.state is TrialState.PRUNED and not trial.points and trial.saturated is not None:
         return f"dropped: at most {digits(trial.saturated.at_most_per_s or 0.0, 4)}/s"
     if trial.state is TrialState.FAILED or trial.score is None or not trial.points:
-        return f"failed: {first_line(trial.reason or 'no reason given')}"
+        return f"failed: {reason_text(trial)}"
     if trial.state is TrialState.PRUNED:
         race, *less = trial.points
         sustained = "".join(f"; sustains {p.measurement.load}" for p in less if p.passed)

@@ -15,9 +15,9 @@ from tuner.bench.events import Outlook
 from tuner.cli.console import (
     Loading,
     Repeated,
-    first_line,
     gain_text,
     point_text,
+    reason_text,
     slo_text,
     tightest_slo,
     value_text,
@@ -141,8 +141,8 @@ class LiveEvents:
         )
         self._recent = [*self._recent, row][-_RECENT:]
         if failed:
-            reason = first_line(trial.reason or "no reason given")
-            self._failures = [*self._failures, f"trial {trial.number}: {reason}"][-2:]
+            told = f"trial {trial.number}: {reason_text(trial)}"
+            self._failures = [*self._failures, told][-2:]
 
     def view(self) -> Group:
         """What is on the screen. Lines are cut where the terminal is too narrow, not reasons."""

@@ -57,11 +57,12 @@ def _show_run(run: Path, output_format: str) -> list[Path]:
     from tuner.report.render import patch_of, pull_request_of, report_run
     from tuner.report.run_document import document
     from tuner.report.sentence import HEADLINES
+    from tuner.sentences import sentence
 
     without = not os.path.lexists(run / MANIFEST) and output_format == "text"
     if without and (result := read_result(RunStore(run))) is not None:  # such as a sample
         tone, words = HEADLINES[result.status]
-        reasons = Bullets("", tuple(result.reasons))
+        reasons = Bullets("", tuple(map(sentence, result.why)))
         say_report(run, Document(result.model, words, tone, "run", blocks=(reasons,)))
         return []
     store = RunStore.open(run)

@@ -10,6 +10,8 @@ from tuner.load.client.job import refusal_in
 from tuner.load.watch.sampler import Sample, pending_requests
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window
+from tuner.reason import Fact, Reason, ReasonKind
+from tuner.sentences import failed
 from tuner.server.control import StatisticsSnapshot
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import requests_needed
@@ -61,23 +63,29 @@ def client_kept_up(measurement: Measurement) -> bool:
 def client_behind(measurement: Measurement) -> ClientLimitError:
     """The error for a load generator that fell behind: it sent too little, or too late."""
     m = measurement
-    little = [f"it sent {_sent(m)}/s"] if _sent_too_little(m) is not None else []
-    return _client_error(m.load, m.sent_per_s if little else None, *little, *_sent_late(m))
+    little = _sent_too_little(m) is not None
+    return _client_error(m.load, m.sent_per_s if little else None, *_sent_late(m))
 
 
 def client_limit(load: LoadPoint, sent_per_s: float) -> ClientLimitError:
     """The error for a load generator that cannot send the load, with the rate that it did send."""
     if sent_per_s >= _SENT_SHARE * load.level:
         return _client_error(load, None)
-    return _client_error(load, sent_per_s, f"it sent {digits(sent_per_s, 4)}/s")
+    return _client_error(load, sent_per_s)
 
 
-def _client_error(load: LoadPoint, sent_per_s: float | None, *why: str) -> ClientLimitError:
-    return ClientLimitError(
-        "; ".join([f"the load generator could not keep up with {load}", *why]),
+def _client_error(load: LoadPoint, sent_per_s: float | None, *late: str) -> ClientLimitError:
+    facts: dict[str, Fact] = {"load": str(load)}
+    if sent_per_s is not None:
+        facts["sent_per_s"] = float(sent_per_s)
+    if late:
+        facts["late"] = "; ".join(late)
+    return failed(
+        ClientLimitError,
+        Reason(ReasonKind.CLIENT_BEHIND, facts=facts),
         "give it more cores (workload.cpus, or server.mode: remote from another machine), try the "
         "other workload.protocol, or raise workload.batch_size",
-        sent_per_s,
+        sent_per_s=sent_per_s,
     )
 
 
@@ -105,17 +113,30 @@ def refuse_failures(
         ModelFailsError: The model answered requests with errors.
         LoadFailedError: A queue policy refused requests.
     """
-    failed = after.fail_count - before.fail_count
-    asked = count_text(failed + after.success_count - before.success_count, "request")
+    count = after.fail_count - before.fail_count
+    asked = count + after.success_count - before.success_count
     words = [word for word in answered if refusal_in(word) is None]
     if answered and not words:
         raise LoadFailedError(f"a queue policy refused requests: {answered[-1]}")
     said = "; ".join(dict.fromkeys(words))
-    if failed <= 0 and said:
-        least = f"at least {len(words):,} of {asked}"
-        raise ModelFailsError(f"the model answered {least} with an error: {said}")
-    if failed > 0 and (said := said or logged() or ("" if dropped else "it gave no reason")):
-        raise ModelFailsError(f"the model failed {failed:,} of {asked}: {said}")
+    if count <= 0 and said:
+        raise answered_with_errors(len(words), asked, said, at_least=True)
+    if count > 0 and ((said := said or logged()) or not dropped):
+        facts: dict[str, Fact] = {"failed_count": count, "request_count": asked, "words": said}
+        raise failed(ModelFailsError, Reason(ReasonKind.MODEL_FAILED_REQUESTS, facts=facts))
+
+
+def answered_with_errors(
+    count: int, asked: int, words: str, *, at_least: bool = False
+) -> ModelFailsError:
+    """The error for requests that a model answered with an error, in its own words."""
+    facts: dict[str, Fact] = {
+        "failed_count": count,
+        "request_count": asked,
+        "at_least": at_least,
+        "words": words,
+    }
+    return failed(ModelFailsError, Reason(ReasonKind.MODEL_ANSWERED_ERRORS, facts=facts))
 
 
 def received_count(

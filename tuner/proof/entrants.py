@@ -12,16 +12,17 @@ from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
 from tuner.measurement.window import window_of
+from tuner.reason import Fact, Reason, ReasonKind
 from tuner.score.capacity import Bracket, saturated
 from tuner.score.judge import SloOutcome, Verdict
 from tuner.score.next_load import LoadPlan, next_load
 from tuner.score.trial import Trial, TrialState
 from tuner.search.first_load import FIRST_SHARE
 from tuner.search.incumbent import leaders, near_misses, reached_level
+from tuner.sentences import sentence
 from tuner.space.candidate import Candidate
 from tuner.spec.model import Confirm, Spec
 from tuner.spec.slo import Goal, Objective, Slo
-from tuner.spec.units import digits
 
 #: Loads are rounded to five digits.
 _ROUNDED = 1.0 - 1e-4
@@ -149,8 +150,10 @@ def _more(trial: Trial, baseline: Trial | None, gain: float, near_miss: float) -
     return trial.score is not None and trial.score.value > bar.value * gain
 
 
-def slo_missed_at_low_load(session: Session, candidate: Candidate, level: float = 0.0) -> str:
-    """The SLO that a config misses for a lone request, or at a tenth of ``level``; else empty.
+def slo_missed_at_low_load(
+    session: Session, candidate: Candidate, level: float = 0.0
+) -> Reason | None:
+    """The SLO that a config misses for a lone request, or at a tenth of ``level``; else None.
 
     A batcher that waits for more requests keeps a lone one for all its queue delay. Nothing is
     asked of a closed loop, or where the spec says which loads there are.
@@ -160,26 +163,28 @@ def slo_missed_at_low_load(session: Session, candidate: Candidate, level: float 
     """
     plan, seed = session.plan, seeds.of_overload(session.spec.search.seed)
     if not plan.searches_rates:
-        return ""
+        return None
     session.bench.deploy(candidate)
     alone_s = session.bench.one_at_a_time(seed)
     for slo in session.spec.slos:
         took_us = 1e6 * alone_s.get(slo.stream, 0.0)
         if slo.metric.of_whole and took_us > slo.bound:
             delay_us = session.job.space.queue_delay_us(candidate)
-            part = f", of them {digits(delay_us / 1e3, 3)} ms queue delay" if delay_us else ""
-            took = f"{digits(took_us / 1e3, 4)} ms{part}"
-            return f"one request at a time takes {took}: misses {slo}"
+            facts: dict[str, Fact] = {"took_ms": float(took_us) / 1e3, "slo": str(slo)}
+            if delay_us:
+                facts["queue_delay_ms"] = delay_us / 1e3
+            return Reason(ReasonKind.LONE_REQUEST_MISSES, facts=facts)
     tenth = plan.levels.nearest(level / 10.0)
     window = window_of(session.spec, LoadPoint(plan.arrivals, tenth))
     if tenth >= level or window.total_s > LONG_S:
-        return ""
+        return None
     for again in range(2):  # what happens once may be due to what was before
         point = session.bench.once(tenth, seed + again, window)
         missed = [s.expression for s in point.slo if s.verdict is Verdict.FAIL]
         if not missed or point.measurement.disturbances:
-            return ""
-    return f"at {digits(tenth, 3)}/s, a tenth of its load, it misses {missed[0]}"
+            return None
+    facts = {"rate_per_s": float(tenth), "slo": missed[0]}
+    return Reason(ReasonKind.LOW_LOAD_MISSES, facts=facts)
 
 
 class LowLoads(NamedTuple):
@@ -188,12 +193,12 @@ class LowLoads(NamedTuple):
     Attributes:
         trials: Of the search, infeasible where the config misses an SLO at low loads.
         missed: Those configs, which sustain no load.
-        reasons: A sentence about each.
+        reasons: About each.
     """
 
     trials: list[Trial]
     missed: list[Candidate]
-    reasons: list[str]
+    reasons: list[Reason]
 
 
 def at_low_loads(session: Session, trials: Sequence[Trial]) -> LowLoads:
@@ -201,7 +206,7 @@ def at_low_loads(session: Session, trials: Sequence[Trial]) -> LowLoads:
 
     The best others are asked only where the current config misses an SLO: most share its cause.
     """
-    found, misses, reasons = list(trials), list[Candidate](), list[str]()
+    found, misses, reasons = list(trials), list[Candidate](), list[Reason]()
     current = [t for t in trials if t.candidate == session.current and t.points]
     leading = leaders(trials, session.spec.objective.goal, session.current)
     others = [t for t in leading if t not in current]
@@ -211,11 +216,11 @@ def at_low_loads(session: Session, trials: Sequence[Trial]) -> LowLoads:
             missed = slo_missed_at_low_load(session, trial.candidate, trial.sustained_level or 0.0)
         except TrialError as error:
             session.events.note(f"{name} was not asked at low loads: {error.message}")
-            missed = ""
-        if missed:
+            missed = None
+        if missed is not None:
             misses.append(trial.candidate)
-            reasons.append(f"{name}: {missed}")
-            session.events.note(reasons[-1])
+            reasons.append(missed.of(name))
+            session.events.note(sentence(reasons[-1]))
             assert trial.score is not None
             score = replace(trial.score, feasible=False, violation=1.0, best_point=None)
             found[found.index(trial)] = replace(trial, state=TrialState.MEASURED, score=score)

@@ -33,7 +33,6 @@ from tuner.proof.simplest import Simplest, simplest
 from tuner.proof.soak import (
     MOST_SOAKS,
     OF_MEAN,
-    few_of,
     first_level,
     least_gain_level,
     lowered_share,
@@ -55,6 +54,7 @@ from tuner.proof.verdict import (
     too_few,
     why,
 )
+from tuner.reason import Reason, ReasonKind
 from tuner.record.confirmation import Repeat, Role, Soak
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Gain
@@ -65,15 +65,14 @@ from tuner.search.budget import lone_miss
 from tuner.search.estimate import rounds_at_most_s, spent_s
 from tuner.search.incumbent import leaders
 from tuner.search.outlook import Ahead, outlook_of
+from tuner.sentences import failed
 from tuner.space.candidate import Candidate, list_sizes
 from tuner.space.words import changes_text
-from tuner.spec.units import digits
 
 #: Two soaked throughputs this close are equal: a window answers a little more or less by chance.
 NEARLY = 0.99
 #: A quotient of two loads may be off by as much.
 _ROUNDED = 1.0 - 1e-9
-UNSOAKED = "sustained load not verified"
 
 
 def prove(session: Session, trials: Sequence[Trial], stored: Sequence[Repeat] = ()) -> RunDecision:
@@ -100,15 +99,17 @@ class _Proof:
             spec.objective, spec.slos, plan, spec.confirm, seed, more, session.cores.fewer
         )
         self._hopeless = lone_miss(trials, spec.slos, session.job.space)
-        known = LowLoads([*trials], [], [self._hopeless])
-        self._low = known if self._hopeless else at_low_loads(session, trials)
+        if self._hopeless is not None:
+            self._low = LowLoads([*trials], [], [self._hopeless])
+        else:
+            self._low = at_low_loads(session, trials)
         self._trials = self._low.trials
         self._begun = time.monotonic()
         self._for_rounds_s = session.more_s or rounds_at_most_s(spec, spent_s(trials))
         self._until = self._begun + self._for_rounds_s
         self._enough = 1.0 + float(spec.confirm.min_gain)
-        self._reasons: list[str] = []
-        self._left_out: tuple[str, ...] = ()
+        self._reasons: list[Reason] = []
+        self._left_out: tuple[Reason, ...] = ()
 
     def run(self) -> RunDecision:
         session, trials, plan = self._session, self._trials, self._rules.plan
@@ -127,7 +128,7 @@ class _Proof:
         verdict = self._compare(own, finalists, baseline)
         told = (*self._low.reasons, *verdict.reasons, *limits(finalists), *failed, *self._left_out)
         if session.cores.fewer:
-            told = (*told, session.cores.shortage)
+            told = (*told, Reason.of_text(session.cores.shortage))
         return replace(verdict, reasons=told)
 
     def _compare(
@@ -136,8 +137,8 @@ class _Proof:
         session, rules = self._session, self._rules
         entrants = [entrant_of(t, rules) for t in finalists]
         if not entrants:
-            none = ("No other config measured meets every SLO.",)
-            return RunDecision(Status.KEPT, none, baseline)
+            none = Reason(ReasonKind.NO_OTHER_MEETS)
+            return RunDecision(Status.KEPT, (none,), baseline)
         nearest = nearest_of(self._trials, session.current, rules)
         current = self._current(own, entrants[0])
         if own is not None and own.outcome is SloOutcome.MET and far_behind(nearest, current):
@@ -154,7 +155,7 @@ class _Proof:
                 self._measured, current, entrants, rules, self._is_late, self._round_over
             )
         except TrialError as error:
-            reason = f"the current config could not be compared with: {error.message}"
+            reason = Reason(ReasonKind.NOT_COMPARED, causes=(error.reason,))
             return RunDecision(Status.NOT_KNOWN, (reason,), baseline)
         points, limited = race.current.points, race.current.limited
         return self._take_best(race, ProvedConfig.of(session.current, points, at_least=limited))
@@ -172,7 +173,7 @@ class _Proof:
         proved = (self._prove(race, winner, baseline) for winner in race.better)
         verdict = next((v for v in proved if v is not None), None)
         measured = (f for f in race.finalists if f.rounds or f.left)
-        shown = [f"{self._name(f.candidate)}: {why(race, f, rules)}" for f in measured]
+        shown = [why(race, f, rules).of(self._name(f.candidate)) for f in measured]
         reasons = (*shown, *self._reasons)
         if verdict is not None:
             return replace(verdict, reasons=reasons)
@@ -196,9 +197,9 @@ class _Proof:
         """The verdict that writes it; None where it is refused, and why is told."""
         if not winner.rounds:  # the current config needs none: the soak tests what is claimed
             add_round(self._measured, winner, self._rules, 0, Role.CANDIDATE, self._round_over)
-            if not winner.left:
+            if winner.left is None:
                 leave_unless_met(winner)
-        if winner.left:
+        if winner.left is not None:
             return None
         level = first_level(winner, self._rules)
         found = self._simplest(race, winner, level)
@@ -206,9 +207,7 @@ class _Proof:
             if candidate != found.candidate:
                 undone = tuple(replace(change, kept=True) for change in found.undone)
                 found = Simplest(candidate, candidate, undone)
-                self._tell(
-                    candidate, "nothing is undone of it, since the simpler one does not hold"
-                )
+                self._tell(candidate, Reason(ReasonKind.SIMPLER_FAILS))
             try:
                 self._ask(candidate, level)
                 soaked = self._soak(race, winner, found, level)
@@ -218,7 +217,7 @@ class _Proof:
                 beside = self._current_beside(race, winner, baseline, proved, level)
                 gain = self._gain(race, winner, found, proved, level, beside)
             except TrialError as error:
-                self._tell(candidate, error.message)
+                self._tell(candidate, error.reason)
                 continue
             return RunDecision(
                 Status.IMPROVED,
@@ -247,7 +246,7 @@ class _Proof:
 
     def _is_too_late_to_undo(self) -> bool:
         if late := self._is_late():
-            self._left_out = ("Left out for lack of time: undoing changes.",)
+            self._left_out = (Reason(ReasonKind.LEFT_OUT, facts={"what": "undoing changes"}),)
         return late
 
     def _ask(self, candidate: Candidate, level: float) -> None:
@@ -258,13 +257,13 @@ class _Proof:
         """
         session = self._session
         if idle := slo_missed_at_low_load(session, candidate, level):
-            raise TrialError(idle)
+            raise failed(TrialError, idle)
         session.events.phase("comparing answers")
         tolerance = session.spec.confirm.tolerance
         answers = same_answers(session.bench, session.current, candidate, tolerance)
-        if answers.changed:
-            raise TrialError(answers.sentence)
-        self._tell(candidate, answers.sentence)
+        if answers.kind is ReasonKind.ANSWERS_CHANGED:
+            raise failed(TrialError, answers)
+        self._tell(candidate, answers)
 
     def _soak(
         self, race: RoundsResult, winner: Contender, left: Simplest, level: float
@@ -292,14 +291,17 @@ class _Proof:
             least=least_gain_level(race, winner, self._rules),
             is_late=lambda: time.monotonic() > until,
         )
-        told = f"the load from the rounds was not sustained in the soak: {few_of(found.failures)}"
         if found.held is None:
-            unknown = f"{UNSOAKED}: {found.reason}" if found.reason else ""
-            if not unknown or not self._session.accept_unsoaked:
-                raise TrialError(unknown or told)
+            if found.why_unknown is None:
+                lost = Reason(ReasonKind.SOAK_NOT_HELD, causes=found.failures)
+                raise failed(TrialError, lost)
+            unknown = Reason(ReasonKind.SOAK_UNKNOWN, causes=(found.why_unknown,))
+            if not self._session.accept_unsoaked:
+                raise failed(TrialError, unknown)
             self._tell(candidate, unknown)
         elif found.failures:
-            self._tell(candidate, f"{told}; what lasts is {found.held.sentence}")
+            lowered = (*found.failures, found.held.reason)
+            self._tell(candidate, Reason(ReasonKind.SOAK_LOWERED, causes=lowered))
         return found
 
     def _current_beside(
@@ -327,14 +329,15 @@ class _Proof:
         self._session.events.phase("soaking the current config at the winner's load")
         config, told = self._session.current, self._soak_told
         found = soak(self._measured, config, current, load, self._rules, told, at_most=1)
-        if found.held is None and not found.lost:
-            raise TrialError(f"{UNSOAKED} for the current config: {found.reason}")
+        if found.why_unknown is not None:
+            unknown = Reason(ReasonKind.CURRENT_SOAK_UNKNOWN, causes=(found.why_unknown,))
+            raise failed(TrialError, unknown)
         if found.held is None:
             return found
         enough = found.held.throughput_infer_per_s * self._enough
         if enough >= NEARLY * (proved.credited_infer_per_s or 0.0):
-            raise TrialError(
-                f"what lasts is no gain: the current config sustained {found.held.sentence}"
+            raise failed(
+                TrialError, Reason(ReasonKind.NO_LASTING_GAIN, causes=(found.held.reason,))
             )
         return found
 
@@ -367,8 +370,8 @@ class _Proof:
             return None
         enough = self._enough * _ROUNDED
         if gain.ratio.low < (enough if gain.at_least else 1.0) or gain.ratio.estimate < enough:
-            low = f"only {digits(gain.ratio.low)} times"
-            raise TrialError(f"{low} what the current config may sustain is sure")
+            unsure = Reason(ReasonKind.GAIN_UNSURE, facts={"ratio": float(gain.ratio.low)})
+            raise failed(TrialError, unsure)
         return gain
 
     @property
@@ -382,8 +385,8 @@ class _Proof:
     def _name(self, candidate: Candidate) -> str:
         return changes_text(candidate, self._session.current)
 
-    def _tell(self, candidate: Candidate, text: str) -> None:
-        self._reasons.append(f"{self._name(candidate)}: {text}")
+    def _tell(self, candidate: Candidate, reason: Reason) -> None:
+        self._reasons.append(reason.of(self._name(candidate)))
 
     def _soak_told(self, text: str) -> None:
         self._session.events.note(f"soak: {text}")

@@ -20,6 +20,7 @@ from tuner.proof.compare import Side, compare
 from tuner.proof.decide import Look, LookResult, answer, look_after
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
+from tuner.reason import Reason, ReasonKind
 from tuner.record.confirmation import Role
 from tuner.score.capacity import (
     WIDE,
@@ -35,8 +36,8 @@ from tuner.score.judge import SloOutcome, outcome_of_rounds, too_few_text, value
 from tuner.score.next_load import StepRule, next_load
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio
+from tuner.sentences import failed
 from tuner.space.candidate import Candidate
-from tuner.spec.units import digits
 
 #: A round measures this share below the expected capacity, and as far above it. Nearer, the two
 #: utilisations differ by little more than their noise; farther, the line between them bends.
@@ -84,13 +85,13 @@ class Contender:
     """A config with its rounds so far.
 
     Attributes:
-        left: Why it takes part in no more of them; empty while it does.
+        left: Why it takes part in no more of them; None while it does.
         unmeasured: It left because no result came, which says nothing of what it sustains.
     """
 
     entrant: Entrant
     rounds: list[Round] = field(default_factory=list)
-    left: str = ""
+    left: Reason | None = None
     unmeasured: bool = False
 
     @property
@@ -318,7 +319,7 @@ def _is_undecided(current: Contender, look: Look) -> bool:
     """
     few = current.outcome is SloOutcome.TOO_FEW
     if few and (look.last or not any(p.passed for p in current.points)):
-        raise TrialError(_too_few(current))
+        raise failed(TrialError, _too_few(current))
     return few
 
 
@@ -340,7 +341,7 @@ def add_round(
     except TrialError as error:
         if role is Role.CURRENT:
             raise
-        side.left = error.message
+        side.left = error.reason
         no_result = isinstance(error, (ClientLimitError, LoadFailedError))
         side.unmeasured = no_result and not isinstance(error, ModelFailsError)
         return
@@ -353,18 +354,18 @@ def leave_unless_met(finalist: Contender) -> None:
         case SloOutcome.MET:
             pass
         case SloOutcome.MISSED:
-            finalist.left = "it missed an SLO when measured again on a fresh server"
+            finalist.left = Reason(ReasonKind.MISSED_AGAIN)
         case SloOutcome.TOO_FEW:
             finalist.left, finalist.unmeasured = _too_few(finalist), True
         case _:
             assert_never(finalist.outcome)
 
 
-def _too_few(side: Contender) -> str:
+def _too_few(side: Contender) -> Reason:
     """`too few answers (290 of 299) for a verdict at 6 concurrent, when measured again`."""
     point = next(p for p in side.points if p.outcome is SloOutcome.TOO_FEW)
-    load = point.measurement.load
-    return f"{too_few_text(point.slo)} for a verdict at {load}, when measured again"
+    facts = {"lacking": too_few_text(point.slo), "load": str(point.measurement.load)}
+    return Reason(ReasonKind.TOO_FEW_AGAIN, facts=facts)
 
 
 def _ratio(
@@ -393,8 +394,9 @@ def _leave(
     best = max(racing, key=lambda f: found[f.candidate].estimate)
     for finalist in racing:
         if answers[finalist.candidate] is LookResult.NO_GAIN:
-            finalist.left = f"{digits(found[finalist.candidate].estimate)} times the current config"
+            ratio = {"ratio": float(found[finalist.candidate].estimate)}
+            finalist.left = Reason(ReasonKind.SMALLER_GAIN, facts=ratio)
         elif finalist is best or best.limited:
             continue
         elif _ratio(finalist, best, racing, rules, error).high < 1.0:
-            finalist.left = "another finalist sustains more when measured again"
+            finalist.left = Reason(ReasonKind.BEATEN)

@@ -21,8 +21,8 @@ from tuner.score.point import Point
 from tuner.space.candidate import CACHE, Candidate
 from tuner.space.parameters import Knob
 from tuner.space.space import Space
-from tuner.space.words import bytes_text
 from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING
+from tuner.spec.units import bytes_text
 
 #: A simpler config may serve this share less, or have so much more of what is minimised.
 MOST_LOSS = 0.02

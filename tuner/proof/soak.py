@@ -15,13 +15,14 @@ from tuner.load import seeds
 from tuner.proof.entrants import FAR, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import Contender, RoundsResult
-from tuner.record.confirmation import Role, Soak, Soaked
+from tuner.record.confirmation import Role, Soak, Soaked, unknown_by
 from tuner.record.proved import ProvedConfig
 from tuner.score.capacity import NEAR, NoResult, Probe, is_near, saturated, steepness
-from tuner.score.judge import SloOutcome, tail_slo, too_few_text
+from tuner.score.judge import SloOutcome, tail_slo
 from tuner.score.late_share import CONFIDENCE, LateShare, measured_late_share
 from tuner.score.next_load import STEEP, StepRule, next_load
 from tuner.score.point import Point
+from tuner.sentences import sentence
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo, tail_shares
 
@@ -105,11 +106,8 @@ def soak(
         if len(failed) >= FEWEST_SOAKS and is_late():
             break
         lower = _lower(failed, tried, rounds, rules, least)
-    reason = ""
-    if tried and tried[-1].point.outcome is SloOutcome.TOO_FEW:
-        reason = f"{too_few_text(tried[-1].slo)} for a verdict"
-    elif tried and tried[-1].excuse and not limited:
-        reason = f"it missed an SLO on a disturbed machine: {tried[-1].excuse}"
+    unknown = unknown_by(tried, limited)
+    reason = "" if unknown is None else sentence(unknown)
     headroom = 0.0
     if tried and tried[-1].held and rules.plan.searches_rates:
         held = tried[-1].level
@@ -251,10 +249,3 @@ def surely_less(
     more = rules.objective.metric is not None or now is None or then is None or now < then
     enough = 1.0 + float(rules.confirm.min_gain)
     return more and ratio.estimate * lowered_share(proved, level) >= enough
-
-
-def few_of(failures: Sequence[str]) -> str:
-    """All of a few failed soaks, else the first and the last one."""
-    if len(failures) <= FEWEST_SOAKS:
-        return "; ".join(failures)
-    return f"{failures[0]}; {len(failures) - 2} lower loads; {failures[-1]}"

@@ -1,4 +1,4 @@
-"""What a run decided, with its figures and its sentences."""
+"""What a run decided, with its figures and its reasons."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tuner.proof.compare import chance_of_gain
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.rounds import Contender, RoundsResult
 from tuner.proof.soak import OF_MEAN
+from tuner.reason import Fact, Reason, ReasonKind
 from tuner.record.confirmation import ChangeUndone
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Edge, Gain, Means, Overloads, Rounds, ToKnow
@@ -21,9 +22,9 @@ from tuner.score.judge import SloOutcome, too_few_text
 from tuner.score.next_load import LoadPlan
 from tuner.score.ratio import CONFIDENCE, Ratio
 from tuner.score.trial import Trial, TrialState
+from tuner.sentences import failed
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Goal
-from tuner.spec.units import count_text, digits
 
 
 @dataclass(frozen=True)
@@ -37,14 +38,14 @@ class RunDecision:
         gain: Of the winner, or of the best other config, over the current one.
         to_know: What it would take to know, where the answer is not known.
         simplification: Each change of the winner that was undone as a test.
-        reasons: Why, one sentence each.
+        reasons: Why.
         overload: None when the run did not get that far.
         warm_up: None where its first calls are fast, or where that is not known.
         edges: Fields of the winner whose value is the outermost that the space allows.
     """
 
     status: Status
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
     baseline: ProvedConfig | None = None
     winner: ProvedConfig | None = None
     best: ProvedConfig | None = None
@@ -111,10 +112,8 @@ def _compared(rules: ProofRules) -> str:
 
 def none_near(name: str, best: Entrant, current: Entrant, rules: ProofRules) -> RunDecision:
     """The current config is kept by what the search knows: no other one comes near."""
-    reason = (
-        f"{name}, the best other config, does not sustain {digits(best.at_most, 3)}/s; the current "
-        f"one sustained {digits(current.level, 3)}/s in the search"
-    )
+    facts = {"best_at_most_per_s": float(best.at_most), "current_per_s": float(current.level)}
+    reason = Reason(ReasonKind.BEST_OTHER_FALLS_SHORT, name, facts)
     ratio = best.at_most / current.level
     gain = Gain(ratio=Ratio(ratio, 0.0, ratio), confidence=CONFIDENCE, compared=_compared(rules))
     return RunDecision(Status.KEPT, (reason,), gain=gain)
@@ -143,34 +142,35 @@ def to_know(
     return ToKnow(rounds=more, minutes=round(more * round_s / 60.0, 1), chance=chance)
 
 
-def why(race: RoundsResult, finalist: Contender, rules: ProofRules) -> str:
+def why(race: RoundsResult, finalist: Contender, rules: ProofRules) -> Reason:
     """What the rounds showed of a finalist."""
     ratio, rounds = race.ratios.get(finalist.candidate), len(finalist.rounds)
-    if finalist.left:
+    if finalist.left is not None:
         return finalist.left
     if ratio is None:
-        when = "when measured again" if race.current.rounds else "in the search"
-        at_most = race.current.entrant.at_most
-        known = f"did not sustain {digits(at_most, 3)}/s" if 0.0 < at_most < math.inf else ""
-        told = known or "met them at no load"
-        return f"it met every SLO when measured again; the current config {told} {when}"
+        facts: dict[str, Fact] = {"current_measured_again": bool(race.current.rounds)}
+        if 0.0 < (at_most := race.current.entrant.at_most) < math.inf:
+            facts["current_at_most_per_s"] = float(at_most)
+        return Reason(ReasonKind.ONLY_IT_MEETS, facts=facts)
     if math.isinf(ratio.high) and not finalist.limited:
-        return (
-            "others took more of the machine beside one of the two configs in every round, so that "
-            "nothing can be compared"
-        )
-    times = (
-        f"in {count_text(rounds, 'round')} it is {digits(ratio.estimate)} times the current config "
-        f"({CONFIDENCE:.0%} interval {digits(ratio.low)} to {digits(ratio.high)})"
-    )
+        return Reason(ReasonKind.NOTHING_COMPARABLE)
+    times: dict[str, Fact] = {
+        "rounds": rounds,
+        "ratio": float(ratio.estimate),
+        "ratio_low": float(ratio.low),
+        "confidence_share": CONFIDENCE,
+    }
+    if math.isfinite(ratio.high):
+        times["ratio_high"] = float(ratio.high)
     if finalist in race.better:
         met = sum(p.passed for p in finalist.points)
-        return f"{times}, and met every SLO in {'each' if met == rounds else f'{met} of them'}"
+        return Reason(ReasonKind.BETTER, facts={**times, "rounds_met": met})
     if finalist.limited:
-        return f"{times}; it sustains all that the load generator can send"
+        return Reason(ReasonKind.BETTER_THAN_CAN_BE_SENT, facts=times)
     if ratio.estimate <= 1.0 + float(rules.confirm.min_gain):
-        return f"{times}: less than the {rules.confirm.min_gain} that a change must be worth"
-    return f"{times}, which includes no gain"
+        least = {"least_gain": str(rules.confirm.min_gain)}
+        return Reason(ReasonKind.GAIN_TOO_SMALL, facts={**times, **least})
+    return Reason(ReasonKind.GAIN_OPEN, facts=times)
 
 
 def refuse_without_alternative(current: Candidate, trials: Sequence[Trial]) -> None:
@@ -183,56 +183,55 @@ def refuse_without_alternative(current: Candidate, trials: Sequence[Trial]) -> N
             "no config but the current one was measured, so nothing was compared",
             "raise budget.trials or budget.time",
         )
-    raise TooManyFailedTrialsError(
-        f"nothing could be compared with the current config. {failures(current, trials)[0]}",
-        "the report lists every reason",
-    )
+    causes = tuple(failures(current, trials))
+    reason = Reason(ReasonKind.ALL_OTHERS_FAILED, causes=causes)
+    raise failed(TooManyFailedTrialsError, reason, "the report lists every reason")
 
 
-def failures(current: Candidate, trials: Sequence[Trial]) -> list[str]:
-    """A sentence where configs other than the current one gave no measurement."""
+def failures(current: Candidate, trials: Sequence[Trial]) -> list[Reason]:
+    """The last failure where configs other than the current one gave no measurement."""
     others = [t for t in trials if t.candidate != current]
-    failed = [t for t in others if t.state is TrialState.FAILED]
-    if not failed:
+    reasons = [t.reason for t in others if t.state is TrialState.FAILED]
+    if not reasons:
         return []
-    every = f"Every other config tried failed ({len(failed)})"
-    some = f"{len(failed)} of {len(others)} other configs tried failed"
-    how = every if len(failed) == len(others) else some
-    return [f"{how}, the last one: {failed[-1].reason}"]
+    facts = {"failed_count": len(reasons), "other_count": len(others)}
+    causes = tuple(filter(None, reasons[-1:]))
+    return [Reason(ReasonKind.OTHERS_FAILED, facts=facts, causes=causes)]
 
 
-def too_few(trials: Sequence[Trial]) -> list[str]:
-    """A sentence where a config may meet every SLO, but has too few answers for a verdict."""
+def too_few(trials: Sequence[Trial]) -> list[Reason]:
+    """The first trial where a config may meet every SLO, but has too few answers for a verdict."""
     few = [t for t in trials if t.state is TrialState.MEASURED and t.outcome is SloOutcome.TOO_FEW]
     if not few:
         return []
     point = min(few[0].points, key=lambda p: p.level)
-    known = f"{too_few_text(point.slo)} for a verdict at {point.measurement.load}"
-    cure = "raise workload.max_window, or bound a lower percentile"
-    return [f"Trial {few[0].number} may meet every SLO: {known}; {cure}."]
+    facts: dict[str, Fact] = {
+        "trial": few[0].number,
+        "lacking": too_few_text(point.slo),
+        "load": str(point.measurement.load),
+    }
+    return [Reason(ReasonKind.MAY_MEET, facts=facts)]
 
 
-def limits(trials: Sequence[Trial]) -> list[str]:
+def limits(trials: Sequence[Trial]) -> list[Reason]:
     """What ended the measuring of the best trials where that was not the config itself."""
-    said = dict.fromkeys(t.limit for t in trials if t.limit)
-    return [f"Not every config was measured to its capacity: {text}" for text in said][-1:]
+    found: list[Reason] = []
+    for trial in trials:
+        if trial.limit is not None and trial.limit not in found:
+            found.append(trial.limit)
+    return [Reason(ReasonKind.NOT_TO_CAPACITY, causes=(limit,)) for limit in found[-1:]]
 
 
-def nearest_miss(trials: Sequence[Trial], plan: LoadPlan) -> str:
+def nearest_miss(trials: Sequence[Trial], plan: LoadPlan) -> Reason:
     """Which trial came nearest to meeting every SLO, and what it misses."""
     scored = [t for t in trials if t.score is not None]
     if not scored:
-        return "No trial gave a measurement."
+        return Reason(ReasonKind.NO_MEASUREMENT)
     nearest = min(scored, key=lambda t: t.score.violation if t.score else 0.0)
     missed = [s for p in nearest.points[-1:] for s in p.slo if (s.margin or 0.0) < 0]
     what = "; ".join(s.expression for s in missed) or "an SLO without enough data"
-    sentence = (
-        f"No config measured meets every SLO. The nearest was trial {nearest.number}, which misses"
-    )
+    facts: dict[str, Fact] = {"trial": nearest.number, "misses": what}
     lowest = min((p.level for p in nearest.points), default=math.inf)
-    if not plan.arrivals.open_loop or plan.listed or lowest > plan.levels.lowest:
-        return f"{sentence} {what}."
-    return (
-        f"{sentence} {what} at {digits(lowest, 3)}/s. At lower rates max_window is too short for a "
-        "verdict: raise it, or bound a lower percentile."
-    )
+    if plan.arrivals.open_loop and not plan.listed and lowest <= plan.levels.lowest:
+        facts["lowest_rate_per_s"] = float(lowest)
+    return Reason(ReasonKind.NEAREST_MISS, facts=facts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated
@@ -10,9 +11,11 @@ from pydantic import Field
 
 from tuner.facts import Facts
 from tuner.measurement.measurement import Measurement
+from tuner.reason import Fact, Reason, ReasonKind
 from tuner.score.judge import SloOutcome, SloResult, Verdict, too_few_text
 from tuner.score.late_share import LateShare
 from tuner.score.point import Point
+from tuner.sentences import sentence
 from tuner.spec.units import digits
 
 
@@ -95,9 +98,24 @@ class Soaked(Facts):
         return self.point.passed
 
     @property
-    def sentence(self) -> str:
+    def reason(self) -> Reason:
         """`2430/s for 30 s: 0.6 % late (at most 0.9 %), p99 31 ms`."""
         measurement = self.measurement
+        facts: dict[str, Fact] = {
+            "load": str(measurement.load),
+            "duration_s": measurement.duration_s,
+            "shown": self.shown,
+        }
+        return Reason(ReasonKind.SOAKED, facts=facts)
+
+    @property
+    def sentence(self) -> str:
+        """The reason, in words."""
+        return sentence(self.reason)
+
+    @property
+    def shown(self) -> str:
+        """What came of it: `0.6 % late (at most 0.9 %), p99 31 ms`."""
         found = [] if self.late is None else [self.late.text]
         stream = self.point.limiting_stream
         p99_ms = digits(self.point.limiting.p99_latency_us / 1e3)
@@ -106,8 +124,7 @@ class Soaked(Facts):
         if self.point.outcome is SloOutcome.TOO_FEW:
             missed = [f"{too_few_text(self.slo)} for a verdict"]
         excused = [f"not judged: {self.excuse}"] if self.excuse else []
-        told = "; ".join([", ".join(found), *missed, *excused])
-        return f"{measurement.load} for {digits(measurement.duration_s)} s: {told}"
+        return "; ".join([", ".join(found), *missed, *excused])
 
 
 @dataclass(frozen=True)
@@ -150,9 +167,17 @@ class Soak(Facts):
         return None if self.held is None else (1.0 - self.headroom) * self.held.level
 
     @property
-    def failures(self) -> tuple[str, ...]:
+    def failures(self) -> tuple[Reason, ...]:
         """About each load that did not hold, or of which that is not known."""
-        return (*(s.sentence for s in self.tried if not s.held), *self.limited)
+        behind = (Reason(ReasonKind.CLIENT_BEHIND, facts={"sentence": s}) for s in self.limited)
+        return (*(s.reason for s in self.tried if not s.held), *behind)
+
+    @property
+    def why_unknown(self) -> Reason | None:
+        """The ``reason``, as data; None where there is none."""
+        if not self.reason:
+            return None
+        return unknown_by(self.tried, self.limited) or Reason.of_text(self.reason)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -163,6 +188,18 @@ class Soak(Facts):
             if self.headroom and self.credited_per_s is not None:
                 held[0] += f"; credited with {digits(self.credited_per_s, 4)}/s"
         return (*shown, *self.limited, *held, *([self.reason] if self.reason else []))
+
+
+def unknown_by(tried: Sequence[Soaked], limited: Sequence[str]) -> Reason | None:
+    """Why no load that was tried tells whether the claim holds; None where one does."""
+    if not tried:
+        return None
+    last = tried[-1]
+    if last.point.outcome is SloOutcome.TOO_FEW:
+        return Reason(ReasonKind.TOO_FEW, facts={"lacking": too_few_text(last.slo)})
+    if last.excuse and not limited:
+        return Reason(ReasonKind.DISTURBED_MISS, facts={"disturbances": last.excuse})
+    return None
 
 
 @dataclass(frozen=True)

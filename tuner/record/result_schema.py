@@ -17,7 +17,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from tuner.load.probes.overload import Overload
 from tuner.load.probes.warmup import WarmUp
 from tuner.measurement.measurement import Rejected
+from tuner.reason import Reason
 from tuner.record.confirmation import ChangeUndone, RunNoise
+from tuner.record.earlier import with_why
 from tuner.record.proved import ProvedConfig
 from tuner.record.reading import UnreadableFileError
 from tuner.record.status import Status
@@ -191,6 +193,9 @@ class Result(ResultPart):
     model: str
     status: Status
     reasons: tuple[str, ...] = Field((), description="why, one sentence each")
+    why: tuple[Reason, ...] = Field(
+        (), description="the reasons as data: a kind, the config or trial it is about, its facts"
+    )
     spec_sha256: str | None = None
     objective: _Objective | None = Field(None, description="as in the spec")
     baseline: ProvedConfig | None = Field(description="the config in the repository; null: unknown")
@@ -233,7 +238,7 @@ class Result(ResultPart):
         """Raises:
         ValidationError: It does not follow version 1.
         """
-        return cls.model_validate_json(json.dumps(data), strict=True)
+        return cls.model_validate_json(json.dumps(with_why(data)), strict=True)
 
 
 def not_version_1(path: Path, mistakes: Iterable[str]) -> UnreadableFileError:

@@ -11,9 +11,9 @@ from tuner.score.judge import SloResult
 from tuner.score.point import Point
 from tuner.space.candidate import CACHE, FieldValue
 from tuner.space.parameters import Knob, text
-from tuner.space.words import bytes_text
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS
+from tuner.spec.units import bytes_text
 
 #: With fewer scored trials, nothing can be said about which field matters.
 FEWEST_TRIALS = 10

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tuner.measurement.measurement import Rejected
+from tuner.reason import Reason
 from tuner.record.confirmation import Repeat
 from tuner.record.manifest import KeptConfig, Manifest
 from tuner.record.proved import ProvedConfig, best_other
@@ -205,6 +206,7 @@ def _interrupted(
         model=manifest.name,
         status=Status.INTERRUPTED,
         reasons=("the run left no result",),
+        why=(Reason.of_text("the run left no result"),),
         baseline=ProvedConfig.of_trial(next(own, None)),
         winner=None,
         best=best_other(trials, manifest.current, objective.goal),

@@ -21,6 +21,7 @@ from tuner.report.responses import latency_metrics
 from tuner.score.judge import SloOutcome, outcome_of, slo_utilisation
 from tuner.score.point import Point
 from tuner.score.trial import Trial
+from tuner.sentences import sentence
 from tuner.space.candidate import FieldValue
 from tuner.spec.labels import several
 from tuner.spec.metrics import METRICS, Until
@@ -216,7 +217,7 @@ def _row(trial: Trial) -> dict[str, Cell]:
         **asdict(trial.time),
         "loads_measured": len(trial.points),
         "started_at": trial.started_at,
-        "reason": trial.reason,
+        "reason": None if trial.reason is None else sentence(trial.reason),
     }
 
 

@@ -14,6 +14,7 @@ from tuner.report.quantities import found_text, margin_text, verdict_text
 from tuner.report.sentence import bottleneck_sentences, soak_sentences, verdict_sentence
 from tuner.report.trust import trust
 from tuner.score.judge import SloResult, Verdict
+from tuner.sentences import sentence
 from tuner.spec.labels import of_stream
 
 #: Characters XML 1.0 cannot hold, however escaped.
@@ -93,16 +94,16 @@ def slo_case(model: str, found: SloResult) -> ET.Element:
 
 
 def _confirmation(data: ReportData) -> ET.Element:
-    sentence, problem = verdict_sentence(data), None
+    verdict, problem = verdict_sentence(data), None
     if (kind := _PROBLEMS.get(data.status)) is not None:
-        message = " ".join((sentence, *data.result.reasons))
+        message = " ".join((verdict, *map(sentence, data.result.why)))
         if kind == "skipped":
             message = "nothing to confirm: no config that was measured meets the SLOs"
         problem = (kind, data.status.value, message)
     checks = trust(data)
     trusted = [f"{checks.caption}."] if checks else []
     figures = filter(None, (f"{headline(data)}.", gain_sentence(data), *trusted))
-    told = (sentence, *figures, *soak_sentences(data), *bottleneck_sentences(data))
+    told = (verdict, *figures, *soak_sentences(data), *bottleneck_sentences(data))
     return case(data.model, "tune", "confirmation", problem, " ".join(told))
 
 

@@ -9,9 +9,8 @@ from math import isfinite
 from tuner.measurement.measurement import LoadPoint
 from tuner.report.blocks import Tone
 from tuner.score.judge import SloOutcome, SloResult, Verdict, too_few_text
-from tuner.space.words import bytes_text
 from tuner.spec.metrics import METRICS, RATE, SHARE, SIZE, THROUGHPUT, TIME, Unit
-from tuner.spec.units import digits, digits_beside
+from tuner.spec.units import bytes_text, digits, digits_beside
 
 NOTHING = "-"
 

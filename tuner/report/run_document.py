@@ -44,6 +44,7 @@ from tuner.report.responses import responses
 from tuner.report.trust import trust
 from tuner.score.judge import Verdict
 from tuner.score.trial import Trial
+from tuner.sentences import sentence as told
 from tuner.spec.labels import of_label
 from tuner.spec.units import count_text
 
@@ -84,7 +85,7 @@ def first_screen(data: ReportData) -> Iterator[Block | None]:
     yield Sentence("" if improved else sentence.verdict_sentence(data))
     yield Sentence(gain_sentence(data))
     if not improved:
-        yield Bullets("", data.result.reasons)
+        yield Bullets("", tuple(map(told, data.result.why)))
     yield tables.change(data)
     yield Bullets("At the edge of the space", tuple(sentence.edge_sentences(data)))
     yield Steps("What next", tuple(sentence.next_steps(data)))
@@ -113,15 +114,16 @@ def _cautions(data: ReportData) -> Iterator[str]:
     for whose, side in (("current config", data.current), (data.best_name, data.best)):
         if side is not None:
             found = side.judged.measurement
-            for told in (*found.disturbances, *found.warnings):
-                yield f"{whose} at {load_text(found.load)}: {told}"
+            for text in (*found.disturbances, *found.warnings):
+                yield f"{whose} at {load_text(found.load)}: {text}"
 
 
 def failures(data: ReportData) -> Fold:
     """Each reason for a failure with the trials it applies to, the most frequent first."""
     found: dict[str, list[int]] = defaultdict(list)
     for trial in data.failed:
-        found[trial.reason or "no reason was given"].append(trial.number)
+        reason = "no reason was given" if trial.reason is None else told(trial.reason)
+        found[reason].append(trial.number)
     most = sorted(found.items(), key=lambda item: (-len(item[1]), item[1]))
     codes = (Code(f"Trials {', '.join(map(str, numbers))}", text) for text, numbers in most)
     return Fold("failures", "Failed trials", tuple(codes), opened=data.status is Status.FAILED)
@@ -132,7 +134,7 @@ def proof(data: ReportData) -> Fold:
         (row.found, [metric_text(r.metric, r.value) for r in row.rounds], row.soak)
         for row in data.slo
     ]
-    reasons = data.result.reasons if data.status is Status.IMPROVED else ()
+    reasons = map(told, data.result.why) if data.status is Status.IMPROVED else ()
     simpler = data.result.simplification or ()
     blocks = filled(
         tables.slo_table(rows) if rows else None,
@@ -266,7 +268,7 @@ def _trial(data: ReportData, trial: Trial) -> Row:
         filled(
             Bullets("", tuple(sentence.config_text(trial.candidate))),
             Sentence(f"predicted {said}, 90% interval" if said else ""),
-            Sentence(trial.reason or ""),
+            Sentence("" if trial.reason is None else told(trial.reason)),
             _points(trial),
         ),
     )

@@ -13,7 +13,8 @@ from tuner.record.bottleneck import Bottleneck, bottleneck_of
 from tuner.record.confirmation import Role
 from tuner.record.manifest import resume_command, run_command
 from tuner.record.proved import ProvedConfig
-from tuner.record.status import Status, remedies
+from tuner.record.remedies import remedies
+from tuner.record.status import Status
 from tuner.report.blocks import Tone
 from tuner.report.charts import sides
 from tuner.report.data import ReportData
@@ -171,7 +172,7 @@ def soak_sentences(data: ReportData) -> list[str]:
     soak = None if data.shown_config is None else data.shown_config.soak
     if soak is None:
         return []
-    return [f"Soak: {sentence.removesuffix('.')}." for sentence in soak.sentences]
+    return [f"Soak: {sentence.rstrip('.')}." for sentence in soak.sentences]
 
 
 def bottleneck_sentences(data: ReportData) -> list[str]:
@@ -222,7 +223,7 @@ def next_steps(data: ReportData) -> list[tuple[str, str]]:
     failed = ", ".join(str(t.number) for t in data.failed if data.status is Status.INFEASIBLE)
     told = f"fix why configs failed, or leave them out of the space: trial {failed}"
     mend = [(told, "")] if failed else []
-    if causes := remedies(data.result.reasons):
+    if causes := remedies(data.result.why):
         return [*mend, *((cause, "") for cause in causes), ("then run again", again)]
     if data.status is Status.KEPT:
         if len(data.trials) == data.manifest.space_size:

@@ -33,10 +33,9 @@ from tuner.report.responses import count_of, latency_metrics
 from tuner.report.sentence import held_text, score_text
 from tuner.score.judge import SloOutcome, SloResult, Verdict, slo_utilisation, too_few_text
 from tuner.score.point import Point
-from tuner.space.words import bytes_text
 from tuner.spec.labels import labelled, of_stream, several
 from tuner.spec.metrics import METRICS, Better
-from tuner.spec.units import count_text, digits
+from tuner.spec.units import bytes_text, count_text, digits
 
 
 def comparison(data: ReportData) -> Table | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from tuner.load.watch.machine import OTHER_CPU_PERCENT, taken_percent
+from tuner.reason import ReasonKind
 from tuner.record.confirmation import Soak
 from tuner.record.proved import ProvedConfig
 from tuner.record.status import Status
@@ -13,16 +13,21 @@ from tuner.report.blocks import Table, Tone
 from tuner.report.data import ReportData
 from tuner.report.quantities import beside_bound, load_text, metric_text, verdict_text
 from tuner.score.judge import SloOutcome, Verdict
+from tuner.sentences import clause
 from tuner.space.words import changes_text
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS
-from tuner.spec.units import count_text, digits_beside
+from tuner.spec.units import count_text, digits, digits_beside
 
 Check = tuple[Tone, str, str]
 _WORDS = {Tone.GOOD: "yes", Tone.BAD: "no", Tone.UNSURE: "caution", Tone.PLAIN: "not done"}
 TONES = {SloOutcome.MET: Tone.GOOD, SloOutcome.MISSED: Tone.BAD, SloOutcome.TOO_FEW: Tone.UNSURE}
-_ANSWERS = re.compile(r"Answers (?:match|to|were) .*|It changes answers.*")
-_LEFT_OUT = re.compile(r"Left out for lack of time: (.*?)\.?$")
+_ANSWERS = {
+    ReasonKind.ANSWERS_SAME: Tone.GOOD,
+    ReasonKind.ANSWERS_CHANGED: Tone.BAD,
+    ReasonKind.ANSWERS_VARY: Tone.UNSURE,
+    ReasonKind.ANSWERS_NOT_COMPARED: Tone.UNSURE,
+}
 
 
 def trust(data: ReportData) -> Table | None:
@@ -48,16 +53,15 @@ def _checks(data: ReportData, config: ProvedConfig) -> Iterator[Check]:
         yield from _soaks(config.soak)
     elif data.status is Status.IMPROVED:
         yield Tone.UNSURE, "no soak", "whether the load holds for long was not measured"
-    own = f"{changes_text(config.candidate, data.manifest.current)}: "
-    about = [reason.removeprefix(own) for reason in data.result.reasons if reason.startswith(own)]
-    for answers in filter(None, map(_ANSWERS.match, about)):
-        same = answers[0].startswith(("Answers match", "Answers to"))
-        changed = answers[0].startswith("It changes")
-        yield Tone.GOOD if same else Tone.BAD if changed else Tone.UNSURE, "answers", answers[0]
+    name = changes_text(config.candidate, data.manifest.current)
+    for reason in data.result.why:
+        if reason.subject == name and reason.kind in _ANSWERS:
+            yield _ANSWERS[reason.kind], "answers", clause(reason)
     yield from _lone_requests(data, config)
     yield _machine(data, config)
-    for left_out in filter(None, map(_LEFT_OUT.search, data.result.reasons)):
-        yield Tone.PLAIN, "left out for lack of time", left_out[1]
+    for reason in data.result.why:
+        if reason.kind is ReasonKind.LEFT_OUT:
+            yield Tone.PLAIN, "left out for lack of time", str(reason.facts["what"])
 
 
 def _rounds(data: ReportData, config: ProvedConfig) -> Check:
@@ -86,7 +90,7 @@ def _rounds(data: ReportData, config: ProvedConfig) -> Check:
 def _soaks(soak: Soak) -> Iterator[Check]:
     """Each long load, those that were missed first."""
     for tried in soak.tried:
-        told = tried.sentence.split(" for ", 1)[1]
+        told = f"{digits(tried.measurement.duration_s)} s: {tried.shown}"
         tone = TONES[tried.point.outcome]
         lowered = "" if tried.held or soak.held is None else ", so the claim was lowered"
         yield tone, f"soak at {load_text(tried.measurement.load)}", f"{told}{lowered}"

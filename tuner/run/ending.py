@@ -22,6 +22,7 @@ from tuner.errors import (
 from tuner.machine.stop import explain_error
 from tuner.modelconfig.encoding import encode
 from tuner.proof.verdict import RunDecision
+from tuner.reason import Reason
 from tuner.record.manifest import Manifest, resume_command, run_command
 from tuner.record.noise import count_of_whole_rounds, noise_of
 from tuner.record.proved import ProvedConfig
@@ -123,18 +124,18 @@ class Ending:
                 return
             stopped = isinstance(error, InterruptedRunError)
             status = Status.INTERRUPTED if stopped else Status.FAILED
-            defect = f"a defect of tune: {error!r}"
-            message = error.message if isinstance(error, TunerError) else defect
+            defect = Reason.of_text(f"a defect of tune: {error!r}")
+            reason = error.reason if isinstance(error, TunerError) else defect
             current = store.manifest().current
             of_current = (t for t in store.trials() if t.candidate == current)
-            verdict = RunDecision(status, (message,), ProvedConfig.of_trial(next(of_current, None)))
+            verdict = RunDecision(status, (reason,), ProvedConfig.of_trial(next(of_current, None)))
             with self.book.phase(Phase.WRITING):
                 self._record(verdict, None, None)
                 self.report(store.directory)
                 self._record(verdict, None, None)
         except (OSError, TunerError) as second:
-            reason = getattr(second, "strerror", None) or str(second)
-            self.events.note(f"the run's end could not be stored: {reason}")
+            why = getattr(second, "strerror", None) or str(second)
+            self.events.note(f"the run's end could not be stored: {why}")
             return
         if isinstance(error, InterruptedRunError):
             error.hint = how_to_go_on(self.store)
@@ -154,7 +155,8 @@ class Ending:
     ) -> Result:
         """Writes `result.json`."""
         store = self.store
-        verdict = replace(verdict, reasons=(*verdict.reasons, *self.neighbours.remarks))
+        remarks = map(Reason.of_text, self.neighbours.remarks)
+        verdict = replace(verdict, reasons=(*verdict.reasons, *remarks))
         result = result_of(
             manifest=store.manifest(),
             verdict=verdict,

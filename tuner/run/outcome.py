@@ -21,6 +21,7 @@ from tuner.record.result_schema import (
 )
 from tuner.record.shapes import with_batches
 from tuner.score.trial import Trial, TrialState
+from tuner.sentences import sentence
 from tuner.spec.slo import Objective
 from tuner.writeback.target import Written
 
@@ -47,7 +48,8 @@ def result_of(
         run_id=manifest.run_id,
         model=manifest.name,
         status=verdict.status,
-        reasons=verdict.reasons,
+        reasons=tuple(map(sentence, verdict.reasons)),
+        why=verdict.reasons,
         spec_sha256=manifest.spec_sha256,
         objective=str(manifest.spec["objective"]),
         baseline=_with_manifest(verdict.baseline, manifest),

@@ -65,13 +65,13 @@ from tuner.server.binaries import (
 from tuner.server.server import Endpoints, ServerLauncher
 from tuner.space.build import never_tried, refuse_empty
 from tuner.space.candidate import list_sizes
-from tuner.space.words import bytes_text, changes_text
+from tuner.space.words import changes_text
 from tuner.spec.labels import of_label
 from tuner.spec.load import effective_yaml
 from tuner.spec.model import Spec, StrategyName
 from tuner.spec.paths import INSTANCE_GROUP
 from tuner.spec.server import MODES, ServerMode
-from tuner.spec.units import count_text
+from tuner.spec.units import bytes_text, count_text
 from tuner.spec.workload import (
     FileInputs,
     RandomInputs,

@@ -15,6 +15,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tuner.facts import Facts
+from tuner.reason import Reason
 from tuner.score.capacity import capacity_level
 from tuner.score.judge import SloOutcome
 from tuner.score.next_load import LoadPlan
@@ -65,14 +66,14 @@ class Trial(Facts):
     state: TrialState
     points: tuple[Point, ...] = ()
     score: Score | None = None
-    reason: str | None = None
+    reason: Reason | None = None
     deployment: str | None = None  # unchanged | in place | reload | restart
     attempts: int = 1  # 0 where it was not tried: there is no memory for it
     time: TrialTime = TrialTime()
     started_at: str = ""  # ISO 8601, UTC
     predicted: Predicted | None = None  # before it was measured
     worker: Worker | None = None  # None where the run measured it itself
-    limit: str | None = None  # what ended its measuring where that was not the config itself
+    limit: Reason | None = None  # what ended its measuring where that was not the config itself
     refused: bool = False  # by the server, or for want of memory: so would one that asks for more
     #: What it answered with many requests in flight, where it was asked.
     saturated: Annotated[Saturated | None, Field(exclude_if=lambda seen: seen is None)] = None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from tuner.reason import Fact, Reason, ReasonKind
 from tuner.score.judge import tightest_latency
 from tuner.score.next_load import LoadPlan
 from tuner.score.trial import Trial
@@ -14,7 +15,6 @@ from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec, StrategyName
 from tuner.spec.slo import Slo
-from tuner.spec.units import digits
 
 #: Failures before their share says anything.
 FEWEST_FAILED = 4
@@ -97,22 +97,20 @@ class SearchLimits:
         return None
 
 
-def lone_miss(history: Sequence[Trial], slos: Sequence[Slo], space: Space) -> str:
-    """Why no config of the space meets an SLO, by what a lone request takes; empty where one may.
+def lone_miss(history: Sequence[Trial], slos: Sequence[Slo], space: Space) -> Reason | None:
+    """Why no config of the space meets an SLO, by what a lone request takes; None where one may.
 
     Scheduling adds to that and takes nothing off it.
     """
     bound = tightest_latency(slos)
     if bound is None or not space.only_schedules:
-        return ""
+        return None
     for trial in history:
         alone_us = _alone_us(trial, bound) - space.queue_delay_us(trial.candidate)
         if SURELY * bound.bound < alone_us < math.inf:
-            return (
-                f"one request at a time takes {digits(alone_us / 1e3, 3)} ms: more than {bound} "
-                "allows, under any load and with any config of the space"
-            )
-    return ""
+            facts: dict[str, Fact] = {"took_ms": float(alone_us) / 1e3, "slo": str(bound)}
+            return Reason(ReasonKind.LONE_REQUEST_ALWAYS_MISSES, facts=facts)
+    return None
 
 
 def _alone_us(trial: Trial, slo: Slo) -> float:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tuner.reason import Reason, ReasonKind
 from tuner.score.trial import Trial, TrialState
-from tuner.server.log import out_of_memory
+from tuner.server.log import lacks_memory
 from tuner.server.memory import Memory, is_of_gpu
 from tuner.space.candidate import Candidate, FieldValue, service_key
 from tuner.space.parameters import Knob
-from tuner.space.words import bytes_text
 from tuner.spec.metrics import GPU_MEMORY
 from tuner.spec.paths import MAX_BATCH_SIZE, is_instance_count
 from tuner.spec.slo import Slo
@@ -86,7 +86,7 @@ class Refusals:
 
     def _rules_out(self, refused: Trial, candidate: Candidate) -> bool:
         asked, demand = ResourceDemand.of(refused.candidate), ResourceDemand.of(candidate)
-        lacked = not refused.attempts or out_of_memory(refused.reason or "")
+        lacked = not refused.attempts or lacks_memory(refused.reason)
         likes = _alike(refused.candidate, self.history, service_key)
         if not lacked and _served(ResourceDemand({}, asked.batches, asked.cache_bytes), likes):
             key: Callable[[Candidate], object] = _place_key
@@ -120,7 +120,9 @@ def _place_key(candidate: Candidate) -> list[tuple[Knob, Any]]:
     return [(k, v) for k, v in candidate.fields.items() if any(w in k.path for w in _PLACE)]
 
 
-def cannot_fit(candidate: Candidate, history: Sequence[Trial], slos: Sequence[Slo]) -> str | None:
+def cannot_fit(
+    candidate: Candidate, history: Sequence[Trial], slos: Sequence[Slo]
+) -> Reason | None:
     """Why there is no memory for it, by what the trials' models took; None where there may be."""
     wanted, alike = ResourceDemand.of(candidate), _alike(candidate, history, _memory_key)
     if _served(wanted, alike):
@@ -135,10 +137,8 @@ def cannot_fit(candidate: Candidate, history: Sequence[Trial], slos: Sequence[Sl
         ]
         needed = _estimate(wanted, known)
         if needed > limit:
-            return (
-                f"needs about {bytes_text(round(needed))} of {bytes_text(round(limit))} free "
-                f"{name} ({why})"
-            )
+            facts = {"needed_bytes": round(needed), "limit_bytes": round(limit)}
+            return Reason(ReasonKind.NO_ROOM, facts={**facts, "memory": name, "why": why})
     return None
 
 

@@ -19,6 +19,7 @@ from tuner.errors import (
 from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
 from tuner.measurement.window import informing_window
+from tuner.reason import Reason, ReasonKind
 from tuner.score.judge import Verdict, tightest_latency
 from tuner.score.point import Point
 from tuner.score.saturation import Saturated
@@ -36,6 +37,7 @@ from tuner.search.first_load import First, first_level, first_of
 from tuner.search.incumbent import incumbent
 from tuner.search.screening import Screening
 from tuner.search.strategy import Proposal
+from tuner.sentences import failed
 from tuner.spec.units import digits
 
 
@@ -177,7 +179,7 @@ class Measuring:
         """Whether there is time for a measurement, of this level where it is known."""
         needs_s = 0.0 if level is None else length_s(self._session.spec, self._session.plan, level)
         if not self._owed and self._clock.left_s() <= needs_s:
-            raise OutOfTimeError("the time budget is used up")
+            raise failed(OutOfTimeError, Reason(ReasonKind.OUT_OF_TIME))
         whole_s = self._clock.time_s
         if self._owed and whole_s is not None and needs_s > whole_s:
             raise LoadFailedError(

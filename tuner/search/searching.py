@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -18,7 +17,8 @@ from tuner.errors import (
     TrialError,
 )
 from tuner.modelconfig.files import model_names
-from tuner.record.status import remedies
+from tuner.reason import Reason, ReasonKind
+from tuner.record.remedies import remedies
 from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.search.budget import Progress, SearchLimits, StopReason, lone_miss, out_of_reach
 from tuner.search.estimate import spent_s
@@ -29,15 +29,19 @@ from tuner.search.outlook import outlook_of
 from tuner.search.screening import Screening
 from tuner.search.searcher import Searcher
 from tuner.search.strategy import Proposal
-from tuner.server.log import out_of_memory
+from tuner.sentences import failed, sentence
+from tuner.server.log import lacks_memory, not_ready
 from tuner.space.candidate import Candidate
-from tuner.spec.units import count_text
 from tuner.spec.workload import RandomInputs
 from tuner.triton.deploy import Deployment
 
 
 class CurrentConfigFailsError(TooManyFailedTrialsError):
     """The config in the repository gives no measurement, so there is nothing to compare with."""
+
+
+#: A model that fails by its own words may lack another model, or real requests.
+_FAILING = (ReasonKind.MODEL_FAILS, ReasonKind.MODEL_FAILED_REQUESTS)
 
 
 def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReason]:
@@ -114,42 +118,43 @@ def _refuse_unmeasurable(session: Session, history: Sequence[Trial]) -> None:
     """Without the current config there is nothing to compare with: its failure is reported."""
     for trial in history:
         if trial.candidate == session.current and trial.state is TrialState.FAILED:
-            reason = f"{trial.reason}{_more_on(session, str(trial.reason))}"
-            raise CurrentConfigFailsError(
-                f"the current config of {session.spec.name} cannot be measured: {reason}",
-                "; ".join(remedies([reason])) or "fix what is named there, then start again",
-            )
+            causes = [*filter(None, [trial.reason]), *_more_on(session, trial.reason)]
+            facts = {"name": session.spec.name}
+            reason = Reason(ReasonKind.CURRENT_CONFIG_FAILS, facts=facts, causes=tuple(causes))
+            hint = "; ".join(remedies([reason])) or "fix what is named there, then start again"
+            raise failed(CurrentConfigFailsError, reason, hint)
 
 
-def _more_on(session: Session, reason: str) -> str:
+def _more_on(session: Session, reason: Reason | None) -> Iterator[Reason]:
     """What a model's own words do not say: that it was not loaded, or that its input is made up."""
-    if "the model fail" not in reason:
-        return ""
-    for name in re.findall(r"Model '([^']+)' is not ready", reason):
+    failing = [r for r in (reason.chain() if reason else ()) if r.kind in _FAILING]
+    if not failing:
+        return
+    for name in (name for r in failing for words in r.quotes() for name in not_ready(words)):
         served = session.job.served.models.values()
         if name in model_names(session.spec.repository) and all(m.name != name for m in served):
-            return f" ({name} lies in the repository, but is not loaded)"
-    random = any(isinstance(s.inputs, RandomInputs) for s in session.spec.streams.values())
-    return " (its input was made up of random values)" if random else ""
+            yield Reason(ReasonKind.MODEL_NOT_LOADED, facts={"model": name})
+            return
+    if any(isinstance(s.inputs, RandomInputs) for s in session.spec.streams.values()):
+        yield Reason(ReasonKind.RANDOM_INPUTS)
 
 
 def _give_up(session: Session, searcher: Searcher, candidate: Candidate) -> None:
     """A trial that ran out of the budget's time leaves nothing behind."""
     if candidate == session.current:
-        raise CurrentConfigFailsError(
-            "the time budget was used up before the current config gave a result",
-            "raise budget.time, or shorten workload.window",
-        )
+        reason = Reason(ReasonKind.CURRENT_CONFIG_OUT_OF_TIME)
+        raise failed(CurrentConfigFailsError, reason, "; ".join(remedies([reason])))
     searcher.give_up(candidate)
 
 
 def _too_many_failed(history: Sequence[Trial]) -> TooManyFailedTrialsError:
-    failed = [t for t in history if t.state is TrialState.FAILED]
-    return TooManyFailedTrialsError(
-        f"{len(failed)} of {count_text(len(history), 'trial')} failed; the last one said: "
-        f"{failed[-1].reason}",
-        "the report lists every reason; `tune doctor` checks the machine",
+    reasons = [t.reason for t in history if t.state is TrialState.FAILED]
+    facts = {"failed_count": len(reasons), "trial_count": len(history)}
+    reason = Reason(
+        ReasonKind.TOO_MANY_FAILED, facts=facts, causes=tuple(filter(None, reasons[-1:]))
     )
+    hint = "the report lists every reason; `tune doctor` checks the machine"
+    return failed(TooManyFailedTrialsError, reason, hint)
 
 
 def _run_trial(
@@ -172,7 +177,7 @@ def _run_trial(
     if proposal.candidate != session.current:
         loaded = Trial(number, session.current, TrialState.MEASURED, memory=session.memory())
         if reason := cannot_fit(proposal.candidate, history or [loaded], session.spec.slos):
-            bare = replace(bare, reason=f"not loaded: it {reason}", attempts=0, refused=True)
+            bare = replace(bare, reason=reason, attempts=0, refused=True)
             return replace(bare, time=_lap(session.book))
     if lost := Measuring(session, history, proposal, clock, screening).lost():
         bare = replace(bare, saturated=screening.seen[proposal.candidate.key])
@@ -189,7 +194,7 @@ def _run_trial(
         return None
     except TrialError as error:
         session.bench.lost(error.message)
-        bare = replace(bare, reason=error.message, refused=_asks_too_much(error))
+        bare = replace(bare, reason=error.reason, refused=_asks_too_much(error))
         return replace(bare, attempts=attempts.made, time=_lap(session.book))
     seen = screening.seen.get(proposal.candidate.key)
     bare = replace(bare, attempts=attempts.made, saturated=seen)
@@ -198,14 +203,15 @@ def _run_trial(
 
 def _asks_too_much(error: TrialError) -> bool:
     """Whether a config that asks for more of the machine would fail too."""
-    return isinstance(error, DeployRefusedError) or out_of_memory(error.message)
+    return isinstance(error, DeployRefusedError) or lacks_memory(error.reason)
 
 
 def _measured_trial(
     session: Session, bare: Trial, deployment: Deployment | None, evaluation: Evaluation
 ) -> Trial:
     if evaluation.limit is not None:
-        session.events.note(f"trial {bare.number} is not measured further: {evaluation.limit}")
+        limit = sentence(evaluation.limit)
+        session.events.note(f"trial {bare.number} is not measured further: {limit}")
     return replace(
         bare,
         state=evaluation.state,

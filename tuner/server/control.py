@@ -19,6 +19,8 @@ from tuner.errors import (
 )
 from tuner.hiding import without_passwords
 from tuner.machine.process import LOOPBACK
+from tuner.reason import Fact, Reason, ReasonKind
+from tuner.sentences import failed
 from tuner.server.server import Endpoints, credentials, get, key_headers
 from tuner.server.shared_memory import REGION_BYTES, SharedRegion
 
@@ -209,9 +211,11 @@ def _translated(doing: str, deadline_s: float) -> Iterator[None]:
                 "name it in server.headers_from_env: NAME, or triton-grpc-protocol-NAME over gRPC",
             ) from error
         if status == "StatusCode.DEADLINE_EXCEEDED":
-            raise ServerHangsError(f"{doing}: no answer within {deadline_s:g} s") from error
+            facts: dict[str, Fact] = {"doing": doing, "deadline_s": deadline_s}
+            raise failed(ServerHangsError, Reason(ReasonKind.NO_ANSWER, facts=facts)) from error
         if status in _GONE:
-            raise ServerGoneError(f"{doing}: the server is gone ({message})") from error
+            facts = {"doing": doing, "words": message}
+            raise failed(ServerGoneError, Reason(ReasonKind.SERVER_GONE, facts=facts)) from error
         raise DeployRefusedError(message) from error
 
 

@@ -14,8 +14,10 @@ from typing import TypeVar
 
 from tuner.errors import ServerGoneError
 from tuner.machine.process import ADDRESS
+from tuner.reason import Fact, Reason, ReasonKind
+from tuner.sentences import failed
 from tuner.server.control import Control
-from tuner.server.log import failure, remedy
+from tuner.server.log import PORT_TAKEN, failure, meaning, remedy
 from tuner.server.server import FLAGS, Endpoints, Server, get, new_key
 from tuner.server.shared_memory import SharedRegion
 
@@ -57,18 +59,20 @@ def wait_until_ready(server: Server, timeout_s: float) -> None:
         asked = server.endpoints
         answers = ready(asked) and (asked.metrics is None or _answers(asked, "metrics", "/metrics"))
         if not server.alive():
-            reason = failure(server.log_tail(_LOG_LINES)) or "it left no message"
-            raise ServerGoneError(
-                f"tritonserver ended while starting: {reason}",
-                remedy(reason) or "check the server's arguments",
+            words = failure(server.log_tail(_LOG_LINES))
+            raise failed(
+                ServerGoneError,
+                Reason(ReasonKind.ENDED_WHILE_STARTING, facts={"words": words}),
+                remedy(words) or "check the server's arguments",
             )
         if answers:
             return
         if time.monotonic() > deadline:
-            raise ServerGoneError(
-                f"tritonserver was not ready within {timeout_s:g} s: "
-                f"{failure(server.log_tail(_LOG_LINES))}"
-            )
+            facts: dict[str, Fact] = {
+                "timeout_s": timeout_s,
+                "words": failure(server.log_tail(_LOG_LINES)),
+            }
+            raise failed(ServerGoneError, Reason(ReasonKind.NOT_READY, facts=facts))
         time.sleep(_POLL_S)
 
 
@@ -109,10 +113,11 @@ def ready_server(
             try:
                 wait_until_ready(server, timeout_s)
             except ServerGoneError as error:
-                if key is not None and any(flag in error.message for flag in FLAGS):
+                words = "\n".join(error.reason.quotes())
+                if key is not None and any(flag in words for flag in FLAGS):
                     _logger.warning("%s", _OPEN)
                     key = None
-                elif not attempts_left or "already in use" not in error.message:
+                elif not attempts_left or meaning(words) != PORT_TAKEN:
                     raise
             else:
                 if (shared := server.endpoints.shared) is not None:

@@ -6,11 +6,12 @@ import re
 from itertools import chain
 from typing import NamedTuple
 
+from tuner.reason import Reason
 from tuner.server.server import Server
 from tuner.spec.server import ServerMode
 
 HARMLESS, OUT_OF_MEMORY, SHARED_MEMORY = "harmless", "out of memory", "shared memory"
-NO_BACKEND = "missing backend"
+NO_BACKEND, PORT_TAKEN = "missing backend", "port taken"
 
 
 class Known(NamedTuple):
@@ -105,9 +106,7 @@ MEANINGS = {
         "stub process '[^']*' is not healthy",
         "run the model's code by itself: its process died, in a library or for lack of memory",
     ),
-    "port taken": Known(
-        "already in use", "end the process that has the port, or take another port"
-    ),
+    PORT_TAKEN: Known("already in use", "end the process that has the port, or take another port"),
 }
 
 
@@ -213,6 +212,16 @@ def errors_of_load(model: str, log: str) -> list[str]:
 def out_of_memory(reason: str) -> bool:
     """Whether a failure is one of memory: device, host, or shared memory."""
     return meaning(reason) in (SHARED_MEMORY, OUT_OF_MEMORY)
+
+
+def not_ready(words: str) -> list[str]:
+    """The models that a model calls and that are not loaded, by its words."""
+    return re.findall(r"Model '([^']+)' is not ready", words)
+
+
+def lacks_memory(reason: Reason | None) -> bool:
+    """Whether a failure is one of memory, by the words that it quotes."""
+    return reason is not None and any(map(out_of_memory, reason.quotes()))
 
 
 def _telling(text: str) -> list[str]:

@@ -18,7 +18,7 @@ from tuner.spec.paths import (
     PREFERRED,
     is_instance_count,
 )
-from tuner.spec.units import digits
+from tuner.spec.units import bytes_text
 
 #: Shorter names of the fields people know by heart.
 SHORT_NAMES = {
@@ -60,13 +60,6 @@ def cache_text(candidate: Candidate) -> str:
     """`cache 64 MiB`; nothing without one."""
     size = candidate.cache_bytes
     return "" if size is None else f"cache {bytes_text(size)}"
-
-
-def bytes_text(size: int) -> str:
-    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size >= factor:
-            return f"{digits(size / factor, 4)} {unit}"
-    return f"{size} B"
 
 
 def changes_text(candidate: Candidate, current: Candidate) -> str:

@@ -23,6 +23,8 @@ from tuner.modelconfig.base import differences
 from tuner.modelconfig.message import to_load_json
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import Served, ServedModel
+from tuner.reason import Reason, ReasonKind
+from tuner.sentences import failed
 from tuner.server import health
 from tuner.server import log as server_log
 from tuner.server.control import Control
@@ -205,7 +207,8 @@ class Deployer:
                 del self._current().configs[label]
             different += (labelled(label, text, self.served.models) for text in found)
         if different:
-            raise DeployRefusedError(f"the server runs another config: {listed(different, '; ')}")
+            text = f"the server runs another config: {listed(different, '; ')}"
+            raise failed(DeployRefusedError, Reason.of_text(text))
         return deployment
 
     def try_out(self, candidate: Candidate) -> Deployment:
@@ -231,8 +234,9 @@ class Deployer:
             return running.control.running_config(model.name)
         except DeployRefusedError as gone:
             running.configs.pop(model.name, None)
-            reason = server_log.failure(running.server.log_tail(_LOG_LINES)) or gone.message
-            raise DeployRefusedError(labelled(model.name, reason, self.served.models)) from gone
+            words = server_log.failure(running.server.log_tail(_LOG_LINES))
+            reason = _says(words) if words else gone.reason
+            raise failed(DeployRefusedError, self._of(model.name, reason)) from gone
 
     def _current(self) -> _Running:
         if self._running is None:
@@ -253,14 +257,14 @@ class Deployer:
             beside_old = reload and label in running.configs and not self._unload_first
             try:
                 self._load(running, label, configs[label])
-            except (DeployRefusedError, ServerHangsError) as failed:
+            except (DeployRefusedError, ServerHangsError) as error:
                 if not beside_old:
                     raise
-                return self._bring_without_old(candidate, configs, failed)
+                return self._bring_without_old(candidate, configs, error)
         return dearest(kinds)
 
     def _bring_without_old(
-        self, candidate: Candidate, configs: Mapping[str, ModelConfig], failed: TrialError
+        self, candidate: Candidate, configs: Mapping[str, ModelConfig], error: TrialError
     ) -> DeploymentKind:
         """Once more with nothing beside it: whatever the words, the old copy may be the reason."""
         self._unload_first = True
@@ -271,12 +275,12 @@ class Deployer:
             if not isinstance(again, ServerHangsError):
                 raise
             self._stop()
-            told = f"{again.message}, beside its old copy or without it (server.unload_first)"
-            raise DeployRefusedError(told) from again
+            reason = Reason(ReasonKind.BESIDE_OLD_COPY, causes=(again.reason,))
+            raise failed(DeployRefusedError, reason) from again
         _logger.warning(
             "a model did not load beside its old copy (%s), and does without it: from now on "
             "models are unloaded before each reload, as with server.unload_first: true",
-            failed.message,
+            error.message,
         )
         return kind
 
@@ -340,7 +344,8 @@ class Deployer:
                     )
                 return self._running
             except ServerGoneError as error:
-                if not own or WITHOUT_COMPLETION not in error.message:
+                words = "\n".join(error.reason.quotes())
+                if not own or WITHOUT_COMPLETION not in words:
                     raise
                 self.completes, own = True, ()  # this tritonserver is too old for the argument
 
@@ -360,24 +365,33 @@ class Deployer:
         except DeployRefusedError as refused:
             log = running.server.log_tail(_LOG_LINES)
             words = server_log.refusal(refused.message, label, log)
-            reason = in_repository(words, self.served.models[label].files.directory.parent)
+            words = in_repository(words, self.served.models[label].files.directory.parent)
             running.spent = self._launcher.restartable and (
-                server_log.out_of_memory(reason) or any(map(is_of_gpu, running.empty))
+                server_log.out_of_memory(words) or any(map(is_of_gpu, running.empty))
             )
-            raise DeployRefusedError(labelled(label, reason, self.served.models)) from refused
+            raise failed(DeployRefusedError, self._of(label, _says(words))) from refused
         except ServerGoneError as gone:
             running.spent, log = self._launcher.restartable, running.server.log_tail(_LOG_LINES)
             if isinstance(gone, ServerHangsError):
-                errors = server_log.errors_of_load(label, log)[-1:]
-                told = "; ".join([f"{gone.message} (server.load_timeout)", *errors])
-                raise ServerHangsError(told) from gone
-            told = f"{gone.message}; the log ends with: {server_log.failure(log)}"
-            raise ServerGoneError(told) from gone
+                errors = server_log.errors_of_load(label, log)
+                facts = {"words": errors[-1]} if errors else {}
+                reason = Reason(ReasonKind.LOAD_TIMEOUT, facts=facts, causes=(gone.reason,))
+                raise failed(ServerHangsError, reason) from gone
+            facts = {"words": server_log.failure(log)}
+            reason = Reason(ReasonKind.DIED_LOADING, facts=facts, causes=(gone.reason,))
+            raise failed(ServerGoneError, reason) from gone
         # Ensembles that went with it are there again, as they were.
         running.configs = {**before, label: config}
+
+    def _of(self, label: str, reason: Reason) -> Reason:
+        return reason.of(label) if len(self.served.models) > 1 else reason
 
     def _unload(self, running: _Running, label: str) -> None:
         """Ensembles over the model go with it."""
         for gone in (label, *self.served.wholes(label)):
             running.configs.pop(gone, None)
         running.control.unload(label, self._load_timeout_s)
+
+
+def _says(words: str) -> Reason:
+    return Reason(ReasonKind.SERVER_SAYS, facts={"words": words})

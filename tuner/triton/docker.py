@@ -27,6 +27,8 @@ from tuner.machine import process
 from tuner.machine.host import has_gpu
 from tuner.machine.process import ADDRESS, free_ports
 from tuner.modelconfig.files import ModelFiles
+from tuner.reason import Reason, ReasonKind
+from tuner.sentences import failed
 from tuner.server.health import SERVICES, endpoints_at, ready_server
 from tuner.server.server import Endpoints, Place, key_arguments
 from tuner.server.shared_memory import SHM, SharedRegion, shared_region, shm_names
@@ -292,8 +294,10 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except APIError as error:
-        raise EnvironmentNotReadyError(
-            f"the engine cannot start the container: {error.explanation}",
+        facts = {"words": str(error.explanation)}
+        raise failed(
+            EnvironmentNotReadyError,
+            Reason(ReasonKind.ENGINE_REFUSES, facts=facts),
             "check server.image, mounts and gpus in the spec; GPUs need the NVIDIA Container "
             "Toolkit",
         ) from error

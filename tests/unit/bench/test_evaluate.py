@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
+from builders.reasons import texts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -163,7 +164,7 @@ def test_a_client_at_its_limit_ends_the_search_at_what_it_can_send() -> None:
     assert result.state is TrialState.MEASURED
     assert [p.level for p in result.points] == [1000, 1440]
     assert result.score.value == 1440
-    assert "1,440/s" in str(result.limit)
+    assert "1,440/s" in texts([result.limit])[0]
     with pytest.raises(ClientLimitError):
         evaluate_racing(limited, GOODPUT, OPEN, Race(2000))
     listed = (500.0, 1500.0, 2000.0)
@@ -197,7 +198,7 @@ def test_a_first_load_that_is_too_high_is_stepped_down() -> None:
     result = evaluate(limited, GOODPUT, OPEN, start=7096)
     assert asked[:2] == [7096, 1350]
     assert (result.state, result.score.value) == (TrialState.MEASURED, 1350)
-    assert "1,350/s" in str(result.limit)
+    assert "1,350/s" in texts([result.limit])[0]
 
 
 def test_beyond_a_listed_load_that_the_client_cannot_send_none_is_tried() -> None:
@@ -205,7 +206,7 @@ def test_beyond_a_listed_load_that_the_client_cannot_send_none_is_tried() -> Non
     listed = (500.0, 1500.0, 2000.0)
     result = evaluate_listed(up_to(1000, 5000, behind(), asked), GOODPUT, listed)
     assert asked == [500, 1500]
-    assert (result.limit, result.score.value) == (str(behind()), 500)
+    assert (result.limit, result.score.value) == (behind().reason, 500)
 
 
 def test_a_model_that_fails_is_not_asked_again_at_a_lower_load() -> None:

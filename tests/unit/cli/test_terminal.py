@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from builders.candidates import candidate_of
 from builders.commands import Tune
+from builders.reasons import said
 from rich.console import Console
 
 import tuner.cli
@@ -170,7 +171,7 @@ def told(events: PlainEvents | LiveEvents) -> None:
     events.phase(HOSTILE)
     events.note(HOSTILE)
     events.trial_started(0, candidate, Candidate())
-    events.trial_finished(Trial(0, candidate, TrialState.FAILED, reason=HOSTILE), None)
+    events.trial_finished(Trial(0, candidate, TrialState.FAILED, reason=said(HOSTILE)), None)
 
 
 def test_plain_lines_obey_nothing(capsys: pytest.CaptureFixture[str]) -> None:

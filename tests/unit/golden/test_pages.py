@@ -17,6 +17,7 @@ from builders.golden import Golden, difference, forms, sections, table_of
 from builders.mixed_shapes import shaped_run
 from builders.pages import STATUSES, terminal_of, told
 from builders.proof_cases import CASES
+from builders.reasons import texts
 from builders.runs import Toy, make_run
 from builders.series import ended_series
 from builders.soaked_runs import soaked_run
@@ -193,7 +194,9 @@ def open_after(data: ReportData, rounds: int) -> ReportData:
 def proofs() -> str:
     """How a proof ends in each of its named cases, and why."""
     verdicts = {name: case.proved()[1] for name, case in CASES.items()}
-    return table_of({n: "\n".join((v.status.value, *v.reasons)) for n, v in verdicts.items()})
+    return table_of(
+        {n: "\n".join((v.status.value, *texts(v.reasons))) for n, v in verdicts.items()}
+    )
 
 
 def with_current(data: ReportData, **known: Any) -> ReportData:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from builders.candidates import fields_of
+from builders.reasons import said
 from builders.spaces import (
     BATCH,
     BATCHER,
@@ -77,7 +78,7 @@ def strategy(
 def trial(number: int, candidate: Candidate, value: float | None, violation: float = 0.0) -> Trial:
     """None for a value is a failed trial."""
     if value is None:
-        return Trial(number, candidate, TrialState.FAILED, reason="synthetic failure")
+        return Trial(number, candidate, TrialState.FAILED, reason=said("synthetic failure"))
     score = Score(value, violation == 0, violation, best_point=None)
     return Trial(number, candidate, TrialState.MEASURED, score=score)
 

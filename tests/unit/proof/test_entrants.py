@@ -11,6 +11,7 @@ from builders.emulated import a_session
 from builders.events import Watching
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 from builders.proving import ProvingBench, prove, result, spec_of, trial
+from builders.reasons import said, texts
 from builders.told_proofs import (
     FASTER,
     FASTER_SLOW,
@@ -178,7 +179,7 @@ class TestEntrant:
             tried(0, CURRENT, MEASURED, at(100, 0.95)),
             tried(1, OTHERS[0], PRUNED, saturated_at(102, 30)),
             tried(2, OTHERS[1], PRUNED, saturated_at(102, 33)),
-            Trial(3, OTHERS[2], TrialState.FAILED, reason="out of memory"),
+            Trial(3, OTHERS[2], TrialState.FAILED, reason=said("out of memory")),
         ]
         assert nearest_of(trials, CURRENT, RULES).at_most == 33.0
 
@@ -216,7 +217,7 @@ def test_a_current_config_that_misses_an_slo_for_a_lone_request_misses_it() -> N
     assert verdict.winner.candidate == QUICK
     baseline = result(bench, verdict).baseline
     assert baseline is not None
-    assert "1,002 ms" in verdict.reasons[0]
+    assert "1,002 ms" in texts(verdict.reasons)[0]
     assert baseline.credited_infer_per_s is None
 
 
@@ -224,7 +225,10 @@ def test_where_every_config_makes_a_lone_request_wait_none_meets_the_slos() -> N
     bench = Waiting(spec_of(), {SLOW: 500.0, FASTER_SLOW: 1000.0})
     verdict = proved(bench, SLOW, FASTER_SLOW, current=SLOW)
     assert verdict.status is Status.INFEASIBLE
-    assert [reason.split(":")[0] for reason in verdict.reasons] == ["the current config", "trial 1"]
+    assert [reason.split(":")[0] for reason in texts(verdict.reasons)] == [
+        "the current config",
+        "trial 1",
+    ]
     assert bench.asked == []  # no round is spent on them
 
 
@@ -232,7 +236,7 @@ def test_a_winner_is_not_written_that_makes_a_lone_request_wait() -> None:
     bench = Waiting(spec_of(), {QUICK: 500.0, FASTER_SLOW: 1000.0, FASTER: 700.0})
     verdict = proved(bench, QUICK, FASTER_SLOW, current=QUICK)
     assert verdict.status is Status.NOT_KNOWN
-    assert any("1,002 ms" in reason for reason in verdict.reasons)
+    assert any("1,002 ms" in text for text in texts(verdict.reasons))
     assert bench.soaks == []
 
 
@@ -240,7 +244,7 @@ def test_a_winner_is_not_written_that_misses_an_slo_at_a_tenth_of_its_load() -> 
     bench = Jittery(spec_of(), {QUICK: 500.0, FASTER: 1000.0})
     verdict = proved(bench, QUICK, FASTER, current=QUICK)
     assert verdict.status is Status.NOT_KNOWN
-    assert "93/s" in verdict.reasons[-1]
+    assert "93/s" in texts(verdict.reasons)[-1]
     tenths = [a.level for a in bench.idle if a.candidate == FASTER]
     assert tenths == [pytest.approx(100.0, rel=0.1)] * 2  # again, lest it was chance
 
@@ -269,7 +273,7 @@ class TestLowLoads:
     def test_a_config_in_time_for_a_lone_request_and_at_a_tenth_misses_nothing(self) -> None:
         bench = ProvingBench(spec_of(), {QUICK: 500.0})
         session = a_session(bench, bench.spec, QUICK)
-        assert slo_missed_at_low_load(session, QUICK, 500.0) == ""
+        assert slo_missed_at_low_load(session, QUICK, 500.0) is None
         assert [a.level for a in bench.idle] == [50.0]
         assert bench.looks
 
@@ -279,13 +283,13 @@ class TestLowLoads:
                 return super().reading(2000.0 if len(self.idle) == 1 else level, seed)
 
         bench = Once(spec_of(), {QUICK: 500.0})
-        assert slo_missed_at_low_load(a_session(bench, bench.spec, QUICK), QUICK, 500.0) == ""
+        assert slo_missed_at_low_load(a_session(bench, bench.spec, QUICK), QUICK, 500.0) is None
         assert len({a.seed for a in bench.idle}) == len(bench.idle) == 2
 
     def test_clients_have_no_low_loads(self) -> None:
         spec = spec_of(workload={"arrivals": {"kind": "closed"}})
         bench = ProvingBench(spec, {SLOW: 10.0})
-        assert slo_missed_at_low_load(a_session(bench, spec, SLOW), SLOW, 10.0) == ""
+        assert slo_missed_at_low_load(a_session(bench, spec, SLOW), SLOW, 10.0) is None
         assert bench.deployed == []
 
     def test_others_are_asked_only_where_the_current_config_misses_an_slo(self) -> None:

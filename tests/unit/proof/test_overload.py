@@ -10,6 +10,7 @@ from builders.emulated import EmulatedBench, an_overload
 from builders.events import Watching
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 from builders.overloading import CURRENT, WINNER, Probed, side, step, verdict
+from builders.reasons import said
 
 from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.measurement.measurement import Arrivals
@@ -35,7 +36,7 @@ def test_both_are_overloaded_once_on_fresh_servers_at_what_they_sustained_every_
     found = probe_overload(step(bench), verdict(side(WINNER, 111.0, 110.0, 112.0)))
     assert asked(bench) == [(CURRENT, 100.0, True), (WINNER, 110.0, True)]
     assert found.overload == Overloads(an_overload(100.0), an_overload(110.0))
-    assert (found.status, found.reasons) == (Status.IMPROVED, ("a reason",))
+    assert (found.status, found.reasons) == (Status.IMPROVED, (said("a reason"),))
 
 
 @pytest.mark.parametrize(("sustained", "spared"), [((400.0, 121.0), True), ((400.0, 119.0), False)])

@@ -24,6 +24,7 @@ from builders.proving import (
     spec_of,
     trial,
 )
+from builders.reasons import said, texts
 from builders.told_proofs import bench_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,8 +33,9 @@ from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.measurement.measurement import Measurement
 from tuner.record.confirmation import Repeat
 from tuner.record.proved import ProvedConfig
+from tuner.record.remedies import remedies
 from tuner.record.result_schema import Gain
-from tuner.record.status import Status, remedies
+from tuner.record.status import Status
 from tuner.score.judge import SloOutcome, SloResult
 from tuner.score.judge import Verdict as OfSlo
 from tuner.score.point import judge_point, score_points
@@ -230,7 +232,7 @@ def test_it_is_not_known_what_is_better_where_the_current_config_never_has_enoug
     bench.answers_of = {CURRENT: 290, OTHER: 312}
     verdict = prove(bench, *of_clients(bench))
     assert verdict.status is Status.NOT_KNOWN
-    assert "too few answers (290 of 299)" in verdict.reasons[0]
+    assert "too few answers (290 of 299)" in texts(verdict.reasons)[0]
     assert verdict.baseline is not None
     assert verdict.baseline.outcome is SloOutcome.TOO_FEW
 
@@ -242,7 +244,7 @@ def test_a_search_in_which_a_config_has_too_few_answers_does_not_say_that_none_m
     few = of_clients(bench)[1]
     verdict = prove(bench, few, replace(few, number=2, candidate=OTHER))
     assert verdict.status is Status.NOT_KNOWN
-    assert "Trial 1 may meet every SLO: too few answers (290 of 299)" in verdict.reasons[0]
+    assert "Trial 1 may meet every SLO: too few answers (290 of 299)" in texts(verdict.reasons)[0]
 
 
 def test_current_config_that_was_tried_only_above_its_capacity_is_measured_at_lower_loads() -> None:
@@ -321,7 +323,7 @@ def test_a_run_without_any_measurement_has_no_baseline() -> None:
 def test_a_winner_that_sustains_all_that_can_be_sent_is_written_as_at_least_that() -> None:
     """The load generator is no reason to refuse it, and it is told from what is known exactly."""
     bench = bench_of(500.0, 4000.0, sends=1400.0)
-    limited = replace(trial(bench, 1, OTHER, 1350), limit="all that can be sent")
+    limited = replace(trial(bench, 1, OTHER, 1350), limit=said("all that can be sent"))
     verdict = prove(bench, *searched(bench, CURRENT), limited)
     assert verdict.status is Status.IMPROVED
     told = result(bench, verdict)

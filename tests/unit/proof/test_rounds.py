@@ -12,6 +12,7 @@ import pytest
 from builders.candidates import candidate_of
 from builders.emulated import FreshBench
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
+from builders.reasons import said, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -172,7 +173,7 @@ class TestLeaving:
                 return super().reading(level, seed)
 
         found = race(Trouble(lambda _: 100.0), (98, 980, 98))
-        assert found.finalists[0].left == error.message
+        assert found.finalists[0].left == error.reason
         assert ratio_of(found, THIRD).high < 1.1
         assert found.no_gain is no_gain
 
@@ -235,7 +236,7 @@ class TestServers:
         _, _, rows = self.run()
         last = max(n for n, row in enumerate(rows, 1) if row.role is Role.CANDIDATE)
         _, found, _ = self.run(last, last + 2)
-        assert found.finalists[0].left == "it died"
+        assert found.finalists[0].left == said("it died")
         assert (found.better, found.no_gain) == ((), False)
         with pytest.raises(ServerGoneError):
             self.run(1, 2)  # those of the current config
@@ -293,7 +294,7 @@ def test_a_finalist_whose_metric_a_round_did_not_read_leaves_with_that_reason() 
     bench = Memory({CURRENT: 1000.0, OTHER: 970.0}, noise=0.03)
     found = race(bench, (300, 300), rules(AT_300, MEMORY))
     (gone,) = found.finalists
-    assert "gpu_memory" in gone.left
+    assert "gpu_memory" in texts([gone.left])[0]
     assert len(gone.readings(rules(AT_300, MEMORY))) == len(gone.rounds) == 3
 
 

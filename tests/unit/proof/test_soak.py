@@ -17,6 +17,7 @@ from builders.emulated import FreshBench
 from builders.events import Watching
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 from builders.proving import CURRENT, OTHER, ProvingBench, prove, result, spec_of
+from builders.reasons import texts
 from builders.told_proofs import STOLEN, Late, Robbed
 from builders.truths import Truth, truth
 from hypothesis import given, settings
@@ -252,7 +253,7 @@ def test_a_load_that_the_generator_cannot_keep_up_with_is_lowered() -> None:
     )
     assert found.held is not None
     assert found.held.level < 225.0
-    assert (found.limited, found.failures) == (("too fast",), ("too fast",))
+    assert (found.limited, texts(found.failures)) == (("too fast",), ["too fast"])
     assert told == ["too fast", found.held.sentence]
     assert len(rows) == 1
 
@@ -262,7 +263,7 @@ def test_where_the_generator_keeps_up_with_no_load_none_holds() -> None:
     bench = LongLoads(unsteady, *troubles)
     found, rows, _ = soaked(bench, 100.0)
     assert (found.tried, found.held, found.reason, rows) == ((), None, "", [])
-    assert found.failures == tuple(f"too fast {i}" for i in range(MOST_SOAKS))
+    assert texts(found.failures) == [f"too fast {i}" for i in range(MOST_SOAKS)]
 
 
 def test_a_load_without_a_result_is_put_on_it_once_more() -> None:
@@ -443,7 +444,7 @@ def test_what_is_written_is_credited_with_the_load_that_held_for_long() -> None:
     soaks = [note for note in watching.notes if note.startswith("soak: ")]
     assert len(soaks) == 2
     assert soaks[0].startswith(f"soak: {claimed:.4g}/s ")
-    assert any(f"{held:.4g}/s" in reason for reason in verdict.reasons)
+    assert any(f"{held:.4g}/s" in text for text in texts(verdict.reasons))
     assert [r.candidate_key for r in rows if r.role is Role.SOAK] == [OTHER.key, OTHER.key]
 
 
@@ -465,7 +466,7 @@ def test_a_config_that_sustains_nothing_for_long_is_not_written(accepted: bool) 
     bench = Late(spec_of(), {CURRENT: 500.0, OTHER: 1000.0})
     verdict = prove(bench, accept_unsoaked=accepted)
     assert verdict.status is Status.NOT_KNOWN
-    assert "4,000 ms" in verdict.reasons[-1]
+    assert "4,000 ms" in texts(verdict.reasons)[-1]
     assert 2 <= len(bench.soaks) <= MOST_SOAKS
     assert min(a.level for a in bench.soaks) < 500.0  # the current config's own capacity
 
@@ -475,7 +476,7 @@ def test_what_no_soak_could_judge_is_written_only_where_that_is_accepted(accepte
     bench = Robbed(spec_of(), {CURRENT: 500.0, OTHER: 1000.0})
     verdict = prove(bench, accept_unsoaked=accepted)
     assert verdict.status is (Status.IMPROVED if accepted else Status.NOT_KNOWN)
-    assert any(reason.endswith(STOLEN[:-1]) for reason in verdict.reasons)
+    assert any(text.endswith(STOLEN[:-1]) for text in texts(verdict.reasons))
     result(bench, verdict)
 
 
@@ -483,7 +484,7 @@ def test_a_config_that_starves_its_client_at_every_load_is_not_written() -> None
     trouble = ClientLimitError("the load generator could not keep up")
     verdict = prove(ProvingBench(spec_of(), {CURRENT: 500.0, OTHER: 1000.0}, trouble=trouble))
     assert verdict.status is Status.NOT_KNOWN
-    assert f"not sustained in the soak: {trouble.message}; " in verdict.reasons[-1]
+    assert f"not sustained in the soak: {trouble.message}; " in texts(verdict.reasons)[-1]
 
 
 def test_a_stop_in_the_soak_ends_the_proof() -> None:
@@ -510,5 +511,5 @@ def test_no_soak_is_made_where_the_spec_wants_none() -> None:
 
 def test_verdict_says_that_the_server_had_fewer_cpus_than_in_production() -> None:
     split = Cores((0, 1, 2), (3,), of=4)
-    assert split.shortage in prove(gains(1000.0, 1.0), cores=split).reasons
-    assert split.shortage not in prove(gains(1000.0, 1.0)).reasons
+    assert split.shortage in texts(prove(gains(1000.0, 1.0), cores=split).reasons)
+    assert split.shortage not in texts(prove(gains(1000.0, 1.0)).reasons)

@@ -6,9 +6,11 @@ import math
 
 import pytest
 from builders.racing import a_race, rules, side
+from builders.reasons import said
 
 from tuner.proof.rounds import RoundsResult
 from tuner.proof.verdict import best_other, gain_of, to_know
+from tuner.reason import Reason, ReasonKind
 from tuner.score.ratio import Ratio
 
 
@@ -16,9 +18,9 @@ def test_the_finalist_that_is_told_of_was_compared_to_the_end() -> None:
     """One that left after three rounds has an interval as wide as three rounds make it."""
     race = a_race(Ratio(0.9, 0.5, 1.6), Ratio(1.0, 0.96, 1.06), Ratio(0.9, 0.8, 1.0), no_gain=True)
     left, last, worse = race.finalists
-    left.left = "another finalist sustains more when measured again"
+    left.left = Reason(ReasonKind.BEATEN)
     assert best_other(race) is last
-    last.left = worse.left = "it missed an SLO when measured again on a fresh server"
+    last.left = worse.left = Reason(ReasonKind.MISSED_AGAIN)
     assert best_other(race) is left
 
 
@@ -72,5 +74,5 @@ def test_chance_of_gain_follows_the_rounds() -> None:
 )
 def test_no_rounds_are_named_where_none_would_tell(ratio: Ratio, left: str) -> None:
     race = a_race(ratio)
-    race.finalists[0].left = left
+    race.finalists[0].left = said(left) if left else None
     assert to_know(race, race.finalists[0], rules(min_gain=0.1), 60.0) is None

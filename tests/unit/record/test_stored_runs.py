@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.reasons import texts
 
 from tuner.errors import SpecError
+from tuner.reason import ReasonKind
 from tuner.record.checks import Baseline, read_check
+from tuner.record.earlier import with_why
 from tuner.record.manifest import question_in
 from tuner.record.noise import noise_of
 from tuner.record.store import RunStore
@@ -98,7 +101,7 @@ def test_a_run_of_an_ensemble_is_read_and_comes_back_as_it_was_written() -> None
     assert plain([trial.to_json() for trial in store.trials()]) == trials
     result = read_result(store)
     assert result is not None
-    assert plain(result.to_json()) == json.loads(files["result.json"])
+    assert plain(result.to_json()) == with_why(json.loads(files["result.json"]))
     assert {*result.models} == {"tiny-bert", "tokenizer"}
     text = markdown.render(document(load(store.directory)))
     assert "a request of the stream interactive spends" in text
@@ -115,7 +118,9 @@ def test_it_is_compared_with_another() -> None:
 def test_its_result_comes_back_as_it_was_written() -> None:
     found = read_result(STORE)
     assert found is not None
-    assert plain(found.to_json()) == whole("result.json")
+    assert plain(found.to_json()) == plain(with_why(whole("result.json")))
+    assert texts(found.why) == whole("result.json")["reasons"]
+    assert [reason.kind for reason in found.why] == [ReasonKind.TEXT, ReasonKind.ANSWERS_SAME]
 
 
 def test_it_may_be_gone_on_with_by_who_asks_the_same() -> None:

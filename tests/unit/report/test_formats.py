@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from builders.candidates import candidate_of
 from builders.pages import NASTY, STATUSES, Made, text_of
+from builders.reasons import said
 from builders.runs import REFUSED, Toy, make_run
 
 from tuner.report import junit, markdown
@@ -139,7 +140,7 @@ class TestCsv:
 
     def test_text_is_never_a_formula(self, made: Made) -> None:
         data = made(trials=6)
-        trials = (*data.trials[:5], replace(data.trials[5], reason="=cmd|' /C calc'!A0"))
+        trials = (*data.trials[:5], replace(data.trials[5], reason=said("=cmd|' /C calc'!A0")))
         rows = self.rows(trials_csv(replace(data, trials=trials)))
         assert rows[5]["reason"] == "'=cmd|' /C calc'!A0"
 

@@ -11,6 +11,7 @@ import pytest
 from builders.candidates import candidate_of, the_one
 from builders.jobs import SPEC, Facts, a_job, opened
 from builders.measurements import P99_40MS, synthetic_measurement
+from builders.reasons import said
 
 from tuner.bench.job import Job, Request, draw_up, prepare
 from tuner.bench.timebook import Phase, TimeBook
@@ -44,7 +45,9 @@ def run(job: Job, tmp_path: Path) -> RunStore:
     with opened(job, Request(job.loaded.path, output=tmp_path / "results")) as new:
         store: RunStore = new.store
     store.append_trial(
-        Trial(0, job.space.current, TrialState.FAILED, reason="no", time=TrialTime(1, 2, 4, 0))
+        Trial(
+            0, job.space.current, TrialState.FAILED, reason=said("no"), time=TrialTime(1, 2, 4, 0)
+        )
     )
     point = judge_point([P99_40MS], synthetic_measurement())
     store.append_confirmation(Repeat(0, 0, Role.CURRENT, "k", point))
@@ -92,7 +95,7 @@ def test_a_workers_trial_is_told_with_where_it_was_measured_and_costs_no_time(
         1,
         candidate_of({"instance_group.count": 4}, model=job.spec.name),
         TrialState.FAILED,
-        reason="no",
+        reason=said("no"),
         time=TrialTime(measuring_s=1e6),
         worker=Worker("box", "1,2"),
     )

@@ -17,6 +17,7 @@ import pytest
 from builders.candidates import the_one
 from builders.jobs import Facts
 from builders.plans import cut_short, make_file, make_read_only
+from builders.reasons import said
 from builders.workplace import MODEL, Workplace, best_of, interrupt
 from sqlalchemy.exc import OperationalError
 
@@ -479,7 +480,7 @@ def test_a_server_not_left_as_it_was_found_fails_a_run_that_keeps_its_result(
         raise EnvironmentNotReadyError("left otherwise")
 
     monkeypatch.setattr(pipeline, "find_programs", find_programs)
-    kept = RunDecision(Status.KEPT, ("none is better",), None)
+    kept = RunDecision(Status.KEPT, (said("none is better"),), None)
     monkeypatch.setattr(pipeline, "prove", lambda *_: kept)
     assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 4
     assert "left otherwise" in workplace.tune.err

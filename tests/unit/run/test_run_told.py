@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from builders.events import Watching
+from builders.reasons import said
 from builders.told_endings import twice_measured
 from builders.workplace import MODEL, Workplace, best_of, interrupt
 
@@ -206,7 +207,7 @@ def test_a_kept_config_is_neither_drawn_up_nor_written(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = workplace.config.read_bytes()
-    monkeypatch.setattr(pipeline, "prove", lambda *_: RunDecision(Status.KEPT, ("no gain",)))
+    monkeypatch.setattr(pipeline, "prove", lambda *_: RunDecision(Status.KEPT, (said("no gain"),)))
     done, _ = run(workplace)
     assert (done.result.diff, done.result.written) == (None, None)
     assert not [*(done.directory / "best").glob("*/config.pbtxt")]

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from builders.candidates import candidate_of
+from builders.reasons import said, server_says, texts
 from builders.spaces import BATCH, INSTANCES
 from builders.surface import SURFACE, strategy
 
@@ -38,7 +39,7 @@ def trial(
 
 
 def refused(candidate: Candidate, reason: str = "unknown parameter") -> Trial:
-    return Trial(0, candidate, TrialState.FAILED, refused=True, reason=reason)
+    return Trial(0, candidate, TrialState.FAILED, refused=True, reason=server_says(reason))
 
 
 def config(instances: int, batch: int = 8, **more: str) -> Candidate:
@@ -66,7 +67,7 @@ class TestRefusals:
         assert [refusals.forbids(config(n)) for n in (3, 4, 5)] == [False, False, True]
 
     def test_a_failed_load_forbids_no_larger_config(self) -> None:
-        failed = replace(refused(config(3)), refused=False, reason="could not keep up")
+        failed = replace(refused(config(3)), refused=False, reason=said("could not keep up"))
         assert not any(Refusals([failed]).forbids(config(n)) for n in (3, 4, 5))
 
     @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ class TestRefusals:
 class TestCannotFit:
     def test_one_reading_says_what_an_instance_takes(self) -> None:
         told = cannot_fit(config(4), [trial(config(1), taken=4.0)], ())
-        assert VALUES.findall(str(told)) == ["15.28 GiB", "12.8 GiB", "GPU-5d2c", "20%"]
+        assert VALUES.findall(texts([told])[0]) == ["15.28 GiB", "12.8 GiB", "GPU-5d2c", "20%"]
         assert fitting((1, 2, 3, 4), [trial(config(1), taken=4.0)]) == [1, 2, 3]
 
     def test_readings_of_several_counts_show_what_instances_share(self) -> None:
@@ -136,12 +137,12 @@ class TestCannotFit:
         on_gpus = Trial(0, one, TrialState.MEASURED, memory={**gpus, **rest})
         assert cannot_fit(config(3), [on_gpus], ()) is None
         on_full = replace(on_gpus, memory={**gpus, **full, **rest})
-        assert "memory of GPU-8" in str(cannot_fit(config(3), [on_full], ()))
+        assert "memory of GPU-8" in texts([cannot_fit(config(3), [on_full], ())])[0]
         stubs = replace(on_gpus, memory=rest)
         told = cannot_fit(config(60), [stubs], ())
-        assert VALUES.findall(str(told)) == ["56.48 GiB", "51.2 GiB", "20%"]
+        assert VALUES.findall(texts([told])[0]) == ["56.48 GiB", "51.2 GiB", "20%"]
         stubs = replace(on_gpus, memory={SHM: rest[SHM]})
-        assert "MiB free /dev/shm" in str(cannot_fit(config(60), [stubs], ()))
+        assert "MiB free /dev/shm" in texts([cannot_fit(config(60), [stubs], ())])[0]
 
     def test_an_slo_on_gpu_memory_counts_neighbours_too(self) -> None:
         history = [trial(config(1), taken=2.0, others=1.0), trial(config(2), taken=4.0, others=1.0)]

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 from builders.candidates import candidate_of, fields_of
+from builders.reasons import said
 from builders.spaces import DELAY, INSTANCES
 from builders.surface import SURFACE, feasible, searched, strategy
 
@@ -90,7 +91,7 @@ def test_only_a_lost_race_leaves_it_open_whether_the_slos_can_be_met() -> None:
         measured(0, candidate_of({}), 100.0),
         lost(0.5),
         Trial(0, candidate_of({}), TrialState.MEASURED, score=missed),
-        Trial(0, candidate_of({}), TrialState.FAILED, reason="out of memory"),
+        Trial(0, candidate_of({}), TrialState.FAILED, reason=said("out of memory")),
     ]
     assert [overshoot(aim(), t) for t in trials] == [
         (0.0, Bound.AT_MOST),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from builders.candidates import candidate_of
+from builders.reasons import said
 
 from tuner.score.point import Score
 from tuner.score.trial import Trial, TrialState
@@ -42,7 +43,7 @@ def test_among_equals_the_smaller_change_wins() -> None:
 
 def test_a_bound_or_a_failure_is_never_the_incumbent() -> None:
     bound = Trial(1, NEAR, TrialState.PRUNED, score=Score(99.0, False, 0.1, None))
-    failed = Trial(2, FAR, TrialState.FAILED, reason="refused")
+    failed = Trial(2, FAR, TrialState.FAILED, reason=said("refused"))
     trials = [measured(0, 10.0), bound, failed]
     best = incumbent(trials, Goal.MAXIMIZE_GOODPUT, CURRENT)
     assert best is not None

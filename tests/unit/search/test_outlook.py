@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from builders.jobs import SPEC, a_job
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
+from builders.reasons import said
 
 from tuner.bench.job import Job
 from tuner.score.point import judge_point, score_points
@@ -61,5 +62,5 @@ def test_the_gain_is_over_the_current_config_and_at_least_what_is_known_of_it(jo
     found = outlook_of(job, [best, lost], 0.0)
     assert found.at_least
     assert found.gain == pytest.approx(9.0, rel=0.2)
-    failed = Trial(1, current, TrialState.FAILED, reason="x")
+    failed = Trial(1, current, TrialState.FAILED, reason=said("x"))
     assert outlook_of(job, [best, failed], 0.0).gain is None

@@ -12,6 +12,7 @@ import pytest
 from builders.candidates import fields_of
 from builders.emulated import EmulatedBench
 from builders.measurements import synthetic_measurement
+from builders.reasons import model_fails, said, server_says, texts
 from builders.searches import CANDIDATES, a_search, searched, served
 
 from tuner.bench.events import Silent
@@ -20,7 +21,6 @@ from tuner.errors import (
     DeployRefusedError,
     InterruptedRunError,
     LoadFailedError,
-    ModelFailsError,
     OutOfTimeError,
     ServerGoneError,
     TooManyFailedTrialsError,
@@ -39,6 +39,7 @@ from tuner.search.budget import StopReason, lone_miss
 from tuner.search.incumbent import near_misses
 from tuner.search.searching import CurrentConfigFailsError
 from tuner.search.strategy import Proposal
+from tuner.sentences import failed
 from tuner.server.memory import MACHINE, Memory
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Slo
@@ -89,7 +90,7 @@ def test_a_refused_config_fails_with_the_servers_reason_and_the_search_goes_on()
     session, searcher = a_search(bench, CANDIDATES[:3])
     trials, _ = searched(session, searcher)
     assert trials[1].state is TrialState.FAILED
-    assert trials[1].reason == "no GPU"
+    assert trials[1].reason == server_says("no GPU")
     assert bench.given_up == ["no GPU"]
     assert trials[1].attempts == 1
     assert trials[1].refused
@@ -130,7 +131,7 @@ def test_a_server_that_dies_twice_fails_the_trial() -> None:
     )
     trials, _ = searched(session, searcher)
     assert trials[1].state is TrialState.FAILED
-    assert trials[1].reason == "killed again"
+    assert trials[1].reason == said("killed again")
 
 
 class Loaded:
@@ -206,7 +207,7 @@ def test_every_config_is_raced_under_the_same_arrivals(of_spec: int) -> None:
 
 def test_a_current_config_that_cannot_be_measured_ends_the_run_with_its_own_words() -> None:
     """No search goes on that would end with the advice to relax an SLO."""
-    fails = ModelFailsError("the model fails: RuntimeError: weights.bin is not there")
+    fails = model_fails("RuntimeError: weights.bin is not there")
     session, searcher = a_search(
         EmulatedBench(served, troubles={CANDIDATES[0]: [fails]}), CANDIDATES
     )
@@ -221,7 +222,7 @@ def test_a_current_config_that_cannot_be_measured_ends_the_run_with_its_own_word
 def test_a_called_model_of_the_repository_that_is_not_loaded_is_named_with_the_cure(
     loaded: str, cure: str
 ) -> None:
-    fails = ModelFailsError("the model fails: Model 'tokenizer' is not ready.")
+    fails = model_fails("Model 'tokenizer' is not ready.")
     bench = EmulatedBench(served, troubles={CANDIDATES[0]: [fails]})
     session, searcher = a_search(bench, CANDIDATES)
     repository = Path(__file__).parents[3] / "model_repository"
@@ -244,7 +245,7 @@ def test_a_client_that_cannot_send_the_load_to_beat_does_not_fail_the_best_candi
     trials, _ = searched(session, searcher)
     assert trials[1].state is TrialState.MEASURED
     assert trials[1].score.value == pytest.approx(225, rel=0.01)  # type: ignore[union-attr]
-    assert trials[1].limit.endswith(" 225/s")
+    assert texts([trials[1].limit])[0].endswith(" 225/s")
 
 
 class SlowBench(EmulatedBench):
@@ -341,7 +342,7 @@ def test_a_trial_that_ran_out_of_time_leaves_nothing_behind_and_ends_the_search(
         (ClientLimitError("the load generator could not keep up"), False),
         (LoadFailedError("perf_analyzer ended with exit code 3"), False),
         (ServerGoneError("killed"), False),
-        (ServerGoneError("the server is gone; the log ends with: CUDA out of memory"), True),
+        (failed(ServerGoneError, server_says("CUDA out of memory")), True),
     ],
 )
 def test_only_what_a_larger_config_would_share_counts_as_refused(
@@ -434,7 +435,7 @@ def test_an_slo_below_what_one_request_takes_ends_the_search_after_one_measureme
     assert len(trials) == len(bench.asked) == 1
     verdict = proof.prove(session, trials)
     assert verdict.status is Status.INFEASIBLE
-    assert verdict.reasons[0].startswith("one request at a time takes ")
+    assert texts(verdict.reasons)[0].startswith("one request at a time takes ")
     assert len(bench.asked) == 1
 
 
@@ -448,7 +449,7 @@ def test_a_queue_delay_is_nothing_that_every_config_takes(delay_us: int) -> None
     space: Any = SimpleNamespace(only_schedules=True, queue_delay_us=lambda _: delay_us)
     assert bool(lone_miss([trial], [bound], space)) is (delay_us == 0)
     space.only_schedules = False
-    assert lone_miss([trial], [bound], space) == ""
+    assert lone_miss([trial], [bound], space) is None
 
 
 def test_the_search_is_not_asked_for_a_trial_that_the_budget_has_no_room_for() -> None:
@@ -515,4 +516,4 @@ def test_what_the_load_generator_can_send_bounds_every_later_load_and_makes_equa
     beyond = [a.candidate for a in bench.asked if a.level > 600.0]
     assert set(beyond) <= {trials[0].candidate}  # the first one finds it out
     assert len({t.score.value for t in trials if t.score is not None}) == 1
-    assert all(t.limit.endswith(" 540/s") for t in trials)
+    assert all(text.endswith(" 540/s") for text in texts(t.limit for t in trials))

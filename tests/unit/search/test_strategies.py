@@ -4,6 +4,7 @@ import random
 
 import pytest
 from builders.candidates import fields_of
+from builders.reasons import said
 from builders.spaces import DELAY, space_of
 from builders.surface import CACHED, SURFACE, TINY, feasible, searched, strategy
 
@@ -64,7 +65,7 @@ def test_tpe_avoids_the_neighbourhood_of_failures() -> None:
             score = Score(100.0 - number, feasible=True, violation=0.0, best_point=0)
             trial = Trial(number, candidate, TrialState.MEASURED, score=score)
             if instances > 3:
-                trial = Trial(number, candidate, TrialState.FAILED, reason="out of memory")
+                trial = Trial(number, candidate, TrialState.FAILED, reason=said("out of memory"))
             searcher.tell(trial)
         late = searcher.history[12:]
         return sum(t.state is TrialState.FAILED for t in late) / len(late)

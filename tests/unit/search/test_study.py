@@ -11,6 +11,7 @@ from pathlib import Path
 import optuna
 import pytest
 from builders.candidates import candidate_of, fields_of
+from builders.reasons import said
 from builders.spaces import BATCH, DELAY, INSTANCES, space_of
 from builders.surface import SURFACE, searched, strategy
 
@@ -172,7 +173,7 @@ def test_a_loser_is_feasible_and_ranked_by_how_badly_it_lost(goal: Goal) -> None
 
 
 def test_a_failed_trial_is_worse_than_any_missed_slo() -> None:
-    seen = observe(Trial(3, ANY, TrialState.FAILED, reason="refused"), GOODPUT)
+    seen = observe(Trial(3, ANY, TrialState.FAILED, reason=said("refused")), GOODPUT)
     assert seen.value is None
     assert seen.violation == FAILED_VIOLATION
 

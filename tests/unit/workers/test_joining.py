@@ -17,6 +17,7 @@ from builders.emulated import EmulatedBench
 from builders.jobs import Facts, opened
 from builders.joining import SlowBench, a_random_search, answered, owned, request_of, url_of
 from builders.model_files import write_model
+from builders.reasons import said
 from builders.searches import a_search, searched, served
 from builders.waits import wait_until
 
@@ -147,7 +148,7 @@ def test_a_search_that_ends_in_mid_trial_frees_the_candidate(
             url_of(run), job.spec.name, run.store.run_id, job.space, job.spec.objective
         ) as shared,
     ):
-        current = Trial(0, job.space.current, TrialState.FAILED, reason="no")
+        current = Trial(0, job.space.current, TrialState.FAILED, reason=said("no"))
         run.searcher.start(current.candidate)
         run.searcher.tell(current)
         with a_worker(job, run, EndsTheSearch([])) as work:

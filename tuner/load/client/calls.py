@@ -21,6 +21,8 @@ from tuner.extras import Deferred
 from tuner.hiding import without_passwords
 from tuner.load.client.job import Outcome, is_lost, refusal_in
 from tuner.machine.process import LOOPBACK
+from tuner.reason import Reason
+from tuner.sentences import failed
 from tuner.server.server import Endpoints, credentials, ssl_context
 from tuner.spec.server import Tls
 from tuner.spec.workload import Protocol
@@ -96,7 +98,7 @@ class Reply:
     refused: bool = False
 
 
-def reply_to(call: Any, during: str, late: str = "") -> Reply:
+def reply_to(call: Any, during: str, late: Reason | None = None) -> Reply:
     """Waits for the reply to a request that was sent by `asking`.
 
     Raises:
@@ -111,7 +113,7 @@ def reply_to(call: Any, during: str, late: str = "") -> Reply:
         if code is grpc.StatusCode.UNAVAILABLE and refusal_in(words):
             return Reply(words=words, refused=True)
         if late and code is grpc.StatusCode.DEADLINE_EXCEEDED:
-            raise LoadFailedError(late) from error
+            raise failed(LoadFailedError, late) from error
         lost = code is grpc.StatusCode.UNAVAILABLE and is_lost(words)
         if lost or code is grpc.StatusCode.DEADLINE_EXCEEDED:
             raise ServerGoneError(f"{during}: {words}") from error

@@ -28,10 +28,11 @@ from tuner.load.latency import (
 from tuner.load.perf_analyzer.outputs import bare_words
 from tuner.load.setup import Order, Schedule, Stream
 from tuner.load.traffic.arrivals import Times
-from tuner.load.validity import client_limit
+from tuner.load.validity import answered_with_errors, client_limit
 from tuner.measurement.measurement import FailureReason, Failures, LoadPoint, Measurement
 from tuner.measurement.responses import percentile
 from tuner.measurement.window import LatencyBound, Window
+from tuner.sentences import failed
 from tuner.spec.units import count_text
 
 #: Stalls of the machine, on the wall clock.
@@ -173,7 +174,8 @@ class Run:
             try:
                 seen = observe(part, window, (), self.begun_ns, observed.quiet)
             except ModelFailsError as error:
-                raise ModelFailsError(f"of shape {shape.name}: {error.message}") from error
+                reason = error.reason.of(f"of shape {shape.name}")
+                raise failed(ModelFailsError, reason) from error
             except LoadFailedError:  # none was due or answered in what counts
                 continue
             own = self._of_stream(seen, part, stream, window)
@@ -222,14 +224,12 @@ def _answered(
     ``or_waiting``: that there are none is a result where some are still waited for.
     """
     told = answers.outcomes == Outcome.ANSWERED
-    failed = int((answers.outcomes == Outcome.FAILED).sum())
+    errors = int((answers.outcomes == Outcome.FAILED).sum())
     if not told.any() and (lost := int((answers.outcomes == Outcome.INCOMPLETE).sum())):
         all_lost = f"{lost:,} of {count_text(lost, 'request')}"
         raise ModelFailsError(f"the model sent no final response to {all_lost}")
-    if not told.any() and failed:
-        all_failed = f"{failed:,} of {count_text(failed, 'request')}"
-        words = bare_words(answers.failure)
-        raise ModelFailsError(f"the model answered {all_failed} with an error: {words}")
+    if not told.any() and errors:
+        raise answered_with_errors(errors, errors, bare_words(answers.failure))
     waiting = or_waiting and (answers.outcomes <= Outcome.UNANSWERED).any()
     if not told.any() and not waiting:
         raise LoadFailedError("no request was answered before the run ended")

@@ -73,6 +73,8 @@ from tuner.machine.cpus import core_count
 from tuner.machine.process import child, tail
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import EarlyEnd, Window
+from tuner.reason import Reason, ReasonKind
+from tuner.sentences import failed
 from tuner.server import health
 from tuner.spec.units import count_text
 
@@ -303,10 +305,11 @@ class OpenClient(Setup):
             return [0 for _ in self.streams]
         return [round(fmean(map(len, stream.questions(_FIRST)))) for stream in self.streams]
 
-    def _failure(self, reason: str) -> TunerError:
+    def _failure(self, words: str) -> TunerError:
+        facts = {"generator": "tune's own client", "words": words}
         if not health.live(self.site.endpoints):
-            return ServerGoneError(f"the server stopped answering; tune's own client: {reason}")
-        return LoadFailedError(f"tune's own client failed: {reason}")
+            return failed(ServerGoneError, Reason(ReasonKind.SERVER_STOPPED_ANSWERING, facts=facts))
+        return failed(LoadFailedError, Reason(ReasonKind.GENERATOR_FAILED, facts=facts))
 
     def _settled_count(self, model: str) -> int:
         """Requests that were answered or timed out in a queue so far.

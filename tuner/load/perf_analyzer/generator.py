@@ -37,6 +37,8 @@ from tuner.load.watch.sampler import Sampler
 from tuner.machine.process import child
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import Window
+from tuner.reason import Fact, Reason, ReasonKind
+from tuner.sentences import failed
 from tuner.server import health
 from tuner.server.control import StatisticsSnapshot
 
@@ -87,7 +89,7 @@ class PerfAnalyzer(Setup):
                 try:
                     ended = run.execute()
                 except LoadFailedError as error:
-                    run.check_model(watched, dropped=TOO_LATE in error.message)
+                    run.check_model(watched, dropped=_is_late(error))
                     run.check_sent(watched, error)
                     raise
                 run.check_model(watched, dropped=ended.killed)
@@ -177,8 +179,14 @@ class _Run:
             if reason:
                 words = outputs.useful_words(self._said)
                 if not health.live(site.endpoints):
-                    raise ServerGoneError(f"the server stopped answering; perf_analyzer: {words}")
-                raise LoadFailedError(f"perf_analyzer failed ({reason}): {words}")
+                    facts: dict[str, Fact] = {"generator": "perf_analyzer", "words": words}
+                    raise failed(
+                        ServerGoneError, Reason(ReasonKind.SERVER_STOPPED_ANSWERING, facts=facts)
+                    )
+                late = reason is TOO_LATE
+                kind = ReasonKind.GENERATOR_LATE if late else ReasonKind.GENERATOR_FAILED
+                facts = {"generator": "perf_analyzer", "why": reason, "words": words}
+                raise failed(LoadFailedError, Reason(kind, facts=facts))
             threads_s, killed = _sending_threads_s(process.pid), False
             left_s = max(deadline - time.monotonic(), 0.0)
             try:
@@ -296,13 +304,17 @@ class _Run:
         """
         window, due_s = self.window, self.due_s
         all_due = window.deadline_s > window.total_s
-        if due_s is None or not all_due or TOO_LATE not in error.message:
+        if due_s is None or not all_due or not _is_late(error):
             return
         due = int((due_s < window.total_s).sum())
         samples = watched.between(0, time.time_ns())
         received = received_count(samples, self._model, self.tool.models)
         if received is not None and received < _RECEIVED_SHARE * due:
             raise client_limit(self.load, received / due * self.load.level) from error
+
+
+def _is_late(error: LoadFailedError) -> bool:
+    return error.reason.kind is ReasonKind.GENERATOR_LATE
 
 
 def _sending_threads_s(pid: int) -> list[float]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tuner.errors import LoadFailedError
 from tuner.load.client.calls import asking, reply_to
 from tuner.load.setup import Stream
+from tuner.reason import Reason
 from tuner.spec.units import digits
 
 ASKED = 30
@@ -40,12 +41,13 @@ def ask_alone(stream: Stream, patience_s: float) -> LoneRequests:
         ServerGoneError: The server died.
     """
     took_s: list[float] = []
+    late = Reason.of_text("no answer in time")
     with asking(stream.target.endpoints, patience_s) as method:
         for question in stream.questions(ASKED):
             begin = time.monotonic()
             call = stream.target.future_by(method)(question, timeout=patience_s)
             try:
-                reply = reply_to(call, "the server is gone after an overload", "no answer in time")
+                reply = reply_to(call, "the server is gone after an overload", late)
             except LoadFailedError:
                 break
             if reply.answer is not None:

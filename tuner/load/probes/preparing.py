@@ -30,6 +30,8 @@ from tuner.load.probes.warming import FirstCalls, warm_batches
 from tuner.load.setup import LoadTarget, Stream
 from tuner.load.traffic.encoding import build
 from tuner.load.traffic.inputs import MAX_STEPS
+from tuner.reason import Fact, Reason, ReasonKind
+from tuner.sentences import failed
 from tuner.spec.units import count_text
 
 #: A wait longer than this is reported.
@@ -76,7 +78,7 @@ def await_first_answers(
         took_s = time.monotonic() - begin
     failures = [_failure(reply) for reply in replies]
     if failures and all(failures):
-        raise ModelFailsError(f"the model fails: {failures[0]}")
+        raise _model_fails(failures[0])
     if took_s > QUIET_S:
         note(f"its first answer took {took_s:.1f} s")
     calls = warm_batches(stream, config, count, patience_s, took_s)
@@ -107,7 +109,7 @@ def seconds_for(asked: Sequence[tuple[Stream, int]], patience_s: float) -> float
     if any(errors):
         words = next(filter(None, (_failure(_reply(c, m, patience_s)) for c, m in calls)), "")
         if words:
-            raise ModelFailsError(f"the model fails: {words}")
+            raise _model_fails(words)
         raise LoadFailedError("a queue refused some of the requests")
     return took_s
 
@@ -135,8 +137,13 @@ def _all_done(calls: list[Any], until: float) -> bool:
     return True
 
 
+def _model_fails(words: str) -> ModelFailsError:
+    return failed(ModelFailsError, Reason(ReasonKind.MODEL_FAILS, facts={"words": words}))
+
+
 def _reply(call: Any, model: str, patience_s: float) -> Reply:
-    late = f"{model} gave no answer within {patience_s:g} s (server.load_timeout)"
+    facts: dict[str, Fact] = {"model": model, "patience_s": patience_s}
+    late = Reason(ReasonKind.NO_FIRST_ANSWER, facts=facts)
     return reply_to(call, "the server is gone before the first answer", late)
 
 

@@ -21,6 +21,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.record.earlier import with_reasons
 from tuner.record.reading import read_received
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState, Worker
@@ -35,6 +36,7 @@ from tuner.search.optuna_trial import (
 from tuner.search.study.leases import WORKER, Leases
 from tuner.search.study.storage import Reconnection, close_storage, open_storage
 from tuner.search.study.uninterrupted import uninterrupted
+from tuner.sentences import sentence
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.slo import Goal, Objective
@@ -76,7 +78,7 @@ class Claim:
             return None
 
         def checked(data: Mapping[str, Any]) -> Trial:
-            trial = Trial.from_json(dict(data))
+            trial = Trial.from_json(with_reasons(data))
             if reason := _refusal(trial, self.candidate_key, space):
                 raise ValueError(reason)
             return trial
@@ -324,7 +326,7 @@ class StudyRecord:
             _RESULT: trial.to_json(),
         }
         if trial.reason is not None:
-            facts["reason"] = trial.reason
+            facts["reason"] = sentence(trial.reason)
         for name, value in facts.items():
             self._storage.set_trial_user_attr(claim, name, value)
         self._storage.set_trial_system_attr(claim, CONSTRAINTS, [seen.violation])

@@ -1,0 +1,91 @@
+"""No function decides anything by reading a sentence that `tuner` wrote."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tuner
+
+ROOT = Path(tuner.__file__).parent
+#: What holds sentences, or reasons that were sentences once.
+TEXTS = {"message", "reason", "reasons", "sentence", "sentences", "why", "left", "limit", "limited"}
+TEXTS |= {"excuse", "notes", "remarks", "remark", "disturbances", "warnings", "shown"}
+#: Variables that hold one.
+NAMES = {"sentence", "clause", "reason", "message", "hint"}
+#: Methods and functions that look into a text.
+LOOKS = {"startswith", "endswith", "removeprefix", "removesuffix", "split", "partition", "find"}
+LOOKS |= {"rpartition", "rsplit", "index", "search", "match", "fullmatch", "findall", "finditer"}
+#: Earlier versions kept sentences only; these read them, once.
+MIGRATION = "record/earlier.py"
+#: Of those names, what holds no sentence of ours.
+NOT_OURS = {
+    "errors.py": "lines of a message, each of which is shortened",
+    "server/control.py": "the server's own words",
+    "server/log.py": "the server's own words",
+    "modelconfig/edit.py": "a message of text protobuf",
+    "lint/repository.py": "a message of text protobuf",
+}
+
+
+def is_text(node: ast.AST) -> bool:
+    """An attribute that holds sentences, or a call that makes one of it (`str`, `sentence`)."""
+    if isinstance(node, ast.Call):
+        own = [node.func] if not isinstance(node.func, ast.Attribute) else [node.func.value]
+        return any(map(is_text, node.args)) or any(map(is_text, own))
+    if isinstance(node, ast.BoolOp):
+        return any(map(is_text, node.values))
+    if isinstance(node, ast.Name):
+        return node.id in NAMES
+    return isinstance(node, ast.Attribute) and node.attr in TEXTS
+
+
+def looks(tree: ast.AST) -> Iterator[int]:
+    """Lines of which a text is looked into."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and any(
+            isinstance(o, ast.In | ast.NotIn) for o in node.ops
+        ):
+            looked = [c for c in node.comparators if is_text(c)]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            of_regex = isinstance(node.func.value, ast.Name) and node.func.value.id == "re"
+            spaces = node.func.attr == "split" and not node.args
+            method = node.func.attr in LOOKS and not spaces and is_text(node.func.value)
+            given = (of_regex or node.func.attr in LOOKS) and any(map(is_text, node.args))
+            looked = [node] if method or given else []
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            mapped = node.func.id in ("map", "filter") and any(
+                isinstance(a, ast.Attribute) and a.attr in LOOKS for a in node.args
+            )
+            looked = [node] if mapped and any(map(is_text, node.args)) else []
+        else:
+            continue
+        yield from (found.lineno for found in looked)
+
+
+FILES = {str(path.relative_to(ROOT)): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+@pytest.mark.parametrize("name", sorted(FILES.keys() - NOT_OURS.keys() - {MIGRATION}))
+def test_no_module_looks_into_a_sentence(name: str) -> None:
+    assert [*looks(ast.parse(FILES[name].read_text()))] == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        '"too late" in error.message',
+        'reason.sentence.split(" for ", 1)',
+        "[r.removeprefix(own) for r in found if result.reasons.startswith(own)]",
+        're.search("budget", trial.reason)',
+        "filter(None, map(LEFT_OUT.search, data.result.reasons))",
+        'LEFT_OUT.fullmatch(trial.reason or "")',
+        'sentence(trial.reason).startswith("not loaded")',
+        '"the model fail" not in reason',
+    ],
+)
+def test_each_way_of_looking_into_a_sentence_is_seen(code: str) -> None:
+    assert [*looks(ast.parse(code))]

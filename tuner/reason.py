@@ -1,0 +1,137 @@
+"""Why something ended as it did, as data: what is decided on, stored and told in words elsewhere.
+
+`tuner.sentences` alone turns a reason into a sentence, `tuner.record.remedies` alone into what to
+do next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+#: A number with its unit in the name of the fact, or a text.
+Fact = str | int | float | bool
+
+
+class ReasonKind(Enum):
+    """What happened; the facts of each kind are those that its sentence shows."""
+
+    TEXT = "text"  # a sentence that nothing is decided on
+
+    # A search and its trials.
+    OUT_OF_TIME = "out_of_time"
+    CURRENT_CONFIG_OUT_OF_TIME = "current_config_out_of_time"
+    CURRENT_CONFIG_FAILS = "current_config_fails"
+    TOO_MANY_FAILED = "too_many_failed"
+    NO_ROOM = "no_room"
+    SENDABLE_LIMIT = "sendable_limit"
+    LONE_REQUEST_MISSES = "lone_request_misses"
+    LONE_REQUEST_ALWAYS_MISSES = "lone_request_always_misses"
+    LOW_LOAD_MISSES = "low_load_misses"
+    MODEL_NOT_LOADED = "model_not_loaded"
+    RANDOM_INPUTS = "random_inputs"
+
+    # A load.
+    CLIENT_BEHIND = "client_behind"
+    GENERATOR_FAILED = "generator_failed"
+    GENERATOR_LATE = "generator_late"
+    MODEL_FAILS = "model_fails"
+    MODEL_FAILED_REQUESTS = "model_failed_requests"
+    MODEL_ANSWERED_ERRORS = "model_answered_errors"
+    NO_FIRST_ANSWER = "no_first_answer"
+    SERVER_STOPPED_ANSWERING = "server_stopped_answering"
+
+    # A server.
+    SERVER_SAYS = "server_says"
+    SERVER_GONE = "server_gone"
+    NO_ANSWER = "no_answer"
+    ENDED_WHILE_STARTING = "ended_while_starting"
+    NOT_READY = "not_ready"
+    ENGINE_REFUSES = "engine_refuses"
+    LOAD_TIMEOUT = "load_timeout"
+    DIED_LOADING = "died_loading"
+    BESIDE_OLD_COPY = "beside_old_copy"
+    NOT_SERVED = "not_served"
+
+    # What a search leaves to a proof.
+    ABOUT = "about"  # another subject's reason, of this one
+    NO_MEASUREMENT = "no_measurement"
+    NEAREST_MISS = "nearest_miss"
+    MAY_MEET = "may_meet"
+    OTHERS_FAILED = "others_failed"
+    ALL_OTHERS_FAILED = "all_others_failed"
+    NOT_TO_CAPACITY = "not_to_capacity"
+
+    # The rounds of a proof.
+    NO_OTHER_MEETS = "no_other_meets"
+    BEST_OTHER_FALLS_SHORT = "best_other_falls_short"
+    NOT_COMPARED = "not_compared"
+    MISSED_AGAIN = "missed_again"
+    TOO_FEW_AGAIN = "too_few_again"
+    SMALLER_GAIN = "smaller_gain"
+    BEATEN = "beaten"
+    ONLY_IT_MEETS = "only_it_meets"
+    NOTHING_COMPARABLE = "nothing_comparable"
+    BETTER = "better"
+    BETTER_THAN_CAN_BE_SENT = "better_than_can_be_sent"
+    GAIN_TOO_SMALL = "gain_too_small"
+    GAIN_OPEN = "gain_open"
+
+    # What is asked of a winner.
+    LEFT_OUT = "left_out"
+    SIMPLER_FAILS = "simpler_fails"
+    ANSWERS_SAME = "answers_same"
+    ANSWERS_CHANGED = "answers_changed"
+    ANSWERS_VARY = "answers_vary"
+    ANSWERS_NOT_COMPARED = "answers_not_compared"
+    SOAKED = "soaked"
+    SOAK_NOT_HELD = "soak_not_held"
+    SOAK_LOWERED = "soak_lowered"
+    SOAK_UNKNOWN = "soak_unknown"
+    CURRENT_SOAK_UNKNOWN = "current_soak_unknown"
+    TOO_FEW = "too_few"
+    DISTURBED_MISS = "disturbed_miss"
+    NO_LASTING_GAIN = "no_lasting_gain"
+    GAIN_UNSURE = "gain_unsure"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a run, a trial or a measurement ended as it did.
+
+    Attributes:
+        subject: What it is about: a config by its changes, a trial, a model; empty for the whole.
+        facts: By name. ``words`` are those of a server, a model or another program, and what they
+            mean may be asked (`tuner.server.log`). ``sentence`` is shown as it is, instead of the
+            kind's own.
+        causes: What led to it.
+    """
+
+    kind: ReasonKind
+    subject: str = ""
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    causes: tuple[Reason, ...] = ()
+
+    @classmethod
+    def of_text(cls, sentence: str, **facts: Fact) -> Reason:
+        """A sentence that nothing is decided on, unless it quotes ``words``."""
+        return cls(ReasonKind.TEXT, facts={"sentence": sentence, **facts})
+
+    def of(self, subject: str) -> Reason:
+        """The same, of this subject."""
+        if self.subject:
+            return Reason(ReasonKind.ABOUT, subject, causes=(self,))
+        return replace(self, subject=subject)
+
+    def chain(self) -> Iterator[Reason]:
+        """The reason, its causes, and theirs."""
+        yield self
+        for cause in self.causes:
+            yield from cause.chain()
+
+    def quotes(self) -> Iterator[str]:
+        """The words of others in it, and in its causes."""
+        for reason in self.chain():
+            if words := reason.facts.get("words"):
+                yield str(words)

@@ -1,0 +1,67 @@
+"""What to do about the reasons of a run or of a failed trial, by their kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from tuner.reason import Reason, ReasonKind
+from tuner.server.log import remedy
+
+_MORE_CORES = (
+    "give the load generator more cores (workload.cpus, or server.mode: remote from another "
+    "machine)"
+)
+_LOAD_TIMEOUT = "raise server.load_timeout if the model takes longer to load"
+_FASTER = "relax that SLO, or use a faster model or machine"
+_TIME = "raise budget.time, or shorten workload.window"
+
+
+def _lone_request(reason: Reason) -> str:
+    delayed = "queue_delay_ms" in reason.facts
+    return "relax that SLO, or lower max_queue_delay_microseconds" if delayed else _FASTER
+
+
+def _not_held(reason: Reason) -> str:
+    """A load that was not sent says nothing about lower ones."""
+    if any(cause.kind is ReasonKind.CLIENT_BEHIND for cause in reason.causes):
+        return ""
+    return "list lower loads in workload.arrivals, to find one that lasts"
+
+
+#: In the order in which they are offered. What a server's words mean is in `tuner.server.log`.
+REMEDIES: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
+    ReasonKind.CLIENT_BEHIND: _MORE_CORES,
+    ReasonKind.SENDABLE_LIMIT: _MORE_CORES,
+    ReasonKind.BETTER_THAN_CAN_BE_SENT: _MORE_CORES,
+    ReasonKind.MODEL_NOT_LOADED: lambda reason: (
+        f"say in the spec that the model calls it: calls: [{reason.facts['model']}]"
+    ),
+    ReasonKind.RANDOM_INPUTS: "if the model needs real requests, give some: inputs: {kind: file, "
+    "file: requests.json}",
+    ReasonKind.LONE_REQUEST_MISSES: _lone_request,
+    ReasonKind.LONE_REQUEST_ALWAYS_MISSES: _FASTER,
+    ReasonKind.DISTURBED_MISS: "keep other work off this machine, or take a longer soak "
+    "(confirm.soak)",
+    ReasonKind.SOAK_NOT_HELD: _not_held,
+    ReasonKind.NO_LASTING_GAIN: "widen the space: the gain that was found does not last",
+    ReasonKind.ANSWERS_CHANGED: "raise confirm.tolerance if such differences do not matter",
+    ReasonKind.LOAD_TIMEOUT: _LOAD_TIMEOUT,
+    ReasonKind.NO_FIRST_ANSWER: _LOAD_TIMEOUT,
+    ReasonKind.OUT_OF_TIME: _TIME,
+    ReasonKind.CURRENT_CONFIG_OUT_OF_TIME: _TIME,
+}
+
+
+def remedies(reasons: Iterable[Reason]) -> list[str]:
+    """What to do about those whose cause is known, each once."""
+    reasons = tuple(reasons)
+    known = [r for reason in reasons for r in reason.chain() if r.kind in REMEDIES]
+    known.sort(key=lambda reason: list(REMEDIES).index(reason.kind))
+    advice = [_advice(reason) for reason in known]
+    meant = [remedy("\n".join(reason.quotes())) for reason in reasons]
+    return [*dict.fromkeys(filter(None, [*advice, *meant]))]
+
+
+def _advice(reason: Reason) -> str:
+    found = REMEDIES[reason.kind]
+    return found if isinstance(found, str) else found(reason)

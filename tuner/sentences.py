@@ -1,0 +1,331 @@
+"""Turns reasons into sentences. Nothing in `tuner` reads them again: kinds and facts decide."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from tuner.errors import TunerError, shortened
+from tuner.reason import Fact, Reason, ReasonKind
+from tuner.spec.units import bytes_text, count_text, digits
+
+_Error = TypeVar("_Error", bound=TunerError)
+
+UNSOAKED = "sustained load not verified"
+#: Of more failed soaks than this, the first and the last are shown.
+_FEW_SOAKS = 3
+
+
+def sentence(reason: Reason) -> str:
+    """The whole of it, with its subject."""
+    text = clause(reason)
+    names_itself = reason.kind is ReasonKind.BEST_OTHER_FALLS_SHORT
+    return f"{reason.subject}: {text}" if reason.subject and not names_itself else text
+
+
+def clause(reason: Reason) -> str:
+    """What is said of its subject."""
+    if (kept := reason.facts.get("sentence")) is not None:
+        return str(kept)
+    words = SENTENCES[reason.kind]
+    return words if isinstance(words, str) else words(reason, reason.facts)
+
+
+def failed(kind: type[_Error], reason: Reason, hint: str = "", **more: Any) -> _Error:
+    """The error of a class, with the reason and its sentence."""
+    short = {k: shortened(v) if isinstance(v, str) else v for k, v in reason.facts.items()}
+    reason = Reason(reason.kind, reason.subject, short, reason.causes)
+    return kind(sentence(reason), hint, reason=reason, **more)
+
+
+_Facts = Mapping[str, Fact]
+
+
+def _cause(reason: Reason) -> str:
+    return sentence(reason.causes[0])
+
+
+def _number(facts: _Facts, name: str) -> float:
+    value = facts[name]
+    assert not isinstance(value, str)
+    return value
+
+
+def _count(facts: _Facts, name: str) -> int:
+    return int(_number(facts, name))
+
+
+def _current_config_fails(reason: Reason, facts: _Facts) -> str:
+    why, *more = map(sentence, reason.causes)
+    behind = "".join(f" ({text})" for text in more)
+    return f"the current config of {facts['name']} cannot be measured: {why}{behind}"
+
+
+def _no_room(_: Reason, facts: _Facts) -> str:
+    needed, limit = (bytes_text(_count(facts, name)) for name in ("needed_bytes", "limit_bytes"))
+    memory, why = facts["memory"], facts["why"]
+    return f"not loaded: it needs about {needed} of {limit} free {memory} ({why})"
+
+
+def _lone_request(_: Reason, facts: _Facts) -> str:
+    took = f"{digits(_number(facts, 'took_ms'), 4)} ms"
+    if "queue_delay_ms" in facts:
+        took += f", of them {digits(_number(facts, 'queue_delay_ms'))} ms queue delay"
+    return f"one request at a time takes {took}: misses {facts['slo']}"
+
+
+def _lone_request_always(_: Reason, facts: _Facts) -> str:
+    return (
+        f"one request at a time takes {digits(_number(facts, 'took_ms'))} ms: more than "
+        f"{facts['slo']} allows, under any load and with any config of the space"
+    )
+
+
+def _client_behind(_: Reason, facts: _Facts) -> str:
+    told = [f"the load generator could not keep up with {facts['load']}"]
+    if "sent_per_s" in facts:
+        told.append(f"it sent {digits(_number(facts, 'sent_per_s'), 4)}/s")
+    if "late" in facts:
+        told.append(str(facts["late"]))
+    return "; ".join(told)
+
+
+def _generator_failed(_: Reason, facts: _Facts) -> str:
+    why = f" ({facts['why']})" if "why" in facts else ""
+    return f"{facts['generator']} failed{why}: {facts['words']}"
+
+
+def _model_failed_requests(_: Reason, facts: _Facts) -> str:
+    asked = count_text(_count(facts, "request_count"), "request")
+    words = facts["words"] or "it gave no reason"
+    return f"the model failed {_count(facts, 'failed_count'):,} of {asked}: {words}"
+
+
+def _model_answered_errors(_: Reason, facts: _Facts) -> str:
+    least = "at least " if facts["at_least"] else ""
+    asked = count_text(_count(facts, "request_count"), "request")
+    failed_of = f"{least}{_count(facts, 'failed_count'):,} of {asked}"
+    return f"the model answered {failed_of} with an error: {facts['words']}"
+
+
+def _load_timeout(reason: Reason, facts: _Facts) -> str:
+    words = f"; {facts['words']}" if "words" in facts else ""
+    return f"{_cause(reason)} (server.load_timeout){words}"
+
+
+def _not_served(reason: Reason, facts: _Facts) -> str:
+    name = facts["name"]
+    return f"the server does not load {name} as it is in the repository: {_cause(reason)}"
+
+
+def _nearest_miss(_: Reason, facts: _Facts) -> str:
+    told = (
+        f"No config measured meets every SLO. The nearest was trial {facts['trial']}, which misses "
+        f"{facts['misses']}"
+    )
+    if "lowest_rate_per_s" not in facts:
+        return f"{told}."
+    lowest = digits(_number(facts, "lowest_rate_per_s"))
+    return (
+        f"{told} at {lowest}/s. At lower rates max_window is too short for a verdict: raise it, or "
+        "bound a lower percentile."
+    )
+
+
+def _may_meet(_: Reason, facts: _Facts) -> str:
+    known = f"{facts['lacking']} for a verdict at {facts['load']}"
+    cure = "raise workload.max_window, or bound a lower percentile"
+    return f"Trial {facts['trial']} may meet every SLO: {known}; {cure}."
+
+
+def _others_failed(reason: Reason, facts: _Facts) -> str:
+    number, others = (_count(facts, name) for name in ("failed_count", "other_count"))
+    every = f"Every other config tried failed ({number})"
+    how = every if number == others else f"{number} of {others} other configs tried failed"
+    return f"{how}, the last one: {_cause(reason)}"
+
+
+def _best_other_falls_short(reason: Reason, facts: _Facts) -> str:
+    best, current = (
+        digits(_number(facts, name)) for name in ("best_at_most_per_s", "current_per_s")
+    )
+    return (
+        f"{reason.subject}, the best other config, does not sustain {best}/s; the current one "
+        f"sustained {current}/s in the search"
+    )
+
+
+def _only_it_meets(_: Reason, facts: _Facts) -> str:
+    told = "met them at no load"
+    if "current_at_most_per_s" in facts:
+        told = f"did not sustain {digits(_number(facts, 'current_at_most_per_s'))}/s"
+    when = "when measured again" if facts["current_measured_again"] else "in the search"
+    return f"it met every SLO when measured again; the current config {told} {when}"
+
+
+def _times(facts: _Facts) -> str:
+    estimate, low = (digits(_number(facts, name)) for name in ("ratio", "ratio_low"))
+    high = digits(_number(facts, "ratio_high") if "ratio_high" in facts else math.inf)
+    return (
+        f"in {count_text(_count(facts, 'rounds'), 'round')} it is {estimate} times the current "
+        f"config ({_number(facts, 'confidence_share'):.0%} interval {low} to {high})"
+    )
+
+
+def _better(_: Reason, facts: _Facts) -> str:
+    met, rounds = (_count(facts, name) for name in ("rounds_met", "rounds"))
+    return f"{_times(facts)}, and met every SLO in {'each' if met == rounds else f'{met} of them'}"
+
+
+def _gain_too_small(_: Reason, facts: _Facts) -> str:
+    return f"{_times(facts)}: less than the {facts['least_gain']} that a change must be worth"
+
+
+def _answers_same(reason: Reason, facts: _Facts) -> str:
+    asked, tolerance = _count(facts, "request_count"), _number(facts, "tolerance")
+    every = f"all {asked} sample requests" if asked > 1 else "the sample request"
+    within = f"floats within {tolerance:g}" if tolerance else "exactly"
+    same = f"Answers match the current config's on {every} ({within})."
+    return " ".join([same, *map(clause, reason.causes)])
+
+
+def _answers_changed(_: Reason, facts: _Facts) -> str:
+    others = _count(facts, "other_differences")
+    more = f", and {others} more" if others else ""
+    return f"It changes answers: {facts['difference']}{more}."
+
+
+def _answers_not_compared(reason: Reason, facts: _Facts) -> str:
+    if reason.causes:
+        return " ".join(map(clause, reason.causes))
+    to = f" to {facts['stream']}" if "stream" in facts else ""
+    return f"Answers{to} were not compared: {facts['why']}."
+
+
+def _soaked(_: Reason, facts: _Facts) -> str:
+    return f"{facts['load']} for {digits(_number(facts, 'duration_s'))} s: {facts['shown']}"
+
+
+def _not_held(causes: Sequence[Reason]) -> str:
+    shown = list(map(sentence, causes))
+    if len(shown) > _FEW_SOAKS:
+        shown = [shown[0], f"{len(shown) - 2} lower loads", shown[-1]]
+    return f"the load from the rounds was not sustained in the soak: {'; '.join(shown)}"
+
+
+def _soak_lowered(reason: Reason, _: _Facts) -> str:
+    *lost, held = reason.causes
+    return f"{_not_held(lost)}; what lasts is {sentence(held)}"
+
+
+def _no_lasting_gain(reason: Reason, _: _Facts) -> str:
+    return f"what lasts is no gain: the current config sustained {_cause(reason)}"
+
+
+#: A sentence, or what makes one of a reason and its facts.
+SENTENCES: Mapping[ReasonKind, str | Callable[[Reason, _Facts], str]] = {
+    ReasonKind.OUT_OF_TIME: "the time budget is used up",
+    ReasonKind.CURRENT_CONFIG_OUT_OF_TIME: "the time budget was used up before the current config "
+    "gave a result",
+    ReasonKind.CURRENT_CONFIG_FAILS: _current_config_fails,
+    ReasonKind.TOO_MANY_FAILED: lambda r, f: (
+        f"{f['failed_count']} of "
+        f"{count_text(_count(f, 'trial_count'), 'trial')} failed; the last one said: {_cause(r)}"
+    ),
+    ReasonKind.NO_ROOM: _no_room,
+    ReasonKind.SENDABLE_LIMIT: lambda _, f: (
+        "it sustains all that the load generator can send, "
+        f"{digits(_number(f, 'sendable_level'), 4)}/s"
+    ),
+    ReasonKind.LONE_REQUEST_MISSES: _lone_request,
+    ReasonKind.LONE_REQUEST_ALWAYS_MISSES: _lone_request_always,
+    ReasonKind.LOW_LOAD_MISSES: lambda _, f: (
+        f"at {digits(_number(f, 'rate_per_s'))}/s, a tenth of its load, it misses {f['slo']}"
+    ),
+    ReasonKind.MODEL_NOT_LOADED: lambda _, f: (
+        f"{f['model']} lies in the repository, but is not loaded"
+    ),
+    ReasonKind.RANDOM_INPUTS: "its input was made up of random values",
+    ReasonKind.CLIENT_BEHIND: _client_behind,
+    ReasonKind.GENERATOR_FAILED: _generator_failed,
+    ReasonKind.GENERATOR_LATE: _generator_failed,
+    ReasonKind.MODEL_FAILS: lambda _, f: f"the model fails: {f['words']}",
+    ReasonKind.MODEL_FAILED_REQUESTS: _model_failed_requests,
+    ReasonKind.MODEL_ANSWERED_ERRORS: _model_answered_errors,
+    ReasonKind.NO_FIRST_ANSWER: lambda _, f: (
+        f"{f['model']} gave no answer within {f['patience_s']:g} s (server.load_timeout)"
+    ),
+    ReasonKind.SERVER_STOPPED_ANSWERING: lambda _, f: (
+        f"the server stopped answering; {f['generator']}: {f['words']}"
+    ),
+    ReasonKind.SERVER_SAYS: lambda _, f: str(f["words"]),
+    ReasonKind.SERVER_GONE: lambda _, f: f"{f['doing']}: the server is gone ({f['words']})",
+    ReasonKind.NO_ANSWER: lambda _, f: f"{f['doing']}: no answer within {f['deadline_s']:g} s",
+    ReasonKind.ENDED_WHILE_STARTING: lambda _, f: (
+        f"tritonserver ended while starting: {f['words'] or 'it left no message'}"
+    ),
+    ReasonKind.NOT_READY: lambda _, f: (
+        f"tritonserver was not ready within {f['timeout_s']:g} s: {f['words']}"
+    ),
+    ReasonKind.ENGINE_REFUSES: lambda _, f: f"the engine cannot start the container: {f['words']}",
+    ReasonKind.LOAD_TIMEOUT: _load_timeout,
+    ReasonKind.DIED_LOADING: lambda r, f: f"{_cause(r)}; the log ends with: {f['words']}",
+    ReasonKind.BESIDE_OLD_COPY: lambda r, _: (
+        f"{_cause(r)}, beside its old copy or without it (server.unload_first)"
+    ),
+    ReasonKind.NOT_SERVED: _not_served,
+    ReasonKind.ABOUT: lambda r, _: _cause(r),
+    ReasonKind.NO_MEASUREMENT: "No trial gave a measurement.",
+    ReasonKind.NEAREST_MISS: _nearest_miss,
+    ReasonKind.MAY_MEET: _may_meet,
+    ReasonKind.OTHERS_FAILED: _others_failed,
+    ReasonKind.ALL_OTHERS_FAILED: lambda r, _: (
+        f"nothing could be compared with the current config. {_cause(r)}"
+    ),
+    ReasonKind.NOT_TO_CAPACITY: lambda r, _: (
+        f"Not every config was measured to its capacity: {_cause(r)}"
+    ),
+    ReasonKind.NO_OTHER_MEETS: "No other config measured meets every SLO.",
+    ReasonKind.BEST_OTHER_FALLS_SHORT: _best_other_falls_short,
+    ReasonKind.NOT_COMPARED: lambda r, _: (
+        f"the current config could not be compared with: {_cause(r)}"
+    ),
+    ReasonKind.MISSED_AGAIN: "it missed an SLO when measured again on a fresh server",
+    ReasonKind.TOO_FEW_AGAIN: lambda _, f: (
+        f"{f['lacking']} for a verdict at {f['load']}, when measured again"
+    ),
+    ReasonKind.SMALLER_GAIN: lambda _, f: f"{digits(_number(f, 'ratio'))} times the current config",
+    ReasonKind.BEATEN: "another finalist sustains more when measured again",
+    ReasonKind.ONLY_IT_MEETS: _only_it_meets,
+    ReasonKind.NOTHING_COMPARABLE: "others took more of the machine beside one of the two configs "
+    "in every round, so that nothing can be compared",
+    ReasonKind.BETTER: _better,
+    ReasonKind.BETTER_THAN_CAN_BE_SENT: lambda _, f: (
+        f"{_times(f)}; it sustains all that the load generator can send"
+    ),
+    ReasonKind.GAIN_TOO_SMALL: _gain_too_small,
+    ReasonKind.GAIN_OPEN: lambda _, f: f"{_times(f)}, which includes no gain",
+    ReasonKind.LEFT_OUT: lambda _, f: f"Left out for lack of time: {f['what']}.",
+    ReasonKind.SIMPLER_FAILS: "nothing is undone of it, since the simpler one does not hold",
+    ReasonKind.ANSWERS_SAME: _answers_same,
+    ReasonKind.ANSWERS_CHANGED: _answers_changed,
+    ReasonKind.ANSWERS_VARY: lambda _, f: (
+        "Answers were not compared: the current config's own "
+        f"differ from run to run ({f['difference']})."
+    ),
+    ReasonKind.ANSWERS_NOT_COMPARED: _answers_not_compared,
+    ReasonKind.SOAKED: _soaked,
+    ReasonKind.SOAK_NOT_HELD: lambda r, _: _not_held(r.causes),
+    ReasonKind.SOAK_LOWERED: _soak_lowered,
+    ReasonKind.SOAK_UNKNOWN: lambda r, _: f"{UNSOAKED}: {_cause(r)}",
+    ReasonKind.CURRENT_SOAK_UNKNOWN: lambda r, _: f"{UNSOAKED} for the current config: {_cause(r)}",
+    ReasonKind.TOO_FEW: lambda _, f: f"{f['lacking']} for a verdict",
+    ReasonKind.DISTURBED_MISS: lambda _, f: (
+        f"it missed an SLO on a disturbed machine: {f['disturbances']}"
+    ),
+    ReasonKind.NO_LASTING_GAIN: _no_lasting_gain,
+    ReasonKind.GAIN_UNSURE: lambda _, f: (
+        f"only {digits(_number(f, 'ratio'))} times what the current config may sustain is sure"
+    ),
+}
