@@ -20,7 +20,7 @@ from tuner.modelconfig.message import parse
 from tuner.modelconfig.schema import new_config
 from tuner.sentences import failed
 from tuner.server.control import Metrics
-from tuner.server.server import Endpoints, Place, Server
+from tuner.server.server import NO_VARIABLES, Endpoints, Place, Server, Variables
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.triton import deploy
 from tuner.triton.deploy import Deployer
@@ -74,9 +74,12 @@ class FakeLauncher:
         return replace(self, cpus=cpus)
 
     @contextmanager
-    def launch(self, server_args: Sequence[str], log: Path) -> Iterator[Server]:
+    def launch(
+        self, server_args: Sequence[str], log: Path, environment: Variables = NO_VARIABLES
+    ) -> Iterator[Server]:
         self.notes.alive, self.notes.running, self.notes.ensembles = True, {}, {}
-        self.notes.events.append(" ".join(["start", *server_args]))
+        variables = [f"{name}={value}" for name, value in environment.items()]
+        self.notes.events.append(" ".join(["start", *server_args, *variables]))
         if self.notes.too_old and deploy.WITHOUT_COMPLETION in server_args:
             words = f"unrecognized option '{deploy.WITHOUT_COMPLETION}'"
             raise failed(ServerGoneError, server_says(words))

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from docker.utils import format_environment
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.machine import host, process
@@ -60,6 +61,15 @@ def test_the_servers_control_is_closed_to_whoever_lacks_the_key(launcher: Docker
     assert f"--grpc-restricted-protocol={closed}" in command
     assert f"--http-restricted-api={closed}" in command
     assert command[-1] == "--log-verbose=1"
+
+
+def test_a_variable_that_is_not_to_be_set_is_taken_out_of_the_image(
+    launcher: DockerLauncher,
+) -> None:
+    given = replace(launcher, environment={"OMP_NUM_THREADS": None, "MKL_NUM_THREADS": "1"})
+    environment = given.options(Network.HOST, PORTS, [])["environment"]
+    # Without "=", the engine removes what the image has.
+    assert {"OMP_NUM_THREADS", "MKL_NUM_THREADS=1"} <= {*format_environment(environment)}
 
 
 def test_published_ports_are_of_loopback(launcher: DockerLauncher) -> None:

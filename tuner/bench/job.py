@@ -25,6 +25,7 @@ from tuner.score.next_load import LoadPlan, load_plan
 from tuner.server.binaries import has_perf_analyzer
 from tuner.space.build import build_space, refuse_unmeasurable
 from tuner.space.candidate import Candidate
+from tuner.space.environment import with_variables
 from tuner.space.sequences import refuse_misfit_load
 from tuner.space.space import Space
 from tuner.spec.load import LoadedSpec, load_spec
@@ -321,13 +322,15 @@ class Change:
 def draw_up(job: Job, winner: Candidate) -> Change:
     """The configs with what a winner needs; everything else byte for byte as it was.
 
-    It is what the server was given for the winner's trials; what is completed is not written.
+    It is what the server was given for the winner's trials; what is completed is not written. What
+    the winner needs of the server's environment is a comment.
     """
     after = {}
     for label in job.searched or job.served.models:
         model = job.served.models[label]
         after[label] = edit(model.files.text, model.base.changes(winner.of(label)))
-    return _change_to(job, after)
+    before = {label: job.served.models[label].files.text for label in after}
+    return _change_to(job, with_variables(before, after, winner, job.space.current))
 
 
 def with_proposal(job: Job, change: Change, found: WarmUp) -> Change:

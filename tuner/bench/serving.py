@@ -118,7 +118,9 @@ def serving(
 
 def _complete(job: Job, deployer: Deployer) -> Job:
     try:
-        running = deployer.try_out(Candidate.of_models({}, job.space.current.cache_bytes)).running
+        start = job.space.current.start
+        as_it_is = Candidate.of_models({}, start.cache_bytes, start.environment)
+        running = deployer.try_out(as_it_is).running
     except (DeployRefusedError, ServerGoneError) as error:
         facts = {"name": job.spec.name}
         reason = Reason(ReasonKind.NOT_SERVED, facts=facts, causes=(error.reason,))

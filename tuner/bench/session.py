@@ -214,7 +214,7 @@ def may_be_cached(job: Job) -> dict[str, tuple[str, ...]]:
     found = {}
     for label in job.space.asked:
         enable = Knob(label, CACHE_ENABLE)
-        searched = job.space.restarts or any(p.knob == enable for p in job.space.parameters)
+        searched = job.space.caches or any(p.knob == enable for p in job.space.parameters)
         if searched or job.served.models[label].base.completed.response_cache.enable:
             parts = [job.served.models[name] for name in job.served.answering([label])]
             names = [n for p in parts for n in parameters_read(p.files, p.base.completed)]

@@ -244,6 +244,8 @@ def lines_of(plan: DrawnPlan) -> list[str]:
     lines += [f"note      {note}" for note in plan.notes]
     for preview in plan.candidates:
         lines += ["", f"candidate: {preview.text}"]
+        if preview.environment:
+            lines.append(f"  environment {' '.join(preview.environment)}")
         if preview.server_args:
             lines.append(f"  tritonserver {shlex.join(preview.server_args)}")
         lines += [f"  {line}" for line in preview.diff.splitlines()]

@@ -12,7 +12,7 @@ import click
 
 from tuner.cli import options
 from tuner.cli.storage import children_environment, state_directory
-from tuner.cli.terminal import say, say_document, say_notes
+from tuner.cli.terminal import say, say_document, say_lines, say_notes
 from tuner.errors import SpecError, TunerError
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def apply_command(
     """
     from tuner.record.store import RunStore
     from tuner.run.trust import BegunRuns, spec_of
+    from tuner.space.environment import places
     from tuner.spec.load import load_spec
     from tuner.writeback.plan import apply, plan_from_run, refuse_forged
 
@@ -72,6 +73,9 @@ def apply_command(
         say_notes(file.notes)
     if plan.server_args:
         say(f"start tritonserver with: {shlex.join(plan.server_args)}", err=True)
+    if plan.environment:
+        say("start tritonserver with these variables in its environment:", err=True)
+        say_lines("\n".join(f"  {place}" for place in places(plan.environment)), err=True)
     if any(file.backup for file in written.files):
         say(_IGNORED, err=True)
     options = [str(spec)] if spec else []

@@ -99,21 +99,21 @@ def called_models(
     return tuple(dict.fromkeys(models)), tuple(dict.fromkeys(unnamed))
 
 
-def threads_left_open(files: ModelFiles, config: ModelConfig) -> tuple[str, ...]:
+def threads_left_open(files: ModelFiles, config: ModelConfig) -> dict[str, str]:
     """What a model's code leaves open about the threads of its runtimes; none of other models.
 
-    A line for each runtime: where its import is, and what limits it.
+    A line for each runtime: where its import is, and what limits it; with the variable of the
+    environment that limits it, empty where none does.
     """
-    found = list[str]()
+    found = dict[str, str]()
     for path, source in _sources(files, config):
         module = _parsed(source)
         if isinstance(module, ast.Module) and "thread-count" not in silenced_in(source):
             for left in open_threads(module):
                 place = f"{path.parent.name}/{path.name}:{left.place.lineno}"
-                found.append(
-                    f"{place} leaves the threads of {left.runtime.name} open: {left.hint}."
-                )
-    return tuple(dict.fromkeys(found))
+                line = f"{place} leaves the threads of {left.runtime.name} open: {left.hint}."
+                found[line] = next(iter(left.runtime.variables), "")
+    return found
 
 
 def _model_calls(source: str, config: ModelConfig) -> Iterator[tuple[str, ast.expr]]:

@@ -1,8 +1,4 @@
-"""Runtimes that make a thread for each CPU in each instance of a model.py; what limits them.
-
-Tried on two CPUs: two instances with such threads answer 0.11 (torch), 0.18 (LightGBM) and 0.23
-(XGBoost) of what they answer with one thread each.
-"""
+"""Runtimes that make a thread for each CPU in each instance, and that a model.py leaves so."""
 
 from __future__ import annotations
 
@@ -10,105 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tuner.spec.runtimes import RUNTIMES, Runtime
 
-@dataclass(frozen=True)
-class Runtime:
-    """A runtime whose number of threads is that of the CPUs until something sets another.
-
-    Attributes:
-        modules: Imports that bring it; ``quiet``: those below them that compute nothing.
-        limit: What to write in model.py.
-        settings: Names of calls, arguments, keys and attributes that set the number.
-        variables: What it obeys in the environment, if set before its import.
-    """
-
-    name: str
-    modules: tuple[str, ...]
-    limit: str
-    settings: tuple[str, ...]
-    variables: tuple[str, ...] = ()
-    quiet: tuple[str, ...] = ()
-
-
-_OPENMP = ("OMP_NUM_THREADS",)
-#: Tried: torch 2.13, XGBoost 3.2, LightGBM 4.7, scikit-learn 1.9, CTranslate2 4.8, treelite 4.8,
-#: CatBoost 1.2.10, OpenVINO 2026.4, onnxruntime 1.32, TensorFlow 2.21, OpenCV 5.0, polars 2.1.
-RUNTIMES = (
-    Runtime(
-        "torch",
-        ("torch", "sentence_transformers"),
-        "call torch.set_num_threads(1) in initialize",
-        ("set_num_threads",),
-        _OPENMP,
-        quiet=("torch.utils",),
-    ),
-    Runtime(
-        "XGBoost",
-        ("xgboost",),
-        'call booster.set_param({"nthread": 1}) after loading, since a saved model does not hold '
-        "the nthread of its training",
-        ("nthread", "n_jobs"),
-        _OPENMP,
-    ),
-    Runtime(
-        "LightGBM",
-        ("lightgbm",),
-        "pass num_threads=1 to predict",
-        ("num_threads", "num_thread", "nthread", "nthreads", "n_jobs", "threadpool_limits"),
-        _OPENMP,
-    ),
-    Runtime(
-        "scikit-learn",
-        ("sklearn",),
-        "set n_jobs=1 where a model has it",
-        ("n_jobs", "threadpool_limits", "LOKY_MAX_CPU_COUNT"),
-        _OPENMP,
-    ),
-    Runtime(
-        "CTranslate2",
-        ("ctranslate2",),
-        "pass intra_threads=1 to the constructor",
-        ("intra_threads",),
-        _OPENMP,
-    ),
-    Runtime(
-        "treelite", ("treelite", "tl2cgen"), "pass nthread=1 to predict", ("nthread",), _OPENMP
-    ),
-    Runtime("CatBoost", ("catboost",), "pass thread_count=1 to predict", ("thread_count",)),
-    Runtime(
-        "OpenVINO",
-        ("openvino",),
-        "compile with INFERENCE_NUM_THREADS 1 and ENABLE_CPU_PINNING False, since each compiled "
-        "model is pinned from the first CPU on",
-        ("ENABLE_CPU_PINNING", "enable_cpu_pinning"),
-    ),
-    Runtime(
-        "onnxruntime",
-        ("onnxruntime",),
-        "set intra_op_num_threads = 1 in the SessionOptions",
-        ("intra_op_num_threads",),
-    ),
-    Runtime(
-        "TensorFlow",
-        ("tensorflow",),
-        "call tf.config.threading.set_intra_op_parallelism_threads(1) before anything else of it",
-        ("set_intra_op_parallelism_threads", "intra_op_parallelism_threads"),
-    ),
-    Runtime(
-        "OpenCV",
-        ("cv2",),
-        "call cv2.setNumThreads(1) in initialize",
-        ("setNumThreads",),
-        ("OPENCV_FOR_THREADS_NUM",),
-    ),
-    Runtime(
-        "polars",
-        ("polars",),
-        'set os.environ["POLARS_MAX_THREADS"] = "1" above the import',
-        (),
-        ("POLARS_MAX_THREADS",),
-    ),
-)
 #: Calls whose first argument names what the second one sets.
 _SETTERS = ("set_param", "set_property", "setdefault", "putenv", "set_parameter")
 

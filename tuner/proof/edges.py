@@ -11,8 +11,8 @@ from tuner.record.result_schema import Edge
 from tuner.score.judge import tightest_latency
 from tuner.score.trial import Trial
 from tuner.search.fits import cannot_fit
-from tuner.space.candidate import Candidate
-from tuner.space.parameters import SERVER, Parameter, RangeParameter, text
+from tuner.space.candidate import CACHE, Candidate
+from tuner.space.parameters import Parameter, RangeParameter, text
 from tuner.spec.paths import DELAY, DIRECT_DELAY, OLDEST_DELAY
 
 #: A choice is continued with the ratio of its last two values, if that is whole and no larger.
@@ -32,7 +32,7 @@ def _edges(session: Session, trials: Sequence[Trial], winner: Candidate) -> Iter
     for parameter in space.parameters:
         knob = parameter.knob
         value, allowed = winner.values.get(knob), numbers(parameter)
-        if knob.owner == SERVER or type(value) is not int or len(allowed) < 2:
+        if knob == CACHE or type(value) is not int or len(allowed) < 2:
             continue
         if value == space.current.values.get(knob):
             continue  # nothing was gained by it

@@ -19,7 +19,7 @@ from tuner.proof.rounds import Contender, Round
 from tuner.record.confirmation import ChangeUndone, Role
 from tuner.score.point import Point
 from tuner.space.candidate import CACHE, Candidate
-from tuner.space.parameters import Knob
+from tuner.space.parameters import SERVER, Knob
 from tuner.space.space import Space
 from tuner.spec.paths import CACHE_ENABLE, CACHE_SIZE, DYNAMIC_BATCHING
 from tuner.spec.units import bytes_text
@@ -156,8 +156,9 @@ def _changes(
         cache = {CACHE: current.cache_bytes}
         enabled = {knob: current.values.get(knob) for knob in _enabling(winner)}
         yield "server arguments", lambda c: Candidate({**c.values, **enabled, **cache})
-    knobs = [k for k, v in winner.fields.items() if current.values.get(k) != v]
-    for knob in sorted(knobs, key=lambda k: (-k.path.count("."), k.path == DYNAMIC_BATCHING, k)):
+    knobs = [k for k in winner.changed(current) if k in winner.values and k != CACHE]
+    knobs.sort(key=lambda k: (-k.path.count("."), k.path == DYNAMIC_BATCHING, k))
+    for knob in sorted(knobs, key=lambda k: k.owner != SERVER):  # users set variables by hand
         if knob.path != CACHE_ENABLE:  # goes with the server's argument
             yield winner.title(knob), lambda c, k=knob: _without_field(c, k, current)  # type: ignore[misc]
 

@@ -213,6 +213,12 @@ class Result(ResultPart):
     time: TimeFacts
     written: WrittenFacts | None = Field(description="null when nothing was written")
     server_args: tuple[str, ...] = Field((), description="what the winner needs")
+    environment: dict[str, int | None] = Field(
+        default_factory=dict,
+        exclude_if=_empty,
+        description="variables that the winner needs in the server's environment, with their "
+        "numbers of threads; null: not set",
+    )
     simplification: tuple[ChangeUndone, ...] | None = None
     noise: RunNoise | None = Field(None, description="null when nothing was measured twice")
     overload: Overloads | None = Field(None, description="null when the run did not get that far")

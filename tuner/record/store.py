@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -175,12 +175,15 @@ class RunStore:
             return self.result()
         return None
 
-    def write_best(self, configs: Mapping[str, bytes], server_args: tuple[str, ...]) -> None:
-        """What to serve: the configs by model, as they would be written, and the flags needed."""
+    def write_best(
+        self, configs: Mapping[str, bytes], server_args: Sequence[str], variables: Sequence[str]
+    ) -> None:
+        """What to serve: the configs by model, as they would be written, and what a start needs."""
         best = own_directory(self.directory, BEST)
         for label, config in configs.items():
             write_bytes(own_directory(best, label) / "config.pbtxt", config)
         write_text(best / "server_args.txt", "".join(f"{a}\n" for a in server_args))
+        write_text(best / "environment.txt", "".join(f"{v}\n" for v in variables))
 
     def _append(self, name: str, row: Mapping[str, Any]) -> None:
         path = self.directory / name

@@ -207,6 +207,7 @@ def _row(trial: Trial) -> dict[str, Cell]:
         "predicted_high": predicted.high if predicted else None,
         **{f"field.{title(knob)}": _plain(v) for knob, v in trial.candidate.fields.items()},
         "server_args": json.dumps(list(trial.candidate.server_args)),
+        **{f"environment.{name}": n for name, n in trial.candidate.start.environment.items()},
         **(
             {**_load(point), **_streams(point), **_shapes(point), **_models(point)} if point else {}
         ),

@@ -24,6 +24,7 @@ from tuner.report.markdown import escaped, joined, parts
 from tuner.report.run_document import document, numbers, overload, proof, request_time
 from tuner.report.tables import change, machine_text
 from tuner.report.trust import trust
+from tuner.space.environment import places
 from tuner.writeback.plan import FilePlan, plan_from_run
 from tuner.writing import own_directory, write_bytes, write_text
 
@@ -92,7 +93,7 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
     Raises:
         SpecError: The run has no winner.
     """
-    if not data.result.diff and not data.result.server_args:
+    if not (data.result.diff or data.result.server_args or data.result.environment):
         raise SpecError(
             f"run {data.run_id} proposes nothing: it ended as {data.status.value}",
             "its report says why",
@@ -110,6 +111,7 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
         change(data),
         trust(data),
         Code("Server flags it needs", "\n".join(data.result.server_args)),
+        Code("Server environment it needs", "\n".join(places(data.result.environment))),
         *folds,
         Fold("environment", "Measured on", (where,)),
         Code("How to repeat it", again, "sh"),

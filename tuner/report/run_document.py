@@ -45,6 +45,7 @@ from tuner.report.trust import trust
 from tuner.score.judge import Verdict
 from tuner.score.trial import Trial
 from tuner.sentences import sentence as told
+from tuner.space.environment import places
 from tuner.spec.labels import of_label
 from tuner.spec.units import count_text
 
@@ -94,6 +95,7 @@ def first_screen(data: ReportData) -> Iterator[Block | None]:
     yield responses(data)
     yield Bullets("First calls", tuple(_first_calls(data)))
     yield Code("Server flags it needs", "\n".join(data.result.server_args))
+    yield Code("Server environment it needs", "\n".join(places(data.result.environment)))
     yield Bullets("Caution", tuple(dict.fromkeys(_cautions(data))))
     yield next(iter(load_charts(data)), None)
 

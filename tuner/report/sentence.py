@@ -22,7 +22,8 @@ from tuner.report.quantities import found_text, load_text, metric_text, share_te
 from tuner.score.judge import SloOutcome
 from tuner.score.trial import Predicted
 from tuner.space.candidate import Candidate
-from tuner.space.words import cache_text, changes_text, field_text
+from tuner.space.environment import of_spec
+from tuner.space.words import cache_text, changes_text, field_text, variables_text
 from tuner.spec.metrics import THROUGHPUT
 from tuner.spec.units import count_text, digits
 
@@ -95,6 +96,7 @@ def score_axis(data: ReportData) -> tuple[str, float]:
 def config_text(candidate: Candidate) -> list[str]:
     """Every searched field and every server argument, one phrase each."""
     fields = [field_text(candidate, knob) for knob in candidate.fields]
+    fields += variables_text(candidate)
     cache = cache_text(candidate)
     return [*fields, cache] if cache else fields
 
@@ -249,6 +251,9 @@ def _steps_to_write(data: ReportData) -> list[tuple[str, str]]:
     """What to do about a better config that is written, or may be."""
     run = shlex.quote(str(data.directory))
     flags = [("start the server with the flags below", "")] if data.result.server_args else []
+    if needed := data.result.environment:
+        flags.append(("set the variables below in the server's environment", ""))
+        flags.append((f"and in {_spec(data)}, for later checks and runs: {of_spec(needed)}", ""))
     if data.result.written is None or data.taken_back:
         return [
             ("look at the change", f"tune apply {run} --dry-run"),

@@ -33,6 +33,7 @@ from tuner.run.open_run import OpenRun
 from tuner.run.outcome import result_of
 from tuner.search.study.uninterrupted import uninterrupted
 from tuner.space.candidate import Candidate
+from tuner.space.environment import assignments, needed_variables
 from tuner.spec.units import count_text
 from tuner.writeback.plan import WritePlan, apply, file_plans
 from tuner.writeback.target import Written
@@ -89,7 +90,8 @@ class Ending:
                 change = draw_up(job, winner)
                 if verdict.warm_up is not None:
                     change = with_proposal(job, change, verdict.warm_up)
-                store.write_best(best_configs(job, change), winner.server_args)
+                needed = needed_variables(winner, job.space.current)
+                store.write_best(best_configs(job, change), winner.server_args, assignments(needed))
             with uninterrupted():
                 written = self._write(opened, verdict, change)
                 self._record(verdict, change, written, duplicates)
@@ -208,4 +210,5 @@ def write_back(manifest: Manifest, winner: Candidate, change: Change) -> Written
     """
     kept = manifest.models
     files = [f for la, c in change.configs.items() for f in file_plans(kept[la], c.config_after)]
-    return apply(WritePlan(tuple(files), manifest.run_id, winner.server_args))
+    needed = needed_variables(winner, manifest.current)
+    return apply(WritePlan(tuple(files), manifest.run_id, winner.server_args, needed))

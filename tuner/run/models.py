@@ -165,7 +165,9 @@ def parts_of(
         why = f"No smaller size: the sample in line {line}, model_warmup, has {rows_text}."
         part = DraftedModel(config, files.completes(config), calls, unnamed)
         threads = threads_left_open(files, config)
-        reached[name] = replace(part, why_least=why if at >= 0 else "", threads=threads)
+        variables = tuple(filter(None, dict.fromkeys(threads.values())))
+        part = replace(part, threads=tuple(threads), variables=variables)
+        reached[name] = replace(part, why_least=why if at >= 0 else "")
         for step in config.ensemble_scheduling.step:
             least[step.model_name] = max(least[step.model_name], config.max_batch_size)
             waiting.append(step.model_name)

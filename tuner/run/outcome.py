@@ -22,6 +22,7 @@ from tuner.record.result_schema import (
 from tuner.record.shapes import with_batches
 from tuner.score.trial import Trial, TrialState
 from tuner.sentences import sentence
+from tuner.space.environment import needed_variables
 from tuner.spec.slo import Objective
 from tuner.writeback.target import Written
 
@@ -68,6 +69,7 @@ def result_of(
         time=TimeFacts(**time),
         written=None if written is None else WrittenFacts.model_validate(written.to_json()),
         server_args=() if winner is None else winner.candidate.server_args,
+        environment={} if winner is None else needed_variables(winner.candidate, manifest.current),
         simplification=verdict.simplification or None,
         noise=noise,
         overload=verdict.overload,

@@ -65,6 +65,7 @@ from tuner.server.binaries import (
 from tuner.server.server import Endpoints, ServerLauncher
 from tuner.space.build import never_tried, refuse_empty
 from tuner.space.candidate import list_sizes
+from tuner.space.environment import assignments, needed_variables
 from tuner.space.words import changes_text
 from tuner.spec.labels import of_label
 from tuner.spec.load import effective_yaml
@@ -107,6 +108,7 @@ class Preview:
     text: str
     diff: str
     server_args: tuple[str, ...]
+    environment: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -309,7 +311,9 @@ def previews(job: Job, count: int) -> list[Preview]:
         taken.add(candidate.key)
         change = draw_up(job, candidate)
         text = changes_text(candidate, job.space.current)
-        shown.append(Preview(text, change.diff, candidate.server_args))
+        needed = needed_variables(candidate, job.space.current)
+        variables = tuple(assignments(needed))
+        shown.append(Preview(text, change.diff, candidate.server_args, variables))
     return shown
 
 

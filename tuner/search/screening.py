@@ -118,8 +118,8 @@ class Screening:
         return length_s(self._session.spec, self._session.plan, level) if level else 0.0
 
     def _asks(self, candidate: Candidate) -> bool:
-        """A cache that is searched needs another server, and answers more than the model does."""
-        return self._applies and candidate.server_args == self._session.current.server_args
+        """Another start takes long; and a cache answers more than the model does."""
+        return self._applies and candidate.start == self._session.current.start
 
     def _answered(self, candidate: Candidate) -> float:
         seen = self.seen.get(candidate.key)

@@ -191,11 +191,11 @@ class Searcher:
             self.duplicates += proposal.duplicates
             taken.add(proposal.candidate.key)
             batch.append(proposal)
-        running = [t for t in history if t.worker is None][-1].candidate.server_args
+        running = [t for t in history if t.worker is None][-1].candidate.start
 
-        def restarts(proposal: Proposal) -> tuple[bool, tuple[str, ...]]:
-            args = proposal.candidate.server_args
-            return args != running, args
+        def restarts(proposal: Proposal) -> tuple[bool, str]:
+            start = proposal.candidate.start
+            return start != running, str(start)
 
         return sorted(batch, key=restarts), enough
 

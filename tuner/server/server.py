@@ -19,6 +19,7 @@ from enum import Enum
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tuner.errors import shortened
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 
 #: What an answer may have, headers included. Metrics of a thousand models are 5 MB.
 _MOST_BYTES = {"http": 1 << 20, "metrics": 8 << 20}
+
+
+#: Of a server's environment; one that is None is not set.
+Variables = Mapping[str, str | None]
+NO_VARIABLES: Variables = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -115,8 +121,12 @@ class ServerLauncher(Protocol):
     def on(self, cpus: tuple[int, ...]) -> ServerLauncher:
         """The same for servers on these CPUs; empty: on any."""
 
-    def launch(self, server_args: Sequence[str], log: Path) -> AbstractContextManager[Server]:
+    def launch(
+        self, server_args: Sequence[str], log: Path, environment: Variables = NO_VARIABLES
+    ) -> AbstractContextManager[Server]:
         """A server over the repository, in explicit model control, no model loaded, ready.
+
+        ``environment`` comes after the spec's variables.
 
         On leaving the context every process, port and temporary file of it is gone.
 

@@ -20,7 +20,7 @@ from tuner.modelconfig.queues import policy_of_queue
 from tuner.modelconfig.rules import Violation
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import Served, ServedModel
-from tuner.space.candidate import CACHE, Candidate, FieldValue, split_args
+from tuner.space.candidate import CACHE, Candidate, FieldValue, split_args, variable
 from tuner.space.conditions import least_batch
 from tuner.space.parameters import SERVER, ChoiceParameter, Knob, Parameter, RangeParameter
 from tuner.space.sequences import takes_sequences
@@ -38,7 +38,10 @@ from tuner.spec.paths import (
     SLOT_UTILIZATION,
     is_inside,
     is_of_queue,
+    variable_of,
 )
+from tuner.spec.runtimes import thread_count
+from tuner.spec.server import ServerVariable
 from tuner.spec.units import parse_bytes
 
 #: By whose they are, and the path as the spec has it.
@@ -79,7 +82,7 @@ def build_space(
         and not takes_sequences(served.models[model].base.completed)
     )
     space = Space(tuple(parameters), served, asked, args, one_row)
-    space = replace(space, current=_current(space, size))
+    space = replace(space, current=_current(space, size, spec.server.environment))
     refuse_broken(space)
     return space
 
@@ -119,7 +122,7 @@ def _refuse_of_an_ensemble(path: str, model: ServedModel) -> None:
 
 
 def parameter_of(knob: Knob, given: ParameterSpec) -> Parameter:
-    known = knob if knob == CACHE else Knob(knob.owner, canonical(knob.path))
+    known = knob if knob.owner == SERVER else Knob(knob.owner, canonical(knob.path))
     if isinstance(given, IntRange):
         low, high = given.int_
         special = () if given.or_ is None else (_value(known.path, given.or_),)
@@ -143,6 +146,8 @@ def _value(path: str, given: bool | float | str | tuple[int, ...] | tuple[str, .
         if isinstance(given, float | tuple) or given is True:
             raise SpecError(f"{given} is not a size; write off, or bytes such as 64MiB")
         return None if given is False else parse_bytes(given)
+    if variable_of(path):
+        return thread_count(given)
     try:
         check_value(path, given)
     except SpecError:
@@ -239,20 +244,30 @@ def _own_args(
         return (), None
 
 
-def _current(space: Space, cache_bytes: int | None) -> Candidate:
-    """The owned fields as the models have them, in the space's words where it has some."""
+def _current(
+    space: Space, cache_bytes: int | None, environment: Mapping[str, ServerVariable]
+) -> Candidate:
+    """The owned fields as the models have them, in the space's words where it has some.
+
+    Variables have the values of the spec; what tune itself inherited, no server gets.
+    """
     bases = {label: model.base.completed for label, model in space.served.models.items()}
     values: dict[Knob, FieldValue] = {
-        p.knob: _current_value(p, bases[p.knob.owner]) for p in space.parameters if p.knob != CACHE
+        p.knob: _current_value(p, bases[p.knob.owner])
+        for p in space.parameters
+        if p.knob.owner != SERVER
     }
     searched = [k for k in values if k.path == DYNAMIC_BATCHING]
     for batcher in (*searched, *(implied for implied, _ in space.implied_batchers)):
         values[batcher] = get(bases[batcher.owner], DYNAMIC_BATCHING)
         if values[batcher] is None:
             values = {k: v for k, v in values.items() if not k.is_inside(batcher)}
-    for label in space.asked if space.restarts else ():
+    for label in space.asked if space.caches else ():
         enabled = get(bases[label], CACHE_ENABLE) is True
         values[Knob(label, CACHE_ENABLE)] = True if enabled else None
+    for name in filter(None, (variable_of(path) for path in space.paths)):
+        given = environment[name].given if name in environment else None
+        values[variable(name)] = thread_count(given)
     return Candidate({**values, CACHE: cache_bytes})
 
 

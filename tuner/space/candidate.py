@@ -1,8 +1,9 @@
-"""What a trial tries: fields of the models' configs and the size of the server's response cache.
+"""What a trial tries: fields of the models' configs, and what the server is started with.
 
-The size belongs to the server (`--cache-config=local,size=BYTES`, one buffer for all models), the
-decision to use the cache to the model (`response_cache.enable`). `response_cache.size` is the one
-name the space has for both; it is no field of ModelConfig.
+That is the size of its response cache and variables of its environment. The size belongs to the
+server (`--cache-config=local,size=BYTES`, one buffer for all models), the decision to use the cache
+to the model (`response_cache.enable`). `response_cache.size` is the one name the space has for
+both; it is no field of ModelConfig.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, GetCoreSchemaHandler, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, GetCoreSchemaHandler, WithJsonSchema
 from pydantic_core import CoreSchema, core_schema
 
 from tuner.facts import Facts
@@ -24,10 +25,11 @@ from tuner.modelconfig.values import FieldValue
 from tuner.space.parameters import SERVER, Knob
 from tuner.spec.fields import Choice
 from tuner.spec.model import Spec
-from tuner.spec.paths import CACHE_SIZE, is_scheduling
+from tuner.spec.paths import CACHE_SIZE, is_scheduling, variable_of, variable_path
+from tuner.spec.runtimes import VARIABLES, thread_count
 from tuner.spec.units import parse_bytes
 
-__all__ = ["CACHE", "Candidate", "FieldValue"]
+__all__ = ["CACHE", "Candidate", "FieldValue", "ServerStart"]
 
 #: The size of the server's response cache in bytes.
 CACHE = Knob(SERVER, CACHE_SIZE)
@@ -40,6 +42,36 @@ def _cache_bytes(args: Any) -> int | None:
     return size
 
 
+def _threads(given: dict[str, int | None]) -> dict[str, int | None]:
+    """Variables with their numbers of threads: whoever made a run may set no others."""
+    if strange := [name for name in given if name not in VARIABLES]:
+        raise ValueError(f"no candidate sets the variable {strange[0]!r}")
+    return {name: thread_count(count) for name, count in given.items()}
+
+
+@dataclass(frozen=True)
+class ServerStart:
+    """What only the start of a server can change: one with another `ServerStart` is restarted.
+
+    Attributes:
+        cache_bytes: Size of the response cache that the search chose; None: no cache.
+        environment: The searched variables, with their numbers of threads; None: not set.
+    """
+
+    cache_bytes: int | None = None
+    environment: Mapping[str, int | None] = field(default_factory=dict)
+
+    @property
+    def args(self) -> tuple[str, ...]:
+        """Extra tritonserver arguments (``--cache-config=local,size=67108864``)."""
+        return server_args(self.cache_bytes)
+
+    @property
+    def variables(self) -> dict[str, str | None]:
+        """The searched variables as text, for a process; None: taken out of its environment."""
+        return {n: None if count is None else str(count) for n, count in self.environment.items()}
+
+
 @dataclass(frozen=True)
 class _Stored:
     """A candidate in files: the fields of each model, and what the server is started with."""
@@ -50,6 +82,9 @@ class _Stored:
         BeforeValidator(_cache_bytes),
         WithJsonSchema({"type": "array", "items": {"type": "string"}}),
     ] = None
+    environment: Annotated[dict[str, int | None], AfterValidator(_threads)] = field(
+        default_factory=dict
+    )
 
 
 @dataclass(frozen=True)
@@ -58,7 +93,7 @@ class Candidate(Facts):
 
     Attributes:
         values: What the search chose, knob by knob. The size of the response cache is there only
-            where there is a cache; another one restarts the server.
+            where there is a cache, a variable of the environment wherever it is searched.
     """
 
     unknown = "ignore"
@@ -72,18 +107,22 @@ class Candidate(Facts):
 
     @classmethod
     def of_models(
-        cls, models: Mapping[str, Mapping[str, FieldValue]], cache_bytes: int | None = None
+        cls,
+        models: Mapping[str, Mapping[str, FieldValue]],
+        cache_bytes: int | None = None,
+        environment: Mapping[str, int | None] = MappingProxyType({}),
     ) -> Candidate:
         """The candidate with these fields: name of the model to ModelConfig path to value."""
         fields = {Knob(o, path): v for o, found in models.items() for path, v in found.items()}
-        return cls({**fields, CACHE: cache_bytes})
+        variables = {variable(name): count for name, count in environment.items()}
+        return cls({**fields, CACHE: cache_bytes, **variables})
 
     @classmethod
     def __get_pydantic_core_schema__(
         cls, _source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         def read(stored: _Stored) -> Candidate:
-            return cls.of_models(stored.models, stored.server_args)
+            return cls.of_models(stored.models, stored.server_args, stored.environment)
 
         return core_schema.no_info_after_validator_function(
             read,
@@ -112,16 +151,24 @@ class Candidate(Facts):
         """What a knob is called: by its path alone where only one model is searched."""
         return str(knob) if len(self.models) > 1 else knob.path
 
+    @cached_property
+    def start(self) -> ServerStart:
+        """What the server has to be started with."""
+        size, variables = self.values.get(CACHE), dict[str, int | None]()
+        for knob, value in self.values.items():
+            if knob.owner == SERVER and (name := variable_of(knob.path)):
+                variables[name] = value if isinstance(value, int) else None
+        return ServerStart(size if isinstance(size, int) else None, variables)
+
     @property
     def cache_bytes(self) -> int | None:
         """Size of the server's response cache that the search chose; None: no cache."""
-        size = self.values.get(CACHE)
-        return size if isinstance(size, int) else None
+        return self.start.cache_bytes
 
     @property
     def server_args(self) -> tuple[str, ...]:
         """Extra tritonserver arguments (``--cache-config=local,size=67108864``)."""
-        return server_args(self.cache_bytes)
+        return self.start.args
 
     @cached_property
     def key(self) -> str:
@@ -143,11 +190,19 @@ class Candidate(Facts):
 
 def _stored(candidate: Candidate) -> dict[str, Any]:
     models = {owner: dict(fields) for owner, fields in candidate.models.items()}
-    return {"models": models, "server_args": list(candidate.server_args)}
+    stored: dict[str, Any] = {"models": models, "server_args": list(candidate.server_args)}
+    if candidate.start.environment:
+        stored["environment"] = dict(candidate.start.environment)
+    return stored
 
 
 _FLAG = "--cache-config"
 _OLD_FLAG = "--response-cache-byte-size"
+
+
+def variable(name: str) -> Knob:
+    """The knob of a variable of the server's environment."""
+    return Knob(SERVER, variable_path(name))
 
 
 def server_args(size: int | None) -> tuple[str, ...]:
@@ -190,4 +245,6 @@ def split_args(args: Sequence[str]) -> tuple[tuple[str, ...], int | None]:
 
 def service_key(candidate: Candidate) -> tuple[tuple[Knob, Any], ...]:
     """What must be equal for two candidates to have the same service times."""
-    return tuple((k, v) for k, v in candidate.fields.items() if not is_scheduling(k.path))
+    return tuple(
+        (k, v) for k, v in candidate.values.items() if k != CACHE and not is_scheduling(k.path)
+    )

@@ -16,6 +16,7 @@ from tuner.modelconfig.schema import enum_name
 from tuner.space.build import LLM_BACKENDS, refuse_unmeasurable
 from tuner.space.draft_queue import longest_delay_us, queue_lines
 from tuner.space.draft_sequences import sequence_arrivals_lines, sequence_space_lines
+from tuner.space.draft_server import CACHE_LINES, cache_of_server, server_lines, variable_lines
 from tuner.space.draft_slos import EXAMPLE, EXAMPLE_OF_MANY, latency_bound, slo_lines
 from tuner.space.draft_text import flow, remark
 from tuner.space.experts import EXPERTS, UNKNOWN, Expert
@@ -38,16 +39,6 @@ MOST_CPU_INSTANCES = 8
 #: The size used for a dimension that config.pbtxt leaves open, or less, so that an input has at
 #: most this many elements: nobody should send megabytes in each request without asking for it.
 OPEN_DIMENSION, MOST_ELEMENTS = 128, 1 << 16
-_REPEATS = (
-    "# Only where requests repeat byte for byte. Then say how often, under workload.inputs:",
-    "#   repeat: {kind: zipf, exponent: 0.9}",
-)
-_CACHE = "response_cache.size: {choice: [off, 64MiB, 256MiB]}"
-_CACHE_OF_SERVER = (
-    *_REPEATS,
-    "# and beside mode, under server:",
-    f"#   space: {{{_CACHE}}}",
-)
 _EVERY_LINE = "Every line may be changed; docs/spec.md has them all,"
 _LOCAL = MappingProxyType({"mode": "local"})
 
@@ -96,6 +87,7 @@ class DraftedModel:
             ensembles it is a step of.
         why_least: A remark where that is for a warm-up sample.
         threads: A remark for each runtime whose threads its code leaves open; for CPUs.
+        variables: What limits these in the server's environment.
     """
 
     config: Any
@@ -105,6 +97,7 @@ class DraftedModel:
     least_batch: int = 0
     why_least: str = ""
     threads: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
 
 
 def draft_spec(
@@ -145,15 +138,18 @@ def draft_spec(
     place = [f"model: {flow(model)}", f"repository: {flow(repository)}"]
     place += [] if write_to == CONFIG_NAME else [f"write_to: {write_to}"]
     given = given or Given(f"tune init {model}", slos)
-    place.append(f"server: {flow(server)}     {remark(why)}")
-    known = given.space
+    known, on_cpu = given.space, (p for p in models.values() if not _any_on_gpu(p.config, machine))
+    names = dict.fromkeys(name for part in on_cpu for name in part.variables)
+    variables = variable_lines(names, server, machine.cores)
     if len(models) > 1 or whole.unnamed:
+        place += server_lines(server, why, variables)
         searched = _models(models, machine, bound, {model: known} if known else {})
-        searched += [] if many else _CACHE_OF_SERVER
+        searched += [] if many else cache_of_server(variables)
     else:
+        place += server_lines(server, why, [])
         cached = not many and not takes_sequences(whole.config)
-        fields = [*_space(whole, machine, bound, known, alone=True)]
-        fields += [*_REPEATS, f"# {_CACHE}"] if cached else []
+        fields = [*_space(whole, machine, bound, known, alone=True), *variables]
+        fields += CACHE_LINES if cached else ()
         fields = [*_given_space(known, fields)] if known else fields
         searched = ["space:", *(f"  {line}" for line in fields)]
     lines = [*_head(place, given), *_workload(models, given), *searched, *_tail(machine)]
@@ -286,7 +282,7 @@ def _space(
     """Beside what is ``known``; of several, not ``alone``, finer fields would make it too large."""
     config, expert = part.config, EXPERTS.get(part.config.backend, UNKNOWN)
     yield from map(remark, expert.remarks)
-    on_gpu = any(_on_gpu(group, machine) for group in config.instance_group or [None])
+    on_gpu = _any_on_gpu(config, machine)
     yield from () if on_gpu else map(remark, part.threads)
     most = math.inf if on_gpu else max(machine.cores, 2)
     for path, values in (expert.on_gpu if on_gpu else expert.on_cpu).items():
@@ -330,6 +326,10 @@ def _instances(config: Any, machine: Machine) -> Iterator[str]:
             yield "# KIND_GPU needs a GPU and none is here: Triton will refuse to load the model."
         elif on_gpu and machine.gpu_memory_bytes is not None:
             yield f"# Each instance takes its part of {machine.gpu_memory_bytes >> 30} GiB."
+
+
+def _any_on_gpu(config: Any, machine: Machine) -> bool:
+    return any(_on_gpu(group, machine) for group in config.instance_group or [None])
 
 
 def _on_gpu(group: Any, machine: Machine) -> bool:

@@ -156,7 +156,7 @@ EXPERTS = MappingProxyType(
                 "the CUDA context. Batching helps only if execute() handles requests together.",
                 "On a CPU, most runtimes make a thread for each CPU in each instance, and so",
                 "instances slow each other down: limit threads in model.py, or for many runtimes",
-                'with server.environment: {OMP_NUM_THREADS: "1"}. `tune lint` shows open ones.',
+                "search environment.OMP_NUM_THREADS. `tune lint` shows what a model leaves open.",
             ),
             preferred=True,
         ),

@@ -75,7 +75,12 @@ class Space:
 
     @property
     def restarts(self) -> bool:
-        """Some candidates need a server started with other arguments."""
+        """Some candidates need a server that is started in another way."""
+        return any(p.knob.owner == SERVER for p in self.parameters)
+
+    @property
+    def caches(self) -> bool:
+        """The size of the response cache is searched."""
         return any(p.knob == CACHE for p in self.parameters)
 
     def narrow(self, parameter: Parameter, chosen: Values) -> Parameter | None:
@@ -167,8 +172,7 @@ class Space:
 
     def alike(self, one: Candidate, other: Candidate) -> bool:
         """Whether Triton does the same with them: what a file leaves out has its default."""
-        same_cache = one.cache_bytes == other.cache_bytes
-        return same_cache and self._in_effect(one) == self._in_effect(other)
+        return one.start == other.start and self._in_effect(one) == self._in_effect(other)
 
     def _in_effect(self, candidate: Candidate) -> dict[str, Any]:
         """Its configs; where requests of one row are sent one by one, all batches are of one."""

@@ -56,6 +56,12 @@ def _path_text(path: str, value: FieldValue) -> str:
     return f"{name} {value}"
 
 
+def variables_text(candidate: Candidate) -> list[str]:
+    """`OMP_NUM_THREADS 1`, `no OMP_NUM_THREADS`: a phrase for each variable that is searched."""
+    found = candidate.start.environment.items()
+    return [f"no {name}" if count is None else f"{name} {count}" for name, count in found]
+
+
 def cache_text(candidate: Candidate) -> str:
     """`cache 64 MiB`; nothing without one."""
     size = candidate.cache_bytes
@@ -71,7 +77,8 @@ def changes_text(candidate: Candidate, current: Candidate) -> str:
         texts = [_path_text(path, fields[path]) for path in changed]
         if texts:
             models.append(labelled(owner, ", ".join(texts), candidate.models))
-    changes = ["; ".join(models)]
+    before = variables_text(current)
+    changes = ["; ".join(models), *(t for t in variables_text(candidate) if t not in before)]
     if candidate.cache_bytes != current.cache_bytes:
         changes.append(cache_text(candidate) or f"without {cache_text(current)}")
     return ", ".join(filter(None, changes)) or "current config"

@@ -52,6 +52,11 @@ from tuner.spec.server_checks import (
 from tuner.spec.shapes import check_shapes, mixed_in
 from tuner.spec.slo import Goal, Slo
 from tuner.spec.units import digits
+from tuner.spec.variable_checks import (
+    check_current_variables,
+    check_thread_counts,
+    check_variables_of_remote,
+)
 from tuner.spec.workload import (
     BUSY_TIMES,
     BurstArrivals,
@@ -377,4 +382,7 @@ _RULES: tuple[Rule, ...] = (
     check_cache_switches,
     check_cached_inputs,
     check_cached_batches,
+    check_variables_of_remote,
+    check_thread_counts,
+    check_current_variables,
 )

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner.spec.mistakes import Location
-from tuner.spec.paths import CACHE_SIZE
+from tuner.spec.paths import is_of_server
 
 #: What of `workload` says what a request carries, and is a stream's in the long form.
 CARRIED = ("inputs", "batch_size")
@@ -61,15 +61,15 @@ def long_form(data: Any) -> Any:
 
 
 def _take_model(spec: dict[str, Any], model: dict[str, Any]) -> None:
-    """`model` and its `space` become one of the models; the size of the cache is the server's."""
+    """`model` and its `space` become one of the models, without what all models share."""
     if "model" in spec:
         model["name"] = spec.pop("model")
     space = spec.pop("space", None)
-    if isinstance(space, dict) and CACHE_SIZE in space:
+    if isinstance(space, dict) and any(map(is_of_server, space)):
         shared = _copied(_copied(spec, "server", create=True), "space", create=True)
-        if CACHE_SIZE not in shared:
-            shared[CACHE_SIZE] = space[CACHE_SIZE]
-            space = {path: values for path, values in space.items() if path != CACHE_SIZE} or None
+        moved = {p: v for p, v in space.items() if is_of_server(p) and p not in shared}
+        shared |= moved
+        space = {path: values for path, values in space.items() if path not in moved} or None
     if space is not None and "space" in model:
         spec["space"] = space  # said twice: a key that the long form does not know
         space = {**space, **_copied(model, "space")} if isinstance(space, dict) else None
@@ -91,7 +91,7 @@ def written(location: Location, data: Mapping[str, Any]) -> Location:
                 path and path[0] not in _mapping(data, "models", name, "space")
             ):
                 return ("space", *path)
-        case ("server", "space", path, *_) if path == CACHE_SIZE and label is not None:
+        case ("server", "space", path, *_) if is_of_server(path) and label is not None:
             if path not in _mapping(data, "server", "space"):
                 return location[1:]
         case ("streams", _, "inputs" | "batch_size", *_) if "streams" not in data:

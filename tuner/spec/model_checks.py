@@ -21,8 +21,12 @@ from tuner.spec.paths import (
     MAX_BATCH_SIZE,
     PREFERRED,
     SERVER,
+    is_of_server,
+    variable_of,
+    variable_path,
 )
 from tuner.spec.rules import applied, for_each_model, for_each_space, for_each_stream
+from tuner.spec.runtimes import VARIABLES
 from tuner.spec.units import Percent, count_text, parse_bytes
 from tuner.spec.workload import ClosedArrivals, NoRepeat, RandomInputs
 
@@ -91,11 +95,16 @@ def check_fields(at: Location, space: SpaceSpec) -> Iterator[Finding]:
     of_server = at[0] == "server"
     for path in space:
         where: Location = (*at, path)
-        if of_server and path != CACHE_SIZE:
-            text = f"is not a server setting that can be searched, only {CACHE_SIZE} is"
-            yield Finding(where, f"{text}; fields of a model go under models", key=True)
-        elif path == CACHE_SIZE and not of_server:
-            text = "is one size for all models: write it under server.space"
+        name = variable_of(path)
+        if name and name not in VARIABLES:
+            text = f"'{name}' is not a variable that can be searched: {', '.join(VARIABLES)}"
+            yield Finding(where, f"{text}{in_brackets(name, VARIABLES)}", key=True)
+        elif of_server and not is_of_server(path):
+            text = f"is not a server setting that can be searched, only {CACHE_SIZE} and"
+            text += f" {variable_path('NAME')} are; fields of a model go under models"
+            yield Finding(where, text, key=True)
+        elif is_of_server(path) and not of_server:
+            text = "is one value for all models: write it under server.space"
             yield Finding(where, text, key=True)
         elif path in _ALIASES:
             text = f"unknown field '{path}' (did you mean {_ALIASES[path]}?)"

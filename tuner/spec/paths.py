@@ -30,6 +30,8 @@ INSTANCES = f"{INSTANCE_GROUP}.count"
 CACHE_ENABLE = "response_cache.enable"
 #: The server's, no field of ModelConfig: bytes, or None for no cache.
 CACHE_SIZE = "response_cache.size"
+#: The server's too: a number of threads, or None where the variable is not set.
+_ENVIRONMENT = "environment."
 
 #: Used instead of a model's label for what belongs to the server that all models share.
 SERVER = "(server)"
@@ -44,6 +46,21 @@ CONFIG_NAMES = re.compile(r"config\.pbtxt|configs/(?!config\.pbtxt)[\w-][\w.-]*\
 SEVERAL_REPOSITORIES = (
     "Triton takes several repositories; for tune make one directory of links (ln -s /A/* /B/* DIR)"
 )
+
+
+def variable_of(path: str) -> str:
+    """The variable of the server's environment in ``environment.NAME``; empty for other paths."""
+    return path.removeprefix(_ENVIRONMENT) if path.startswith(_ENVIRONMENT) else ""
+
+
+def variable_path(name: str) -> str:
+    """The path of a variable of the server's environment."""
+    return f"{_ENVIRONMENT}{name}"
+
+
+def is_of_server(path: object) -> bool:
+    """Whether a setting is one that all models share."""
+    return path == CACHE_SIZE or (isinstance(path, str) and path.startswith(_ENVIRONMENT))
 
 
 def is_inside(path: str, message: str) -> bool:

@@ -222,7 +222,8 @@ class ServerSpec(Strict):
     )
     space: SpaceSpec = Field(
         default_factory=dict,
-        description="response_cache.size: the sizes to try for the cache that all models share",
+        description="response_cache.size: the sizes to try for the cache that all models share; "
+        "environment.NAME: the numbers of threads to try for a variable, such as OMP_NUM_THREADS",
     )
 
     @property

@@ -30,7 +30,7 @@ from tuner.server import log as server_log
 from tuner.server.control import Control
 from tuner.server.memory import Memories, is_of_gpu, read_memory, taken
 from tuner.server.server import Endpoints, Server, ServerLauncher
-from tuner.space.candidate import Candidate, server_args
+from tuner.space.candidate import Candidate, ServerStart
 from tuner.spec.fields import Gpus
 from tuner.spec.labels import labelled
 from tuner.spec.mistakes import listed
@@ -68,7 +68,7 @@ class _Running:
 
     server: Server
     control: Control
-    cache_bytes: int | None
+    start: ServerStart
     stack: ExitStack
     empty: Memories  # before anything was loaded
     #: As asked, by label; a model is missing where it is not known for certain what is loaded.
@@ -247,7 +247,7 @@ class Deployer:
         running, kinds = self._running, self._changes(candidate, configs)
         if running is None or kinds is None:
             self._stop()
-            running = self._start(candidate.cache_bytes)
+            running = self._start(candidate.start)
             for label, config in configs.items():
                 self._load(running, label, config)
             return DeploymentKind.RESTART
@@ -289,8 +289,9 @@ class Deployer:
     ) -> Mapping[str, DeploymentKind] | None:
         """What each model takes on the current server; None if another has to be started."""
         running = self._running
-        cache = candidate.cache_bytes
-        if running is None or running.spent or running.cache_bytes != cache or not self._healthy():
+        if running is None or running.spent or running.start != candidate.start:
+            return None
+        if not self._healthy():
             return None
         before = running.configs
         kinds = {label: kind_of_change(before.get(label), c) for label, c in configs.items()}
@@ -329,18 +330,18 @@ class Deployer:
         except (DeployRefusedError, ServerGoneError):  # since 26.06 no such model is an error
             return False
 
-    def _start(self, cache_bytes: int | None) -> _Running:
+    def _start(self, start: ServerStart) -> _Running:
         own = () if self.completes else (WITHOUT_COMPLETION,)
         self._step("starting Triton" if self._launcher.restartable else "connecting to Triton")
         while True:
-            args = (*own, *server_args(cache_bytes))
+            args, variables = (*own, *start.args), start.variables
             try:
                 with ExitStack() as stack:
-                    server = stack.enter_context(self._launcher.launch(args, self._log))
+                    server = stack.enter_context(self._launcher.launch(args, self._log, variables))
                     control = stack.enter_context(Control(server.endpoints))
                     empty = self._memory(control.metrics, patient=True)
                     self._running = _Running(
-                        server, control, cache_bytes, stack.pop_all(), empty, completes=not own
+                        server, control, start, stack.pop_all(), empty, completes=not own
                     )
                 return self._running
             except ServerGoneError as error:

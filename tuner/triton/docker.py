@@ -30,7 +30,7 @@ from tuner.modelconfig.files import ModelFiles
 from tuner.reason import Reason, ReasonKind
 from tuner.sentences import failed
 from tuner.server.health import SERVICES, endpoints_at, ready_server
-from tuner.server.server import Endpoints, Place, key_arguments
+from tuner.server.server import NO_VARIABLES, Endpoints, Place, Variables, key_arguments
 from tuner.server.shared_memory import SHM, SharedRegion, shared_region, shm_names
 from tuner.spec.fields import Gpus
 from tuner.spec.server import ServerMode
@@ -102,6 +102,7 @@ class DockerLauncher:
         engine_environment: This process's variables: `DOCKER_HOST` and the like name the engine.
         args: tritonserver arguments from the spec; a candidate's come after them and win.
         gpus: GPUs the container sees; "all" is none on a machine that has none.
+        environment: Variables of the container; one that is None is not even the image's.
         cpus: CPUs it may use, where it is known to be on this machine; empty: any.
         start_timeout_s: A server that is not ready by then counts as hung.
         network: Chosen to suit the engine when None.
@@ -112,7 +113,7 @@ class DockerLauncher:
     repository: Path
     engine_environment: Mapping[str, str] = field(repr=False)
     args: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    environment: Variables = field(default_factory=dict, repr=False)
     gpus: Gpus = "all"
     mounts: Mapping[str, str] = field(default_factory=dict)
     shm_size_bytes: int = 1 << 30
@@ -131,11 +132,14 @@ class DockerLauncher:
         return replace(self, cpus=cpus)
 
     @contextmanager
-    def launch(self, server_args: Sequence[str], log: Path) -> Iterator[DockerServer]:
+    def launch(
+        self, server_args: Sequence[str], log: Path, environment: Variables = NO_VARIABLES
+    ) -> Iterator[DockerServer]:
+        launcher = replace(self, environment={**self.environment, **environment})
         with engine(self.engine_environment) as client:
             _remove_leftovers(client)
             network = self.network or _suitable_network(client)
-            start = partial(self._started, client, network, server_args, log)
+            start = partial(launcher._started, client, network, server_args, log)
             with ready_server(start, self.start_timeout_s) as server:
                 yield server
 

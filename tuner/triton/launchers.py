@@ -14,6 +14,7 @@ from tuner.server.binaries import tritonserver
 from tuner.server.server import ServerLauncher
 from tuner.spec.mistakes import Location
 from tuner.spec.model import Spec
+from tuner.spec.paths import variable_of
 from tuner.spec.server import ServerMode, resolve
 from tuner.spec.workload import SharedMemory
 from tuner.triton.local import LocalLauncher
@@ -55,10 +56,11 @@ def cores_of(spec: Spec, sharing: Sharing | None = None) -> Cores:
 def host_of(spec: Spec, environment: Mapping[str, str]) -> Host:
     """Facts of this machine, with the variables for threads that a server here inherits.
 
-    Those that the spec adds are among its own facts.
+    Those that the spec adds are among its own facts, those that it searches in each candidate.
     """
-    local = spec.server.mode is ServerMode.LOCAL
-    inherited = {k: v for k, v in environment.items() if local and k not in spec.server.environment}
+    local, searched = spec.server.mode is ServerMode.LOCAL, map(variable_of, spec.server.space)
+    own = {*spec.server.environment, *searched}
+    inherited = {k: v for k, v in environment.items() if local and k not in own}
     return replace(read_host(environment), threads=thread_variables(inherited))
 
 

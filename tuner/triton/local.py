@@ -27,7 +27,7 @@ from tuner.machine.process import ADDRESS, PREFIX, free_ports, private_directory
 from tuner.modelconfig.files import ModelFiles, versions
 from tuner.server.binaries import Installation
 from tuner.server.health import SERVICES, endpoints_at, ready_server
-from tuner.server.server import PROTOCOLS, Endpoints, Place, key_arguments
+from tuner.server.server import NO_VARIABLES, PROTOCOLS, Endpoints, Place, Variables, key_arguments
 from tuner.server.shared_memory import SHM, shared_region, shm_names
 from tuner.spec.fields import Gpus
 from tuner.spec.paths import CONFIG_NAME
@@ -165,12 +165,19 @@ class LocalLauncher:
     def on(self, cpus: tuple[int, ...]) -> LocalLauncher:
         return replace(self, installation=replace(self.installation, cpus=cpus))
 
-    def launch(self, server_args: Sequence[str], log: Path) -> AbstractContextManager[LocalServer]:
-        return ready_server(partial(self._running, server_args, log), self.start_timeout_s)
+    def launch(
+        self, server_args: Sequence[str], log: Path, environment: Variables = NO_VARIABLES
+    ) -> AbstractContextManager[LocalServer]:
+        start = partial(self._running, server_args, log, environment)
+        return ready_server(start, self.start_timeout_s)
 
     @contextmanager
     def _running(
-        self, server_args: Sequence[str], log: Path, key: str | None
+        self,
+        server_args: Sequence[str],
+        log: Path,
+        environment: Variables,
+        key: str | None,
     ) -> Iterator[LocalServer]:
         with ExitStack() as stack:
             output = stack.enter_context(open_own(log))
@@ -193,7 +200,7 @@ class LocalLauncher:
             running = stack.enter_context(
                 process.child(
                     command,
-                    env=self._environment(),
+                    env=self.environment(environment),
                     stdout=output,
                     leftovers=[f"{SHM}/{shm_prefix}*", str(repository)],
                     cpus=self.installation.cpus,
@@ -210,11 +217,13 @@ class LocalLauncher:
                 self.installation.cpus,
             )
 
-    def _environment(self) -> Mapping[str, str]:
-        if self.gpus == "all":
-            return self.installation.environment
-        visible = "" if self.gpus == "none" else ",".join(map(str, self.gpus))
-        return {**self.installation.environment, "CUDA_VISIBLE_DEVICES": visible}
+    def environment(self, more: Variables) -> Mapping[str, str]:
+        """The variables of a server's process."""
+        variables = {**self.installation.environment, **more}
+        if self.gpus != "all":
+            visible = "" if self.gpus == "none" else ",".join(map(str, self.gpus))
+            variables["CUDA_VISIBLE_DEVICES"] = visible
+        return {name: value for name, value in variables.items() if value is not None}
 
 
 def _remove_environments(settled: Set[psutil.Process], there: Set[Path]) -> None:

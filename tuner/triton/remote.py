@@ -25,7 +25,7 @@ from tuner.regular import read_regular
 from tuner.server import health
 from tuner.server.control import Control, ModelState
 from tuner.server.log import NO_BACKEND, OTHER_BACKENDS, meaning
-from tuner.server.server import Endpoints, Place, get
+from tuner.server.server import NO_VARIABLES, Endpoints, Place, Variables, get
 from tuner.spec.mistakes import did_you_mean, listed
 from tuner.spec.server import ServerMode, ServerSpec
 from tuner.triton.needs import backends_of
@@ -195,7 +195,14 @@ class RemoteLauncher:
         return self
 
     @contextmanager
-    def launch(self, server_args: Sequence[str], log: Path) -> Iterator[RemoteServer]:
+    def launch(
+        self, server_args: Sequence[str], log: Path, environment: Variables = NO_VARIABLES
+    ) -> Iterator[RemoteServer]:
+        if environment:
+            raise EnvironmentNotReadyError(
+                f"a remote server cannot be given the variables {', '.join(environment)}",
+                "take them out of the space, or use the local or docker mode",
+            )
         if server_args:
             raise EnvironmentNotReadyError(
                 f"a remote server cannot be given {' '.join(server_args)}",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from tuner.errors import SpecError, StalePlanError, TunerError
+from tuner.load.probes.warmup import WarmUp, propose
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.edit import edit, unified_diff
 from tuner.modelconfig.encoding import UTF_8, encode
@@ -18,6 +21,7 @@ from tuner.modelconfig.path_steps import may_choose_code
 from tuner.record.manifest import KeptConfig, Manifest
 from tuner.space.build import parameter_of
 from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.environment import Needed, needed_variables, with_variables
 from tuner.spec.labels import of_label
 from tuner.spec.mistakes import listed
 from tuner.spec.model import Spec
@@ -85,11 +89,13 @@ class WritePlan:
     Attributes:
         files: At least one; all of one repository.
         server_args: Server arguments the winner needs; they cannot be written to a file.
+        environment: Variables of the server's environment, likewise.
     """
 
     files: tuple[FilePlan, ...]
     run_id: str
     server_args: tuple[str, ...] = ()
+    environment: Needed = field(default_factory=dict)
 
     @property
     def repository(self) -> Path:
@@ -117,7 +123,8 @@ def plan_from_run(
         raise _refusal(manifest, wrong)
     read = manifest.models
     files = [f for label, text in texts.items() for f in file_plans(read[label], text, repository)]
-    return WritePlan(tuple(files), manifest.run_id, tuple(result.get("server_args") or ()))
+    args, environment = result.get("server_args") or (), result.get("environment") or {}
+    return WritePlan(tuple(files), manifest.run_id, tuple(args), environment)
 
 
 def refuse_forged(manifest: Manifest, result: Mapping[str, Any], own: Callable[[], Spec]) -> None:
@@ -130,14 +137,30 @@ def refuse_forged(manifest: Manifest, result: Mapping[str, Any], own: Callable[[
     after = _texts_after(result)
     try:
         winner = Candidate.from_json(result["winner"]["candidate"])
-        made = {label: text_with(manifest.models[label], winner.of(label)) for label in after}
-        args = result.get("server_args", winner.server_args)
-        same = made == after and winner.server_args == tuple(args)
+        args = tuple(result.get("server_args", winner.server_args))
+        needed = needed_variables(winner, manifest.current)
+        started = (args, result.get("environment", needed)) == (winner.server_args, needed)
+        same = started and _made(manifest, result, winner, [*after]) == after
     except (LookupError, TypeError, ValueError, TunerError):
         same = False
     if not same:
         raise _refusal(manifest, "its winner's config is not the one it read with its fields")
     _refuse_strange_code(winner, own)
+
+
+def _made(
+    manifest: Manifest, result: Mapping[str, Any], winner: Candidate, labels: Sequence[str]
+) -> dict[str, str]:
+    """The configs of a winner, by label, as its run draws them up, comments included."""
+    read = {label: manifest.models[label] for label in labels}
+    before = {label: config.text for label, config in read.items()}
+    edited = {label: text_with(config, winner.of(label)) for label, config in read.items()}
+    made = with_variables(before, edited, winner, manifest.current)
+    if result.get("warm_up") is not None:
+        found = TypeAdapter(WarmUp).validate_python(result["warm_up"])
+        of_model = [label for label in labels if read[label].name == found.model]
+        made |= {label: propose(made[label], found) for label in of_model}
+    return made
 
 
 def _refuse_strange_code(winner: Candidate, own: Callable[[], Spec]) -> None:

@@ -123,8 +123,9 @@ def test_the_draft_is_given_a_line_for_each_open_runtime(tmp_path):
     code = MODEL.format(imports="import torch", initialize="pass")
     write_model(tmp_path / "m", 'backend: "python"', code)
     files = read_model(tmp_path, "m")
-    (line,) = threads_left_open(files, files.config())
+    ((line, variable),) = threads_left_open(files, files.config()).items()
+    assert variable == "OMP_NUM_THREADS"
     assert line.startswith("1/model.py:2 leaves the threads of torch open: ")
     assert "torch.set_num_threads(1)" in line
     (tmp_path / "m/1/model.py").write_text(code + "# tune: ignore thread-count\n")
-    assert threads_left_open(files, files.config()) == ()
+    assert threads_left_open(files, files.config()) == {}

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from builders.jobs import opened
 from builders.plans import cut_short, make_file
+from pydantic import TypeAdapter
 
-from tuner.bench.job import Job, Request, draw_up, prepare
+from tuner.bench.job import Job, Request, draw_up, prepare, with_proposal
+from tuner.errors import SpecError
+from tuner.load.probes.warmup import WarmUp
 from tuner.record.store import RunStore
 from tuner.run.ending import best_configs, write_back
 from tuner.run.run import undo_half_writes
-from tuner.space.candidate import Candidate
-from tuner.writeback.plan import WritePlan
+from tuner.space.candidate import Candidate, variable
+from tuner.writeback.plan import WritePlan, refuse_forged
 from tuner.writeback.rollback import rollback
 from tuner.writeback.target import foreseen
 
@@ -69,13 +73,62 @@ def test_the_best_configs_are_those_that_change_each_under_its_models_name(
 ) -> None:
     change = draw_up(job, winner(1, 3))
     store = RunStore.create(tmp_path / "results", "a-run")
-    store.write_best(best_configs(job, change), ("--cache-config=local,size=1",))
+    store.write_best(best_configs(job, change), ("--cache-config=local,size=1",), ["OMP=1"])
     best = store.directory / "best"
     assert [str(p.relative_to(best)) for p in sorted(best.rglob("*.*"))] == [
         "b/config.pbtxt",
+        "environment.txt",
         "server_args.txt",
     ]
     assert (best / "b" / "config.pbtxt").read_text() == change.configs["b"].config_after
+    assert (best / "environment.txt").read_text() == "OMP=1\n"
+
+
+def test_a_variable_that_the_winner_needs_is_a_comment_that_a_rollback_takes_back(
+    job: Job,
+) -> None:
+    configs = [job.served.models[label].files.path for label in ("a", "b")]
+    old = [config.read_bytes() for config in configs]
+    found = Candidate({**winner(2, 1).values, variable("OMP_NUM_THREADS"): 1})
+    change = draw_up(job, found)
+    assert "OMP_NUM_THREADS" not in change.configs["b"].config_after
+    with opened(job, Request(job.loaded.path, output=job.loaded.path.parent / "results")) as new:
+        write_back(new.manifest, found, change)
+        text = configs[0].read_text()
+        assert text.startswith(draw_up(job, winner(2, 1)).configs["a"].config_after)
+        assert "\n# tune:   Docker        docker run -e OMP_NUM_THREADS=1 ...\n" in text
+        result = {
+            "winner": {"candidate": found.to_json()},
+            "environment": {"OMP_NUM_THREADS": 1},
+            "models": {
+                label: {"config_after": config.config_after}
+                for label, config in change.configs.items()
+            },
+        }
+        refuse_forged(new.manifest, result, lambda: job.spec)
+        forged = change.configs["a"].config_after.replace("OMP_NUM_THREADS=1", "LD_PRELOAD=/x")
+        for edited in (
+            {**result, "environment": {"OMP_NUM_THREADS": 2}},
+            {**result, "models": {**result["models"], "a": {"config_after": forged}}},
+        ):
+            with pytest.raises(SpecError, match="is not the one it read with its fields"):
+                refuse_forged(new.manifest, edited, lambda: job.spec)
+        rollback(job.spec.repository, "a")
+    assert [config.read_bytes() for config in configs] == old
+
+
+def test_a_winner_with_a_proposed_warm_up_is_not_taken_for_a_forged_one(job: Job) -> None:
+    found = WarmUp("a", (4,), "model_warmup [\n]\n", 2.0, 0.1, 1.0, 0.2, 1.5)
+    change = with_proposal(job, draw_up(job, winner(2, 1)), found)
+    assert "# model_warmup [" in change.configs["a"].config_after
+    texts = {la: {"config_after": c.config_after} for la, c in change.configs.items()}
+    result = {
+        "winner": {"candidate": winner(2, 1).to_json()},
+        "models": texts,
+        "warm_up": json.loads(TypeAdapter(WarmUp).dump_json(found)),
+    }
+    with opened(job, Request(job.loaded.path, output=job.loaded.path.parent / "results")) as new:
+        refuse_forged(new.manifest, result, lambda: job.spec)
 
 
 def test_only_what_changes_is_written_and_one_rollback_takes_it_back(job: Job) -> None:

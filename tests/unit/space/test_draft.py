@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -110,6 +111,36 @@ def test_the_cache_is_only_advised_until_repeats_are_stated(tmp_path: Path) -> N
     text, _, space = drafted(tmp_path, CASES["cpu"])
     assert f"# {CACHE}" in text
     assert CACHE not in space.paths
+
+
+THREADS = "environment.OMP_NUM_THREADS"
+
+
+def drafted_threads(config: str, cores: int = 8, **more: Any) -> str:
+    open_one = DraftedModel(parse(config), threads=("a remark",), variables=("OMP_NUM_THREADS",))
+    return draft_spec({"m": open_one, **more.pop("parts", {})}, Machine(cores), "models", **more)
+
+
+@pytest.mark.parametrize(("cores", "counts"), [(1, [1]), (2, [1]), (4, [1, 2]), (64, [1, 2, 4])])
+def test_threads_that_a_models_code_leaves_open_are_searched(cores: int, counts: list[int]) -> None:
+    text = drafted_threads(BATCHING + IO, cores)
+    assert yaml.safe_load(text)["space"][THREADS] == {"choice": ["unset", *counts]}
+
+
+def test_no_variable_is_drafted_for_a_gpu_or_a_server_that_tune_does_not_start() -> None:
+    gpu = 'backend: "python" instance_group [{kind: KIND_GPU count: 1}]' + IO
+    remote = {"mode": "remote", "http": "a:1", "grpc": "a:2"}
+    for text in (drafted_threads(gpu), drafted_threads(BATCHING + IO, server=remote)):
+        assert THREADS not in yaml.safe_load(text)["space"]
+
+
+def test_of_several_models_the_variable_is_the_servers(tmp_path: Path) -> None:
+    other = DraftedModel(parse(BATCHING + IO))
+    text = drafted_threads(BATCHING + IO, parts={"n": other})
+    assert "# and under server.space:\n#   response_cache.size: " in text
+    file = tmp_path / "spec.yaml"
+    file.write_text(text)
+    assert list(load_spec(file).spec.server.space) == [THREADS]
 
 
 def test_open_dimensions_are_guessed_so_that_requests_stay_small(tmp_path: Path) -> None:

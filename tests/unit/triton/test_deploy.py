@@ -24,7 +24,7 @@ from builders.deploying import (
 from tuner.errors import DeployRefusedError, ServerGoneError, ServerHangsError, TrialError
 from tuner.server.control import Metrics, MetricSample
 from tuner.server.memory import Memory
-from tuner.space.candidate import Candidate
+from tuner.space.candidate import Candidate, variable
 from tuner.triton import deploy
 from tuner.triton.changes import DeploymentKind
 from tuner.triton.deploy import Deployer
@@ -253,6 +253,23 @@ def test_servers_of_a_model_that_completes_nothing_are_started_without_completio
     assert notes.events == [
         *("start", "load 1", "load 2", "stop"),
         *(f"{WITHOUT} {CACHE}", "load 2", "stop"),
+    ]
+
+
+def test_another_variable_restarts_the_server_and_the_same_one_does_not(notes: Notes) -> None:
+    def threads(instances: int, number: int | None) -> Candidate:
+        values = dict(count(instances).values)
+        return Candidate({**values, variable("OMP_NUM_THREADS"): number})
+
+    with deployer(notes) as used:
+        for candidate in (threads(1, None), threads(2, None), threads(2, 1), threads(1, 1)):
+            used.deploy(candidate)
+        used.fresh()
+        used.deploy(threads(1, 1))
+    assert notes.events == [
+        *("start OMP_NUM_THREADS=None", "load 1", "load 2", "stop"),
+        *("start OMP_NUM_THREADS=1", "load 2", "load 1", "stop"),
+        *("start OMP_NUM_THREADS=1", "load 1", "stop"),
     ]
 
 

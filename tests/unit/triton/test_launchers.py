@@ -109,6 +109,13 @@ def remote_launcher() -> AbstractContextManager[ServerLauncher]:
     return server_launcher(given, {"m": FILE}, {})
 
 
+def test_a_remote_server_is_given_no_variables(tmp_path: Path) -> None:
+    with remote_launcher() as launcher:
+        with pytest.raises(EnvironmentNotReadyError, match="the variables OMP_NUM_THREADS"):
+            with launcher.launch([], tmp_path / "log", {"OMP_NUM_THREADS": "1"}):
+                pass
+
+
 def put_back(kept: Path) -> None:
     with remote_launcher() as launcher, launcher.launch([], kept.with_name("log")):
         pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import py_compile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,15 @@ def test_its_control_is_closed_to_whoever_lacks_the_key() -> None:
     )
     closed = "model-repository,shared-memory,trace,logging:tune-key=abc"
     assert line[-2:] == [f"--grpc-restricted-protocol={closed}", f"--http-restricted-api={closed}"]
+
+
+def test_a_candidates_variables_replace_those_that_the_server_inherits() -> None:
+    inherited = {"PATH": "/bin", "OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "4"}
+    launcher = LocalLauncher(replace(INSTALLATION, environment=inherited), Path("/models"))
+    given = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": None}
+    assert launcher.environment(given) == {"PATH": "/bin", "OMP_NUM_THREADS": "1"}
+    none = replace(launcher, gpus="none")
+    assert none.environment({}) == {**inherited, "CUDA_VISIBLE_DEVICES": ""}
 
 
 def test_a_candidates_arguments_come_last() -> None:

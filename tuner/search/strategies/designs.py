@@ -21,6 +21,7 @@ from tuner.spec.paths import (
     MAX_BATCH_SIZE,
     PREFERRED,
     is_instance_count,
+    variable_of,
 )
 
 #: Designed trials, the one with a cache not counted.
@@ -36,16 +37,18 @@ def designs(space: Space) -> tuple[Candidate, ...]:
 
     The first is the likeliest to be good. Few instances come before many: Triton adds them at once,
     but waits for each that it takes away (1.2 s with the Python backend of tritonserver 2.51).
+    Several instances have few threads each, where that is searched: these share the CPUs.
     """
-    many = _corner(space, {INSTANCES: _last, MAX_BATCH_SIZE: _last})
+    few_threads = dict.fromkeys(filter(variable_of, space.paths), _fewest)
+    many = _corner(space, {INSTANCES: _last, MAX_BATCH_SIZE: _last, **few_threads})
     corners = [
-        _corner(space, {INSTANCES: _between, MAX_BATCH_SIZE: _last}),
+        _corner(space, {INSTANCES: _between, MAX_BATCH_SIZE: _last, **few_threads}),
         many,
-        _corner(space, {INSTANCES: _last, MAX_BATCH_SIZE: _between}),
+        _corner(space, {INSTANCES: _last, MAX_BATCH_SIZE: _between, **few_threads}),
         _corner(space, {INSTANCES: _first, MAX_BATCH_SIZE: _last}),
         _corner(space, dict.fromkeys((INSTANCES, MAX_BATCH_SIZE, PREFERRED, DELAY), _middle)),
     ]
-    cached = [_cached(space, many)] if space.restarts else []
+    cached = [_cached(space, many)] if space.caches else []
     plain = _new(space, corners)[:_PLAIN]
     chosen = (*plain[:1], *reversed(plain[1:]), *_new(space, cached))
     return tuple(dict.fromkeys(chosen))
@@ -103,6 +106,10 @@ def _between(values: Sequence[FieldValue]) -> FieldValue:
     """Counts are told apart by ratio: between 1 and 4 is 2; the smaller of two as near."""
     middle = math.sqrt(max(_size(values[0]), 1.0) * max(_size(values[-1]), 1.0))
     return min(values, key=lambda v: round(abs(math.log(max(_size(v), 1.0) / middle)), 6))
+
+
+def _fewest(values: Sequence[FieldValue]) -> FieldValue:
+    return next((value for value in values if value is not None), values[0])
 
 
 def _middle(values: Sequence[FieldValue]) -> FieldValue:

@@ -1,0 +1,73 @@
+"""The variables of the server's environment that a config needs, and where users set them.
+
+They belong in no config.pbtxt: what is written there is a comment that says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from tuner.space.candidate import Candidate
+
+#: By name, the number of threads; None: the server is started without it.
+Needed = Mapping[str, int | None]
+
+_START = "# tune: start tritonserver with"
+_COMMENT = re.compile(rf"^{_START}.*(?:\r?\n|\Z)(?:^# tune:   .*(?:\r?\n|\Z))*", re.MULTILINE)
+
+
+def needed_variables(winner: Candidate, current: Candidate) -> dict[str, int | None]:
+    """What a config needs, and what the current one is started with and this one must not be."""
+    now = current.start.environment
+    searched = winner.start.environment.items()
+    return {n: count for n, count in searched if count is not None or now.get(n) is not None}
+
+
+def assignments(needed: Needed) -> list[str]:
+    """``NAME=VALUE`` of each variable that is set, as `docker run --env-file` takes them."""
+    return [f"{name}={count}" for name, count in needed.items() if count is not None]
+
+
+def places(needed: Needed) -> Iterator[str]:
+    """A line for each place where the variables may be set."""
+    if found := assignments(needed):
+        listed = (f'{{name: {n}, value: "{count}"}}' for n, count in needed.items() if count)
+        yield f"command line  {' '.join(found)} tritonserver ..."
+        yield f"Docker        docker run {' '.join(f'-e {one}' for one in found)} ..."
+        yield f"Kubernetes    env: [{', '.join(listed)}]"
+    if unset := [name for name, count in needed.items() if count is None]:
+        yield f"not set       {', '.join(unset)}"
+
+
+def of_spec(needed: Needed) -> str:
+    """What `tune`'s own spec says, for later runs and checks."""
+    given = (f'{name}: "{count}"' for name, count in needed.items() if count is not None)
+    return f"server: {{environment: {{{', '.join(given)}}}}}"
+
+
+def with_variables(
+    before: Mapping[str, str], after: Mapping[str, str], winner: Candidate, current: Candidate
+) -> dict[str, str]:
+    """The new configs, by label, with a comment on the variables that they need behind each.
+
+    It is behind those that change; where none does, behind all. An older one goes.
+    """
+    if not winner.start.environment:
+        return dict(after)
+    needed = needed_variables(winner, current)
+    plain = {label: _COMMENT.sub("", text) for label, text in after.items()}
+    if not needed:
+        return plain
+    changed = {label for label, text in after.items() if text != before[label]}
+    return {
+        label: _with_comment(text, needed) if label in (changed or plain) else text
+        for label, text in plain.items()
+    }
+
+
+def _with_comment(text: str, needed: Needed) -> str:
+    end = "\r\n" if "\r\n" in text else "\n"
+    lines = [f"{_START} these variables in its environment, which no config can set:"]
+    lines += [f"# tune:   {place}" for place in places(needed)]
+    return f"{text}{'' if text.endswith(end) or not text else end}{end.join(lines)}{end}"
