@@ -24,7 +24,7 @@ from tuner.record.result_schema import ChangedConfig
 from tuner.score.next_load import LoadPlan, load_plan
 from tuner.server.binaries import has_perf_analyzer
 from tuner.space.build import build_space, refuse_unmeasurable
-from tuner.space.candidate import Candidate
+from tuner.space.candidate import Candidate, variable
 from tuner.space.environment import with_variables
 from tuner.space.sequences import refuse_misfit_load
 from tuner.space.space import Space
@@ -107,7 +107,14 @@ class Job:
         space, recorded = _space(self.loaded, self.spec, served), self.recorded
         if any(model.base.completes for model in served.models.values()):
             recorded = _recorded(self.spec, served, self.traffic)
-        return replace(self, served=served, space=space, recorded=recorded)
+        job = replace(self, served=served, space=space, recorded=recorded)
+        return job.started_with(self.space.current.start.environment)
+
+    def started_with(self, variables: Mapping[str, int | None]) -> Job:
+        """The same whose current config has these variables of the server's environment."""
+        chosen = {variable(name): count for name, count in variables.items()}
+        current = Candidate({**self.space.current.values, **chosen})
+        return replace(self, space=replace(self.space, current=current))
 
 
 def prepare(request: Request, loaded: LoadedSpec | None = None) -> Job:

@@ -35,6 +35,7 @@ from tuner.record.checks import (
     Key,
     Shown,
     append_history,
+    credited_config,
     credited_level,
     find_baseline,
     history,
@@ -46,6 +47,7 @@ from tuner.record.status import CheckStatus
 from tuner.record.store import RunStore, new_run_id
 from tuner.score.ratio import CONFIDENCE
 from tuner.search.cores import settle_cores
+from tuner.space.environment import assignments
 from tuner.spec.load import load_spec
 from tuner.spec.units import count_text
 from tuner.writeback.repository import half_written
@@ -90,6 +92,8 @@ def check(
             found = find_baseline(request.output, key, any_machine=any_machine)
             store = RunStore.create(request.output, run_id)
             manifest = manifest_of(job, programs, request, store.run_id)
+            job = _started_as_proved(job, request.output, manifest, events.note)
+            manifest = replace(manifest, current=job.space.current)
             store.write_manifest(manifest.to_json())
             machine = _machine(programs)
             opened = _Open(job, store, manifest, key, machine, found, neighbours, report, accept)
@@ -102,6 +106,21 @@ def check(
             except Exception as error:
                 opened.end_early(error)
                 raise
+
+
+def _started_as_proved(
+    job: Job, results: Path, manifest: Manifest, note: Callable[[str], None]
+) -> Job:
+    """The job whose server has the variables with which the last run proved the config in place.
+
+    Those that the spec sets itself stay.
+    """
+    proved = credited_config(results, manifest)
+    proved_with = {} if proved is None else proved.candidate.start.environment
+    given = {n: c for n, c in proved_with.items() if n not in job.spec.server.environment}
+    if found := assignments(given):
+        note(f"the server has {' '.join(found)} in its environment, as the last run proved it")
+    return job.started_with(given)
 
 
 def _disturbed(disturbances: Sequence[str]) -> list[str]:

@@ -24,6 +24,7 @@ from tuner.facts import Facts
 from tuner.machine.cpus import Cores
 from tuner.record.confirmation import Soak
 from tuner.record.manifest import Manifest, mix_in
+from tuner.record.proved import ProvedConfig
 from tuner.record.reading import UnreadableFileError, read_as, read_bytes, read_json
 from tuner.record.responses import ResponseFacts
 from tuner.record.result_schema import Count, NotNegative, Result, ResultPart, Sha256
@@ -221,21 +222,26 @@ def _plain(value: Any) -> Any:
 
 
 def credited_level(results: Path, now: Manifest) -> float | None:
+    """The load with which a run credited the config in place; None without such a run."""
+    config = credited_config(results, now)
+    return None if config is None or config.soak is None else config.soak.credited_level
+
+
+def credited_config(results: Path, now: Manifest) -> ProvedConfig | None:
     """By the newest run that asked the same on this machine and credited the config in place."""
     in_place = {served.sha256 for served in now.models.values()}
     asked = (now.fingerprint, now.identity.question)
 
-    def credited(store: RunStore) -> Soak | None:
+    def credited(store: RunStore) -> ProvedConfig | None:
         then, result = store.manifest(), Result.from_json(store.result())
         config, there = result.baseline, then.config_sha256 == now.config_sha256
         if result.written is not None:
             there = {written.sha256_after for written in result.written.files} <= in_place
             config = result.winner
         there = there and (then.fingerprint, then.identity.question) == asked
-        return config.soak if there and config else None
+        return config if there and config and config.soak else None
 
-    soak = find_newest(results, now.name, credited)
-    return None if soak is None else soak.credited_level
+    return find_newest(results, now.name, credited)
 
 
 class SloRounds(ResultPart):

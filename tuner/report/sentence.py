@@ -253,7 +253,7 @@ def _steps_to_write(data: ReportData) -> list[tuple[str, str]]:
     flags = [("start the server with the flags below", "")] if data.result.server_args else []
     if needed := data.result.environment:
         flags.append(("set the variables below in the server's environment", ""))
-        flags.append((f"and in {_spec(data)}, for later checks and runs: {of_spec(needed)}", ""))
+        flags.append((f"and in {_spec(data)}, for later runs: {of_spec(needed)}", ""))
     if data.result.written is None or data.taken_back:
         return [
             ("look at the change", f"tune apply {run} --dry-run"),

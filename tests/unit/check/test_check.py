@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import numpy as np
@@ -23,6 +24,7 @@ from tuner.measurement.measurement import Measurement
 from tuner.record.checks import Baseline, CheckFacts, find_baseline, question_of
 from tuner.record.store import RunStore
 from tuner.score.point import Point
+from tuner.space.candidate import Candidate
 
 ROOT = Path(__file__).parents[3]
 
@@ -43,6 +45,26 @@ def test_a_check_searches_nothing_so_its_space_may_hold_the_current_config_alone
     before, _ = place.text.split("space:\n")
     place.text = f"{before}space: {{max_batch_size: {{choice: [16]}}}}\n"
     assert place.check(accept=True).facts["status"] == "accepted"
+
+
+@pytest.mark.parametrize(("given", "threads"), [("", 1), ('{OMP_NUM_THREADS: "2"}', 2)])
+def test_a_check_has_the_variables_with_which_the_config_in_place_was_proved(
+    place: Place, monkeypatch: pytest.MonkeyPatch, given: str, threads: int
+) -> None:
+    environment = f"environment: {given}, " if given else ""
+    before, after = place.text.split("space:\n")
+    space = "{space: {environment.OMP_NUM_THREADS: {choice: [unset, 1, 2]}}}"
+    space = space.replace("{space", f"{{{environment}space")
+    place.text = f"{before}server: {space}\nspace:\n{after}"
+    config = Candidate.of_models({}, environment={"OMP_NUM_THREADS": 1})
+    proved = SimpleNamespace(candidate=config, soak=None)
+    monkeypatch.setattr(steps, "credited_config", lambda *_: proved)
+    done = place.check(accept=True)
+    assert RunStore.open(done.directory).manifest().current.start.environment == {
+        "OMP_NUM_THREADS": threads
+    }
+    told = [note for note in place.notes if "OMP_NUM_THREADS=1" in note]
+    assert len(told) == (threads == 1)
 
 
 def test_an_accepted_result_is_what_the_next_check_is_compared_with(place: Place) -> None:

@@ -15,6 +15,7 @@ from tuner.report import html, markdown, run_document
 from tuner.report.blocks import Bullets, Code, Document, Fold, Sentence, Steps, Tone
 from tuner.report.data import ReportData
 from tuner.report.headline import headline
+from tuner.report.render import pull_request_of
 from tuner.report.run_document import SECTIONS, document
 from tuner.report.sentence import next_steps
 
@@ -102,6 +103,18 @@ def test_a_winner_made_simpler_is_told(made: Made, kept: bool) -> None:
     proof = folds_of(document(told(made("improved"), simplification=(row,))))["proof"]
     simpler = [b for b in proof.blocks if isinstance(b, Sentence) and "simpler config" in b.text]
     assert bool(simpler) is not kept
+
+
+def test_a_variable_that_the_winner_needs_is_said_with_every_place_to_set_it(made: Made) -> None:
+    data = told(made("improved"), environment={"OMP_NUM_THREADS": 1})
+    shown = document(data)
+    (code,) = [b for b in shown.blocks if isinstance(b, Code) and "environment" in b.caption]
+    places = [line.split()[0] for line in code.text.splitlines()]
+    assert places == ["command", "Docker", "Kubernetes"]
+    steps = [what for what, _ in next_steps(data)]
+    assert "set the variables below in the server's environment" in steps
+    assert any('server: {environment: {OMP_NUM_THREADS: "1"}}' in step for step in steps)
+    assert "docker run -e OMP_NUM_THREADS=1 ..." in pull_request_of(data)
 
 
 def test_what_a_warm_up_spares_is_told_at_once_and_can_be_pasted_below(made: Made) -> None:
