@@ -22,7 +22,7 @@ from tuner.score.next_load import LoadPlan, lowest_level
 from tuner.score.trial import Trial
 from tuner.search.first_load import First
 from tuner.spec.labels import of_stream
-from tuner.spec.metrics import METRICS
+from tuner.spec.metrics import METRICS, easier_percentile
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo, tail_shares
 from tuner.spec.units import digits
@@ -40,6 +40,8 @@ INCUMBENTS = 2.0
 LONG_S, FEW_PROBES = 10.0, 3
 #: Of a rate that is not known yet, an example; and one that few models are slower than.
 _FAST_PER_S, _RARE_PER_S = 100.0, 5.0
+#: And that of a slow model.
+_SLOW_PER_S = 5.0
 #: The ways of deploying a trial that load the model.
 _LOADED = ("reload", "restart")
 #: Loads of the model are told where each takes so long.
@@ -222,7 +224,17 @@ def long_windows(spec: Spec, rate_per_s: float) -> str:
     if window_s <= max(LONG_S, float(spec.workload.window)) or slo is None:
         return ""
     at = f"at about {digits(rate_per_s, 2)}/s{_share_text(spec, slo)}"
-    return f"{of_stream(slo.stream, slo.metric.name)} {at} needs windows of {minutes(window_s)}"
+    named = of_stream(slo.stream, slo.metric.name)
+    return f"{named} {at} needs windows of {minutes(window_s)}{_cheaper(spec, slo, window_s)}"
+
+
+def _cheaper(spec: Spec, slo: Slo, window_s: float) -> str:
+    """What the next lower percentile costs where that of an SLO takes this long; else nothing."""
+    easier = easier_percentile(slo.metric)
+    if easier is None:
+        return ""
+    part = easier.requests_needed / slo.metric.requests_needed
+    return f", {easier.name} {minutes(max(part * window_s, float(spec.workload.window)))}"
 
 
 def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterator[str]:
@@ -237,9 +249,11 @@ def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterat
         yield told
     elif not rates and slo is not None:
         enough = lowest_level(spec.slos, spec.shares, float(spec.workload.window))
+        window_s = lowest_level(spec.slos, spec.shares, 1.0) / _SLOW_PER_S
         yield (
             f"the estimate assumes at least {digits(enough, 2)}/s; a slower model needs longer "
-            f"windows to measure {of_stream(slo.stream, slo.metric.words)}"
+            f"windows: at {_SLOW_PER_S:g}/s {of_stream(slo.stream, slo.metric.name)} takes "
+            f"{minutes(window_s)}{_cheaper(spec, slo, window_s)}"
         )
     if not rates and slo is not None and plan.levels.lowest > _RARE_PER_S:
         yield (

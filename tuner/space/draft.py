@@ -36,6 +36,8 @@ GOODPUT = "maximize goodput"
 MOST_GPU_INSTANCES = 4
 #: And on a CPU, however many cores there are.
 MOST_CPU_INSTANCES = 8
+#: The budget of a draft.
+TRIALS, BUDGET_S = 30, 1200
 #: The size used for a dimension that config.pbtxt leaves open, or less, so that an input has at
 #: most this many elements: nobody should send megabytes in each request without asking for it.
 OPEN_DIMENSION, MOST_ELEMENTS = 128, 1 << 16
@@ -194,7 +196,7 @@ def _head(place: list[str], given: Given) -> list[str]:
         *(remark(f"  {line}") for line in given.left),
         *place,
         "slo:                                 # what your users need: change this first",
-        *slo_lines(given.slos),
+        *slo_lines(given.slos, BUDGET_S / TRIALS),
         f"objective: {given.objective}{best}",
     ]
 
@@ -388,7 +390,7 @@ def _batching(
 
 def _tail(machine: Machine) -> list[str]:
     return [
-        "budget: {trials: 30, time: 20m}      # whichever comes first",
+        f"budget: {{trials: {TRIALS}, time: {BUDGET_S // 60}m}}      # whichever comes first",
         "confirm: {min_gain: 2%}   # the winner must prove itself again",
         f"# Machine: {count_text(machine.cores, 'core')}, {count_text(machine.gpus, 'GPU')}.",
     ]

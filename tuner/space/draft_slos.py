@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from tuner.errors import SpecError
-from tuner.spec.metrics import Until
+from tuner.spec.metrics import Until, easier_percentile
 from tuner.spec.slo import Slo
 from tuner.spec.yaml_tree import dump_item
 
 #: Where nobody says one: of a model that answers once, and of one that may answer many times.
 EXAMPLE, EXAMPLE_OF_MANY = "p99_latency <= 100ms", "p99_first_response <= 200ms"
+
+#: What a slow model answers.
+SLOW_PER_S = 5
 
 
 def on_a_latency(slos: Sequence[str]) -> list[str]:
@@ -32,10 +36,27 @@ def latency_bound(slos: Sequence[str]) -> Slo:
     return Slo.parse(found[0])
 
 
-def slo_lines(slos: Sequence[str]) -> Iterator[str]:
-    """What is drafted below `slo:`, with what may be added."""
+def slo_lines(slos: Sequence[str], trial_s: float) -> Iterator[str]:
+    """What is drafted below `slo:`, with what may be added.
+
+    ``trial_s``: what the budget has for each trial, which must hold a measurement.
+    """
     yield from (f"  - {dump_item(slo)}" for slo in slos)
+    for slo in on_a_latency(slos)[:1]:
+        yield from _cheaper(Slo.parse(slo), trial_s)
     if {Slo.parse(slo).metric.until for slo in slos} & {Until.FIRST}:
         yield "  # and until all is answered: p99_last_response <= 2s"
     if not any(text.startswith("error_rate") for text in slos):
         yield "  - error_rate <= 0%"
+
+
+def _cheaper(slo: Slo, trial_s: float) -> Iterator[str]:
+    """The percentile that the budget can show of a slow model, to be written in its place."""
+    easier = easier_percentile(slo.metric) if slo.metric.quantile is not None else None
+    if easier is None:
+        return
+    needed, less = slo.metric.requests_needed, easier.requests_needed
+    text = str(slo).replace(slo.metric.name, easier.name)
+    why = f"instead, below {math.ceil(needed / trial_s)}/s: {less} requests, not {needed}"
+    costs = f"at {SLOW_PER_S}/s in {less / SLOW_PER_S:.0f} s, not {needed / SLOW_PER_S:.0f} s"
+    yield f"  # - {dump_item(text)}     # {why}; {costs}"

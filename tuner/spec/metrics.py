@@ -273,3 +273,14 @@ _OF_RESPONSES = {
 }
 _RESPONSES = (_until(until, metric) for until in _OF_RESPONSES for metric in _LATENCIES)
 METRICS = {m.name: m for m in (*_LATENCIES, *_RESPONSES, ERROR_RATE, THROUGHPUT, GPU_MEMORY)}
+
+
+def easier_percentile(metric: Metric) -> Metric | None:
+    """The next percentile of the same latency that needs fewer requests; None: there is none."""
+    easier = [
+        m
+        for m in METRICS.values()
+        if m.quantile is not None and m.until is metric.until
+        if m.requests_needed < metric.requests_needed
+    ]
+    return max(easier, key=lambda m: m.requests_needed, default=None)

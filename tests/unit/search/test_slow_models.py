@@ -183,7 +183,7 @@ def test_long_windows_are_told_before_the_first_of_them() -> None:
     session, searcher, _ = a_search(Server(0.25), "p99_latency <= 2s", 2)
     searched(session, searcher)
     assert session.events.notes[0].startswith("one request at a time takes 250 ms; with 16 at once")
-    told = "p99_latency at about 6.4/s needs windows of 75 s; the run takes at most about "
+    told = "p99_latency at about 6.4/s needs windows of 75 s, p95_latency 15 s; the run takes "
     assert session.events.notes[1].startswith(told)
 
 
