@@ -9,8 +9,8 @@ from math import isfinite
 from tuner.measurement.measurement import LoadPoint
 from tuner.report.blocks import Tone
 from tuner.score.judge import SloOutcome, SloResult, Verdict, too_few_text
-from tuner.spec.metrics import METRICS, RATE, SHARE, SIZE, THROUGHPUT, TIME, Unit
-from tuner.spec.units import bytes_text, digits, digits_beside
+from tuner.spec.metrics import METRICS, RATE, SHARE, SIZE, THROUGHPUT, TIME, Better, Unit
+from tuner.spec.units import bytes_parts, bytes_text, digits, digits_beside
 
 NOTHING = "-"
 
@@ -27,11 +27,16 @@ VERDICTS = {
 def latency_text(microseconds: float | None, most: int = 3) -> str:
     if microseconds is None or not isfinite(microseconds):
         return NOTHING
+    number, unit = _latency_parts(microseconds, most)
+    return f"{number} {unit}"
+
+
+def _latency_parts(microseconds: float, most: int = 3) -> tuple[str, str]:
     if microseconds >= 1e6:
-        return f"{digits(microseconds / 1e6, most)} s"
+        return digits(microseconds / 1e6, most), "s"
     if microseconds >= 1e3:
-        return f"{digits(microseconds / 1e3, most)} ms"
-    return f"{microseconds:.0f} us"
+        return digits(microseconds / 1e3, most), "ms"
+    return f"{microseconds:.0f}", "us"
 
 
 def rate_text(per_second: float | None, at_least: bool = False) -> str:
@@ -92,6 +97,25 @@ def beside_bound(result: SloResult, value: float | None) -> str:
     if METRICS[result.metric].unit is RATE:
         return f"{digits_beside(value, result.bound, 4)}/s"
     return text
+
+
+def found_of_bound(result: SloResult) -> str:
+    """`38.1 of 40 ms`, `1.2 s of 40 ms`, `120/s for 100/s`: a unit that both have, once."""
+    metric = METRICS[result.metric]
+    found, bound = found_text(result), metric_text(result.metric, result.bound)
+    unit = _unit(metric.unit, result.bound)
+    if unit and result.value is not None and unit == _unit(metric.unit, result.value):
+        found = found[: -len(f" {unit}")]
+    return f"{found} {'of' if metric.better is Better.LOWER else 'for'} {bound}"
+
+
+def _unit(unit: Unit, value: float) -> str:
+    """What is written behind a space; empty where nothing is."""
+    if not isfinite(value):
+        return ""
+    if unit is TIME:
+        return _latency_parts(value)[1]
+    return bytes_parts(int(value))[1] if unit is SIZE else ""
 
 
 def verdict_word(result: SloResult) -> str:

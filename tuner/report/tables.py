@@ -17,6 +17,7 @@ from tuner.report.data import ReportData
 from tuner.report.quantities import (
     NOTHING,
     VERDICTS,
+    found_of_bound,
     found_text,
     latency_text,
     load_text,
@@ -90,11 +91,9 @@ def slo_tile(worst: SloResult) -> Tile:
     metric = METRICS[worst.metric]
     lower = metric.better is Better.LOWER
     share = worst.value / worst.bound if lower and worst.value and worst.bound else None
-    found, bound = found_text(worst), metric_text(worst.metric, worst.bound)
-    unit = bound[bound.rfind(" ") :] if " " in bound else ""
     return Tile(
         of_stream(worst.stream, metric.words),
-        f"{found.removesuffix(unit)} {'of' if lower else 'for'} {bound}",
+        found_of_bound(worst),
         verdict_text(worst),
         VERDICTS[worst.verdict][0],
         share,

@@ -41,10 +41,15 @@ def count_text(number: int, noun: str) -> str:
 
 def bytes_text(size: int) -> str:
     """``64 MiB``, with at most four significant digits."""
+    return " ".join(bytes_parts(size))
+
+
+def bytes_parts(size: int) -> tuple[str, str]:
+    """The number and its unit: ``64``, ``MiB``."""
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size >= factor:
-            return f"{digits(size / factor, 4)} {unit}"
-    return f"{size} B"
+            return digits(size / factor, 4), unit
+    return f"{size}", "B"
 
 
 _NUMBER = r"(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
