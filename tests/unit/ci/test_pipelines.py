@@ -122,3 +122,14 @@ def test_results_are_uploaded_whatever_happens_and_the_gate_watches_every_step()
     environment = gate["steps"][0]["env"].values()
     watched = {re.search(r"outputs\.(\w+)", value)[1] for value in environment}  # type: ignore[index]
     assert watched == {*steps, "code"}
+
+
+def test_linters_run_before_the_tests_and_each_part_of_ci_is_a_job() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    parts = dict(re.findall(r"^  (\w+)\)\n(.*?)^    ;;$", script, re.MULTILINE | re.DOTALL))
+    order = [parts["all"].index(part) for part in ("install", "lint", "test_command", "newest")]
+    assert order == sorted(order)
+    jobs = read(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]
+    runs = {step["run"] for job in jobs.values() for step in job["steps"] if "run" in step}
+    assert {"bash .ci/run", *(f"bash .ci/run {part}" for part in parts if part != "all")} <= runs
+    assert jobs["test"]["needs"] == "lint"
