@@ -27,6 +27,7 @@ from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream
 from tuner.load.streams_load import StreamsLoad
 from tuner.load.traffic.wire import RequestForm
 from tuner.load.watch.machine import NOT_WATCHED
+from tuner.machine.process import Priority
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import Window, window_of
 from tuner.modelconfig.message import parse
@@ -48,7 +49,7 @@ ENDPOINTS = Endpoints("h:1", "g:1", None)
 HOUSE = str(Path(tuner.__file__).parent)
 PROGRAM: Any = SimpleNamespace(
     cpus=(),
-    first=False,
+    priority=Priority.NORMAL,
     binary=Path(sys.executable),
     environment={},
     backend_directory=None,
