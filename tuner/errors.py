@@ -8,7 +8,8 @@ goes on; it never ends a run by itself.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from tuner.reason import Reason, ReasonKind
 
@@ -40,6 +41,16 @@ class TunerError(Exception):
         self.message = message
         self.hint = hint
         self.reason = reason or Reason(self.kind, facts={"sentence": message})
+
+    def __reduce__(self) -> tuple[Callable[..., TunerError], tuple[Any, ...], dict[str, Any]]:
+        """Keeps it as it is, whatever a subclass is made from: it may come from another process."""
+        return _rebuilt, (type(self), self.args), self.__dict__
+
+
+def _rebuilt(kind: type[TunerError], args: tuple[Any, ...]) -> TunerError:
+    error = kind.__new__(kind)
+    error.args = args
+    return error
 
 
 def shortened(words: str, most: int = 2000) -> str:

@@ -24,6 +24,7 @@ class Extra(Enum):
     MODEL_ANALYZER = "model-analyzer"
     GPU = "gpu"
     POSTGRES = "postgres"
+    RAY = "ray"
 
     @property
     def command(self) -> str:
@@ -35,6 +36,7 @@ class Extra(Enum):
 MODULES: Mapping[Extra, tuple[str, ...]] = {
     Extra.RUN: ("docker", "grpc", "optuna", "pandas", "requests", "scipy", "sqlalchemy"),
     Extra.MODEL_ANALYZER: ("model_analyzer",),
+    Extra.RAY: ("ray",),
 }
 
 

@@ -81,7 +81,8 @@ def set_up_bench(
     yield PausingBench(checkpoint)
 
 
-def main() -> None:
+def emulate() -> None:
+    """Replaces all programs in this process."""
     for program in (run, worker):
         for name, value in {
             "find_programs": find_programs,
@@ -95,4 +96,8 @@ def main() -> None:
         worker.POLL_S = float(every)
     if grace := os.environ.get("EMULATED_GRACE_S"):
         leases.BEAT_S, leases.GRACE_S = float(grace) / 10, float(grace)
+
+
+def main() -> None:
+    emulate()
     tune()

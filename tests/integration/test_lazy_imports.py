@@ -46,6 +46,7 @@ def test_ctrl_c_while_the_program_is_imported_ends_in_words() -> None:
     [
         (CONFIGS, "tritonclient grpc google.protobuf numpy"),
         (SEARCH, "optuna tritonclient sqlalchemy"),
+        ("cli.run_command run.run run.series search.searching report.listing", "ray"),
     ],
 )
 def test_importing_loads_nothing_heavy(modules: str, heavy: str) -> None:

@@ -28,6 +28,7 @@ from tuner.space.candidate import Candidate, variable
 from tuner.space.environment import with_variables
 from tuner.space.sequences import refuse_misfit_load
 from tuner.space.space import Space
+from tuner.spec.fields import Gpus
 from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.model import ModelSpec, Spec
 from tuner.spec.paths import PRIORITY_LEVELS
@@ -47,6 +48,9 @@ class Request:
         environment: Variables for child processes and for finding programs.
         command: How tune was called, for the manifest.
         state: The user's directory for state of tune; None: there is none.
+        gpus: Those that the server may see instead of the spec's.
+        on: What several benches are taken from, `ray`; None: from this machine, one.
+        ray: Address of the Ray cluster as HOST:PORT; None: one is started here.
     """
 
     spec: Path
@@ -64,6 +68,9 @@ class Request:
     environment: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
     state: Path | None = None
+    gpus: Gpus | None = None
+    on: str | None = None
+    ray: str | None = None
 
 
 @dataclass(frozen=True)
@@ -310,10 +317,12 @@ def _with_words_of(request: Request, spec: Spec) -> Spec:
     if request.time_budget_s is not None:
         budget["time"] = Seconds(request.time_budget_s)
     search = {} if request.seed is None else {"seed": request.seed}
+    server = {} if request.gpus is None else {"gpus": request.gpus}
     return spec.model_copy(
         update={
             "budget": spec.budget.model_copy(update=budget),
             "search": spec.search.model_copy(update=search),
+            "server": spec.server.model_copy(update=server),
         }
     )
 

@@ -23,6 +23,7 @@ from tuner.bench.job import Job
 from tuner.errors import EnvironmentNotReadyError
 from tuner.facts import Facts
 from tuner.locking import Lock, lock
+from tuner.machine.host import has_gpu
 from tuner.record.reading import UnreadableFileError, read_received
 
 _DIRECTORY = "tune-measuring"
@@ -77,7 +78,8 @@ def among_neighbours(
     """
     started = datetime.now(UTC).isoformat(timespec="seconds")
     models = tuple(str(directory.resolve()) for directory in _directories(job))
-    mine = LockHolder(os.getpid(), what, run, models, job.spec.server.gpus, started)
+    cpus = tuple(sorted(os.sched_getaffinity(0)))
+    mine = LockHolder(os.getpid(), what, run, models, job.spec.server.gpus, started, cpus)
     with registered(mine) as own:
         neighbours = Neighbours(mine, own, note)
         neighbours.look()
@@ -140,6 +142,7 @@ class LockHolder(Facts):
         models: Directories of the models it searches, links resolved.
         gpus: Its server may see: ``all``, ``none``, or numbers.
         started_at: ISO 8601, UTC.
+        cpus: It and what it starts may use, by number; empty: not known.
     """
 
     pid: int
@@ -148,6 +151,7 @@ class LockHolder(Facts):
     models: tuple[str, ...]
     gpus: str | tuple[int, ...]
     started_at: str
+    cpus: tuple[int, ...] = ()
 
     @property
     def text(self) -> str:
@@ -156,9 +160,12 @@ class LockHolder(Facts):
         return f"tune {self.what} {self.run} (pid {self.pid}, since {since} UTC)"
 
     def disturbs(self, other: LockHolder) -> bool:
-        """They always share the CPU; that disturbs little where each has its own GPUs."""
-        apart = isinstance(self.gpus, tuple) and isinstance(other.gpus, tuple)
-        return not apart or bool(set(self.gpus) & set(other.gpus))
+        """They share the CPU, mostly; that disturbs little where each has its own GPUs."""
+        if isinstance(self.gpus, tuple) and isinstance(other.gpus, tuple):
+            return bool(set(self.gpus) & set(other.gpus))
+        no_gpu = "none" in (self.gpus, other.gpus) or not has_gpu()
+        cpus_apart = self.cpus and other.cpus and not {*self.cpus} & {*other.cpus}
+        return not (no_gpu and cpus_apart)
 
 
 @contextmanager

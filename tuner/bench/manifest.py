@@ -84,6 +84,7 @@ def choices_of(request: Request) -> Choices:
         storage=None if request.storage is None else shown_url(_rooted(request.storage)),
         directory=str(Path.cwd()),
         overrides=request.overrides,
+        on=request.on,
     )
 
 

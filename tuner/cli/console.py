@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self, assert_never
 
 from tuner.bench.events import Outlook
+from tuner.bench.posted import RunProgress
 from tuner.cli.terminal import say
 from tuner.measurement.measurement import LoadPoint
 from tuner.report.quantities import found_text, metric_text
@@ -85,6 +86,15 @@ def verdict_text(left_s: float) -> str:
     seconds = 10 * math.ceil(left_s / 10)
     left = f"{seconds} s" if seconds < 60 else "{}:{:02d}".format(*divmod(seconds, 60))
     return f"verdict in about {left}"
+
+
+def progress_text(now: RunProgress) -> str:
+    """`3/20 trials, best 412/s, 1.3x as good as current, verdict in about 2 min`."""
+    done = f"{now.done}/{count_text(now.trials, 'trial')}" if now.trials else ""
+    best = "" if now.best_infer_per_s is None else f"best {digits(now.best_infer_per_s, 4)}/s"
+    outlook = now.outlook
+    gain, left = ("", "") if outlook is None else (gain_text(outlook), verdict_text(outlook.left_s))
+    return ", ".join(filter(None, (done, best, gain, left)))
 
 
 @dataclass(frozen=True)

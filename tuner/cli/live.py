@@ -12,11 +12,13 @@ from rich.live import Live
 from rich.text import Text
 
 from tuner.bench.events import Outlook
+from tuner.bench.posted import RunProgress
 from tuner.cli.console import (
     Loading,
     Repeated,
     gain_text,
     point_text,
+    progress_text,
     reason_text,
     slo_text,
     tightest_slo,
@@ -202,6 +204,37 @@ class LiveEvents:
 
     def _now(self, doing: str) -> None:
         self._doing, self._step, self._load = doing, "", None
+
+
+class LiveRuns:
+    """The runs that go on, a row each, as far as the terminal has lines; notes scroll above."""
+
+    def __init__(self, console: Console | None = None, *, no_color: bool = False) -> None:
+        self._runs: dict[str, RunProgress] = {}
+        self._console = console or Console(stderr=True, no_color=no_color)
+        self._live = Live(console=self._console, refresh_per_second=1.0, get_renderable=self.view)
+
+    def __enter__(self) -> LiveRuns:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runs.clear()
+        self._live.stop()
+
+    def __call__(self, name: str, what: object) -> None:
+        if isinstance(what, RunProgress):
+            self._runs[name] = what
+        elif what is None:
+            self._runs.pop(name, None)
+        else:
+            self._console.print(_text(f"{name}: {what}", "dim"))
+
+    def view(self) -> Group:
+        """What is on the screen; the runs that were heard last where there is no room for all."""
+        room = max(self._console.size.height - 2, 1)
+        rows = [f"{n}  {progress_text(now)}  {now.doing}" for n, now in self._runs.items()]
+        return Group(*map(_line, rows[-room:]))
 
 
 class _Row(NamedTuple):

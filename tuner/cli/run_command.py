@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from glob import glob, has_magic
@@ -29,6 +29,7 @@ from tuner.hiding import hidden_command
 if TYPE_CHECKING:
     from tuner.bench.events import Events
     from tuner.bench.job import Request
+    from tuner.cli.together import Heard
 
 
 @click.command("run")
@@ -64,6 +65,12 @@ if TYPE_CHECKING:
     help="Write the winner even if its soak was inconclusive.",
 )
 @storage_option
+@click.option(
+    "--on",
+    type=click.Choice(["ray"]),
+    help="Run several SPECs side by side, each on GPUs and CPUs of its own: of this machine, or of "
+    "the Ray cluster that $RAY_ADDRESS names.",
+)
 @progress_option
 @options.verbose_option
 @options.quiet_option
@@ -80,6 +87,7 @@ def command(
     no_write: bool,
     accept_unsoaked: bool,
     storage: str | None,
+    on: str | None,
     progress: str,
     verbose: int,
     quiet: int,
@@ -93,13 +101,15 @@ def command(
     config. A winner that proves better is written into the repository, and the old file is kept as
     a backup. The run also stores its proposal as best/proposal.patch and best/pull_request.md.
 
-    Several SPECs, or a pattern in quotes such as 'specs/*.yaml', are run one after the other, each
-    with the options given. All are checked first. A run that fails does not stop the others, and
-    the exit code is the most severe one (order: 130, 1, 4, 2, 3, 5, 13, 10, 11, 0).
+    Several SPECs, or a pattern in quotes such as 'specs/*.yaml', are run one after the other, or
+    side by side with --on, each with the options given. All are checked first. A run that fails
+    does not stop the others, and the exit code is the most severe one (order: 130, 1, 4, 2, 3, 5,
+    13, 10, 11, 0).
     """
     verbosity = verbose - quiet
     progress = choose_progress(progress, verbosity, *([resume] if resume else specs))
     from tuner.bench.job import Request
+    from tuner.cli.together import shown_together
     from tuner.record.store import SERIES
     from tuner.run.trust import BegunRuns, spec_of
 
@@ -109,6 +119,8 @@ def command(
         raise click.UsageError("--resume names one run, which has one SPEC")
     if more is not None and resume is None:
         raise click.UsageError("--more continues a run: name it with --resume RUN")
+    if on is not None and not several:
+        raise click.UsageError("--on runs several SPECs side by side: name more than one")
     if not paths and resume is None:
         raise click.UsageError("name a SPEC, or a run to resume: --resume RUN")
     state = state_directory(os.environ)
@@ -130,12 +142,21 @@ def command(
         environment=children_environment(),
         command=hidden_command(("tune", *sys.argv[1:])),
         state=state,
+        on=on,
+        ray=address_of(os.environ),
     )
     show = partial(shown_events, progress, verbosity)
     if several:
         warn_of_password(storage, say)
-        return _run_several(paths, request, show, output_format, quiet)
+        together = partial(shown_together, progress, verbosity)
+        return _run_several(paths, request, show, together, output_format, quiet)
     return _run_one(request, show, storage, output_format)
+
+
+def address_of(environment: Mapping[str, str]) -> str | None:
+    """The address of the Ray cluster; None: there is none, and Ray is started here."""
+    address = environment.get("RAY_ADDRESS", "")
+    return None if address in ("", "local") else address
 
 
 def expanded(specs: Sequence[Path]) -> list[Path]:
@@ -178,6 +199,7 @@ def _run_several(
     specs: Sequence[Path],
     request: Request,
     show: Callable[[], AbstractContextManager[Events]],
+    together: Callable[[], AbstractContextManager[Heard]],
     output_format: str,
     quiet: int,
 ) -> int:
@@ -191,7 +213,8 @@ def _run_several(
             say(text, err=True)
 
     known = dict[Member, ListedRun]()  # so that a run that has ended is read once
-    told = Show(show, note, show_failure, report_run, partial(render_series, known=known))
+    summarize = partial(render_series, known=known)
+    told = Show(show, together, note, show_failure, report_run, summarize)
     directory, series = run_series(specs, request, told)
     append_summary(directory / "report.md")
     if output_format == "json":

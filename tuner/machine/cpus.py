@@ -217,6 +217,11 @@ def _whole_cores(cpus: Sequence[int]) -> list[list[int]]:
     return [*together.values()] if len(together) > 1 else [[cpu] for cpu in cpus]
 
 
+def by_core(cpus: Sequence[int]) -> list[int]:
+    """In an order of which any slice has whole cores, as far as it can."""
+    return [cpu for core in _whole_cores(cpus) for cpu in core]
+
+
 def named(cpus: Collection[int]) -> str:
     """CPU 3, CPUs 0-5,8 or any CPU."""
     spans = [

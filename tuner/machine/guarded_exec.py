@@ -29,8 +29,9 @@ _FAMILY_END_S = 2.0  # killed processes are gone within milliseconds
 _NICE = -15
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _PARENT_DIED = signal.SIGUSR1
-#: Python ignores the first two, and a script's background job inherits ignoring the others; a
-#: SIGINT is what ends a load early. What nohup ignores stays so.
+#: Python ignores the first two, a script's background job inherits ignoring the others, and Ray
+#: blocks SIGINT in all that it starts; a SIGINT is what ends a load early. What nohup ignores stays
+#: so.
 _HEEDED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
 
 
@@ -48,7 +49,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {_PARENT_DIED})
     if os.fork() == 0:
         _guard(itself, leftovers)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {_PARENT_DIED})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {_PARENT_DIED, *_HEEDED})
     for number in _HEEDED:
         signal.signal(number, signal.SIG_DFL)
     try:

@@ -114,6 +114,7 @@ class Choices(Facts):
         storage: SQLAlchemy URL of the study, without its password; None: a file of the run.
         overrides: Values of the spec set instead, each as ``PATH=VALUE``.
         directory: Where the command line's relative paths begin.
+        on: What several benches are taken from.
     """
 
     write: bool = True
@@ -123,6 +124,7 @@ class Choices(Facts):
     directory: str = ""
     accept_unsoaked: Annotated[bool, Field(exclude_if=lambda given: not given)] = False
     overrides: Annotated[tuple[str, ...], Field(exclude_if=lambda given: not given)] = ()
+    on: Annotated[str | None, Field(exclude_if=lambda given: not given)] = None
 
     @property
     def lacks_a_password(self) -> bool:
@@ -132,7 +134,7 @@ class Choices(Facts):
     @property
     def options(self) -> list[str]:
         """The options in the form `tune run` takes."""
-        given = {"--trials": self.trials, "--storage": self.storage}
+        given = {"--trials": self.trials, "--storage": self.storage, "--on": self.on}
         time = None if self.time_budget_s is None else f"{self.time_budget_s:g}s"
         named = {**given, "--time-budget": time}
         options = [f"{name}={value}" for name, value in named.items() if value is not None]

@@ -302,6 +302,7 @@ def with_choices(
         seed=seed,
         write=request.write and earlier.write,
         accept_unsoaked=request.accept_unsoaked or earlier.accept_unsoaked,
+        on=request.on or earlier.on,
     )
 
 

@@ -1,18 +1,25 @@
-"""`tune run` of several specs, one after the other: what fails does not stop the others."""
+"""`tune run` of several specs: one after the other here, or side by side on the benches of Ray.
+
+What fails does not stop the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from tuner.bench.events import Events
 from tuner.bench.job import Job, Request
 from tuner.bench.manifest import choices_of
+from tuner.bench.posted import PostedEvents
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
+from tuner.extras import Extra, lacking
+from tuner.fleet import Bench, BenchPlace, Fleet, Heard, Need, Post, local_fleet
+from tuner.fleet_on_ray import ray_fleet
 from tuner.machine.host import read_host
 from tuner.machine.stop import Stop
 from tuner.record.manifest import refuse_changes, resume_command
@@ -20,6 +27,7 @@ from tuner.record.result_schema import Result
 from tuner.record.status import Status
 from tuner.record.store import (
     MANIFEST,
+    SERIES,
     Member,
     RunStore,
     Series,
@@ -31,18 +39,27 @@ from tuner.record.store import (
 from tuner.run.open_run import with_choices
 from tuner.run.run import checked_job, run, settled_spec
 from tuner.run.trust import BegunRuns, refuse_unnamed, untrusted
+from tuner.spec.load import load_spec
 from tuner.spec.mistakes import Mistake, SpecMistakesError
+from tuner.spec.model import Spec
+
+_NICE = (
+    "{name}: {place.host} runs it at nice {place.niceness}, behind its other processes: start Ray "
+    "there with RAY_worker_niceness=0"
+)
 
 
 @dataclass(frozen=True)
 class Show:
     """How a series is shown while it goes on.
 
-    ``events`` shows one run, ``note`` tells a sentence between two; ``report`` makes the reports in
-    the directory of a run, ``summarize`` those in the directory of the series.
+    ``events`` shows one run, ``together`` several side by side: it receives the name of each and a
+    `RunProgress` or a sentence, and at its end None. ``note`` tells a sentence between two;
+    ``report`` makes the reports in the directory of a run, ``summarize`` those in the series' one.
     """
 
     events: Callable[[], AbstractContextManager[Events]]
+    together: Callable[[], AbstractContextManager[Heard]]
     note: Callable[[str], None]
     failed: Callable[[Exception], object]
     report: Callable[[Path], object]
@@ -60,6 +77,8 @@ def run_series(specs: Sequence[Path], request: Request, show: Show) -> tuple[Pat
         EnvironmentNotReadyError: Something that all of them need is missing.
         InterruptedRunError: Stopped by a signal; the hint goes on with all of it.
     """
+    if request.on is not None and (missing := lacking(Extra.RAY)):
+        raise missing
     if request.resume is None:
         jobs = checked_jobs(specs, request, show.note)
         directory = request.output / new_run_id("series")
@@ -88,10 +107,31 @@ def run_series(specs: Sequence[Path], request: Request, show: Show) -> tuple[Pat
             if here != series.fingerprint:
                 wrong.append(f"machine (fingerprint): {series.fingerprint} then, {here} now")
             refuse_changes(f"series {directory.name}", wrong)
+        alone = {name: job.spec for name, job in zip(found, jobs, strict=True)}
+        if request.on is not None:
+            refuse_misfits_for_benches(alone)
         began = {_spec(series, m): m.spec_sha256 for m in series.members if m.spec in found}
         if failed := BegunRuns(request.state).remember(directory, began):
             show.note(failed)
-        return directory, _go_on(directory, series, found, request, show)
+        return directory, _go_on(directory, series, found, alone, request, show)
+
+
+def refuse_misfits_for_benches(specs: Mapping[str, Spec]) -> None:
+    """SpecError where a spec cannot share machines with others; by the spec's name in the series.
+
+    A bench has CPUs of its own: a spec names those of its server and its load generator, or none.
+    """
+    for name, spec in specs.items():
+        if not spec.server.managed:
+            raise SpecError(
+                f"{name}: the server is one that somebody else runs (server.mode: remote)",
+                "--on ray gives each spec a server of its own: use mode local or docker",
+            )
+        if isinstance(spec.server.cpus, tuple) is not isinstance(spec.workload.cpus, tuple):
+            raise SpecError(
+                f"{name}: only one of server.cpus and workload.cpus names CPUs",
+                "with --on ray name both, or neither: then each spec gets its share of a machine",
+            )
 
 
 def _machine(request: Request) -> str:
@@ -154,29 +194,37 @@ def _specs_of(
 
 
 def _go_on(
-    directory: Path, series: Series, specs: Mapping[str, Path], request: Request, show: Show
+    directory: Path,
+    series: Series,
+    specs: Mapping[str, Path],
+    settled: Mapping[str, Spec],
+    request: Request,
+    show: Show,
 ) -> Series:
     """Runs what has no result yet, and keeps after each how far the series has come."""
-    members, stop = list(series.members), Stop(show.note)
-
-    def keep(index: int, member: Member) -> None:
-        members[index] = member
-        write_series(directory, replace(series, members=tuple(members)))
-        show.summarize(directory)
-
+    stop, state = Stop(show.note), _State(directory, series, show)
+    members = state.members
     try:
-        with stop.listening():
-            for index, member in enumerate(series.members):
-                if member.done:
-                    continue
-                stop.checkpoint()
-                show.note(f"{index + 1} of {len(members)}: {member.name}, {member.spec}")
-                begun = member.run and (request.output / member.run / MANIFEST).is_file()
-                if not begun:
-                    member = replace(member, run=new_run_id(member.name))  # noqa: PLW2901
-                    keep(index, member)  # so that it is found again, whatever happens
-                own = replace(request, spec=specs[member.spec])
-                _run_one(member, own, show, partial(keep, index))
+        with ExitStack() as contexts:
+            heard = contexts.enter_context(_listening(members, request, show))
+            fleet: Fleet = contexts.enter_context(_fleet(request, heard, stop))
+            contexts.enter_context(stop.listening())
+            for number in [n for n, member in enumerate(members) if not member.done]:
+                while fleet.most is not None and len(fleet.benches()) >= fleet.most:
+                    state.collect(fleet)
+                if stop.requested:
+                    break
+                member = members[number]
+                if not (member.run and (request.output / member.run / MANIFEST).is_file()):
+                    member = replace(member, run=new_run_id(member.name))
+                    state.keep(number, member)  # so that it is found again, whatever happens
+                own = replace(request, spec=specs[member.spec], on=None)
+                work = _Work(directory, member, own, show.report, _shown(request, show))
+                fleet.open(member.run, tuned, work, _need(fleet, settled[member.spec]))
+                fleet.submit(member.run, None)
+            while fleet.benches():
+                heard(state.collect(fleet), None)
+            stop.checkpoint()
     except InterruptedRunError as error:
         done = sum(member.done for member in members)
         left = [str(specs[member.spec]) for member in members if not member.done]
@@ -186,33 +234,162 @@ def _go_on(
     return replace(series, members=tuple(members))
 
 
-def _run_one(member: Member, request: Request, show: Show, keep: Callable[[Member], None]) -> None:
-    """Begins a run or goes on with it, and keeps how it ended.
+class _State:
+    """How far a series has come, in memory and in its directory."""
+
+    def __init__(self, directory: Path, series: Series, show: Show) -> None:
+        self._directory, self._series, self._show = directory, series, show
+        self.members = list(series.members)
+
+    def keep(self, number: int, member: Member) -> None:
+        self.members[number] = member
+        series = replace(self._series, members=tuple(self.members))
+        write_series(self._directory, series)
+        self._show.summarize(self._directory)
+
+    def collect(self, fleet: Fleet) -> str:
+        """Waits for the next run to end, and keeps how; returns its id."""
+        done = fleet.next_done()
+        fleet.close(done.bench)
+        number = next(n for n, member in enumerate(self.members) if member.run == done.bench)
+        if done.error is None:
+            self.keep(number, done.value)
+        elif not isinstance(done.error, InterruptedRunError):
+            self.keep(number, _failed(self.members[number], done.error))
+            self._show.failed(done.error)
+        return done.bench
+
+
+def _fleet(request: Request, heard: Heard, stop: Stop) -> AbstractContextManager[Fleet]:
+    return local_fleet(heard, stop) if request.on is None else ray_fleet(request.ray, heard, stop)
+
+
+def _need(fleet: Fleet, spec: Spec) -> Need:
+    """The GPUs and CPUs of a spec; where it leaves the GPUs open one, if there is any."""
+    gpus = spec.server.gpus
+    count = None if gpus == "all" else 0 if gpus == "none" else len(gpus)
+    server, load = spec.server.cpus, spec.workload.cpus
+    if isinstance(server, tuple) and isinstance(load, tuple):
+        return fleet.need(count, sorted({*server, *load}))
+    return fleet.need(count)
+
+
+@contextmanager
+def _listening(members: Sequence[Member], request: Request, show: Show) -> Iterator[Heard]:
+    """Shows what benches say, each under the name of its run's models."""
+    together = show.together() if request.on is not None else nullcontext(None)
+
+    def heard(bench: str, what: object) -> None:
+        number, member = next((n, m) for n, m in enumerate(members) if m.run == bench)
+        if isinstance(what, BenchPlace):
+            where = "" if request.on is None else f", on {what}"
+            show.note(f"{number + 1} of {len(members)}: {member.name}, {member.spec}{where}")
+            if what.niceness > os.getpriority(os.PRIO_PROCESS, 0):
+                show.note(_NICE.format(name=member.name, place=what))
+        elif isinstance(what, Exception):
+            show.failed(what)
+        elif shown is not None:
+            shown(member.name, what)
+
+    with together as shown:
+        yield heard
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """How one run of a series is shown and stopped."""
+
+    events: Events
+    stop: Stop
+    failed: Callable[[Exception], object]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """One spec of a series, for a bench. It travels, and holds no spec: its file is read there.
+
+    Attributes:
+        series: The series' directory, in which the bench must find it too.
+        request: With the spec of the member.
+        report: Makes the reports in the directory of a run.
+        shown: Shows the run.
+    """
+
+    series: Path
+    member: Member
+    request: Request
+    report: Callable[[Path], object]
+    shown: Callable[[Post], AbstractContextManager[_Shown]]
+
+
+def _shown(request: Request, show: Show) -> Callable[[Post], AbstractContextManager[_Shown]]:
+    if request.on is not None:
+        return _posted
+
+    @contextmanager
+    def here(post: Post) -> Iterator[_Shown]:
+        with show.events() as events:
+            stop = Stop(events.note)
+            yield _Shown(events, stop, show.failed)
+        post.stop.requested |= stop.requested
+
+    return here
+
+
+@contextmanager
+def _posted(post: Post) -> Iterator[_Shown]:
+    yield _Shown(PostedEvents(post.tell), post.stop, post.tell)
+
+
+@contextmanager
+def tuned(place: BenchPlace, post: Post, work: _Work) -> Iterator[Bench]:
+    """A bench for one spec; its work is the whole run.
 
     Raises:
-        InterruptedRunError: It was stopped, or it ended while a stop was asked for.
+        EnvironmentNotReadyError: The files of the series are not there.
     """
+    if place.cpus:
+        work = replace(work, request=_there(place, work))
+    yield lambda _: _tune(post, work)
+
+
+def _there(place: BenchPlace, work: _Work) -> Request:
+    """The request for a bench of its own, perhaps on another machine."""
+    request, member = work.request, work.member
+    shares = (work.series / SERIES).is_file() and request.spec.is_file()
+    if not shares or load_spec(request.spec, request.overrides).sha256 != member.spec_sha256:
+        raise EnvironmentNotReadyError(
+            f"{place.host} does not have {request.spec} and {work.series} as the run does",
+            "the nodes of the cluster must share the directories of specs, models and results, "
+            "under the same paths",
+        )
+    return replace(request, gpus=place.gpus)
+
+
+def _failed(member: Member, error: Exception) -> Member:
+    code = error.exit_code if isinstance(error, TunerError) else TunerError.exit_code
+    told = error.message if isinstance(error, TunerError) else f"a defect: {error!r}"
+    return replace(member, status=Status.FAILED, exit_code=code, error=told)
+
+
+def _tune(post: Post, work: _Work) -> Member:
+    """Begins a run or goes on with it; returns how it ended."""
+    member, request = work.member, work.request
     directory = request.output / member.run
     begun = (directory / MANIFEST).is_file()
     stored = RunStore(directory).whole_result() if begun and member.exit_code is None else None
     ended = Status.INTERRUPTED if stored is None else Result.from_json(stored).status
     if ended not in (Status.FAILED, Status.INTERRUPTED):  # killed between its end and this record
-        show.report(directory)
-        keep(replace(member, status=ended, exit_code=ended.exit_code))
-        return
+        work.report(directory)
+        return replace(member, status=ended, exit_code=ended.exit_code)
     request = replace(request, resume=directory if begun else None, run_id=member.run)
-    with show.events() as events:
-        stop = Stop(events.note)
+    with work.shown(post) as shown:
         try:
-            ended = run(request, events, show.report, stop).result.status
-            member = replace(member, status=ended, exit_code=ended.exit_code, error="")
+            ended = run(request, shown.events, work.report, shown.stop).result.status
+            return replace(member, status=ended, exit_code=ended.exit_code, error="")
         except InterruptedRunError as error:
-            keep(replace(member, status=Status.INTERRUPTED, exit_code=error.exit_code))
-            raise
+            shown.stop.requested = True
+            return replace(member, status=Status.INTERRUPTED, exit_code=error.exit_code)
         except Exception as error:
-            code = error.exit_code if isinstance(error, TunerError) else TunerError.exit_code
-            told = error.message if isinstance(error, TunerError) else f"a defect: {error!r}"
-            member = replace(member, status=Status.FAILED, exit_code=code, error=told)
-            show.failed(error)
-    keep(member)
-    stop.checkpoint()
+            shown.failed(error)
+            return _failed(member, error)

@@ -58,6 +58,10 @@ class Unit:
     written: Callable[[Decimal], str]
     axis: tuple[str, float]
 
+    def __reduce__(self) -> tuple[Callable[[str], Unit], tuple[str]]:
+        """The one there is: it is compared by identity, in other processes too."""
+        return _unit, (self.accepted,)
+
 
 @dataclass(frozen=True, eq=False)
 class Metric:
@@ -82,6 +86,10 @@ class Metric:
     not_minimised: str = ""
     scope: Scope = Scope.STREAM
     until: Until = Until.ANSWER
+
+    def __reduce__(self) -> tuple[Callable[[str], Metric], tuple[str]]:
+        """The one there is, like a `Unit`."""
+        return parse_metric, (self.name,)
 
     @property
     def is_latency(self) -> bool:
@@ -206,6 +214,10 @@ SIZE = Unit(
     lambda exact: str(Bytes(exact)),
     ("MiB", 1.0 / (1 << 20)),
 )
+
+
+def _unit(accepted: str) -> Unit:
+    return next(unit for unit in (TIME, SHARE, RATE, SIZE) if unit.accepted == accepted)
 
 
 #: How a latency's name ends, after the percentile.

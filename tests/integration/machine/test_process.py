@@ -180,3 +180,14 @@ def test_a_program_that_cannot_run_is_said_so(tmp_path: Path) -> None:
         with child([str(broken)], env={}, stdout=output) as process:
             assert process.wait(10) == 127
     assert f"cannot execute {broken}" in tail(tmp_path / "log", 1)
+
+
+def test_a_child_hears_an_interrupt_that_its_parent_blocks() -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # as Ray does
+    try:
+        with child(["/bin/sleep", "600"], env={}, stdout=subprocess.DEVNULL) as process:
+            eventually(lambda: b"sleep" in Path(f"/proc/{process.pid}/cmdline").read_bytes()[:12])
+            process.send_signal(signal.SIGINT)
+            assert process.wait(5) == -signal.SIGINT
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -278,3 +278,26 @@ def test_gpus_of_ones_own_keep_two_apart(
     mine: str | tuple[int, ...], yours: str | tuple[int, ...], disturbed: bool
 ) -> None:
     assert measuring(mine).disturbs(measuring(yours)) is disturbed
+
+
+@pytest.mark.parametrize(
+    ("gpus", "mine", "yours", "disturbed"),
+    [
+        ("none", (0, 1), (2, 3), False),
+        ("none", (0, 1), (1, 2), True),
+        ("none", (), (1, 2), True),
+        ("all", (0, 1), (2, 3), True),  # both may use the machine's GPU
+    ],
+)
+def test_cpus_of_ones_own_keep_two_apart_that_share_no_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+    gpus: str,
+    mine: tuple[int, ...],
+    yours: tuple[int, ...],
+    disturbed: bool,
+) -> None:
+    monkeypatch.setattr("tuner.bench.machine_lock.has_gpu", lambda: True)
+    one, other = replace(measuring(gpus), cpus=mine), replace(measuring(gpus), cpus=yours)
+    assert one.disturbs(other) is disturbed
+    monkeypatch.setattr("tuner.bench.machine_lock.has_gpu", lambda: False)
+    assert one.disturbs(other) is (disturbed and gpus == "none")

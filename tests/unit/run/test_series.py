@@ -15,6 +15,8 @@ from tuner.errors import DeployRefusedError, EnvironmentNotReadyError
 from tuner.report import listing, render
 from tuner.run import run as pipeline
 
+REMOTE = "server: {mode: remote, http: 'h:1', grpc: 'h:2'}\n"
+
 
 def run(workplace: Workplace, *arguments: str) -> int:
     return workplace.tune("run", *arguments, "--progress", "none")
@@ -140,3 +142,41 @@ def test_a_stopped_series_says_how_to_go_on_and_goes_on(
     assert len(workplace.bench.deployed) <= 7  # 2 trials each, and the one that was given up
     config = tmp_path / "my repository" / "model-02" / "config.pbtxt"
     assert not list(config.parent.glob(".config.pbtxt.tune*"))  # --no-write was kept
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            REMOTE,
+            "(server.mode: remote)",
+        ),
+        ("server: {cpus: [0]}\n", "only one of server.cpus and workload.cpus names CPUs"),
+    ],
+)
+def test_a_spec_that_cannot_share_a_machine_is_refused_before_ray_is_started(
+    workplace: Workplace, tmp_path: Path, more: str, said: str
+) -> None:
+    make_specs(tmp_path, 2)
+    with (tmp_path / "specs" / "model-01.yaml").open("a") as spec:
+        spec.write(more)
+    assert run(workplace, "specs/*.yaml", "--on", "ray") == 2
+    assert said in workplace.tune.err
+    assert "specs/model-01.yaml: " in workplace.tune.err
+
+
+def test_one_spec_has_nothing_beside_which_it_could_run(
+    workplace: Workplace, tmp_path: Path
+) -> None:
+    make_specs(tmp_path, 1)
+    assert run(workplace, "specs/model-00.yaml", "--on", "ray") == 2
+    assert "name more than one" in workplace.tune.err
+
+
+def test_the_address_of_a_cluster_that_is_none_is_refused(
+    workplace: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_specs(tmp_path, 2)
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    assert run(workplace, "specs/*.yaml", "--on", "ray") == 4
+    assert "RAY_ADDRESS is 'auto', not HOST:PORT" in workplace.tune.err

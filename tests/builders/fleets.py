@@ -1,0 +1,119 @@
+"""What benches do in tests; by name, since a bench of Ray is another process."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tuner.fleet import Bench, BenchPlace, Post
+from tuner.machine.process import child
+from tuner.machine.stop import Stop
+from tuner.run import series
+from tuner.spec.mistakes import Mistake, SpecMistakesError
+
+SLEEP = ["/bin/sleep", "600"]
+MISTAKE = Mistake("spec.yaml", 3, 7, "slo", "no such metric")
+
+
+def end_a_child(_: object) -> float:
+    with child(SLEEP, env=dict(os.environ), stdout=subprocess.DEVNULL) as process:
+        time.sleep(0.5)  # it has become its command
+        begin_s = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.wait(10)
+    return time.monotonic() - begin_s
+
+
+def listen(_: object) -> bool:
+    stop = Stop()
+    with stop.listening():
+        signal.raise_signal(signal.SIGINT)
+    return stop.requested
+
+
+def mistaken(_: object) -> None:
+    raise SpecMistakesError([MISTAKE])
+
+
+@contextmanager
+def versatile(place: BenchPlace, post: Post, log: Path | None) -> Iterator[Bench]:
+    """Does what its work names; ``log`` gets a line when it opens and when it closes."""
+
+    def logged(word: str) -> None:
+        if log is not None:
+            with log.open("a") as file:
+                file.write(f"{word}\n")
+
+    def stopped(_: object) -> bool:
+        while not post.stop.requested:
+            time.sleep(0.05)
+        return True
+
+    def start_a_child(sleep_s: float) -> int:
+        process = stack.enter_context(child(SLEEP, env=dict(os.environ), stdout=subprocess.DEVNULL))
+        time.sleep(sleep_s)
+        return process.pid
+
+    def die_once(mark: Path) -> str:
+        if not mark.exists():
+            mark.touch()
+            process = start_a_child(0.5)
+            mark.write_text(str(process))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "done"
+
+    works: Mapping[str, Callable[[Any], Any]] = {
+        "echo": lambda value: value,
+        "tell": post.tell,
+        "mistaken": mistaken,
+        "divide": lambda value: 1 / value,
+        "place": lambda _: (place, sorted(os.sched_getaffinity(0))),
+        "state": lambda _: (sorted(os.sched_getaffinity(0)), Path.cwd(), dict(os.environ)),
+        "pid": lambda _: os.getpid(),
+        "stopped": stopped,
+        "end a child": end_a_child,
+        "start a child": start_a_child,
+        "die once": die_once,
+        "die": lambda _: os.kill(os.getpid(), signal.SIGKILL),
+        "listen": listen,
+        "report": lambda file: Path(file).write_text(f"{os.getpid()} {start_a_child(0.0)}"),
+        "wait": lambda _: time.sleep(600),
+    }
+    logged("opened")
+    with ExitStack() as stack:
+        yield lambda work: works[work[0]](work[1])
+    logged("closed")
+
+
+@contextmanager
+def emulated(place: BenchPlace, post: Post, work: Any) -> Iterator[Bench]:
+    """A bench for a spec of a series, with all programs emulated."""
+    from builders.emulated_tune import emulate
+
+    emulate()
+    with series.tuned(place, post, work) as bench:
+        yield bench
+
+
+def forget_processes_of_ray() -> None:
+    """Ray ends them and does not wait for them, which Python warns of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+def main() -> None:
+    """`tune` whose benches are emulated, on Ray too."""
+    from builders.emulated_tune import main as tune
+
+    series.tuned = emulated
+    sys.exit(tune())

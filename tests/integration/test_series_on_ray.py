@@ -1,0 +1,103 @@
+"""`tune run` of several specs on Ray, with emulated measurements, in processes of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.series import make_specs, runs_of, series_in
+from builders.waits import wait_until
+
+TESTS = Path(__file__).parents[1]
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+PROGRAM = "from builders.fleets import main; main()"
+
+
+def start(place: Path, *arguments: str, pause_s: float = 0.01) -> subprocess.Popen[str]:
+    paths = os.pathsep.join([str(TESTS), str(TESTS.parent)])
+    own = {"PYTHONPATH": paths, "XDG_STATE_HOME": str(place / "state")}
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "run", *arguments, "--on", "ray", "--progress", "plain"],
+        cwd=place,
+        env={**os.environ, **own, "EMULATED_PAUSE_S": str(pause_s)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def specs_in(place: Path, count: int) -> list[str]:
+    """One CPU each, in turns."""
+    names = make_specs(place, count)
+    usable = sorted(os.sched_getaffinity(0))
+    for number, name in enumerate(names):
+        cpu = usable[number % len(usable)]
+        with (place / "specs" / f"{name}.yaml").open("a") as spec:
+            spec.write(f"server: {{cpus: [{cpu}]}}\nworkload: {{cpus: [{cpu}]}}\n")
+    return names
+
+
+def manifests(place: Path) -> list[dict[str, Any]]:
+    found = sorted((place / "results").glob("*/manifest.json"))
+    return [json.loads(path.read_text()) for path in found]
+
+
+def left_over(place: Path) -> list[str]:
+    """Command lines of processes that have this place in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if str(place).encode() in (entry / "environ").read_bytes():
+                    found.append((entry / "cmdline").read_text())
+            except OSError:
+                continue
+    return found
+
+
+def test_each_spec_is_tuned_once_on_cpus_of_its_own_with_one_summary(tmp_path: Path) -> None:
+    names = specs_in(tmp_path, 3)
+    out, err = start(tmp_path, "specs/*.yaml", "--format", "json").communicate(timeout=300)
+    told = json.loads(out)
+    assert [r["name"] for r in told["runs"]] == names == runs_of(tmp_path / "results")
+    assert {r["status"] for r in told["runs"]} <= {"improved", "kept"}
+    for number, name in enumerate(names, 1):
+        assert f"{number} of 3: {name}, specs/{name}.yaml, on {os.uname().nodename}, CPU" in err
+        assert f"{name}: 2/2 trials, best " in err
+    assert "ray::" not in err
+    assert "Ray" not in err
+    assert "disturbs" not in err
+    directory = series_in(tmp_path / "results")
+    assert (directory / "report.html").is_file()
+    assert json.loads((directory / "series.json").read_text())["choices"]["on"] == "ray"
+    wait_until(lambda: not left_over(tmp_path), 10)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_series_leaves_no_process_and_goes_on(tmp_path: Path, number: int) -> None:
+    names, results = specs_in(tmp_path, 2), tmp_path / "results"
+    process = start(tmp_path, "specs/*.yaml", pause_s=0.3)
+    wait_until(lambda: any(results.glob("*/trials.jsonl")), 120)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert out == ""
+    if number == signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+    else:
+        assert process.returncode == 130
+        assert "go on with: tune run specs/model-00.yaml" in err
+    wait_until(lambda: not left_over(tmp_path), 20)
+    before = {p.parent.name: p.read_text() for p in results.glob("*/trials.jsonl")}
+    directory = series_in(results)
+    resumed = start(tmp_path, "--resume", str(directory), "--format", "json")
+    out, err = resumed.communicate(timeout=300)
+    assert {r["status"] for r in json.loads(out)["runs"]} <= {"improved", "kept"}, err
+    assert runs_of(results) == names
+    after = {p.parent.name: p.read_text() for p in results.glob("*/trials.jsonl")}
+    assert all(after[name].startswith(text) for name, text in before.items())

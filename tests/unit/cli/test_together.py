@@ -1,0 +1,57 @@
+"""Runs that go on side by side, as a terminal and a log show them."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from tuner.bench.events import Outlook
+from tuner.bench.posted import PostedEvents, RunProgress
+from tuner.cli.console import progress_text
+from tuner.cli.live import LiveRuns
+from tuner.cli.together import Lines
+
+HALF = RunProgress("trial 3", 6, 3, 412.04, Outlook(95.0, 1.31))
+
+
+def test_progress_is_told_in_a_line() -> None:
+    told = "3/6 trials, best 412/s, 1.31x as good as current, verdict in about 1:40"
+    assert progress_text(HALF) == told
+    assert progress_text(RunProgress()) == ""
+
+
+def test_a_log_has_a_line_for_each_trial_and_note_and_none_for_what_is_done_now(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = Lines(0)
+    for what in (RunProgress("searching", 6), HALF, HALF, "a note", None):
+        lines("toy", what)
+    assert capsys.readouterr().err == f"toy: {progress_text(HALF)}\ntoy: a note\n"
+    quiet = Lines(-1)
+    quiet("toy", "a note")
+    assert capsys.readouterr().err == ""
+
+
+def test_the_live_view_has_a_row_for_each_run_that_goes_on() -> None:
+    console = Console(file=io.StringIO(), width=80, height=4, force_terminal=True)
+    runs = LiveRuns(console)
+    for number in range(3):
+        runs(f"model-{number}", RunProgress(f"trial {number}", 6, number))
+    runs("model-1", None)
+    with console.capture() as shown:
+        console.print(runs.view())
+    assert shown.get().splitlines() == [
+        "model-0  0/6 trials  trial 0",
+        "model-2  2/6 trials  trial 2",
+    ]
+
+
+def test_what_a_run_elsewhere_tells_is_told_once() -> None:
+    told = list[object]()
+    events = PostedEvents(told.append)
+    for _ in range(2):
+        events.phase("searching")
+    events.note("a note")
+    assert told == [RunProgress("searching"), "a note"]

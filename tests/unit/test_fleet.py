@@ -1,0 +1,164 @@
+"""What travels to a bench and back is the same there; a fleet of Ray without a Ray."""
+
+from __future__ import annotations
+
+import pickle
+import pkgutil
+from collections.abc import Iterator
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import tuner
+from tuner.errors import TunerError
+from tuner.fleet import BenchLostError, Done, Need
+from tuner.fleet_on_ray import RayFleet, _Board
+from tuner.machine.stop import Stop
+from tuner.spec.metrics import METRICS, Metric
+from tuner.spec.mistakes import Mistake
+
+
+def kinds(of: type[TunerError] = TunerError) -> Iterator[type[TunerError]]:
+    yield of
+    for kind in of.__subclasses__():
+        yield from kinds(kind)
+
+
+def every_error() -> list[type[TunerError]]:
+    for module in pkgutil.walk_packages(tuner.__path__, "tuner."):
+        import_module(module.name)
+    return sorted({k for k in kinds() if k.__module__.startswith("tuner.")}, key=str)
+
+
+def made(kind: type[TunerError]) -> TunerError:
+    if kind.__name__ == "SpecMistakesError":
+        return kind([Mistake("spec.yaml", 3, 7, "slo", "no such metric")])  # type: ignore[arg-type]
+    return kind("what happened", "what to do")
+
+
+def test_each_error_is_the_same_in_another_process() -> None:
+    found = every_error()
+    assert len(found) > 15
+    for kind in found:
+        error = made(kind)
+        back = pickle.loads(pickle.dumps(error))
+        assert type(back) is kind
+        assert (vars(back), back.args, str(back)) == (vars(error), error.args, str(error))
+        assert back.exit_code == error.exit_code
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.name)
+def test_a_metric_is_itself_in_another_process(metric: Metric) -> None:
+    back, unit = pickle.loads(pickle.dumps((metric, metric.unit)))
+    assert back is metric
+    assert unit is metric.unit
+    assert back.is_latency == metric.is_latency
+
+
+class Ray:
+    """Ends each piece of work as ``ends`` says: an error to raise, or a value."""
+
+    def __init__(self, ends: list[Any]) -> None:
+        self.ends, self.killed = ends, list[Any]()
+        kinds = {"RayError": Exception}
+        for name in ("OutOfMemoryError", "RayActorError"):
+            kinds[name] = type(name, (Exception,), {})
+        self.exceptions = SimpleNamespace(**kinds)
+        strategies = SimpleNamespace(NodeAffinitySchedulingStrategy=lambda *_, **__: None)
+        self.util = SimpleNamespace(scheduling_strategies=strategies)
+
+    def get_runtime_context(self) -> Any:
+        return SimpleNamespace(get_node_id=lambda: "node")
+
+    def remote(self, kind: type) -> Any:
+        return Actor(kind is _Board, self.started)
+
+    def started(self, *work: Any) -> object:
+        return object()
+
+    def wait(self, references: list[object], timeout: float) -> tuple[list[object], list[object]]:
+        del timeout
+        return references[:1], references[1:]
+
+    def get(self, reference: object, timeout: float = 0.0) -> Any:
+        if isinstance(reference, list):
+            return reference
+        end = self.ends.pop(0)
+        if isinstance(end, Exception):
+            raise end
+        return end, None
+
+    def kill(self, actor: Any) -> None:
+        self.killed.append(actor)
+
+
+class Actor:
+    def __init__(self, board: bool, started: Any) -> None:
+        self._board, self._started = board, started
+
+    def options(self, **_: object) -> Actor:
+        return self
+
+    def remote(self, *_: object) -> Actor:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        answer: Any = self._started if name == "do" else lambda *_: []
+        return SimpleNamespace(remote=answer)
+
+
+def fleet_of(ray: Ray, benches: int = 2) -> RayFleet:
+    fleet = RayFleet(ray, lambda *_: None, Stop())
+    for number in range(benches):
+        fleet.open(f"bench {number}", lambda *_: None, None, Need())  # type: ignore[arg-type,return-value]
+        fleet.submit(f"bench {number}", None)
+    return fleet
+
+
+def test_what_memory_was_too_short_for_is_tried_once_more_when_nothing_else_goes_on() -> None:
+    ray = Ray([])
+    short = ray.exceptions.OutOfMemoryError("node killed workers")
+    ray.ends = [short, "second", "first"]
+    fleet = fleet_of(ray)
+    assert [fleet.next_done() for _ in range(2)] == [
+        Done("bench 1", "second"),
+        Done("bench 0", "first"),
+    ]
+
+
+def test_what_memory_is_too_short_for_twice_is_lost_with_its_node() -> None:
+    ray = Ray([])
+    ray.ends = [ray.exceptions.OutOfMemoryError("the server grew")] * 2
+    error = fleet_of(ray, 1).next_done().error
+    assert isinstance(error, BenchLostError)
+    assert error.message == (
+        "the bench of bench 0 is lost: its node ran out of memory, twice (the server grew)"
+    )
+
+
+@pytest.mark.parametrize("cause", [TunerError("what happened", "what to do"), None])
+def test_another_error_of_ray_is_told_by_its_cause_and_never_by_its_own_text(
+    cause: TunerError | None,
+) -> None:
+    ray = Ray([])
+    error = Exception("\x1b[36mray::do()\x1b[39m pid=7")
+    error.cause = cause  # type: ignore[attr-defined]
+    ray.ends = [error]
+    told = fleet_of(ray, 1).next_done().error
+    assert told is not None
+    assert told is cause or told.message.startswith("a defect of a bench: ")
+    assert "\x1b" not in told.message
+
+
+def test_cpus_are_given_to_one_bench_of_a_machine_at_a_time() -> None:
+    board, one = _Board(), Need(cpus=1)
+    assert board.claim("a", "here", [2, 0, 1], Need(cpus=2)) == (0, 2)
+    assert board.claim("b", "here", [2, 0, 1], Need(cpus=2)) is None
+    assert board.claim("b", "here", [2, 0, 1], one) == (1,)
+    assert board.claim("c", "there", [2, 0, 1], one) == (2,)
+    assert board.claim("d", "here", [2, 0, 1], Need(cpus=1, named=(0,))) is None
+    assert board.claim("a", "here", [2, 0, 1], Need(cpus=2)) == (0, 2)  # it was started again
+    board.free("a")
+    assert board.claim("d", "here", [2, 0, 1], Need(cpus=1, named=(0,))) == (0,)

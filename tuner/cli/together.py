@@ -1,0 +1,41 @@
+"""How runs that go on side by side are shown: a row for each in one live view, or plain lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import click
+
+from tuner.bench.posted import RunProgress
+from tuner.cli.console import progress_text
+from tuner.cli.terminal import say
+
+Heard = Callable[[str, object], None]
+
+
+def shown_together(progress: str, verbosity: int) -> AbstractContextManager[Heard]:
+    """What shows several runs; ``progress`` and ``verbosity`` as for one."""
+    if progress == "live":
+        from tuner.cli.live import LiveRuns
+
+        return LiveRuns(no_color=click.get_current_context().color is False)
+    if progress == "none" or verbosity < -1:
+        return nullcontext(lambda *_: None)
+    return nullcontext(Lines(verbosity))
+
+
+class Lines:
+    """A line for each trial that has ended, and each note: CI logs, pipes."""
+
+    def __init__(self, verbosity: int) -> None:
+        self._verbosity = verbosity
+        self._done: dict[str, int] = {}
+
+    def __call__(self, name: str, what: object) -> None:
+        if isinstance(what, RunProgress):
+            if what.done and self._done.get(name) != what.done:
+                self._done[name] = what.done
+                say(f"{name}: {progress_text(what)}", err=True)
+        elif what is not None and self._verbosity >= 0:
+            say(f"{name}: {what}", err=True)
