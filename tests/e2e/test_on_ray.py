@@ -1,0 +1,63 @@
+"""Two real tritonservers side by side on Ray, one of whose benches is killed in a trial."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from builders.e2e_workplace import MODEL, SPEC, Workplace
+from builders.model_files import copy_examples
+from builders.waits import TOO_TIGHT, wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
+
+
+def place_two(directory: Path) -> Workplace:
+    """A copy of the model for each of the first CPUs."""
+    (directory / "specs").mkdir()
+    for cpu in sorted(os.sched_getaffinity(0))[:2]:
+        name = f"model-{cpu}"
+        copy_examples(directory / "repository", MODEL)
+        model = (directory / "repository" / MODEL).rename(directory / "repository" / name)
+        config = model / "config.pbtxt"
+        config.write_text(config.read_text().replace(MODEL, name))
+        text = SPEC % {"p90": TOO_TIGHT, "trials": 2, "more": ""}
+        text = text.replace(MODEL, name).replace("repository: ", "repository: ../")
+        text = text.replace("workload:\n", f"workload:\n  cpus: [{cpu}]\n")
+        (directory / "specs" / f"{name}.yaml").write_text(f"{text}server: {{cpus: [{cpu}]}}\n")
+    return Workplace(directory)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="each server needs a CPU")
+def test_two_servers_have_cpus_of_their_own_and_a_killed_bench_is_started_again(
+    tmp_path: Path,
+) -> None:
+    workplace = place_two(tmp_path)
+    process = workplace.start("run", "specs/*.yaml", "--on", "ray", "--progress", "plain")
+    wait_until(lambda: len(workplace.children("tritonserver")) == 2, 180)
+    found = workplace.children("tritonserver")
+    masks = [set(server.cpu_affinity()) for server in found]
+    assert not masks[0] & masks[1]
+    for server in found:
+        variables = server.environ()
+        foreign = [name for name in variables if name.startswith(("RAY_", "SPT_", "PYTHONBREAK"))]
+        assert foreign == []
+        assert variables.get("OMP_NUM_THREADS") == os.environ.get("OMP_NUM_THREADS")
+        assert server.nice() == psutil.Process(process.pid).nice()
+    bench = found[0].parent()  # in its first trial
+    assert bench is not None
+    bench.send_signal(signal.SIGKILL)
+    wait_until(lambda: not found[0].is_running(), 5)
+    done = workplace.finish(process)
+    assert done.returncode == 10, done.stderr  # no config meets the SLO
+    results = tmp_path / "results"
+    (series,) = results.glob("*/series.json")
+    members = json.loads(series.read_text())["members"]
+    assert [m["exit_code"] for m in members] == [10, 10]
+    trials = {p.parent.name: p.read_text() for p in results.glob("*/trials.jsonl")}
+    assert sorted(trials) == sorted(m["run"] for m in members)
+    wait_until(lambda: not workplace.children(), 20)
