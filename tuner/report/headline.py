@@ -132,8 +132,10 @@ def _why_no_load(current: ProvedConfig) -> str:
         return "met the SLOs at no load that was tried"
     if current.soak is not None and current.soak.lost:
         return f"did not hold {rate_text(at_most)} for as long"
-    saturates = any(saturated(p) for p in current.rounds)
-    return f"{'saturates at' if saturates else 'missed an SLO at'} {rate_text(at_most)}"
+    if any(saturated(p) for p in current.rounds):
+        return f"saturates at {rate_text(at_most)}"
+    missed = any(p.outcome is SloOutcome.MISSED for p in current.rounds)
+    return f"{'missed an SLO at' if missed else 'sustains at most'} {rate_text(at_most)}"
 
 
 def _at_once(data: ReportData) -> str:
