@@ -85,6 +85,7 @@ class ReasonKind(Enum):
     ANSWERS_CHANGED = "answers_changed"
     ANSWERS_VARY = "answers_vary"
     ANSWERS_NOT_COMPARED = "answers_not_compared"
+    FEWER_CPUS = "fewer_cpus"  # in search and rounds than in production
     SOAKED = "soaked"
     SOAK_NOT_HELD = "soak_not_held"
     SOAK_LOWERED = "soak_lowered"

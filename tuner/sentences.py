@@ -315,6 +315,10 @@ SENTENCES: Mapping[ReasonKind, str | Callable[[Reason, _Facts], str]] = {
         f"differ from run to run ({f['difference']})."
     ),
     ReasonKind.ANSWERS_NOT_COMPARED: _answers_not_compared,
+    ReasonKind.FEWER_CPUS: lambda _, f: (
+        f"In the search and the rounds the server had {f['server_cpus']} of {f['machine_cpus']} "
+        "CPUs, all of them in the soak; thread counts that are left open follow that."
+    ),
     ReasonKind.SOAKED: _soaked,
     ReasonKind.SOAK_NOT_HELD: lambda r, _: _not_held(r.causes),
     ReasonKind.SOAK_LOWERED: _soak_lowered,

@@ -24,6 +24,7 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.facts import Facts
 from tuner.machine.process import Priority
 from tuner.machine.quota import read_quota
+from tuner.reason import Reason, ReasonKind
 from tuner.spec.fields import Cpus
 from tuner.spec.units import count_text
 
@@ -65,10 +66,10 @@ class Cores(Facts):
         return 0 < len(self.server) < self.of
 
     @property
-    def shortage(self) -> str:
+    def shortage(self) -> Reason:
         """Why its figures may differ from those in production; where `fewer`."""
-        had = f"the server had {len(self.server)} of {self.of} CPUs, all of them in the soak"
-        return f"In the search and the rounds {had}; thread counts that are left open follow that."
+        counts = {"server_cpus": len(self.server), "machine_cpus": self.of}
+        return Reason(ReasonKind.FEWER_CPUS, facts=counts)
 
     @property
     def in_production(self) -> tuple[int, ...]:

@@ -128,7 +128,7 @@ class _Proof:
         verdict = self._compare(own, finalists, baseline)
         told = (*self._low.reasons, *verdict.reasons, *limits(finalists), *failed, *self._left_out)
         if session.cores.fewer:
-            told = (*told, Reason.of_text(session.cores.shortage))
+            told = (*told, session.cores.shortage)
         return replace(verdict, reasons=told)
 
     def _compare(

@@ -21,6 +21,7 @@ from tuner.machine.cpus import (
 )
 from tuner.machine.process import Priority
 from tuner.machine.quota import Quota
+from tuner.sentences import sentence
 from tuner.spec.fields import Cpus
 
 APART, TOGETHER = Sharing.APART, Sharing.TOGETHER
@@ -132,7 +133,7 @@ def test_server_has_all_its_cpus_in_production_and_a_spec_s_own_stay() -> None:
 def test_verdict_says_where_the_server_had_fewer_cpus_than_in_production() -> None:
     split = Cores((0, 1, 2, 4, 5, 6), (3, 7), of=8)
     assert split.fewer
-    assert "6 of 8 CPUs" in split.shortage
+    assert "6 of 8 CPUs" in sentence(split.shortage)
     assert not Cores((0, 1), (2,)).fewer  # the spec says so
     assert not ANY.fewer
 
