@@ -186,7 +186,7 @@ def how_runs_went(figures: Figures) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for name, run in figures.runs.items():
         counts = run.result["trials"]
-        memory = sum("out of memory" in (t["reason"] or "").lower() for t in run.trials)
+        memory = sum("out of memory" in json.dumps(t["reason"]).lower() for t in run.trials)
         cells = [
             name,
             run.result["status"],

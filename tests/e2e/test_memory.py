@@ -43,8 +43,9 @@ def test_what_cannot_fit_is_never_loaded(workplace: Any, monkeypatch: pytest.Mon
     }
     refused = [t for t in trials if counts[t["number"]] == 4]
     assert [t["state"] for t in refused] == [TrialState.FAILED.value]
-    assert "not loaded: it needs about" in refused[0]["reason"]
-    assert "of 480 MiB free memory (20% headroom)" in refused[0]["reason"]
+    reason = refused[0]["reason"]
+    assert (reason["kind"], reason["facts"]["limit_bytes"]) == ("no_room", 480 << 20)
+    assert "of 480 MiB free memory (20% headroom)" in said
     taken = [t["memory"]["memory"]["taken_bytes"] for t in trials if counts[t["number"]] == 1]
     assert all(200 << 20 < bytes_ < 300 << 20 for bytes_ in taken)
     assert len(taken) == 2
