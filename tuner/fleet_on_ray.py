@@ -23,6 +23,7 @@ from typing import Any
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
 from tuner.fleet import Bench, BenchLostError, BenchPlace, Done, Heard, Need, Opener, Post, told
 from tuner.machine.cpus import by_core, named
+from tuner.machine.process import boot_id
 from tuner.machine.stop import Stop
 
 #: How long a cluster may take to answer a connection.
@@ -318,9 +319,8 @@ class _RayBench:
                 f"the spec names {named(lacking)}, which {platform.node()} does not have",
                 f"name some of {named(usable)}",
             )
-        machine = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        asked = self._name, machine, by_core(usable), self._need
-        while (cpus := ray.get(self._board.claim.remote(*asked))) is None:
+        claim = self._name, boot_id(), by_core(usable), self._need
+        while (cpus := ray.get(self._board.claim.remote(*claim))) is None:
             time.sleep(_LOOK_S)
         os.sched_setaffinity(0, cpus)
         ids = [str(gpu) for gpu in ray.get_gpu_ids()]

@@ -14,12 +14,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tuner.fleet import Bench, BenchPlace, Post
+import pytest
+
+from tuner.fleet import Bench, BenchPlace, Heard, Post
+from tuner.fleet_on_ray import RayFleet, ray_fleet
 from tuner.machine.process import child
 from tuner.machine.stop import Stop
 from tuner.run import series
 from tuner.spec.mistakes import Mistake, SpecMistakesError
 
+TESTS = Path(__file__).parents[1]
 SLEEP = ["/bin/sleep", "600"]
 MISTAKE = Mistake("spec.yaml", 3, 7, "slo", "no such metric")
 
@@ -42,6 +46,16 @@ def listen(_: object) -> bool:
 
 def mistaken(_: object) -> None:
     raise SpecMistakesError([MISTAKE])
+
+
+@contextmanager
+def ray_of_tests(heard: Heard, stop: Stop) -> Iterator[RayFleet]:
+    """A Ray of its own whose benches import these builders; no process of it is left."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{TESTS}{os.pathsep}{TESTS.parent}")
+        with ray_fleet(None, heard, stop) as fleet:
+            yield fleet
+    forget_processes_of_ray()
 
 
 @contextmanager

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders.fleets import MISTAKE, forget_processes_of_ray, versatile
+from builders.fleets import MISTAKE, ray_of_tests, versatile
 from builders.waits import wait_until
 
 from tuner.fleet import BenchPlace, Done, Fleet, Need, local_fleet
-from tuner.fleet_on_ray import ray_fleet
 from tuner.machine.stop import Stop
 from tuner.spec.mistakes import SpecMistakesError
 from tuner.spec.slo import Slo
 
-TESTS = Path(__file__).parents[1]
 SAID: list[tuple[str, object]] = []
 STOP = Stop()
 
@@ -33,11 +30,8 @@ def fleet(request: pytest.FixtureRequest) -> Iterator[Fleet]:
         with local_fleet(heard, STOP) as here:
             yield here
         return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", f"{TESTS}{os.pathsep}{TESTS.parent}")
-        with ray_fleet(None, heard, STOP) as several:
-            yield several
-        forget_processes_of_ray()
+    with ray_of_tests(heard, STOP) as several:
+        yield several
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +76,7 @@ def test_an_error_arrives_as_it_was_raised_and_the_bench_goes_on(fleet: Fleet) -
     assert done_by(fleet, "echo", "on").value == "on"
 
 
-def test_a_defect_in_a_bench_is_told_with_its_place(fleet: Fleet) -> None:
+def test_defect_in_a_bench_is_reported_with_its_place(fleet: Fleet) -> None:
     error = done_by(fleet, "divide", 0).error
     assert error is not None
     assert error.message.startswith("a defect of a bench: ZeroDivisionError")

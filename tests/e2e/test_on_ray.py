@@ -33,7 +33,7 @@ def place_two(directory: Path) -> Workplace:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="each server needs a CPU")
-def test_two_servers_have_cpus_of_their_own_and_a_killed_bench_is_started_again(
+def test_two_servers_have_separate_cpus_and_a_killed_bench_is_started_again(
     tmp_path: Path,
 ) -> None:
     workplace = place_two(tmp_path)

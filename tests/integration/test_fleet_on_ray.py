@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.fleets import forget_processes_of_ray, versatile
+from builders.fleets import ray_of_tests, versatile
 from builders.waits import wait_until
 
 from tuner.errors import EnvironmentNotReadyError
@@ -32,11 +32,8 @@ def ignore(*_: object) -> None:
 
 @pytest.fixture(scope="module")
 def fleet() -> Iterator[RayFleet]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", f"{TESTS}{os.pathsep}{TESTS.parent}")
-        with ray_fleet(None, ignore, Stop()) as several:
-            yield several
-    forget_processes_of_ray()
+    with ray_of_tests(ignore, Stop()) as several:
+        yield several
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +60,7 @@ def result(fleet: RayFleet, bench: str, what: str, value: object = None) -> Any:
     return done.value
 
 
-def test_two_benches_of_a_machine_have_cpus_of_their_own_at_the_runs_priority(
+def test_two_benches_of_a_machine_have_separate_cpus_at_the_runs_priority(
     fleet: RayFleet,
 ) -> None:
     found = [result(fleet, name, "place") for name in ("one", "two")]
@@ -109,7 +106,7 @@ def test_a_killed_bench_is_started_again_and_its_work_done_once_more(
     assert capfd.readouterr() == ("", "")  # nothing is Ray's to say
 
 
-def test_work_whose_bench_dies_twice_is_told_as_lost(fleet: RayFleet) -> None:
+def test_work_whose_bench_dies_twice_is_lost(fleet: RayFleet) -> None:
     fleet.open("bench", versatile, None, ONE)
     fleet.submit("bench", ("die", None))
     error = fleet.next_done().error

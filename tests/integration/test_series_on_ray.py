@@ -61,7 +61,7 @@ def left_over(place: Path) -> list[str]:
     return found
 
 
-def test_each_spec_is_tuned_once_on_cpus_of_its_own_with_one_summary(tmp_path: Path) -> None:
+def test_each_spec_is_tuned_once_on_separate_cpus_with_one_summary(tmp_path: Path) -> None:
     names = specs_in(tmp_path, 3)
     out, err = start(tmp_path, "specs/*.yaml", "--format", "json").communicate(timeout=300)
     told = json.loads(out)

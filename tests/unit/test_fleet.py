@@ -139,7 +139,7 @@ def test_what_memory_is_too_short_for_twice_is_lost_with_its_node() -> None:
 
 
 @pytest.mark.parametrize("cause", [TunerError("what happened", "what to do"), None])
-def test_another_error_of_ray_is_told_by_its_cause_and_never_by_its_own_text(
+def test_other_error_of_ray_is_reported_by_its_cause_and_never_by_its_text(
     cause: TunerError | None,
 ) -> None:
     ray = Ray([])

@@ -109,7 +109,7 @@ def command(
     verbosity = verbose - quiet
     progress = choose_progress(progress, verbosity, *([resume] if resume else specs))
     from tuner.bench.job import Request
-    from tuner.cli.together import shown_together
+    from tuner.cli.together import view_of_several
     from tuner.record.store import SERIES
     from tuner.run.trust import BegunRuns, spec_of
 
@@ -148,7 +148,7 @@ def command(
     show = partial(shown_events, progress, verbosity)
     if several:
         warn_of_password(storage, say)
-        together = partial(shown_together, progress, verbosity)
+        together = partial(view_of_several, progress, verbosity)
         return _run_several(paths, request, show, together, output_format, quiet)
     return _run_one(request, show, storage, output_format)
 

@@ -14,7 +14,7 @@ from tuner.cli.terminal import say
 Heard = Callable[[str, object], None]
 
 
-def shown_together(progress: str, verbosity: int) -> AbstractContextManager[Heard]:
+def view_of_several(progress: str, verbosity: int) -> AbstractContextManager[Heard]:
     """What shows several runs; ``progress`` and ``verbosity`` as for one."""
     if progress == "live":
         from tuner.cli.live import LiveRuns

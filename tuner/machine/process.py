@@ -226,7 +226,7 @@ def is_inside(pid: int) -> bool:
 def current_owner() -> str:
     """Us: boot, PID namespace, process id, start time."""
     pid = os.getpid()
-    return f"{_boot()} {_namespace()} {pid} {_started(pid)}"
+    return f"{boot_id()} {_namespace()} {pid} {_started(pid)}"
 
 
 def owner_gone(owner: str, *, ended: bool) -> bool:
@@ -241,12 +241,13 @@ def owner_gone(owner: str, *, ended: bool) -> bool:
         number = int(pid)
     except ValueError:
         return False  # not written by `current_owner`
-    if boot != _boot():
+    if boot != boot_id():
         return ended
     return namespace == _namespace() and _started(number) != started
 
 
-def _boot() -> str:
+def boot_id() -> str:
+    """The id that Linux gave this machine when it was started."""
     return _BOOT_ID.read_text().strip()
 
 

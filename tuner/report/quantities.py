@@ -99,7 +99,7 @@ def beside_bound(result: SloResult, value: float | None) -> str:
     return text
 
 
-def found_of_bound(result: SloResult) -> str:
+def value_and_bound(result: SloResult) -> str:
     """`38.1 of 40 ms`, `1.2 s of 40 ms`, `120/s for 100/s`: a unit that both have, once."""
     metric = METRICS[result.metric]
     found, bound = found_text(result), metric_text(result.metric, result.bound)

@@ -17,7 +17,6 @@ from tuner.report.data import ReportData
 from tuner.report.quantities import (
     NOTHING,
     VERDICTS,
-    found_of_bound,
     found_text,
     latency_text,
     load_text,
@@ -27,6 +26,7 @@ from tuner.report.quantities import (
     seconds_text,
     share_text,
     time_text,
+    value_and_bound,
     verdict_text,
     verdict_word,
 )
@@ -93,7 +93,7 @@ def slo_tile(worst: SloResult) -> Tile:
     share = worst.value / worst.bound if lower and worst.value and worst.bound else None
     return Tile(
         of_stream(worst.stream, metric.words),
-        found_of_bound(worst),
+        value_and_bound(worst),
         verdict_text(worst),
         VERDICTS[worst.verdict][0],
         share,

@@ -156,8 +156,8 @@ def _run(
             neighbours.look()
             stop.checkpoint()
 
-        known, likely = store.manifest().cores, designs(job.space)[:1]
-        cores = settle_cores(served, events, book, checkpoint, known, likely)
+        known = store.manifest().cores
+        cores = settle_cores(served, events, book, checkpoint, known, designs(job.space)[:1])
         opened = enter(open_run(served.job, store, request, book, events.note, cores))
         events.started(store.directory, job.spec.budget.trials, opened.manifest.space_size)
         with open_session(

@@ -219,7 +219,7 @@ def _go_on(
                     member = replace(member, run=new_run_id(member.name))
                     state.keep(number, member)  # so that it is found again, whatever happens
                 own = replace(request, spec=specs[member.spec], on=None)
-                work = _Work(directory, member, own, show.report, _shown(request, show))
+                work = _Work(directory, member, own, show.report, _view(request, show))
                 fleet.open(member.run, tuned, work, _need(fleet, settled[member.spec]))
                 fleet.submit(member.run, None)
             while fleet.benches():
@@ -296,7 +296,7 @@ def _listening(members: Sequence[Member], request: Request, show: Show) -> Itera
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _RunView:
     """How one run of a series is shown and stopped."""
 
     events: Events
@@ -319,26 +319,26 @@ class _Work:
     member: Member
     request: Request
     report: Callable[[Path], object]
-    shown: Callable[[Post], AbstractContextManager[_Shown]]
+    shown: Callable[[Post], AbstractContextManager[_RunView]]
 
 
-def _shown(request: Request, show: Show) -> Callable[[Post], AbstractContextManager[_Shown]]:
+def _view(request: Request, show: Show) -> Callable[[Post], AbstractContextManager[_RunView]]:
     if request.on is not None:
         return _posted
 
     @contextmanager
-    def here(post: Post) -> Iterator[_Shown]:
+    def here(post: Post) -> Iterator[_RunView]:
         with show.events() as events:
             stop = Stop(events.note)
-            yield _Shown(events, stop, show.failed)
+            yield _RunView(events, stop, show.failed)
         post.stop.requested |= stop.requested
 
     return here
 
 
 @contextmanager
-def _posted(post: Post) -> Iterator[_Shown]:
-    yield _Shown(PostedEvents(post.tell), post.stop, post.tell)
+def _posted(post: Post) -> Iterator[_RunView]:
+    yield _RunView(PostedEvents(post.tell), post.stop, post.tell)
 
 
 @contextmanager

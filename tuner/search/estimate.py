@@ -22,7 +22,7 @@ from tuner.score.next_load import LoadPlan, lowest_level
 from tuner.score.trial import Trial
 from tuner.search.first_load import First
 from tuner.spec.labels import of_stream
-from tuner.spec.metrics import METRICS, easier_percentile
+from tuner.spec.metrics import METRICS, SLOW_PER_S, easier_percentile
 from tuner.spec.model import Spec
 from tuner.spec.slo import Slo, tail_shares
 from tuner.spec.units import digits
@@ -38,10 +38,8 @@ LEAST_S = 120.0
 INCUMBENTS = 2.0
 #: Measurements of at least this length are announced; a candidate gets fewer of them.
 LONG_S, FEW_PROBES = 10.0, 3
-#: Of a rate that is not known yet, an example; and one that few models are slower than.
-_FAST_PER_S, _RARE_PER_S = 100.0, 5.0
-#: And that of a slow model.
-_SLOW_PER_S = 5.0
+#: Of a rate that is not known yet, an example.
+_FAST_PER_S = 100.0
 #: The ways of deploying a trial that load the model.
 _LOADED = ("reload", "restart")
 #: Loads of the model are told where each takes so long.
@@ -249,13 +247,13 @@ def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterat
         yield told
     elif not rates and slo is not None:
         enough = lowest_level(spec.slos, spec.shares, float(spec.workload.window))
-        window_s = lowest_level(spec.slos, spec.shares, 1.0) / _SLOW_PER_S
+        window_s = lowest_level(spec.slos, spec.shares, 1.0) / SLOW_PER_S
         yield (
             f"the estimate assumes at least {digits(enough, 2)}/s; a slower model needs longer "
-            f"windows: at {_SLOW_PER_S:g}/s {of_stream(slo.stream, slo.metric.name)} takes "
+            f"windows: at {SLOW_PER_S}/s {of_stream(slo.stream, slo.metric.name)} takes "
             f"{minutes(window_s)}{_cheaper(spec, slo, window_s)}"
         )
-    if not rates and slo is not None and plan.levels.lowest > _RARE_PER_S:
+    if not rates and slo is not None and plan.levels.lowest > SLOW_PER_S:
         yield (
             f"{of_stream(slo.stream, slo.metric.name)} needs {slo.metric.requests_needed} "
             f"requests{_share_text(spec, slo)}: "

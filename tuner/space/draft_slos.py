@@ -6,15 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 
 from tuner.errors import SpecError
-from tuner.spec.metrics import Until, easier_percentile
+from tuner.spec.metrics import SLOW_PER_S, Until, easier_percentile
 from tuner.spec.slo import Slo
 from tuner.spec.yaml_tree import dump_item
 
 #: Where nobody says one: of a model that answers once, and of one that may answer many times.
 EXAMPLE, EXAMPLE_OF_MANY = "p99_latency <= 100ms", "p99_first_response <= 200ms"
-
-#: What a slow model answers.
-SLOW_PER_S = 5
 
 
 def on_a_latency(slos: Sequence[str]) -> list[str]:

@@ -286,6 +286,9 @@ _OF_RESPONSES = {
 _RESPONSES = (_until(until, metric) for until in _OF_RESPONSES for metric in _LATENCIES)
 METRICS = {m.name: m for m in (*_LATENCIES, *_RESPONSES, ERROR_RATE, THROUGHPUT, GPU_MEMORY)}
 
+#: What a slow model answers; few are slower.
+SLOW_PER_S = 5
+
 
 def easier_percentile(metric: Metric) -> Metric | None:
     """The next percentile of the same latency that needs fewer requests; None: there is none."""

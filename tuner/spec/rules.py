@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import ParamSpec, TypeVar
 
 from tuner.spec.fields import SpaceSpec, UnknownValueError
@@ -23,24 +23,23 @@ def applied(rule: Callable[_P, Iterator[_T]], *args: _P.args, **kwargs: _P.kwarg
         return
 
 
-def for_each_stream(rule: Callable[[Spec, str], Iterator[Finding]]) -> Rule:
-    """A rule for a stream, by its name, as one for all of them."""
+def _for_each(
+    names: Callable[[Spec], Iterable[str]],
+) -> Callable[[Callable[[Spec, str], Iterator[Finding]]], Rule]:
+    """Makes a rule for one part of a spec, by its name, one for all of them."""
 
-    def rule_for_all(spec: Spec) -> Iterator[Finding]:
-        for name in spec.streams:
-            yield from applied(rule, spec, name)
+    def for_all(rule: Callable[[Spec, str], Iterator[Finding]]) -> Rule:
+        def rule_for_all(spec: Spec) -> Iterator[Finding]:
+            for name in names(spec):
+                yield from applied(rule, spec, name)
 
-    return rule_for_all
+        return rule_for_all
+
+    return for_all
 
 
-def for_each_model(rule: Callable[[Spec, str], Iterator[Finding]]) -> Rule:
-    """A rule for a model, by its name, as one for all of them."""
-
-    def rule_for_all(spec: Spec) -> Iterator[Finding]:
-        for name in spec.models:
-            yield from applied(rule, spec, name)
-
-    return rule_for_all
+for_each_stream = _for_each(lambda spec: spec.streams)
+for_each_model = _for_each(lambda spec: spec.models)
 
 
 def for_each_space(rule: Callable[[Location, SpaceSpec], Iterator[Finding]]) -> Rule:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from tuner.errors import SpecError, StalePlanError, TunerError
+from tuner.facts import adapter
 from tuner.load.probes.warmup import WarmUp, propose
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.edit import edit, unified_diff
@@ -157,7 +156,7 @@ def _made(
     edited = {label: text_with(config, winner.of(label)) for label, config in read.items()}
     made = with_variables(before, edited, winner, manifest.current)
     if result.get("warm_up") is not None:
-        found = TypeAdapter(WarmUp).validate_python(result["warm_up"])
+        found = adapter(WarmUp).validate_python(result["warm_up"])
         of_model = [label for label in labels if read[label].name == found.model]
         made |= {label: propose(made[label], found) for label in of_model}
     return made

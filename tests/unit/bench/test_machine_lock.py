@@ -289,7 +289,7 @@ def test_gpus_of_ones_own_keep_two_apart(
         ("all", (0, 1), (2, 3), True),  # both may use the machine's GPU
     ],
 )
-def test_cpus_of_ones_own_keep_two_apart_that_share_no_gpu(
+def test_separate_cpus_keep_two_apart_that_share_no_gpu(
     monkeypatch: pytest.MonkeyPatch,
     gpus: str,
     mine: tuple[int, ...],

@@ -16,7 +16,7 @@ from tuner.cli.together import Lines
 HALF = RunProgress("trial 3", 6, 3, 412.04, Outlook(95.0, 1.31))
 
 
-def test_progress_is_told_in_a_line() -> None:
+def test_progress_is_one_line() -> None:
     told = "3/6 trials, best 412/s, 1.31x as good as current, verdict in about 1:40"
     assert progress_text(HALF) == told
     assert progress_text(RunProgress()) == ""
@@ -48,7 +48,7 @@ def test_the_live_view_has_a_row_for_each_run_that_goes_on() -> None:
     ]
 
 
-def test_what_a_run_elsewhere_tells_is_told_once() -> None:
+def test_progress_of_a_remote_run_is_posted_once() -> None:
     told = list[object]()
     events = PostedEvents(told.append)
     for _ in range(2):

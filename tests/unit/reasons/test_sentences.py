@@ -134,7 +134,7 @@ def test_lower_loads_are_no_remedy_where_the_load_generator_was_behind() -> None
         ("nothing is known of this one", ReasonKind.TEXT, ""),
     ],
 )  # fmt: skip
-def test_a_sentence_of_an_earlier_version_is_shown_as_it_was(
+def test_sentence_of_an_earlier_version_stays_as_it_was(
     text: str, kind: ReasonKind, subject: str
 ) -> None:
     found = reason_of_sentence(text)

@@ -79,7 +79,7 @@ _JUNK = (
 
 
 @pytest.mark.parametrize("path", sorted(BAD.parent.glob("*/*.yaml")), ids=lambda path: path.stem)
-def test_parts_are_refused_where_the_whole_is(path: Path) -> None:
+def test_parts_are_refused_where_the_spec_is(path: Path) -> None:
     """And rules never fail, whatever is wrong."""
     rng, context = random.Random(path.stem), {"directory": path.parent}
     try:

@@ -22,7 +22,7 @@ TUNER = Path(__file__).parents[3] / "tuner"
 NAMES = [f"name-{number:03}" for number in range(100)]
 
 
-def test_few_names_are_listed_whole_and_many_are_counted() -> None:
+def test_few_names_are_all_listed_and_many_are_counted() -> None:
     assert listed([]) == ""
     assert listed(["a", 2], " and ") == "a and 2"
     assert listed(NAMES[:16]).endswith("name-014, name-015")
