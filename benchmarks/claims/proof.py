@@ -42,9 +42,10 @@ from queues import (
 )
 
 from tuner.measurement.measurement import Arrivals, Stage
+from tuner.proof.contender import Contender, measure_round
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
-from tuner.proof.rounds import Contender, RoundsResult, measure_round, run_rounds
+from tuner.proof.rounds import RoundsResult, run_rounds
 from tuner.proof.soak import first_level, soak
 from tuner.record.confirmation import Role
 from tuner.score.capacity import LevelRange

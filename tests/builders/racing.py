@@ -10,8 +10,9 @@ from builders.measurements import P99_40MS, synthetic_measurement
 from builders.reasons import said
 
 from tuner.measurement.measurement import Arrivals
+from tuner.proof.contender import Contender, Round
 from tuner.proof.entrants import Entrant, ProofRules
-from tuner.proof.rounds import Contender, Round, RoundsResult
+from tuner.proof.rounds import RoundsResult
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
 from tuner.score.point import judge_point

@@ -19,10 +19,10 @@ from tuner.check.nights import change_of, over_nights, slo_status
 from tuner.errors import LoadFailedError, TrialError
 from tuner.measurement.measurement import LoadPoint
 from tuner.measurement.window import soak_of
+from tuner.proof.contender import Contender, measure_round
 from tuner.proof.decide import look_after
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
-from tuner.proof.rounds import Contender, measure_round
 from tuner.proof.soak import soak
 from tuner.record.checks import Baseline, Shown, SloRounds
 from tuner.record.confirmation import Role, Soak

@@ -47,6 +47,11 @@ def of_simpler(first_round: int) -> int:
     return first_round + 200_000
 
 
+def of_looks(first_round: int) -> int:
+    """Seed of the first round where rounds are looks at what a saturated config answers."""
+    return first_round + 300_000
+
+
 def of_overload(search_seed: int) -> int:
     """Seed of a run's overloads."""
     return search_seed * 1000 + 700_000

@@ -11,11 +11,13 @@ from tuner.bench.session import Session
 from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
-from tuner.measurement.window import window_of
+from tuner.measurement.window import round_window, window_of
 from tuner.reason import Fact, Reason, ReasonKind
 from tuner.score.capacity import Bracket, saturated
 from tuner.score.judge import SloOutcome, Verdict
 from tuner.score.next_load import LoadPlan, next_load
+from tuner.score.point import Point
+from tuner.score.saturation import Saturated
 from tuner.score.trial import Trial, TrialState
 from tuner.search.first_load import FIRST_SHARE
 from tuner.search.incumbent import leaders, near_misses, reached_level
@@ -31,6 +33,25 @@ _ROUNDED = 1.0 - 1e-4
 FAR = 3.0
 #: A look at a tenth of the load that takes longer than this, in seconds, is left out.
 LONG_S = 60.0
+#: Where one of a round's loads takes this long, rounds are looks at saturated configs.
+SLOW_ROUND_S = 20.0
+#: Such a look lasts for about so many answers, and at least this long.
+LOOK_ANSWERS, LEAST_LOOK_S = 120, 5.0
+#: The search knows a capacity by two or three loads: shares this near are alike.
+SAME_USE = 0.2
+
+
+@dataclass(frozen=True)
+class Looks:
+    """How rounds of a slow model are made: looks at what it answers when it is saturated.
+
+    Attributes:
+        in_flight: So many requests are always sent and not yet answered.
+        length_s: Of each look.
+    """
+
+    in_flight: int
+    length_s: float
 
 
 @dataclass(frozen=True)
@@ -43,6 +64,8 @@ class ProofRules:
         continued: Rounds go on beyond ``confirm.rounds``, until the time is over.
         shared_soak: The server of a soak shares CPUs with its load generator, those of rounds do
             not: rounds say little of what holds there.
+        looks: What rounds are, see `looks_of`; None: measurements under loads that a config should
+            sustain.
     """
 
     objective: Objective
@@ -52,6 +75,7 @@ class ProofRules:
     seed: int
     continued: bool = False
     shared_soak: bool = False
+    looks: Looks | None = None
 
 
 @dataclass(frozen=True)
@@ -63,11 +87,16 @@ class Entrant:
         at_most: Requests a second that it does not sustain: the lowest load at which it missed an
             SLO, or the most that it ever answered (utilisation law; Denning and Buzen, 1978).
             Infinite where neither was seen.
+        seen: The measurement of the search that its score is for; None where it met the SLOs at no
+            load.
+        saturated: What it answered there when it was saturated, where it was asked.
     """
 
     candidate: Candidate
     level: float
     at_most: float = math.inf
+    seen: Point | None = None
+    saturated: Saturated | None = None
 
 
 def entrant_of(trial: Trial, rules: ProofRules) -> Entrant:
@@ -92,7 +121,41 @@ def entrant_of(trial: Trial, rules: ProofRules) -> Entrant:
     if level is None:
         lowest = min((p.level for p in decided), default=FIRST_SHARE * at_most)
         level = max(few) if few and not decided else lowest
-    return Entrant(trial.candidate, level, at_most)
+    best = None if trial.score is None else trial.score.best_point
+    judged = None if best is None else trial.points[best]
+    return Entrant(trial.candidate, level, at_most, judged, trial.saturated)
+
+
+def entrant_of_current(
+    own: Trial | None, current: Candidate, best: Entrant, rules: ProofRules, low: LowLoads
+) -> Entrant:
+    """The current config as the search knows it, whatever it met or missed there."""
+    if own is None or not (own.points or own.saturated):
+        return Entrant(current, best.level)
+    found = entrant_of(own, rules)
+    return replace(found, at_most=0.0) if current in low.missed else found
+
+
+def looks_of(spec: Spec, plan: LoadPlan, entrants: Sequence[Entrant]) -> Looks | None:
+    """Whether rounds of these configs are looks, and which; None: they are measurements.
+
+    A percentile needs hundreds of answers, which take a slow model minutes; what a config answers
+    when it is saturated is known after some. It compares configs only where it explains what they
+    sustain: where their capacities in the search are about the same share of it. The soaks, of the
+    winner and of the current config, judge the percentile.
+    """
+    seen = [e.saturated for e in entrants if e.saturated is not None and e.seen is not None]
+    if not plan.searches_rates or spec.objective.metric is not None or len(seen) < len(entrants):
+        return None
+    alike = {(s.in_flight, s.batch_size) for s in seen}
+    window_s = max(round_window(spec, LoadPoint(plan.arrivals, e.level)).total_s for e in entrants)
+    if len(alike) > 1 or window_s < SLOW_ROUND_S:
+        return None
+    used = [e.level / s.answered_per_s for e, s in zip(entrants, seen, strict=True)]
+    if max(used) > (1.0 + SAME_USE) * min(used):
+        return None
+    length_s = LOOK_ANSWERS / min(s.answered_per_s for s in seen)
+    return Looks(seen[0].in_flight, min(max(length_s, LEAST_LOOK_S), window_s))
 
 
 def far_behind(one: Entrant, other: Entrant) -> bool:

@@ -48,6 +48,7 @@ class MeasuredOnce:
         use: Callable[[Callable[[float], Point]], Result],
         *,
         soak_s: float | None = None,
+        look_s: float | None = None,
     ) -> Result:
         """What ``use`` makes of loads measured on one server; once more if that server dies.
 
@@ -56,6 +57,8 @@ class MeasuredOnce:
             use: Gets the function that measures a load; it may be called twice.
             soak_s: What it measures are soaks that last at least so long; None: measurements as
                 long as those of any round.
+            look_s: What it measures are looks that last at least so long, with as many requests in
+                flight as the level says; they judge no SLO.
 
         Raises:
             TrialError: The config could not be served, or a load gave no result.
@@ -71,10 +74,12 @@ class MeasuredOnce:
             if not served:
                 self.bench.deploy(candidate, fresh=True, in_production=role is Role.SOAK)
                 served = True
-            if soak_s is None:
-                point = self.bench.measure(level, seed)
-            else:
+            if look_s is not None:
+                point = Point(self.bench.saturate(round(level), seed, look_s), ())
+            elif soak_s is not None:
                 point = self.bench.soak(level, seed, soak_s)
+            else:
+                point = self.bench.measure(level, seed)
             rows.append(Repeat(number, len(rows), role, candidate.key, point))
             return point
 

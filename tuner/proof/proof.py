@@ -16,19 +16,21 @@ from dataclasses import replace
 from tuner.bench.session import Session
 from tuner.errors import TrialError
 from tuner.proof.answers import same_answers
+from tuner.proof.contender import Contender
 from tuner.proof.entrants import (
-    Entrant,
     LowLoads,
     ProofRules,
     at_low_loads,
     entrant_of,
+    entrant_of_current,
     far_behind,
     finalists_of,
+    looks_of,
     nearest_of,
     slo_missed_at_low_load,
 )
 from tuner.proof.measured import MeasuredOnce
-from tuner.proof.rounds import Contender, RoundsResult, add_round, leave_unless_met, run_rounds
+from tuner.proof.rounds import RoundsResult, add_round, leave_unless_met, run_rounds
 from tuner.proof.simplest import Simplest, simplest
 from tuner.proof.soak import (
     MOST_SOAKS,
@@ -140,7 +142,7 @@ class _Proof:
             none = Reason(ReasonKind.NO_OTHER_MEETS)
             return RunDecision(Status.KEPT, (none,), baseline)
         nearest = nearest_of(self._trials, session.current, rules)
-        current = self._current(own, entrants[0])
+        current = entrant_of_current(own, session.current, entrants[0], rules, self._low)
         if own is not None and own.outcome is SloOutcome.MET and far_behind(nearest, current):
             name = self._name(nearest.candidate)
             return replace(none_near(name, nearest, current, rules), baseline=baseline)
@@ -150,6 +152,13 @@ class _Proof:
             others = tuple(map(Contender, entrants))
             race = RoundsResult(Contender(current), others, {}, better=others)
             return self._take_best(race, baseline)
+        looks = looks_of(session.spec, rules.plan, [current, *entrants])
+        self._rules = rules = replace(rules, looks=looks)
+        if looks is not None:
+            session.events.note(
+                f"rounds compare what {looks.in_flight} requests in flight get: "
+                "the soaks judge the percentiles"
+            )
         try:
             race = run_rounds(
                 self._measured, current, entrants, rules, self._is_late, self._round_over
@@ -157,15 +166,9 @@ class _Proof:
         except TrialError as error:
             reason = Reason(ReasonKind.NOT_COMPARED, causes=(error.reason,))
             return RunDecision(Status.NOT_KNOWN, (reason,), baseline)
-        points, limited = race.current.points, race.current.limited
-        return self._take_best(race, ProvedConfig.of(session.current, points, at_least=limited))
-
-    def _current(self, own: Trial | None, best: Entrant) -> Entrant:
-        """The current config as the search knows it, whatever it met or missed there."""
-        if own is None or not (own.points or own.saturated):
-            return Entrant(self._session.current, best.level)
-        found = entrant_of(own, self._rules)
-        return replace(found, at_most=0.0) if own.candidate in self._low.missed else found
+        if race.current.looked_at:  # which judges no SLO
+            return self._take_best(race, baseline)
+        return self._take_best(race, race.current.proved())
 
     def _take_best(self, race: RoundsResult, baseline: ProvedConfig | None) -> RunDecision:
         """The best of those that are better, if it also gives the same answers and lasts."""
@@ -186,7 +189,7 @@ class _Proof:
             status,
             reasons,
             baseline,
-            best=ProvedConfig.of(best.candidate, best.points, at_least=best.limited),
+            best=best.proved(),
             gain=gain_of(race, best, rules),
             to_know=None if race.no_gain else to_know(race, best, rules, round_s),
         )
@@ -211,9 +214,7 @@ class _Proof:
             try:
                 self._ask(candidate, level)
                 soaked = self._soak(race, winner, found, level)
-                proved = ProvedConfig.of(
-                    candidate, winner.points, soak=soaked, at_least=winner.limited
-                )
+                proved = winner.proved(candidate, soaked)
                 beside = self._current_beside(race, winner, baseline, proved, level)
                 gain = self._gain(race, winner, found, proved, level, beside)
             except TrialError as error:

@@ -13,11 +13,11 @@ from statistics import geometric_mean
 
 from tuner.errors import TrialError
 from tuner.load import seeds
+from tuner.proof.contender import Contender, Round, look_at
 from tuner.proof.entrants import ProofRules
 from tuner.proof.measured import MeasuredOnce
-from tuner.proof.rounds import Contender, Round
 from tuner.record.confirmation import ChangeUndone, Role
-from tuner.score.point import Point
+from tuner.score.judge import SloOutcome
 from tuner.space.candidate import CACHE, Candidate
 from tuner.space.parameters import SERVER, Knob
 from tuner.space.space import Space
@@ -56,11 +56,13 @@ class _Undoing:
         value: float | None = None
         good = False
         try:
-            point = self._measure(candidate)
-            simpler = Contender(self.winner.entrant, [Round((point,))])
+            simpler = Contender(self.winner.entrant, [self._measure(candidate)])
             value = simpler.readings(self.rules)[0]
-            searched = self.rules.plan.searches_rates
-            good = point.passed and (searched or value >= (1.0 - MOST_LOSS) * own)
+            enough = value >= (1.0 - MOST_LOSS) * own
+            searched = self.rules.plan.searches_rates and not simpler.looked_at
+            good = enough or searched
+            if not simpler.looked_at:  # else the soak judges
+                good = good and simpler.outcome is SloOutcome.MET
             value = own if searched and good else value
         except TrialError:
             pass
@@ -71,11 +73,12 @@ class _Undoing:
         self.tried.append(ChangeUndone(name, with_change, without, lost, not good, MOST_LOSS))
         return good
 
-    def _measure(self, candidate: Candidate) -> Point:
-        number, seed = len(self.tried), seeds.of_simpler(self.rules.seed)
-        return self.measured.on_fresh_server(
-            candidate, Role.SIMPLER, number, seed, lambda measure: measure(self.level)
-        )
+    def _measure(self, candidate: Candidate) -> Round:
+        number, seed, looks = len(self.tried), seeds.of_simpler(self.rules.seed), self.rules.looks
+        place = candidate, Role.SIMPLER, number, seed
+        if looks is not None:
+            return look_at(self.measured, *place, looks)
+        return self.measured.on_fresh_server(*place, lambda measure: Round((measure(self.level),)))
 
 
 def simplest(

@@ -12,9 +12,10 @@ from statistics import NormalDist, geometric_mean
 
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError
 from tuner.load import seeds
+from tuner.proof.contender import Contender
 from tuner.proof.entrants import FAR, ProofRules
 from tuner.proof.measured import MeasuredOnce
-from tuner.proof.rounds import Contender, RoundsResult
+from tuner.proof.rounds import RoundsResult
 from tuner.record.confirmation import Role, Soak, Soaked, unknown_by
 from tuner.record.proved import ProvedConfig
 from tuner.score.capacity import NEAR, NoResult, Probe, is_near, saturated, steepness
@@ -242,7 +243,7 @@ def surely_less(
     ``level``: the load of the winner's first soak.
     """
     ratio = race.ratios.get(winner.candidate)
-    if ratio is None:
+    if ratio is None or rules.looks is not None:  # looks judge no SLO
         return FAR * race.current.entrant.at_most <= proved.credited_level
     now = None if baseline is None else baseline.credited_infer_per_s
     then = proved.credited_infer_per_s

@@ -10,8 +10,9 @@ from statistics import geometric_mean
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
 from tuner.load.probes.warmup import WarmUp
 from tuner.proof.compare import chance_of_gain
+from tuner.proof.contender import Contender
 from tuner.proof.entrants import Entrant, ProofRules
-from tuner.proof.rounds import Contender, RoundsResult
+from tuner.proof.rounds import RoundsResult
 from tuner.proof.soak import OF_MEAN
 from tuner.reason import Fact, Reason, ReasonKind
 from tuner.record.confirmation import ChangeUndone
@@ -107,6 +108,8 @@ def _compared(rules: ProofRules) -> str:
     metric = rules.objective.metric
     if metric is not None:
         return metric.name
+    if rules.looks is not None:
+        return "throughput when saturated"
     return "capacity" if rules.plan.listed is None else "throughput"
 
 

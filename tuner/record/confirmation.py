@@ -43,6 +43,11 @@ class Repeat(Facts):
         """Whether it is complete in itself, and not part of a round."""
         return self.role is Role.SOAK
 
+    @property
+    def is_look(self) -> bool:
+        """Whether it is a look at a saturated config, which judges no SLO."""
+        return not self.point.slo
+
 
 @dataclass(frozen=True)
 class ChangeUndone(Facts):

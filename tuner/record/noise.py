@@ -53,6 +53,8 @@ def noise_of(repeats: Iterable[Repeat]) -> RunNoise | None:
             continue  # another window, and chosen by what the one before showed
         point = repeat.point
         same_load[repeat.candidate_key, point.level].append(point.measurement)
+        if repeat.is_look:
+            continue
         rounds[repeat.candidate_key, repeat.round].append(point)
     capacities: dict[str, list[float]] = defaultdict(list)
     for (candidate, _), points in rounds.items():

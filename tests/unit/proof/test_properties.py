@@ -14,7 +14,7 @@ from builders.truths import CONFIGS, Raced, Truth, numbered, race, truth
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tuner.proof.rounds import MOST_LOADS, Contender
+from tuner.proof.contender import MOST_LOADS, Contender
 from tuner.reason import ReasonKind
 from tuner.record.confirmation import Role
 from tuner.score.ratio import ERROR

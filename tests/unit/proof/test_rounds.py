@@ -24,17 +24,10 @@ from tuner.errors import (
     TrialError,
 )
 from tuner.measurement.measurement import Arrivals, Measurement
+from tuner.proof.contender import MOST_LOADS, Contender, Round, measure_round
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
-from tuner.proof.rounds import (
-    MOST_LOADS,
-    Contender,
-    Round,
-    RoundsResult,
-    in_turn,
-    measure_round,
-    run_rounds,
-)
+from tuner.proof.rounds import RoundsResult, in_turn, run_rounds
 from tuner.proof.verdict import gain_of
 from tuner.record.confirmation import Repeat, Role
 from tuner.score.capacity import LevelRange

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from tuner.measurement.measurement import Arrivals, Measurement
 from tuner.proof import proof
+from tuner.proof.contender import Contender, measure_round
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
-from tuner.proof.rounds import Contender, measure_round
 from tuner.proof.simplest import Simplest, simplest
 from tuner.proof.soak import first_level
 from tuner.proof.verdict import RunDecision

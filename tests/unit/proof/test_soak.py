@@ -32,9 +32,9 @@ from tuner.errors import (
 )
 from tuner.machine.cpus import Cores
 from tuner.measurement.measurement import Arrivals, Course, Measurement
+from tuner.proof.contender import Contender, Round
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
-from tuner.proof.rounds import Contender, Round
 from tuner.proof.soak import MOST_SOAKS, RELAXATIONS, first_level, soak
 from tuner.record.confirmation import Repeat, Role, Soak, Soaked
 from tuner.record.status import Status

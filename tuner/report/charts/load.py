@@ -45,7 +45,7 @@ def _series(data: ReportData, name: str, color: str, config: ProvedConfig) -> It
     trial = data.trial_of(config)
     searched = () if trial is None else sorted(trial.points, key=lambda p: p.level)
     key = config.candidate.key
-    own = [r for r in data.repeats if r.candidate_key == key and not r.alone]
+    own = [r for r in data.repeats if r.candidate_key == key and not (r.alone or r.is_look)]
     again = [(f"round {r.round + 1}", r.point) for r in own]
     if not again and not config.from_search:
         again = [(f"round {n}", p) for n, p in enumerate(config.rounds, start=1)]

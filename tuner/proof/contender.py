@@ -1,0 +1,284 @@
+"""One config in the rounds of a proof: what a round of it measures, and what its rounds show.
+
+Where loads are searched, a round measures just below and just above what the config should sustain,
+and gives its capacity. Of slow models it is a look at what the config answers when it is saturated.
+Where the spec lists the loads, it is the throughput under one of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, geometric_mean
+
+from tuner.bench.evaluate import ClientCeiling, MeasureOrLower
+from tuner.errors import ClientLimitError, LoadFailedError, TrialError
+from tuner.load import seeds
+from tuner.load.watch.machine import taken_percent
+from tuner.proof.compare import Side
+from tuner.proof.entrants import Entrant, Looks, ProofRules
+from tuner.proof.measured import MeasuredOnce
+from tuner.reason import Reason
+from tuner.record.confirmation import Role, Soak
+from tuner.record.proved import ProvedConfig
+from tuner.score.capacity import (
+    WIDE,
+    Bracket,
+    LevelRange,
+    NoResult,
+    Probe,
+    capacity_by_power,
+    capacity_level,
+    steepness,
+)
+from tuner.score.judge import SloOutcome, outcome_of_rounds, value_of
+from tuner.score.next_load import StepRule, next_load
+from tuner.score.point import Point
+from tuner.space.candidate import Candidate
+
+#: A round measures this share below the expected capacity, and as far above it. Nearer, the two
+#: utilisations differ by little more than their noise; farther, the line between them bends.
+SPREAD = 0.04
+#: From one of the two loads to the other, and less far down where the first one failed.
+STEPS = StepRule(first=2 * SPREAD, least=SPREAD, close=0.85, wide=WIDE)
+#: Most loads in one round: where the search was wrong by more than `SPREAD`, two do not do.
+MOST_LOADS = 5
+#: Powers of the flattest and the steepest line between two utilisations, and the share by which the
+#: capacities on them may differ, else a load between the two is measured.
+SHAPES, BEND = (-0.01, -2.0), 0.01
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of one config: its measurements, in their order.
+
+    Attributes:
+        points: Under loads that the config should sustain; none where the round is a look.
+        no_result_at: Loads that gave no result, above one that passed: too much for it.
+        limit: All that the load generator could send, where it sustained that; else infinite.
+        look: What it answered when it was saturated, in a round of a slow model.
+    """
+
+    points: tuple[Point, ...] = ()
+    no_result_at: tuple[float, ...] = ()
+    limit: float = math.inf
+    look: Point | None = None
+
+    @property
+    def probes(self) -> list[Probe]:
+        return [*self.points, *map(NoResult, self.no_result_at)]
+
+    @property
+    def sustained(self) -> Point:
+        """At the highest level that met every SLO; the lowest level tried when none did.
+
+        Of a look, which judges no SLO, what it showed.
+        """
+        if self.look is not None:
+            return self.look
+        floor = Bracket.of(self.points).floor
+        if floor is None:
+            return min(self.points, key=lambda p: p.level)
+        if floor.served_per_s is not None:
+            return next(p for p in self.points if p is floor)
+        good = (p for p in self.points if p.passed)
+        return max(good, key=lambda p: p.measurement.throughput_infer_per_s)
+
+
+@dataclass
+class Contender:
+    """A config with its rounds so far.
+
+    Attributes:
+        left: Why it takes part in no more of them; None while it does.
+        unmeasured: It left because no result came, which says nothing of what it sustains.
+    """
+
+    entrant: Entrant
+    rounds: list[Round] = field(default_factory=list)
+    left: Reason | None = None
+    unmeasured: bool = False
+
+    @property
+    def candidate(self) -> Candidate:
+        return self.entrant.candidate
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """What it sustained in each round; where rounds are looks, what it did in the search."""
+        if self.looked_at and self.entrant.seen is not None:
+            return (self.entrant.seen,)
+        return tuple(r.sustained for r in self.rounds)
+
+    @property
+    def looked_at(self) -> bool:
+        """Its rounds are looks: they compare it with others, and judge no SLO."""
+        return any(r.look is not None for r in self.rounds)
+
+    @property
+    def outcome(self) -> SloOutcome:
+        """Whether it met the SLOs at some load of its rounds."""
+        return outcome_of_rounds([p.outcome for p in self.points])
+
+    @property
+    def limited(self) -> bool:
+        """It sustained all that the load generator could send: its capacity may be higher."""
+        return any(r.limit < math.inf for r in self.rounds)
+
+    def levels(self) -> list[float]:
+        """For each round the load at which an SLO begins to be missed, see `capacity_level`."""
+        if self.looked_at:
+            return [self.entrant.level] * len(self.rounds)
+        slope = steepness([r.probes for r in self.rounds])
+        return [min(capacity_level(r.probes, slope), r.limit) for r in self.rounds]
+
+    def expected_level(self) -> float:
+        """Its mean capacity, by the rounds that found one."""
+        if self.looked_at:
+            return self.entrant.level
+        passed = [x for x in zip(self.rounds, self.levels(), strict=True) if x[0].sustained.passed]
+        found = [v for r, v in passed if len(r.probes) < MOST_LOADS or Bracket.of(r.probes).ceiling]
+        highest = max((v for _, v in passed), default=self.entrant.level)
+        return geometric_mean(found) if found else highest
+
+    def readings(self, rules: ProofRules) -> list[float]:
+        """One value a round, more is better: what the configs are compared by.
+
+        Inferences per second, when it is saturated where rounds are looks; or one over the metric
+        that is minimised.
+
+        Raises:
+            TrialError: The metric was not measured in every round.
+        """
+        metric = rules.objective.metric
+        if self.looked_at:
+            return [r.sustained.measurement.throughput_infer_per_s for r in self.rounds]
+        if metric is None:
+            return [_served(r, v) for r, v in zip(self.rounds, self.levels(), strict=True)]
+        found = [value_of(metric, p.measurement) for p in self.points]
+        values = [v for v in found if v is not None and v > 0.0]
+        if len(values) < len(found):
+            raise TrialError(f"{metric.name} was not measured in every round")
+        return [1.0 / v for v in values]
+
+    def proved(self, candidate: Candidate | None = None, soak: Soak | None = None) -> ProvedConfig:
+        """The record of it, or of the simpler ``candidate`` that replaces it, with its soak."""
+        return ProvedConfig.of(
+            candidate or self.candidate,
+            self.points,
+            soak=soak,
+            at_least=self.limited,
+            from_search=self.looked_at,
+        )
+
+    def side(self, rules: ProofRules) -> Side:
+        taken = [
+            fmean(taken_percent(p.measurement) for p in r.points or [r.sustained])
+            for r in self.rounds
+        ]
+        return Side(self.readings(rules), taken)
+
+
+def measure_round(
+    measured: MeasuredOnce,
+    contender: Contender,
+    rules: ProofRules,
+    number: int,
+    role: Role,
+    at: float | None = None,
+) -> Point:
+    """Adds one round of a config, on a fresh server; the point at ``at``, or what it sustained.
+
+    ``at``: a load that is measured first, and is no part of the round.
+
+    Raises:
+        TrialError: The config could not be served, or no load that it should sustain gave a result,
+            or one without what the configs are compared by.
+    """
+
+    def one(measure: Callable[[float], Point]) -> Round:
+        if at is not None:
+            held.append(measure(at))
+        if rules.plan.listed is not None:
+            return Round((measure(contender.entrant.level),))
+        expected, sendable = contender.expected_level(), measured.bench.sendable
+        return _around(measure, expected, rules.plan.levels, sendable)
+
+    held: list[Point] = []
+    place = contender.candidate, role, number
+    if rules.looks is None:
+        found = measured.on_fresh_server(*place, rules.seed + number, one)
+    else:
+        seed = seeds.of_looks(rules.seed) + number
+        found = look_at(measured, *place, seed, rules.looks)
+    Contender(contender.entrant, [found]).readings(rules)  # raises where there is none
+    contender.rounds.append(found)
+    return held[-1] if held else found.sustained
+
+
+def look_at(
+    measured: MeasuredOnce, candidate: Candidate, role: Role, number: int, seed: int, looks: Looks
+) -> Round:
+    """A round that shows what a config answers on a fresh server, when it is saturated.
+
+    Raises what `MeasuredOnce.on_fresh_server` does.
+    """
+    return measured.on_fresh_server(
+        *(candidate, role, number, seed),
+        lambda measure: Round(look=measure(looks.in_flight)),
+        look_s=looks.length_s,
+    )
+
+
+def _around(
+    measure: Callable[[float], Point], expected: float, levels: LevelRange, sendable: ClientCeiling
+) -> Round:
+    """One load below the expected capacity and one above; further ones until one passes."""
+    levels = levels.below(sendable.most)
+    above, points, no_result_at = MeasureOrLower(measure, levels), list[Point](), list[float]()
+    level: float | None = levels.nearest(expected * (1.0 - SPREAD))
+    while level is not None and len(points) + len(no_result_at) < MOST_LOADS:
+        try:
+            points.append(measure(level))
+        except (ClientLimitError, LoadFailedError) as error:
+            own = level <= sendable.sent and any(p.passed for p in points)
+            if isinstance(error, ClientLimitError) and not own:
+                level = above.lower(error, level)  # not the config's doing
+                if any(p.passed and p.level >= level for p in points):
+                    break
+                continue
+            if not any(p.passed for p in points):
+                raise
+            no_result_at.append(level)
+        probes: list[Probe] = [*points, *map(NoResult, no_result_at)]
+        level = next_load(probes, above.levels, STEPS) or _where_it_bends(probes, above.levels)
+    return Round(tuple(points), tuple(no_result_at), above.levels.limit(points))
+
+
+def _where_it_bends(probes: Sequence[Probe], levels: LevelRange) -> float | None:
+    """The likely capacity; None where lines of any shape put it at about one place."""
+    bracket = Bracket.of(probes)
+    floor, ceiling = bracket.floor, bracket.ceiling
+    if floor is None or ceiling is None:
+        return None
+    flat, steep = (min(capacity_by_power(floor, ceiling, power), bracket.top) for power in SHAPES)
+    if abs(steep / flat - 1.0) <= BEND:
+        return None
+    level = levels.nearest(min(capacity_by_power(floor, ceiling), bracket.top))
+    return None if any(p.level == level for p in probes) else level
+
+
+def _served(round_: Round, level: float) -> float:
+    """Inferences per second at the capacity of a round."""
+    sustained = round_.sustained.measurement
+    if sustained.load.arrivals.open_loop:
+        return level * sustained.batch_size
+    bracket = Bracket.of(round_.points)
+    floor, ceiling = bracket.floor, bracket.ceiling
+    below, above = (next((p for p in round_.points if p is b), None) for b in (floor, ceiling))
+    if below is None or above is None or below.measurement is not sustained:
+        return sustained.throughput_infer_per_s  # fewer clients got more, or no result above
+    share = min(max(math.log(level / below.level) / math.log1p(bracket.gap), 0.0), 1.0)
+    more = above.measurement.throughput_infer_per_s / sustained.throughput_infer_per_s
+    return float(sustained.throughput_infer_per_s * more**share)
