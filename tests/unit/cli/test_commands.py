@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import re
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -24,6 +26,14 @@ from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
 
 ROOT = Path(__file__).parents[3]
+
+
+def test_the_package_is_the_command_where_another_one_has_its_name(tmp_path: Path) -> None:
+    """Ray installs a command `tune`: `findings/ray-installs-a-command-named-tune.sh`."""
+    command = [sys.executable, "-m", "tuner", "plan", str(tmp_path / "none.yaml")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "none.yaml" in done.stderr
 
 
 @pytest.mark.parametrize("model", ["emulated-accelerator", "tiny-bert", "tokenizer", "nlp"])
