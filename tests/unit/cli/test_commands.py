@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import re
-import subprocess
+import runpy
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -28,12 +28,15 @@ from tuner.server.binaries import Installation, Origin
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_package_is_the_command_where_another_one_has_its_name(tmp_path: Path) -> None:
+def test_the_package_is_the_command_where_another_one_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Ray installs a command `tune`: `findings/ray-installs-a-command-named-tune.sh`."""
-    command = [sys.executable, "-m", "tuner", "plan", str(tmp_path / "none.yaml")]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "none.yaml" in done.stderr
+    monkeypatch.setattr(sys, "argv", ["tuner", "plan", str(tmp_path / "none.yaml")])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("tuner", run_name="__main__")
+    assert ended.value.code == 2
+    assert "none.yaml" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("model", ["emulated-accelerator", "tiny-bert", "tokenizer", "nlp"])
