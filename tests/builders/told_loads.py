@@ -18,12 +18,12 @@ from tuner.load.latency import AnsweredRequests, observe_open
 from tuner.load.perf_analyzer import outputs
 from tuner.load.probes.overload import overload_of, overload_window
 from tuner.load.probes.preparing import ask_in_order
-from tuner.load.recordings.lines import RecordedStream, read_recording
-from tuner.load.recordings.shapes import groups_of
 from tuner.load.restarts import combine
 from tuner.load.traffic import arrivals, encoding, inputs
 from tuner.load.traffic.encoding import TensorShape, build
 from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.recordings.lines import RecordedStream, read_recording
+from tuner.load.traffic.recordings.shapes import groups_of
 from tuner.load.traffic.wire import RequestForm
 from tuner.load.watch.early_end import check_answered
 from tuner.measurement.measurement import Arrivals, LoadPoint, Slice

@@ -14,12 +14,12 @@ from builders.measurements import synthetic_measurement
 from builders.refusals import Case
 
 from tuner.load.client.job import Outcome
-from tuner.load.client.responses import warnings_of
 from tuner.load.probes.answers import Answer, ConfigAnswers, differences
 from tuner.load.probes.lone import LoneRequests
 from tuner.load.probes.preparing import Filling
 from tuner.load.probes.warming import CallTimes, FirstCalls
 from tuner.load.probes.warmup import WarmUp, propose
+from tuner.load.traffic.decoupled.responses import warnings_of
 from tuner.load.traffic.encoding import TensorShape
 from tuner.load.traffic.inputs import InputFiles
 from tuner.load.validity import client_cost, ended_early, refuse_failures, warnings_about

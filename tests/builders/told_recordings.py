@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from builders.refusals import Case
 
-from tuner.load.recordings.access_log import LogColumns, requests_of_log
-from tuner.load.recordings.contents import RecordedContents
-from tuner.load.recordings.lines import RecordedStream, read_recording, streams_of
-from tuner.load.recordings.making import FoundRequest, Making, make_recording
-from tuner.load.recordings.triton_trace import requests_of_trace
 from tuner.load.traffic.encoding import TensorShape
+from tuner.load.traffic.recordings.access_log import LogColumns, requests_of_log
+from tuner.load.traffic.recordings.contents import RecordedContents
+from tuner.load.traffic.recordings.lines import RecordedStream, read_recording, streams_of
+from tuner.load.traffic.recordings.making import FoundRequest, Making, make_recording
+from tuner.load.traffic.recordings.triton_trace import requests_of_trace
 from tuner.spec.workload import RecordingInputs
 
 STREAMS = {"online": "texts", "nightly": "texts", "pictures": "resnet"}

@@ -11,8 +11,8 @@ from tuner.bench.recordings import RecordedFigures, figures_of, traffic_of
 from tuner.bench.responses import refuse_other_latencies
 from tuner.errors import SpecError
 from tuner.load.probes.warmup import WarmUp, propose
-from tuner.load.recordings.replay import RecordedTraffic
 from tuner.load.traffic.encoding import TensorShape, inputs_of, misfits, read_recorded, resolve
+from tuner.load.traffic.recordings.replay import RecordedTraffic
 from tuner.load.traffic.wire import Content
 from tuner.machine.host import has_gpu
 from tuner.modelconfig.backends import may_set_batch

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from tuner.errors import SpecError
-from tuner.load.recordings.contents import RecordedContents
-from tuner.load.recordings.replay import RecordedTraffic, recorded_traffic
 from tuner.load.traffic.encoding import TensorShape
+from tuner.load.traffic.recordings.contents import RecordedContents
+from tuner.load.traffic.recordings.replay import RecordedTraffic, recorded_traffic
 from tuner.load.traffic.wire import ContentSize
 from tuner.spec.model import Spec
 from tuner.spec.units import Percent

@@ -14,7 +14,7 @@ from tuner.cli.terminal import say
 from tuner.errors import SpecError
 
 if TYPE_CHECKING:
-    from tuner.load.recordings.making import FoundRequest
+    from tuner.load.traffic.recordings.making import FoundRequest
 
 
 def _shapes(
@@ -108,9 +108,9 @@ def record_command(
 
     docs/recordings.md says what a line of it holds.
     """
-    from tuner.load.recordings.access_log import LogColumns, requests_of_log
-    from tuner.load.recordings.making import Making, make_recording
-    from tuner.load.recordings.triton_trace import requests_of_trace
+    from tuner.load.traffic.recordings.access_log import LogColumns, requests_of_log
+    from tuner.load.traffic.recordings.making import Making, make_recording
+    from tuner.load.traffic.recordings.triton_trace import requests_of_trace
     from tuner.spec.units import count_text, digits
 
     if output in files:
@@ -138,9 +138,9 @@ def _of_inputs(
     files: tuple[Path, ...], rate: float | None, intervals: Path | None
 ) -> Iterator[FoundRequest]:
     """Entries one after the other, at a steady rate or by gaps."""
-    from tuner.load.recordings.making import entries_at
     from tuner.load.traffic.arrivals import read_trace
     from tuner.load.traffic.encoding import data_of
+    from tuner.load.traffic.recordings.making import entries_at
 
     if (rate is None) == (intervals is None):
         raise click.UsageError("--from inputs needs --rate or --intervals: the file has no times")

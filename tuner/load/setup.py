@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from tuner.load import seeds
 from tuner.load.latency import Observed
-from tuner.load.recordings.contents import RecordedContents
-from tuner.load.recordings.replay import RecordedTraffic
 from tuner.load.traffic.arrivals import (
     SLACK_S,
     STEPS,
@@ -25,7 +23,9 @@ from tuner.load.traffic.arrivals import (
 )
 from tuner.load.traffic.encoding import build
 from tuner.load.traffic.inputs import InputFiles
-from tuner.load.traffic.sequences import SequencePace, sequence_arrivals
+from tuner.load.traffic.recordings.contents import RecordedContents
+from tuner.load.traffic.recordings.replay import RecordedTraffic
+from tuner.load.traffic.sequences.pace import SequencePace, sequence_arrivals
 from tuner.load.traffic.turns import by_chance, evenly, in_order
 from tuner.load.traffic.wire import RequestForm
 from tuner.load.watch.machine import watch_stalls

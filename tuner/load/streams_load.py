@@ -13,15 +13,15 @@ from tuner.load.probes.lone import LoneRequests, ask_alone
 from tuner.load.probes.preparing import Filling, await_first_answers, fill, seconds_for, together
 from tuner.load.probes.warming import FirstCalls
 from tuner.load.probes.warmup import Note, WarmUp, warm_up
-from tuner.load.recordings.lines import RecordedStream
-from tuner.load.recordings.replay import recorded_traffic
-from tuner.load.recordings.shaped import shaped_contents
 from tuner.load.restarts import combine, part_s
 from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream, in_turn
 from tuner.load.traffic.arrivals import shape_of
 from tuner.load.traffic.encoding import TensorShape, inputs_of, resolve
 from tuner.load.traffic.inputs import InputFiles
-from tuner.load.traffic.sequences import ids_for
+from tuner.load.traffic.recordings.lines import RecordedStream
+from tuner.load.traffic.recordings.replay import recorded_traffic
+from tuner.load.traffic.recordings.shaped import shaped_contents
+from tuner.load.traffic.sequences.pace import ids_for
 from tuner.load.traffic.wire import RequestForm
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import Window

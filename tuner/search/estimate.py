@@ -11,9 +11,9 @@ from statistics import median
 from tuner.bench.evaluate import MOST_PROBES
 from tuner.bench.job import Job
 from tuner.errors import LoadFailedError, SpecError
-from tuner.load.recordings.replay import busiest_per_s
 from tuner.load.restarts import part_s
 from tuner.load.traffic.arrivals import read_trace
+from tuner.load.traffic.recordings.replay import busiest_per_s
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import requests_for, round_window, soak_of, window_of
 from tuner.record.status import Status

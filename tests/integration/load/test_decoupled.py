@@ -18,8 +18,8 @@ from tritonclient.grpc import service_pb2
 from tuner.errors import ModelFailsError
 from tuner.load.client.job import Answers, ClientJob, Outcome, Questions
 from tuner.load.client.process import Loop
-from tuner.load.client.streaming import StreamedCalls
 from tuner.load.streams_load import Asked, StreamsLoad
+from tuner.load.traffic.decoupled.streaming import StreamedCalls
 from tuner.load.traffic.wire import RequestForm
 from tuner.measurement.measurement import Arrivals, FailureReason, LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window

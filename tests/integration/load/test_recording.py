@@ -10,9 +10,9 @@ import pytest
 from builders.candidates import the_one
 from builders.load_bench import started
 
-from tuner.load.recordings.making import Making, make_recording
-from tuner.load.recordings.triton_trace import requests_of_trace
 from tuner.load.streams_load import Asked, StreamsLoad
+from tuner.load.traffic.recordings.making import Making, make_recording
+from tuner.load.traffic.recordings.triton_trace import requests_of_trace
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import EarlyEnd, Window
 from tuner.spec.workload import RecordingInputs

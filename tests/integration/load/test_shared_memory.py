@@ -20,9 +20,9 @@ from builders.waits import wait_until
 from tuner.errors import TrialError
 from tuner.load.client import generator
 from tuner.load.client.calls import asking
-from tuner.load.client.shared import laying
 from tuner.load.setup import Site
 from tuner.load.traffic.encoding import build
+from tuner.load.traffic.shared_memory.laying import laying
 from tuner.machine.process import group_members
 from tuner.measurement.window import Window
 from tuner.server.shared_memory import SHM

@@ -11,7 +11,7 @@ import pytest
 from builders.commands import Tune
 from builders.told_commands import RECORDED, write_recordables
 
-from tuner.load.recordings.making import FoundRequest
+from tuner.load.traffic.recordings.making import FoundRequest
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def test_sigterm_leaves_no_temporary_file(
         yield FoundRequest(0.0, {})
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr("tuner.load.recordings.access_log.requests_of_log", terminated)
+    monkeypatch.setattr("tuner.load.traffic.recordings.access_log.requests_of_log", terminated)
     before = sorted(here.iterdir())
     assert tune("record", "access.csv", "--from", "log", "--time", "time") == 130
     assert sorted(here.iterdir()) == before

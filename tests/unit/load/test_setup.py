@@ -10,7 +10,7 @@ import pytest
 
 from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Stream, in_turn, schedule
 from tuner.load.traffic.arrivals import Times, arrivals_of
-from tuner.load.traffic.sequences import SequenceIds, SequencePace
+from tuner.load.traffic.sequences.pace import SequenceIds, SequencePace
 from tuner.load.traffic.wire import RequestForm
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window

@@ -10,7 +10,7 @@ import pytest
 
 from tuner.errors import LoadFailedError
 from tuner.load.client import shared
-from tuner.load.client.shared import Laying, keep, kept, laying
+from tuner.load.traffic.shared_memory.laying import Laying, keep, kept, laying
 from tuner.locking import Lock, lock
 from tuner.server.server import Endpoints
 from tuner.server.shared_memory import SHM, SharedRegion, shared_region, shm_names

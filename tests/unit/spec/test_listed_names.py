@@ -10,8 +10,8 @@ import pytest
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from tuner.errors import SpecError, TunerError
-from tuner.load.recordings.lines import Label, _no_stream
 from tuner.load.traffic.encoding import misfits, resolve
+from tuner.load.traffic.recordings.lines import Label, _no_stream
 from tuner.modelconfig.files import model_directory
 from tuner.spec.load import load_spec
 from tuner.spec.mistakes import listed, meant_or_listed

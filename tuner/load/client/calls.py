@@ -30,7 +30,7 @@ from tuner.spec.workload import Protocol
 if TYPE_CHECKING:
     import grpc  # type: ignore[import-untyped]
 
-    from tuner.load.client.streamed import StreamedCall
+    from tuner.load.traffic.decoupled.streamed import StreamedCall
 else:
     grpc = Deferred("grpc")
 
@@ -84,7 +84,7 @@ def asking(endpoints: Endpoints, connect_s: float = 0.0) -> Iterator[Any]:
 
 
 def _streamed(channel: Any, question: bytes, **more: Any) -> StreamedCall:
-    from tuner.load.client.streamed import StreamedCall
+    from tuner.load.traffic.decoupled.streamed import StreamedCall
 
     return StreamedCall(channel, question, **more)
 

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.load import seeds
 from tuner.load.client.job import Answers, Outcome, select
-from tuner.load.client.responses import response_figures, until_first
 from tuner.load.latency import (
     LATE_US,
     AnsweredRequests,
@@ -28,6 +27,7 @@ from tuner.load.latency import (
 from tuner.load.perf_analyzer.outputs import bare_words
 from tuner.load.setup import Order, Schedule, Stream
 from tuner.load.traffic.arrivals import Times
+from tuner.load.traffic.decoupled.responses import response_figures, until_first
 from tuner.load.validity import answered_with_errors, client_limit
 from tuner.measurement.measurement import FailureReason, Failures, LoadPoint, Measurement
 from tuner.measurement.responses import percentile

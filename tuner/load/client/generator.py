@@ -44,14 +44,14 @@ from tuner.load.client.job import (
     merge,
 )
 from tuner.load.client.process import LEAD_NS
-from tuner.load.client.responses import SILENCE_S, warnings_of
-from tuner.load.client.shared import keep, laying
 from tuner.load.perf_analyzer.outputs import bare_words
-from tuner.load.recordings.replay import RecordedTraffic
 from tuner.load.setup import TOO_LATE, Schedule, Setup, schedule
 from tuner.load.traffic.arrivals import Times
+from tuner.load.traffic.decoupled.responses import SILENCE_S, warnings_of
 from tuner.load.traffic.encoding import build
-from tuner.load.traffic.sequences import SequencePace, first_id
+from tuner.load.traffic.recordings.replay import RecordedTraffic
+from tuner.load.traffic.sequences.pace import SequencePace, first_id
+from tuner.load.traffic.shared_memory.laying import keep, laying
 from tuner.load.traffic.wire import Lay
 from tuner.load.validity import (
     BUSY,

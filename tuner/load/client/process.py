@@ -36,14 +36,14 @@ from tuner.load.client.job import (
     Outcome,
     SequencesAsked,
 )
-from tuner.load.client.sequences import SequenceSender
-from tuner.load.client.shared import kept
 from tuner.load.traffic.encoding import build
+from tuner.load.traffic.sequences.sender import SequenceSender
+from tuner.load.traffic.shared_memory.laying import kept
 from tuner.load.traffic.turns import in_order
 from tuner.spec.server import Tls
 
 if TYPE_CHECKING:
-    from tuner.load.client.streaming import StreamedCalls
+    from tuner.load.traffic.decoupled.streaming import StreamedCalls
 
 #: From the signal to begin to the start, so that every process of a run has received it.
 LEAD_NS = 20_000_000
@@ -236,7 +236,7 @@ def _streamed(
     headers: Mapping[str, str],
     shown: npt.NDArray[np.int64] | None,
 ) -> StreamedCalls:
-    from tuner.load.client.streaming import StreamedCalls, own_questions
+    from tuner.load.traffic.decoupled.streaming import StreamedCalls, own_questions
 
     return StreamedCalls(job, tls, headers, own_questions(job, order), shown)
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, SpecError
-from tuner.load.traffic.sequences import SequencePace
+from tuner.load.traffic.sequences.pace import SequencePace
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.regular import read_whole
 from tuner.spec.workload import ArrivalsSpec, BurstArrivals, SequenceArrivals, TraceArrivals

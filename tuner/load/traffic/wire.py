@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from tuner.load.traffic.sequences import SequenceIds, first_id, marks
+from tuner.load.traffic.sequences.pace import SequenceIds, first_id, marks
 from tuner.spec.workload import Protocol
 
 #: Puts an input's bytes elsewhere, and returns the parameters of a request that say where.

@@ -10,7 +10,7 @@ from tritonclient.grpc import service_pb2
 
 from tuner.load.probes.answers import Answer, _answer
 from tuner.load.traffic.reply import UnreadableAnswerError, outputs_in
-from tuner.load.traffic.sequences import counted_in
+from tuner.load.traffic.sequences.pace import counted_in
 
 
 def answer(datatype: str, shape: list[int], raw: bytes | None) -> bytes:

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from tuner.load.recordings.lines import LineShapes, RecordedStream
+from tuner.load.traffic.recordings.lines import LineShapes, RecordedStream
 from tuner.load.traffic.repeats import Order
 
 #: More shapes than this are told apart by size only, in so many groups with as many requests each.

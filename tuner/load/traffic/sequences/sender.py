@@ -17,7 +17,7 @@ from typing import Protocol
 
 from tuner.load.client.calls import Done
 from tuner.load.client.job import Outcome, SequencesAsked
-from tuner.load.traffic.sequences import (
+from tuner.load.traffic.sequences.pace import (
     Numbers,
     SequenceIds,
     counted_in,

@@ -19,8 +19,8 @@ from grpc import aio  # type: ignore[import-untyped]
 
 from tuner.load.client.calls import Done, GrpcCalls
 from tuner.load.client.job import GONE, Answers, ClientJob, Outcome, Questions
-from tuner.load.client.responses import Response, ResponseEnd, ResponseRecord
-from tuner.load.client.streamed import INFER, numbered, response_of
+from tuner.load.traffic.decoupled.responses import Response, ResponseEnd, ResponseRecord
+from tuner.load.traffic.decoupled.streamed import INFER, numbered, response_of
 from tuner.spec.server import Tls
 
 _LOOKS_S = 0.05

@@ -13,8 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.load.recordings.lines import RecordedStream, Recording, read_recording, streams_of
 from tuner.load.traffic.arrivals import Times
+from tuner.load.traffic.recordings.lines import (
+    RecordedStream,
+    Recording,
+    read_recording,
+    streams_of,
+)
 from tuner.load.traffic.repeats import Order
 from tuner.spec.workload import ArrivalsSpec, RecordingArrivals
 

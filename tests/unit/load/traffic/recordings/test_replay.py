@@ -10,8 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tuner.load.recordings.lines import Label, Recording
-from tuner.load.recordings.replay import (
+from tuner.load.traffic.arrivals import Times
+from tuner.load.traffic.recordings.lines import Label, Recording
+from tuner.load.traffic.recordings.replay import (
     BLOCK,
     LEAD,
     RecordedTraffic,
@@ -21,7 +22,6 @@ from tuner.load.recordings.replay import (
     scaled,
     stretches,
 )
-from tuner.load.traffic.arrivals import Times
 
 
 def recording(due_s: Times) -> Recording:

@@ -10,7 +10,7 @@ import pytest
 from tritonclient.grpc import service_pb2
 
 from tuner.load.client.calls import reply_to
-from tuner.load.client.streamed import StreamedCall
+from tuner.load.traffic.decoupled.streamed import StreamedCall
 
 
 def message(number: str = "0", error: str = "") -> bytes:

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.load.recordings.access_log import LogColumns, requests_of_log
-from tuner.load.recordings.lines import read_recording
-from tuner.load.recordings.making import FoundRequest, Making, make_recording
-from tuner.load.recordings.triton_trace import (
+from tuner.load.traffic.recordings.access_log import LogColumns, requests_of_log
+from tuner.load.traffic.recordings.lines import read_recording
+from tuner.load.traffic.recordings.making import FoundRequest, Making, make_recording
+from tuner.load.traffic.recordings.triton_trace import (
     CUT,
     NO_TENSORS,
     NO_TIME,

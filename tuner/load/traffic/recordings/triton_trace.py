@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import SpecError
-from tuner.load.recordings.lines import MOST_BYTES, opened
-from tuner.load.recordings.making import FoundRequest, Making
+from tuner.load.traffic.recordings.lines import MOST_BYTES, opened
+from tuner.load.traffic.recordings.making import FoundRequest, Making
 
 #: Moments at which a request may have come, the truest first. The wait of gRPC begins before it.
 _CAME = ("HTTP_RECV_START", "GRPC_WAITREAD_END", "REQUEST_START")

@@ -15,7 +15,6 @@ import numpy as np
 
 from tuner.errors import SpecError
 from tuner.load import seeds
-from tuner.load.recordings.lines import HINT, LineError, RecordedStream
 from tuner.load.traffic.encoding import (
     MAX_BYTES,
     TensorShape,
@@ -27,6 +26,7 @@ from tuner.load.traffic.encoding import (
     refuse_above_most,
 )
 from tuner.load.traffic.inputs import InputFile, entry_json
+from tuner.load.traffic.recordings.lines import HINT, LineError, RecordedStream
 from tuner.load.traffic.repeats import Order
 from tuner.load.traffic.wire import Content, ContentSize
 from tuner.plain import plain
@@ -35,7 +35,7 @@ from tuner.spec.workload import RecordingInputs
 
 #: By input, what one request carries; of values that are to be drawn the shape.
 _Carried = Mapping[str, Content | TensorShape]
-_PLACE = 5  # the seed's stream for where a row of requests begins; see `recordings.replay`
+_PLACE = 5  # the seed's stream for where a row of requests begins; see `traffic.recordings.replay`
 
 
 class RecordedContents:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tuner.load.recordings.lines import RecordedStream, read_recording, shapes_of_line
-from tuner.load.recordings.shapes import MOST_SHAPES, groups_of
+from tuner.load.traffic.recordings.lines import RecordedStream, read_recording, shapes_of_line
+from tuner.load.traffic.recordings.shapes import MOST_SHAPES, groups_of
 
 
 def recorded(directory: Path, rows: list[dict[str, Any]]) -> RecordedStream:

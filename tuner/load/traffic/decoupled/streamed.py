@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
 from tuner.load.client.job import Outcome, refusal_in
-from tuner.load.client.responses import SILENCE_S, Response, ResponseEnd, ResponseRecord
+from tuner.load.traffic.decoupled.responses import SILENCE_S, Response, ResponseEnd, ResponseRecord
 
 INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
 

@@ -9,7 +9,7 @@ import pytest
 from builders.told_recordings import STREAMS, written
 
 from tuner.errors import SpecError
-from tuner.load.recordings.lines import Label, read_recording, streams_of
+from tuner.load.traffic.recordings.lines import Label, read_recording, streams_of
 
 
 def test_times_count_from_the_first_request_and_lines_are_read_by_number(tmp_path: Path) -> None:

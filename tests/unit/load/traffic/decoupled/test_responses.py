@@ -15,15 +15,15 @@ from tritonclient.grpc import service_pb2
 
 from tuner.load.client.figures import Run
 from tuner.load.client.job import Answers, Outcome, merge, select
-from tuner.load.client.responses import (
+from tuner.load.setup import LoadTarget, Schedule, ShapedInputs, Stream
+from tuner.load.traffic.decoupled.responses import (
     Response,
     ResponseEnd,
     ResponseRecord,
     until_first,
     warnings_of,
 )
-from tuner.load.client.streamed import numbered, response_of
-from tuner.load.setup import LoadTarget, Schedule, ShapedInputs, Stream
+from tuner.load.traffic.decoupled.streamed import numbered, response_of
 from tuner.load.traffic.wire import RequestForm
 from tuner.measurement.measurement import Arrivals, FailureReason, LoadPoint, Measurement
 from tuner.measurement.responses import figures_of, responses_of_all

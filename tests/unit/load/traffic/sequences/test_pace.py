@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
 
-from tuner.load.traffic.sequences import (
+from tuner.load.traffic.sequences.pace import (
     SequenceIds,
     SequencePace,
     counted_in,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tuner.load.recordings.contents import RecordedContents
-from tuner.load.recordings.lines import RecordedStream
-from tuner.load.recordings.shapes import groups_of
 from tuner.load.setup import ShapedInputs
 from tuner.load.traffic.encoding import TensorShape
+from tuner.load.traffic.recordings.contents import RecordedContents
+from tuner.load.traffic.recordings.lines import RecordedStream
+from tuner.load.traffic.recordings.shapes import groups_of
 from tuner.spec.workload import RecordingInputs
 
 

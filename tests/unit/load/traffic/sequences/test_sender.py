@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
 
 from tuner.load.client.job import Outcome, SequencesAsked
-from tuner.load.client.sequences import SequenceSender
-from tuner.load.traffic.sequences import SequenceIds
+from tuner.load.traffic.sequences.pace import SequenceIds
+from tuner.load.traffic.sequences.sender import SequenceSender
 
 NUMBERS = st.lists(st.integers(0, 4), min_size=1, max_size=30)
 NEVER_STARTED = "inference request for sequence 8 to model 'm' must specify the START flag"

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import SpecError
-from tuner.load.recordings.lines import opened
-from tuner.load.recordings.making import FoundRequest
 from tuner.load.traffic.arrivals import TIME_UNITS, finite
+from tuner.load.traffic.recordings.lines import opened
+from tuner.load.traffic.recordings.making import FoundRequest
 from tuner.plain import plain
 from tuner.spec.mistakes import in_brackets, listed
 
