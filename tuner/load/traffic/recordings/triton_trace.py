@@ -59,13 +59,18 @@ CUT = "the last one cut off in the file, left out"
 
 @dataclass
 class _Traced:
-    """What is known of one request; ``place``: of its first activity."""
+    """What is known of one request.
+
+    Attributes:
+        place: Of its first activity.
+        inputs: Tensors by name; of two with the same name the last.
+    """
 
     place: str
     model: str = ""
     child: bool = False
     moments_ns: dict[str, int] = field(default_factory=dict)
-    inputs: list[dict[str, str]] = field(default_factory=list)
+    inputs: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 def requests_of_trace(
@@ -98,7 +103,7 @@ def _add(traced: _Traced, activity: dict[str, Any]) -> None:
     for moment in activity.get("timestamps", ()):
         traced.moments_ns[moment["name"]] = moment["ns"]
     if activity.get("activity") == _INPUT:
-        traced.inputs.append(activity["tensor"])
+        traced.inputs[activity["tensor"]["name"]] = activity["tensor"]
 
 
 def _found(traced: _Traced, making: Making, batched: bool, named: bool) -> Iterator[FoundRequest]:
@@ -118,7 +123,7 @@ def _found(traced: _Traced, making: Making, batched: bool, named: bool) -> Itera
 
 def _rows(traced: _Traced, making: Making, batched: bool) -> list[dict[str, Any]]:
     """What each inference of a request carries, with its values or else with its shapes."""
-    inputs = traced.inputs
+    inputs = [*traced.inputs.values()]
     shapes = {t["name"]: [int(d) for d in t["shape"].split(",") if d] for t in inputs}
     if not inputs or not all(shapes.values()):
         making.note(NO_TENSORS)

@@ -163,6 +163,12 @@ def test_values_that_a_trace_does_not_keep_become_shapes(
     assert notes[NO_VALUES] == 1
 
 
+def test_the_last_of_two_inputs_with_one_name_counts(tmp_path: Path) -> None:
+    twice = activities(1, 10**9, queued("1,2", "1,2"), queued("3,4", "1,2"))
+    rows, _ = of_trace(tmp_path, f"[{twice},{activities(2, 2 * 10**9, queued('5', '1,1'))}]")
+    assert [row["inputs"]["x"]["content"] for row in rows] == [[3.0, 4.0], [5.0]]
+
+
 def test_a_trace_whose_server_was_killed_gives_what_it_has(tmp_path: Path) -> None:
     whole = [activities(k, k * 10**9) for k in (1, 2)]
     rows, notes = of_trace(tmp_path, f'[{",".join(whole)},{{"id":3,"timest')
