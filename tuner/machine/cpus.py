@@ -3,11 +3,12 @@
 A server is started as its users start it, on all CPUs, wherever the load generator needs little:
 then that has priority in real time on the same CPUs. A lower nice value is not enough: where all
 CPUs are busy, Linux 6.18 often lets a process of nice -15 sleep on for milliseconds. Where the load
-generator needs much, or may not have that priority, each has CPUs of its own, and only the soak has
-a server on all: the load generator then has a lower nice value, since in real time it would stop
-the server at each answer (two cores, perf_analyzer takes 0.4 of one: 1,400 to 1,550/s within the
-SLO instead of 1,775 to 1,810/s). A mask is set before a server is started and never made narrower:
-PyTorch, LightGBM and others keep the number of threads that they found at the start.
+generator needs much, or may not have that priority, each has CPUs of its own, unless the number of
+the server's threads depends on its CPUs, and only the soak has a server on all: the load generator
+then has a lower nice value, since in real time it would stop the server at each answer (two cores,
+perf_analyzer takes 0.4 of one: 1,400 to 1,550/s within the SLO instead of 1,775 to 1,810/s). A mask
+is set before a server is started and never made narrower: PyTorch, LightGBM and others keep the
+number of threads that they found at the start.
 """
 
 from __future__ import annotations
@@ -99,16 +100,16 @@ ANY = Cores()
 
 
 def decide_sharing(
-    load_cores: float | None, *, may_be_first: bool, leaves_its_cpus: bool
+    load_cores: float | None, *, may_be_first: bool, needs_all_cpus: bool
 ) -> Sharing | None:
     """Decides it for a run; None while that depends on ``load_cores``.
 
     Args:
         load_cores: What the load generator takes of one core when the server is saturated.
         may_be_first: The load generator may have priority in real time.
-        leaves_its_cpus: The server's threads would leave its CPUs, or be too many for them.
+        needs_all_cpus: With fewer CPUs the server's threads would leave them, or be fewer.
     """
-    if leaves_its_cpus:
+    if needs_all_cpus:
         return Sharing.TOGETHER
     if not may_be_first:
         return Sharing.APART

@@ -69,7 +69,7 @@ def test_load_generator_has_real_time_priority_only_on_shared_cpus(
 def test_little_load_goes_first_on_shared_cpus_and_much_has_its_own(
     load_cores: float | None, may_be_first: bool, leaves: bool, decided: Sharing | None
 ) -> None:
-    found = decide_sharing(load_cores, may_be_first=may_be_first, leaves_its_cpus=leaves)
+    found = decide_sharing(load_cores, may_be_first=may_be_first, needs_all_cpus=leaves)
     assert found is decided
 
 

@@ -266,6 +266,56 @@ def test_models_of_other_backends_stay_on_the_servers_cpus(tmp_path: Path) -> No
     assert not leaves_its_cpus(onnx(tmp_path, None, backend="pytorch"))
 
 
+CODE = """
+import xgboost
+import triton_python_backend_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return []
+"""
+
+
+def of_python(directory: Path, code: str = CODE, space: str = "") -> Job:
+    onnx(directory, "1", space, backend="python")
+    (directory / "models" / "m" / "1" / "model.py").write_text(code)
+    return prepare(Request(spec=directory / "spec.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("code", "space", "shares"),
+    [
+        (CODE, "", True),
+        (CODE, ", environment.OMP_NUM_THREADS: {choice: [unset, 1]}", True),
+        (CODE.replace("import xgboost", "import numpy"), "", False),
+        (CODE.replace("return []", "self.booster.set_param({'nthread': 1})"), "", False),
+    ],
+)
+def test_server_has_all_cpus_where_a_models_threads_follow_them(
+    code: str, space: str, shares: bool, tmp_path: Path, settle: Settle
+) -> None:
+    cores, (said,) = settle(of_python(tmp_path, code, space), Looks(2.0))
+    assert (cores == ANY) is shares
+    assert ("as many threads as the server has CPUs" in said) is shares
+
+
+@pytest.mark.parametrize(
+    ("backend", "parameter"),
+    [("pytorch", "INTRA_OP_THREAD_COUNT"), ("openvino", "INFERENCE_NUM_THREADS")],
+)
+def test_threads_of_these_backends_follow_the_cpus_until_a_parameter_sets_them(
+    backend: str, parameter: str, tmp_path: Path, settle: Settle
+) -> None:
+    cores, _ = settle(onnx(tmp_path, None, backend=backend), Looks(2.0))
+    assert cores == ANY
+    config = tmp_path / "models" / "m" / "config.pbtxt"
+    limit = THREADS.replace("intra_op_thread_count", parameter).format(1)
+    config.write_text(config.read_text() + limit)
+    cores, _ = settle(prepare(Request(spec=tmp_path / "spec.yaml")), Looks(2.0))
+    assert cores == SPLIT
+
+
 def test_plan_says_what_is_known_before_a_server_is_started(tmp_path: Path) -> None:
     assert cores_note(a_job(tmp_path)) == (
         "server and load generator share all CPUs where the latter takes less than 15% of one at "
