@@ -141,10 +141,16 @@ def searched(searcher: Searcher, trials: int) -> list[Trial]:
 
 
 def strategy(
-    name: StrategyName, space: dict[str, Any], seed: int = 0, trials: int = 40, **search: Any
+    name: StrategyName,
+    space: dict[str, Any],
+    seed: int = 0,
+    trials: int = 40,
+    min_gain: float = 0.0,
+    **search: Any,
 ) -> tuple[Space, StrategyProtocol]:
-    """One that does not end because little is to be gained."""
-    search = {"seed": seed, "strategy": name.value, "stop_below": 0, **search}
-    spec = spec_of(space, search=search, budget={"trials": trials})
+    """One that ends where less than ``min_gain`` can be expected of another trial."""
+    search = {"seed": seed, "strategy": name.value, **search}
+    confirm = {"min_gain": min_gain}
+    spec = spec_of(space, search=search, budget={"trials": trials}, confirm=confirm)
     built = space_of(space)
     return built, STRATEGIES[name](built, spec)

@@ -13,7 +13,7 @@ from tuner.score.next_load import LoadPlan
 from tuner.score.trial import Trial
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
-from tuner.spec.model import Spec, StrategyName
+from tuner.spec.model import Spec
 from tuner.spec.slo import Slo
 
 #: Failures before their share says anything.
@@ -26,8 +26,6 @@ CONFIGS = 2
 #: what a request takes: a median is within that. At least most requests are alone up to so many in
 #: flight.
 SURELY, MOSTLY_ALONE = 1.2, 0.6
-#: Where the spec states no patience. What does not learn from its trials needs more.
-PATIENCE = {StrategyName.GP: 12}
 
 
 class StopReason(Enum):
@@ -36,7 +34,6 @@ class StopReason(Enum):
     TRIALS = "Every trial of the budget was run."
     TIME = "Time budget reached."
     ABANDONED = "Time budget reached; trial {number} abandoned."
-    PATIENCE = "No better config was found in the trials that patience allows."
     TOO_MANY_FAILED = "More trials failed than the budget allows."
     EXHAUSTED = "There was nothing left that the strategy would try."
     OUT_OF_REACH = "An SLO is out of reach: a request by itself takes longer than it allows."
@@ -51,14 +48,12 @@ class Progress:
         trials: Finished ones, the current config included.
         failed: Of those.
         begun: The current config was measured; before that a search has nothing to compare with.
-        since_best: Finished after the best one.
         elapsed_s: Spent on the search, earlier parts of a resumed run included.
         out_of_reach: No config can be expected to meet the SLOs.
     """
 
     trials: int
     failed: int
-    since_best: int
     elapsed_s: float
     begun: bool = True
     out_of_reach: bool = False
@@ -70,14 +65,12 @@ class SearchLimits:
 
     trials: int
     time_s: float | None = None
-    patience: int | None = None
     max_failed: float = 0.5
 
     @classmethod
     def of(cls, spec: Spec) -> SearchLimits:
         time_s = None if spec.budget.time is None else float(spec.budget.time)
-        patience = spec.search.patience or PATIENCE.get(spec.search.strategy)
-        return cls(spec.budget.trials, time_s, patience, float(spec.budget.max_failed))
+        return cls(spec.budget.trials, time_s, float(spec.budget.max_failed))
 
     def __call__(self, progress: Progress) -> StopReason | None:
         """Why to stop now; None to go on. Failure comes first, it makes the run fail."""
@@ -92,8 +85,6 @@ class SearchLimits:
             return StopReason.TRIALS
         if self.time_s is not None and progress.elapsed_s >= self.time_s:
             return StopReason.TIME
-        if self.patience is not None and progress.since_best >= self.patience:
-            return StopReason.PATIENCE
         return None
 
 

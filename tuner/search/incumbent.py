@@ -53,9 +53,3 @@ def near_misses(trials: Sequence[Trial], near_miss: float) -> list[Trial]:
 
 def _reached(point: Point, near_miss: float) -> bool:
     return point.passed or nearly(point, near_miss)
-
-
-def trials_since_best(trials: Sequence[Trial], goal: Goal, current: Candidate) -> int:
-    """Trials finished after the best one; all of them when none was measured in full."""
-    best = next(iter(ranked(trials, goal, current)), None)
-    return sum(best is None or t.number > best.number for t in trials)

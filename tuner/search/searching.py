@@ -23,7 +23,7 @@ from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.search.budget import Progress, SearchLimits, StopReason, lone_miss, out_of_reach
 from tuner.search.estimate import spent_s
 from tuner.search.fits import cannot_fit
-from tuner.search.incumbent import incumbent, trials_since_best
+from tuner.search.incumbent import incumbent
 from tuner.search.measuring import Clock, Measuring
 from tuner.search.outlook import outlook_of
 from tuner.search.screening import Screening
@@ -95,7 +95,7 @@ def _over(
     session: Session, history: Sequence[Trial], budget: SearchLimits, clock: Clock
 ) -> StopReason | None:
     """Why the search is over, by the budget; None while it goes on."""
-    goal, current = session.spec.objective.goal, session.current
+    current = session.current
     tried = [t for t in history if t.attempts]
     slos, plan = session.spec.slos, session.plan
     hopeless = bool(lone_miss(history, slos, session.job.space))
@@ -103,7 +103,6 @@ def _over(
         Progress(
             trials=len(tried),
             failed=sum(t.state is TrialState.FAILED for t in tried),
-            since_best=trials_since_best(tried, goal, current),
             elapsed_s=clock.elapsed_s(),
             begun=any(t.candidate == current for t in history),
             out_of_reach=hopeless or out_of_reach(history, slos, plan, current),

@@ -14,7 +14,7 @@ from tuner.hiding import HIDDEN
 from tuner.spec.fields import by_key, models_in
 from tuner.spec.forms import CARRIED, SHORT_KEYS
 from tuner.spec.mistakes import Finding, Location, closest, dotted, in_brackets
-from tuner.spec.model import ModelSpec, Spec
+from tuner.spec.model import ModelSpec, Search, Spec
 from tuner.spec.paths import SEVERAL_REPOSITORIES
 from tuner.spec.units import shorten
 from tuner.spec.workload import Requests, Workload
@@ -55,6 +55,12 @@ _LINES = {
     "int": "int: [1, 4]",
     "choice": "choice: [8, 16]",
     "subsets": "subsets: [4, 8]",
+}
+_ENDS = "a search ends when another trial is expected to gain less than confirm.min_gain"
+#: Keys of earlier builds, and what to do instead.
+_REMOVED: dict[tuple[type[BaseModel], str], str] = {
+    (Search, "patience"): f"leave it out; {_ENDS}, and budget.trials limits it",
+    (Search, "stop_below"): f"leave it out; {_ENDS}",
 }
 #: Where the value found is not shown.
 _SECRET = ("server", "environment")
@@ -135,6 +141,8 @@ def _described(location: Location) -> str:
 
 def _unknown_key(location: Location, owner: type[BaseModel]) -> Finding:
     key = str(location[-1])
+    if (text := _REMOVED.get((owner, key))) is not None:
+        return Finding(location, f"'{key}' was removed: {text}", key=True)
     if location[0] == "streams" and len(location) == 3 and key in _EXCHANGES:
         return Finding(location, f"unknown key '{key}': {_NOT_A_STREAMS}", key=True)
     short = {Spec: SHORT_KEYS, Workload: CARRIED}.get(owner, ())

@@ -53,18 +53,9 @@ class Search(Strict):
     mode: ModelAnalyzerMode = Field(
         ModelAnalyzerMode.QUICK, description="strategy model-analyzer: which of its searches to use"
     )
-    stop_below: Percent = Field(
-        Percent(0.01),
-        description="strategy gp: stop when another trial is expected to gain less than this",
-    )
     seed: Natural = Field(0, description="same seed, same proposals for the same scores")
     startup_trials: Count = Field(
         8, description="random proposals before the model is used; strategy gp needs no more than 4"
-    )
-    patience: Count | None = Field(
-        None,
-        description="stop after this many trials without a better one; by default 12 for strategy "
-        "gp, and never for the others",
     )
 
 
@@ -90,7 +81,11 @@ class Confirm(Strict):
         None,
         description="time for the rounds; by default as long as the search took, and at least 2m",
     )
-    min_gain: Percent = Field(Percent(0.02), description="smaller gains are not worth a change")
+    min_gain: Percent = Field(
+        Percent(0.02),
+        description="smaller gains are not worth a change; with strategy gp the search ends when "
+        "another trial is expected to gain less than this",
+    )
     finalists: Count = Field(2, description="best candidates that are measured again")
     soak: Seconds = Field(
         Seconds(30.0),

@@ -174,14 +174,9 @@ def measure(session: Session, searcher: JoinedSearcher) -> None:
 
 
 def without_limits(spec: Spec) -> Spec:
-    """The run alone counts trials, time, patience and failures."""
+    """The run alone counts trials, time and failures."""
     none = {"trials": sys.maxsize, "time": None, "max_failed": Percent(1.0)}
-    return spec.model_copy(
-        update={
-            "budget": spec.budget.model_copy(update=none),
-            "search": spec.search.model_copy(update={"patience": sys.maxsize}),
-        }
-    )
+    return spec.model_copy(update={"budget": spec.budget.model_copy(update=none)})
 
 
 def spec_for(offer: Offer, own: Spec, gpus: Gpus | None) -> Spec:

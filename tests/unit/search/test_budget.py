@@ -7,8 +7,8 @@ from builders.spaces import USUAL, spec_of
 
 from tuner.search.budget import Progress, SearchLimits, StopReason
 
-GOING = Progress(trials=10, failed=0, since_best=0, elapsed_s=10.0)
-LIMITS = SearchLimits(trials=40, time_s=60.0, patience=8, max_failed=0.5)
+GOING = Progress(trials=10, failed=0, elapsed_s=10.0)
+LIMITS = SearchLimits(trials=40, time_s=60.0, max_failed=0.5)
 
 
 def test_a_search_within_its_limits_goes_on() -> None:
@@ -20,7 +20,6 @@ def test_a_search_within_its_limits_goes_on() -> None:
     [
         (replace(GOING, trials=40), StopReason.TRIALS),
         (replace(GOING, elapsed_s=60.0), StopReason.TIME),
-        (replace(GOING, since_best=8), StopReason.PATIENCE),
         (replace(GOING, failed=6), StopReason.TOO_MANY_FAILED),
     ],
 )
@@ -38,19 +37,19 @@ def test_the_first_failures_say_nothing_about_the_rest() -> None:
 
 
 def test_too_many_failures_come_before_every_other_reason() -> None:
-    at_the_end = Progress(trials=40, failed=30, since_best=40, elapsed_s=99.0)
+    at_the_end = Progress(trials=40, failed=30, elapsed_s=99.0)
     assert LIMITS(at_the_end) is StopReason.TOO_MANY_FAILED
 
 
 def test_nothing_but_failures_ends_a_search_before_the_current_config() -> None:
-    late = Progress(trials=1, failed=0, since_best=0, elapsed_s=99.0, begun=False)
+    late = Progress(trials=1, failed=0, elapsed_s=99.0, begun=False)
     assert LIMITS(late) is None
     assert LIMITS(replace(late, begun=True)) is StopReason.TIME
     assert LIMITS(replace(late, trials=4, failed=4)) is StopReason.TOO_MANY_FAILED
 
 
 def test_without_limits_only_the_trials_count() -> None:
-    long = Progress(trials=39, failed=0, since_best=39, elapsed_s=1e6)
+    long = Progress(trials=39, failed=0, elapsed_s=1e6)
     assert SearchLimits(trials=40)(long) is None
 
 
@@ -58,18 +57,8 @@ def test_the_limits_come_from_the_spec() -> None:
     spec = spec_of(
         USUAL,
         budget={"trials": 12, "time": "20m", "max_failed": "25%"},
-        search={"patience": 6},
     )
-    assert SearchLimits.of(spec) == SearchLimits(
-        trials=12, time_s=1200.0, patience=6, max_failed=0.25
-    )
-
-
-@pytest.mark.parametrize(("strategy", "patience"), [("gp", 12), ("tpe", None), ("grid", None)])
-def test_only_what_learns_from_every_trial_loses_patience_by_itself(
-    strategy: str, patience: int | None
-) -> None:
-    assert SearchLimits.of(spec_of(USUAL, search={"strategy": strategy})).patience == patience
+    assert SearchLimits.of(spec) == SearchLimits(trials=12, time_s=1200.0, max_failed=0.25)
 
 
 def test_each_reason_is_a_sentence() -> None:

@@ -154,7 +154,7 @@ Lengths = tuple[tuple[int, float], ...]
 @functools.cache
 def winner(lengths: Lengths) -> Trial:
     """The best trial of a search under texts of these lengths with their shares."""
-    space, built = strategy(StrategyName.GP, SPACE, trials=12, stop_below=0.01)
+    space, built = strategy(StrategyName.GP, SPACE, trials=12, min_gain=0.01)
     spec = spec_of(SPACE, budget={"trials": 12})
     plan = LoadPlan(Arrivals.POISSON, None, LevelRange(50.0, 1e4))
     session = a_session(TextsBench(texts(dict(lengths))), spec, space.current, plan)

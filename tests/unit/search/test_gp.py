@@ -114,7 +114,7 @@ def test_it_begins_with_the_design_that_is_likeliest_to_be_good() -> None:
 
 def test_it_ends_when_another_trial_is_expected_to_gain_too_little() -> None:
     """More threads were worse each time, and it was sure of the next one."""
-    space, built = strategy(StrategyName.GP, {THREADS: {"int": [1, 20]}}, stop_below=0.01)
+    space, built = strategy(StrategyName.GP, {THREADS: {"int": [1, 20]}}, min_gain=0.01)
     every = sorted(space.enumerate(), key=lambda c: int(str(fields_of(c)[THREADS])))
     history = [measured(n, every[n], 100.0 * 0.9**n) for n in range(8)]
     ended = built.propose(8, history, {t.candidate.key for t in history})

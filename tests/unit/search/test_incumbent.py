@@ -5,7 +5,7 @@ from builders.reasons import said
 
 from tuner.score.point import Score
 from tuner.score.trial import Trial, TrialState
-from tuner.search.incumbent import incumbent, ranked, trials_since_best
+from tuner.search.incumbent import incumbent, ranked
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Goal
 
@@ -53,12 +53,6 @@ def test_a_bound_or_a_failure_is_never_the_incumbent() -> None:
 def test_there_is_no_incumbent_while_nothing_meets_the_slos() -> None:
     trials = [measured(0, 10.0, violation=0.5)]
     assert incumbent(trials, Goal.MAXIMIZE_GOODPUT, CURRENT) is None
-
-
-def test_patience_counts_from_the_best_trial() -> None:
-    trials = [measured(0, 10.0), measured(1, 30.0), measured(2, 20.0), measured(3, 29.0)]
-    assert trials_since_best(trials, Goal.MAXIMIZE_GOODPUT, CURRENT) == 2
-    assert trials_since_best([], Goal.MAXIMIZE_GOODPUT, CURRENT) == 0
 
 
 def test_a_change_is_a_field_or_the_size_of_the_cache() -> None:

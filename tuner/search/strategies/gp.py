@@ -152,7 +152,7 @@ class GaussianStrategy:
         self.aim = Aim(spec.objective, spec.slos, plan)
         #: Trials, the current config included, before the model is used.
         self.startup_trials = min(search.startup_trials, _STARTUP)
-        self._seed, self._stop_below = search.seed, float(search.stop_below)
+        self._seed, self._least_gain = search.seed, float(spec.confirm.min_gain)
         self.rates = BatchRates.of(space, spec)
         #: Empty where the current config is the only trial.
         self.designs = designs(space) if spec.budget.trials > 1 else ()
@@ -183,7 +183,7 @@ class GaussianStrategy:
         if outlook is None:
             return Proposal(left[chosen])
         gain, first = math.exp(promise[chosen]), max(len(self.designs) + 1, self.startup_trials)
-        if number >= first + LEAST_PROPOSED and gain < self._stop_below:
+        if number >= first + LEAST_PROPOSED and gain < self._least_gain:
             return Enough(gain)
         expected = float(outlook.worth[chosen]), float(outlook.deviation[chosen])
         return Proposal(left[chosen], predicted=predicted(self.aim, *expected))
