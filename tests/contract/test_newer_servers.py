@@ -19,7 +19,6 @@ from contract.server_contract import ServerCase, ServerContract, answer, eventua
 
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
-from tuner.cli.storage import state_directory
 from tuner.errors import EnvironmentNotReadyError
 from tuner.load.watch.sampler import pending_requests
 from tuner.modelconfig.message import newer_client, to_load_json
@@ -27,7 +26,7 @@ from tuner.modelconfig.schema import new_config
 from tuner.modelconfig.served import read_served
 from tuner.record.manifest import Choices
 from tuner.record.store import RunStore
-from tuner.run.trust import BegunRuns
+from tuner.run.trust import BegunRuns, state_directory
 from tuner.server.control import BatchStatistics, Control, ModelState
 from tuner.server.server import Endpoints, Server, key_arguments, new_key
 from tuner.server.shared_memory import SHM

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -56,12 +57,33 @@ class Events(Protocol):
 
     def trial_finished(self, trial: Trial, best: Trial | None) -> None: ...
 
+    def ended(self, run: Path, status: str, exit_code: int) -> None:
+        """The last one of a run or a check that ended without an error."""
+
+
+def _nothing(*_: object, **__: object) -> None:
+    pass
+
 
 class Silent:
     """Watches nothing."""
 
-    def started(self, *_: object, **__: object) -> None:
-        pass
-
+    started: Callable[..., None] = _nothing
     phase = step = note = disturbed = trial_started = loading = measured = round_over = started
-    outlook = trial_finished = started
+    outlook = trial_finished = ended = started
+
+
+class Tee(Silent):
+    """Reports to several watchers, in this order."""
+
+    def __init__(self, *watchers: Events) -> None:
+        for name in (name for name in vars(Events) if not name.startswith("_")):
+            setattr(self, name, _each([getattr(watcher, name) for watcher in watchers]))
+
+
+def _each(methods: Sequence[Callable[..., None]]) -> Callable[..., None]:
+    def report(*facts: object, **named: object) -> None:
+        for method in methods:
+            method(*facts, **named)
+
+    return report

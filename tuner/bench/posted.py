@@ -85,3 +85,6 @@ class PostedEvents:
             return
         rate = best.points[score.best_point].measurement.throughput_infer_per_s
         self._now(done=trial.number + 1, best_infer_per_s=rate)
+
+    def ended(self, run: Path, status: str, exit_code: int) -> None:
+        del run, status, exit_code

@@ -102,10 +102,12 @@ def check(
                 told = "This check can find an SLO missed (exit code 10), but not pass (11)."
                 events.note(f"{found} {told}")
             try:
-                return opened.end(opened.measure(programs, events, stop.checkpoint))
+                facts = opened.end(opened.measure(programs, events, stop.checkpoint))
             except Exception as error:
                 opened.end_early(error)
                 raise
+            events.ended(store.directory, facts.status.value, facts.exit_code)
+            return facts
 
 
 def _started_as_proved(

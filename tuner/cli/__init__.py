@@ -40,6 +40,54 @@ COMMANDS = {
 }
 
 
+#: Two lines each for `--help`.
+EXAMPLES = {
+    "init": (
+        "tune init tiny-bert --slo 'p99_latency <= 50ms'",
+        "tune init model_repository --all --output specs",
+    ),
+    "models": (
+        "tune models model_repository",
+        "tune models model_repository --format json",
+    ),
+    "doctor": ("tune doctor", "tune doctor search_spaces/quickstart.yaml"),
+    "plan": (
+        "tune plan search_spaces/quickstart.yaml",
+        "tune plan my-model.yaml --set budget.trials=8",
+    ),
+    "record": (
+        "tune record access.csv --from log --time time --shape ids=tokens",
+        "tune record trace.json --from triton-trace --output requests.jsonl",
+    ),
+    "run": (
+        "tune run search_spaces/quickstart.yaml",
+        "tune run tiny-bert --slo 'p99_latency <= 50ms' --no-write",
+    ),
+    "worker": ("tune worker my-model.yaml --gpus 1", "tune worker results/RUN --gpus 2,3"),
+    "check": (
+        "tune check my-model.yaml",
+        "tune check my-model.yaml --update-baseline",
+    ),
+    "report": ("tune report", "tune report RUN --why"),
+    "compare": ("tune compare RUN OTHER", "tune compare RUN OTHER --format md"),
+    "size": (
+        "tune size RUN --rate 5000/s",
+        "tune size RUN --rate 5000/s --headroom 30% --price 2.5/h",
+    ),
+    "apply": ("tune apply RUN", "tune apply RUN my-model.yaml"),
+    "rollback": ("tune rollback tiny-bert", "tune rollback RUN"),
+    "lint": (
+        "tune lint model_repository",
+        "tune lint model_repository --format json",
+    ),
+    "schema": ("tune schema > tune.schema.json", "tune schema | head"),
+    "completion": (
+        'eval "$(tune completion bash)"',
+        "tune completion fish > ~/.config/fish/completions/tune.fish",
+    ),
+}
+
+
 #: Where the commands are that have no module of their own name.
 _MODULES = {
     **dict.fromkeys(("models", "doctor", "plan", "lint"), "inspect_commands"),
@@ -74,6 +122,8 @@ class LazyGroup(click.Group):
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         cmd.add_help_option = False
         cmd.params.append(_help_option())
+        if lines := EXAMPLES.get(name or cmd.name or ""):
+            cmd.epilog = "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
         super().add_command(cmd, name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from tuner.cli import options
-from tuner.cli.progress import choose_progress, progress_option, shown_events
+from tuner.cli.progress import (
+    choose_progress,
+    progress_option,
+    refuse_two_answers,
+    shown_events,
+)
 from tuner.cli.storage import children_environment
 from tuner.cli.terminal import (
     annotation,
@@ -81,6 +86,7 @@ def command(
     compare with: that is not a pass. 12: a regression, or the load that the config is credited
     with does not hold. All results are stored before the exit code is decided.
     """
+    refuse_two_answers(progress, output_format)
     progress = choose_progress(progress, -quiet, spec)
     from tuner.bench.job import Request
 
@@ -105,7 +111,8 @@ def command(
             from tuner.check.check import check
 
             facts = check(request, events, report, accept=update_baseline, any_machine=any_machine)
-        print_check(made[-1], facts, output_format)
+        if progress != "json":
+            print_check(made[-1], facts, output_format)
         append_summary(made[-1] / "report.md")
         say_annotations(annotation_lines(facts))
         code = facts.exit_code

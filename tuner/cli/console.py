@@ -235,6 +235,9 @@ class PlainEvents:
         outcome = f"{outcome_text(trial)}{mark}"
         self._say(f"{count}  trial {trial.number}  {self._doing}  ->  {outcome}")
 
+    def ended(self, run: Path, status: str, exit_code: int) -> None:
+        del run, status, exit_code
+
     def _now(self, doing: str) -> None:
         self._doing, self._step, self._load = doing, "", None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -296,6 +296,21 @@ def _drafted(
     where = os.path.relpath(repository, directory)
     machine = read_machine(children_environment())
     return draft_spec(parts, machine, where, slos, given, write_to=write_to, **more)
+
+
+def drafted_spec(model: Path, slos: Sequence[str], directory: Path) -> str:
+    """The text of a spec in ``directory`` for a model: its name, or a path of its directory.
+
+    Raises:
+        SpecError: There is nothing to tune, or an SLO is wrong.
+        EnvironmentNotReadyError: There is no such repository or model.
+    """
+    repository = None if model.name == str(model) else model.parent
+    own = tuple(dict.fromkeys(slos))
+    server: dict[str, str] = {}
+    return _drafted(
+        model.name, repository, directory, None, slos=own, server=server, write_to=CONFIG_NAME
+    )
 
 
 def _joined(own: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[str, ...]:

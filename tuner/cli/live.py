@@ -146,6 +146,9 @@ class LiveEvents:
             told = f"trial {trial.number}: {reason_text(trial)}"
             self._failures = [*self._failures, told][-2:]
 
+    def ended(self, run: Path, status: str, exit_code: int) -> None:
+        del run, status, exit_code
+
     def view(self) -> Group:
         """What is on the screen. Lines are cut where the terminal is too narrow, not reasons."""
         if self._over and not self._recent:

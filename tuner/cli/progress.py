@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tuner.cli.terminal import say
+from tuner.cli.terminal import say, say_json_line
+from tuner.errors import InterruptedRunError
 
 if TYPE_CHECKING:
     from tuner.bench.events import Events
 
 progress_option = click.option(
     "--progress",
-    type=click.Choice(["auto", "live", "plain", "none"]),
+    type=click.Choice(["auto", "live", "plain", "json", "none"]),
     default="auto",
     show_default=True,
-    help="How to show progress.",
+    help="How to show progress; json: on stdout, one JSON object a line, the last one says how it "
+    "ended.",
 )
 
 
@@ -56,6 +59,32 @@ def shown_events(
         from tuner.bench.events import Silent
 
         return nullcontext(Silent())
+    if progress == "json":
+        return _json_lines()
     from tuner.cli.console import PlainEvents
 
     return PlainEvents(verbosity + details)
+
+
+@contextmanager
+def _json_lines() -> Iterator[Events]:
+    """A line for each event; the last one where it ends with an error is that error."""
+    from tuner.bench.run_events import ToldEvents
+
+    events = ToldEvents(lambda event: say_json_line(event.to_json()))
+    try:
+        yield events
+    except BaseException as error:
+        stopped = isinstance(error, InterruptedRunError | KeyboardInterrupt)
+        code = 130 if stopped else getattr(error, "exit_code", 1)
+        events.failed(str(error), code, stopped=stopped)
+        raise
+
+
+def refuse_two_answers(progress: str, output_format: str) -> None:
+    """Usage error where both the progress and the result would be JSON on stdout."""
+    if progress == "json" and output_format == "json":
+        raise click.UsageError(
+            "--progress json ends with a line that names the run, whose result.json is what "
+            "--format json prints: give one of them"
+        )

@@ -31,7 +31,12 @@ from tuner.spec.mistakes import listed, path_meant
     help="What to print on stdout: pr is the text of a pull request with the winner, patch its "
     "diff for git apply. The files of the run are rendered in any case.",
 )
-def report_command(run: Path | None, output: Path, output_format: str) -> None:
+@click.option(
+    "--why",
+    is_flag=True,
+    help="Print why RUN chose its config, what each field is worth, and where the time went.",
+)
+def report_command(run: Path | None, output: Path, output_format: str, why: bool) -> None:
     """Render the reports of RUN again or, without RUN, list all runs, checks and series.
 
     RUN is a directory, or an id below --output. Works from the stored results, even if the run
@@ -41,9 +46,14 @@ def report_command(run: Path | None, output: Path, output_format: str) -> None:
     from tuner.record.store import SERIES
 
     if run is None:
+        if why:
+            raise click.UsageError("--why is about one run: name RUN")
         _list_runs(output, output_format)
         return
     is_check, is_series = os.path.lexists(run / CHECK), os.path.lexists(run / SERIES)
+    if why:
+        _show_why(run, output_format, of_a_run=not (is_check or is_series))
+        return
     show = _show_check if is_check else _show_series if is_series else _show_run
     names = listed(f.relative_to(run) for f in show(run, output_format))
     told = f"rendered {names}" if names else "no manifest.json, so nothing is rendered again"
@@ -78,6 +88,23 @@ def _show_run(run: Path, output_format: str) -> list[Path]:
     else:
         say_report(run, document(load(run)))
     return files
+
+
+def _show_why(run: Path, output_format: str, *, of_a_run: bool) -> None:
+    from tuner.report import markdown, terminal
+    from tuner.report.data import load
+    from tuner.report.why import document
+
+    if not of_a_run:
+        raise SpecError(f"{run} is no run of one spec", "--why explains a run of `tune run`")
+    if output_format not in ("text", "markdown"):
+        raise click.UsageError("--why is text or markdown")
+    shown = document(load(run))
+    if output_format == "markdown":
+        say_document(markdown.render(shown))
+        return
+    for line in terminal.lines_of(shown, width()):
+        say_lines(line)
 
 
 def _show_check(run: Path, output_format: str) -> list[Path]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
@@ -15,10 +15,14 @@ import click
 
 from tuner.cli import options
 from tuner.cli.boundary import show_failure
-from tuner.cli.progress import choose_progress, progress_option, shown_events
+from tuner.cli.progress import (
+    choose_progress,
+    progress_option,
+    refuse_two_answers,
+    shown_events,
+)
 from tuner.cli.storage import (
     children_environment,
-    state_directory,
     storage_of,
     storage_option,
     warn_of_password,
@@ -34,7 +38,18 @@ if TYPE_CHECKING:
 
 @click.command("run")
 @click.argument(
-    "specs", nargs=-1, metavar="[SPEC]...", type=options.FILE, shell_complete=options.complete_spec
+    "specs",
+    nargs=-1,
+    metavar="[SPEC]...",
+    type=click.Path(path_type=Path),
+    shell_complete=options.complete_spec,
+)
+@click.option(
+    "--slo",
+    "slos",
+    multiple=True,
+    help="SPEC is a model, and the spec is drafted as `tune init` does, with this SLO; may be "
+    "given several times. The draft is kept in the run's directory.",
 )
 @click.option("--trials", type=options.WholeNumber(1), help="Maximum number of configs to measure.")
 @click.option(
@@ -78,6 +93,7 @@ if TYPE_CHECKING:
 @options.output_format
 def command(
     specs: tuple[Path, ...],
+    slos: tuple[str, ...],
     trials: int | None,
     time_budget: float | None,
     seed: int | None,
@@ -101,17 +117,27 @@ def command(
     config. A winner that proves better is written into the repository, and the old file is kept as
     a backup. The run also stores its proposal as best/proposal.patch and best/pull_request.md.
 
+    SPEC may be a model where --slo is given: `tune run MODEL --slo 'p99_latency <= 50ms'`.
+
     Several SPECs, or a pattern in quotes such as 'specs/*.yaml', are run one after the other, or
     side by side with --on, each with the options given. All are checked first. A run that fails
     does not stop the others, and the exit code is the most severe one (order: 130, 1, 4, 2, 3, 5,
     13, 10, 11, 0).
     """
     verbosity = verbose - quiet
+    refuse_two_answers(progress, output_format)
     progress = choose_progress(progress, verbosity, *([resume] if resume else specs))
+    run_id = ""
+    if slos:
+        if resume is not None or len(specs) != 1:
+            raise click.UsageError("--slo drafts the spec of one MODEL: name it, and no run")
+        run_id, draft = drafted_run(specs[0], slos, output)
+        specs = (draft,)
+    refuse_no_spec(specs)
     from tuner.bench.job import Request
     from tuner.cli.together import view_of_several
     from tuner.record.store import SERIES
-    from tuner.run.trust import BegunRuns, spec_of
+    from tuner.run.trust import BegunRuns, spec_of, state_directory
 
     paths = expanded(specs)
     several = len(paths) > 1 if resume is None else os.path.lexists(resume / SERIES)
@@ -131,6 +157,7 @@ def command(
         spec=spec,
         output=output,
         resume=resume,
+        run_id=run_id,
         trials=trials,
         time_budget_s=time_budget,
         seed=seed,
@@ -145,12 +172,54 @@ def command(
         on=on,
         ray=address_of(os.environ),
     )
-    show = partial(shown_events, progress, verbosity)
+    show = partial(shown_run, progress, verbosity)
+    shown_at_end = "none" if progress == "json" else output_format
     if several:
         warn_of_password(storage, say)
         together = partial(view_of_several, progress, verbosity)
-        return _run_several(paths, request, show, together, output_format, quiet)
-    return _run_one(request, show, storage, output_format)
+        return _run_several(paths, request, show, together, shown_at_end, quiet)
+    return _run_one(request, show, storage, shown_at_end)
+
+
+@contextmanager
+def shown_run(progress: str, verbosity: int) -> Iterator[Events]:
+    """The progress of a run, and its live page."""
+    from tuner.bench.events import Tee
+    from tuner.report.live_page import LivePage
+
+    with shown_events(progress, verbosity) as events:
+        yield Tee(events, LivePage(events.note))
+
+
+def drafted_run(model: Path, slos: Sequence[str], output: Path) -> tuple[str, Path]:
+    """The id of a new run of a model, and the spec that was drafted into its directory.
+
+    ``model``: its name in the repository, or a path of its directory.
+    """
+    from tuner.cli.init_command import drafted_spec
+    from tuner.record.store import new_run_id
+
+    if model.is_file():
+        raise click.UsageError(
+            f"--slo drafts a spec for a model, and {model} is a file: to change a spec's own SLOs, "
+            f"--set 'slo=[{', '.join(slos)}]'"
+        )
+    run_id = new_run_id(model.resolve().name if model.is_dir() else model.name)
+    text = drafted_spec(model, slos, (output / run_id).absolute())
+    draft = output / run_id / "spec.yaml"
+    draft.parent.mkdir(parents=True)
+    draft.write_text(text, encoding="utf-8")
+    say(f"drafted {draft}", err=True)
+    return run_id, draft
+
+
+def refuse_no_spec(specs: Sequence[Path]) -> None:
+    """Usage error where a directory is named, such as that of a model."""
+    for spec in (spec for spec in specs if spec.is_dir()):
+        raise click.UsageError(
+            f"{spec} is a directory, and a spec is a file: for a model, "
+            f"tune run {spec} --slo 'p99_latency <= 50ms'"
+        )
 
 
 def address_of(environment: Mapping[str, str]) -> str | None:
@@ -190,7 +259,7 @@ def _run_one(
     append_summary(finished.directory / "report.md")
     if output_format == "json":
         say_json(finished.result.to_json())
-    else:
+    elif output_format == "text":
         say_report(finished.directory, document(load(finished.directory)))
     return finished.result.status.exit_code
 
@@ -219,6 +288,6 @@ def _run_several(
     append_summary(directory / "report.md")
     if output_format == "json":
         say_json(summary(directory, known))
-    else:
+    elif output_format == "text":
         say_report(directory, document(directory, known))
     return series.exit_code

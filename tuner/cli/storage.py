@@ -60,14 +60,6 @@ def children_environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k not in (VARIABLE, FILE_VARIABLE)}
 
 
-def state_directory(environment: Mapping[str, str]) -> Path | None:
-    """The directory for this user's state of tune, by the XDG rules; None: there is none."""
-    home, state = (Path(environment.get(name, "")) for name in ("HOME", "XDG_STATE_HOME"))
-    if state.is_absolute():
-        return state / "triton-tune"
-    return home / ".local" / "state" / "triton-tune" if home.is_absolute() else None
-
-
 def warn_of_password(given: str | None, note: Callable[[str], None]) -> None:
     """Warns that a password on the command line is no secret."""
     if given is None:

@@ -76,6 +76,11 @@ def say_json(data: Any) -> None:
     _put(json.dumps(data, indent=2) + "\n")
 
 
+def say_json_line(data: Any) -> None:
+    """Prints JSON as one line on stdout, at once."""
+    _put(json.dumps(data) + "\n")
+
+
 def say_document(text: str) -> None:
     """Prints a text that may be meant for a file or a program: exact, where nobody obeys it."""
     _put(harmless_lines(text) if _is_obeyed() else text, color=True)  # else click drops colours

@@ -9,7 +9,7 @@ import click
 
 from tuner.bench.posted import RunProgress
 from tuner.cli.console import progress_text
-from tuner.cli.terminal import say
+from tuner.cli.terminal import say, say_json_line
 
 Heard = Callable[[str, object], None]
 
@@ -20,9 +20,31 @@ def view_of_several(progress: str, verbosity: int) -> AbstractContextManager[Hea
         from tuner.cli.live import LiveRuns
 
         return LiveRuns(no_color=click.get_current_context().color is False)
+    if progress == "json":
+        return nullcontext(json_line)
     if progress == "none" or verbosity < -1:
         return nullcontext(lambda *_: None)
     return nullcontext(Lines(verbosity))
+
+
+def json_line(name: str, what: object) -> None:
+    """A line on stdout for what one of the runs reports: how far it is, or a note."""
+    if what is None:
+        return
+    told: dict[str, object] = {"text": str(what)}
+    if isinstance(what, RunProgress):
+        outlook = what.outlook
+        told = {
+            "text": what.doing,
+            "done": what.done,
+            "trials": what.trials,
+            "throughput_infer_per_s": what.best_infer_per_s,
+            "left_s": None if outlook is None else outlook.left_s,
+            "gain": None if outlook is None else outlook.gain,
+        }
+    kind = "progress" if isinstance(what, RunProgress) else "note"
+    known = {key: value for key, value in told.items() if value is not None}
+    say_json_line({"event": kind, "model": name, **known})
 
 
 class Lines:

@@ -19,7 +19,6 @@ from tuner.cli.storage import (
     FILE_VARIABLE,
     VARIABLE,
     children_environment,
-    state_directory,
     storage_of,
     warn_of_password,
 )
@@ -126,7 +125,7 @@ def command(
         )
     spec = spec_or_run
     if run is not None:
-        from tuner.run.trust import BegunRuns, spec_of
+        from tuner.run.trust import BegunRuns, spec_of, state_directory
 
         spec = spec_of(run, BegunRuns(state_directory(os.environ)), _join_command)
     events = PlainEvents(verbose - quiet)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tuner.cli import options
-from tuner.cli.storage import children_environment, state_directory
+from tuner.cli.storage import children_environment
 from tuner.cli.terminal import say, say_document, say_lines, say_notes
 from tuner.errors import SpecError, TunerError
 
@@ -48,7 +48,7 @@ def apply_command(
     a RUN that you began.
     """
     from tuner.record.store import RunStore
-    from tuner.run.trust import BegunRuns, spec_of
+    from tuner.run.trust import BegunRuns, spec_of, state_directory
     from tuner.space.environment import places
     from tuner.spec.load import load_spec
     from tuner.writeback.plan import apply, plan_from_run, refuse_forged
@@ -169,7 +169,7 @@ def rollback_command(
     run = next((d for d in (Path(model), output / model) if os.access(d / MANIFEST, os.F_OK)), None)
     if run is not None and os.path.lexists(run / "logs" / FOUND):
         from tuner.run.open_run import put_back
-        from tuner.run.trust import BegunRuns
+        from tuner.run.trust import BegunRuns, state_directory
 
         begun = BegunRuns(state_directory(os.environ))
         where = put_back(run, begun, children_environment(), dry_run=dry_run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,8 +57,14 @@ class Stop:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Directs signals to this object; restores the previous handlers afterwards."""
+        """Directs signals to this object; restores the previous handlers afterwards.
+
+        Only a program's main thread hears signals; another one is stopped by `requested`.
+        """
         Stop.begun = True
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
         for number in before:
             signal.signal(number, self._heard)

@@ -159,6 +159,7 @@ class Document:
         blocks: The answer first, then the details as folds.
         started_at: ISO 8601; empty where there is no such time.
         facts: What it rests on, a few words each.
+        refresh_s: A browser reads the page again so often; 0: never, it is complete.
     """
 
     name: str
@@ -169,6 +170,7 @@ class Document:
     run_id: str = ""
     started_at: str = ""
     facts: tuple[str, ...] = ()
+    refresh_s: int = 0
 
 
 def filled(*blocks: Block | None) -> tuple[Block, ...]:

@@ -71,7 +71,7 @@ def run(
     """
     request = restore_choices(request)
     try:
-        return _run(request, events, report, stop or Stop(events.note))
+        finished = _run(request, events, report, stop or Stop(events.note))
     except Exception as error:
         told = explain_error(error, request.output)
         if isinstance(told, InterruptedRunError) and not told.hint and request.resume is not None:
@@ -80,6 +80,9 @@ def run(
         if told is error:
             raise
         raise told from (None if isinstance(told, InterruptedRunError) else error)
+    status = finished.result.status
+    events.ended(finished.directory, status.value, status.exit_code)
+    return finished
 
 
 def settled_spec(request: Request, note: Callable[[str], None]) -> LoadedSpec:

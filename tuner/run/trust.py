@@ -27,6 +27,14 @@ Command = Callable[[Path, Sequence[str], Choices], str]
 KEPT = 1000
 
 
+def state_directory(environment: Mapping[str, str]) -> Path | None:
+    """The directory for this user's state of tune, by the XDG rules; None: there is none."""
+    home, state = (Path(environment.get(name, "")) for name in ("HOME", "XDG_STATE_HOME"))
+    if state.is_absolute():
+        return state / "triton-tune"
+    return home / ".local" / "state" / "triton-tune" if home.is_absolute() else None
+
+
 @dataclass(frozen=True)
 class BegunRuns:
     """The list of the runs and series that this user began: a file for each, by its id.

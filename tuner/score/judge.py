@@ -29,6 +29,11 @@ class SloOutcome(Enum):
     MISSED = "missed"
     TOO_FEW = "too few answers"
 
+    @property
+    def met(self) -> bool | None:
+        """None where nothing follows."""
+        return None if self is SloOutcome.TOO_FEW else self is SloOutcome.MET
+
 
 class Verdict(Enum):
     PASS = "pass"

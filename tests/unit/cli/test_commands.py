@@ -6,19 +6,26 @@ import errno
 import json
 import re
 import runpy
+import shlex
 import sys
 from contextlib import nullcontext
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 from builders.commands import Tune
 from builders.model_files import copy_examples
 from builders.runs import CONFIG, Toy, make_run
 from builders.told_runs import put_one, write_twice
+from builders.workplace import Workplace
 
+from tuner.bench.events import Outlook
 from tuner.bench.job import Request
+from tuner.bench.posted import RunProgress
+from tuner.cli import COMMANDS, EXAMPLES, cli
 from tuner.cli.reference import with_commands
+from tuner.cli.together import json_line
 from tuner.record.result_schema import check
 from tuner.run import models
 from tuner.run.series import checked_jobs
@@ -321,3 +328,90 @@ def test_where_there_is_no_model_repository_the_option_is_named(
     assert tune(*command.split()) == 4
     assert "error: there is no directory model_repository here\n" in tune.err
     assert f"next:  name your model repository: tune {command} --repository DIR\n" in tune.err
+
+
+def test_every_command_has_two_examples_that_its_options_allow() -> None:
+    top = click.Context(cli, info_name="tune")
+    assert [*EXAMPLES] == [*COMMANDS]
+    for name, lines in EXAMPLES.items():
+        command = cli.get_command(top, name)
+        assert command is not None
+        shown = command.get_help(click.Context(command, parent=top, info_name=name))
+        assert len(lines) == 2
+        for line in lines:
+            assert f"  {line}\n" in f"{shown}\n"
+            words = shlex.split(
+                re.sub(r'^eval "\$\((.*)\)"$', r"\1", line).split(" > ")[0].split(" | ")[0]
+            )
+            assert words[:2] == ["tune", name]
+            options = {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
+            assert {w for w in words if w.startswith("-")} <= options
+
+
+def test_progress_as_json_is_a_line_for_each_event_on_stdout_and_no_report(
+    workplace: Workplace,
+) -> None:
+    assert workplace.tune("run", "my spec.yaml", "--progress", "json") == 0
+    lines = [json.loads(line) for line in workplace.tune.out.splitlines()]
+    assert lines[0]["event"] == "step"
+    assert {"started", "trial", "outlook", "note"} <= {line["event"] for line in lines}
+    run = str(workplace.store.directory.relative_to(workplace.results.parent))
+    last = {"event": "ended", "run": run, "state": "improved", "exit_code": 0}
+    assert {**lines[-1], "at_s": 0} == {**last, "at_s": 0}
+
+
+def test_progress_as_json_ends_with_the_error(workplace: Workplace) -> None:
+    workplace.spec.write_text("model: [")
+    assert workplace.tune("run", "my spec.yaml", "--progress", "json") == 2
+    (line,) = map(json.loads, workplace.tune.out.splitlines())
+    assert (line["event"], line["state"], line["exit_code"]) == ("ended", "failed", 2)
+    assert "my spec.yaml:1:" in line["text"]
+    assert workplace.tune("run", "x.yaml", "--progress", "json", "--format", "json") == 2
+    assert "give one of them" in workplace.tune.err
+
+
+def test_several_runs_as_json_name_the_model(capsys: pytest.CaptureFixture[str]) -> None:
+    json_line("toy", RunProgress("trial 3", 6, 3, 412.0, Outlook(95.0, 1.31)))
+    json_line("toy", "a note")
+    json_line("toy", None)
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["event"], first["model"], first["done"], first["gain"]) == (
+        "progress",
+        "toy",
+        3,
+        1.31,
+    )
+    assert second == {"event": "note", "model": "toy", "text": "a note"}
+
+
+def test_run_of_a_model_drafts_a_spec_into_the_directory_of_the_run(workplace: Workplace) -> None:
+    model = workplace.config.parent
+    words = ["run", model, "--slo", "p99_latency <= 40ms", "--set", "search={strategy: random}"]
+    assert workplace.tune(*words, "--trials", "3") == 0
+    spec = workplace.store.directory / "spec.yaml"
+    assert f"drafted {spec.relative_to(Path.cwd())}" in workplace.tune.err
+    assert "p99_latency <= 40ms" in spec.read_text()
+    assert workplace.result["status"] == "improved"
+    assert workplace.result["written"]["path"] == str(workplace.config)
+
+
+def test_run_of_a_model_needs_an_slo_and_a_draft_needs_a_model(workplace: Workplace) -> None:
+    model = workplace.config.parent.relative_to(Path.cwd())
+    assert workplace.tune("run", model) == 2
+    assert f"tune run {model} --slo 'p99_latency <= 50ms'" in workplace.tune.err
+    assert workplace.tune("run", "my spec.yaml", "--slo", "p99_latency <= 40ms") == 2
+    assert "--set 'slo=[p99_latency <= 40ms]'" in workplace.tune.err
+    assert workplace.tune("run", "a", "b", "--slo", "p99_latency <= 40ms") == 2
+    assert workplace.tune("run", "no-such", "--slo", "p99_latency <= 40ms") == 4
+    assert not workplace.results.exists()
+
+
+def test_report_why_explains_a_run_and_refuses_what_is_none(tmp_path: Path, tune: Tune) -> None:
+    run = make_run(tmp_path, Toy(trials=8))
+    assert tune("report", run, "--why") == 0
+    assert "why this config" in tune.out
+    assert "where the time of the run went" in tune.out
+    assert tune("report", run, "--why", "--format", "markdown") == 0
+    assert "Why this config" in tune.out
+    assert tune("report", run, "--why", "--format", "json") == 2
+    assert tune("report", "--why") == 2

@@ -10,7 +10,7 @@ from builders.told_workers import MISTAKES
 
 from tuner.bench.events import Events
 from tuner.bench.job import Request
-from tuner.cli.storage import state_directory
+from tuner.run.trust import state_directory
 from tuner.workers.worker import Joined, JoinRequest
 
 

@@ -1,0 +1,82 @@
+"""Why a run chose what it chose, in tables: `tune report RUN --why`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tuner.report import sentence, tables
+from tuner.report.blocks import Block, Bullets, Document, Table, filled
+from tuner.report.charts.request import latency_parts, model_times
+from tuner.report.data import ReportData, judged_point
+from tuner.report.headline import headline
+from tuner.report.quantities import NOTHING, found_text, load_text
+from tuner.score.judge import severity
+from tuner.score.trial import Trial
+from tuner.spec.labels import of_stream
+from tuner.spec.metrics import METRICS
+
+#: Configs that are shown beside the one that was chosen.
+MOST_CONFIGS = 6
+
+
+def document(data: ReportData) -> Document:
+    """Why this config, what each field is worth, where the time went."""
+    return Document(
+        name=data.model,
+        headline=headline(data),
+        tone=sentence.HEADLINES[data.status][0],
+        kind="run",
+        run_id=data.run_id,
+        blocks=filled(*_this_config(data), *_fields(data), *_time(data)),
+    )
+
+
+def _this_config(data: ReportData) -> Iterator[Block | None]:
+    yield configs(data)
+    rounds = tables.comparison(data)
+    yield None if rounds is None else replace(rounds, caption="Why this config: before and after")
+
+
+def _fields(data: ReportData) -> Iterator[Block | None]:
+    worth = tables.simplification(data)
+    yield None if worth is None else replace(worth, caption="What each field is worth, proved")
+    yield replace(tables.field_importance(data), caption="What each field is worth, in the search")
+
+
+def _time(data: ReportData) -> Iterator[Block | None]:
+    parts = latency_parts(data)
+    yield (
+        None if parts is None else replace(parts.table, caption="Where the time of a request goes")
+    )
+    models = model_times(data)
+    yield None if models is None else replace(models.table, caption="The same by model")
+    yield Bullets("", tuple(sentence.bottleneck_sentences(data)))
+    yield tables.wall_time(data)
+
+
+def configs(data: ReportData) -> Table | None:
+    """The best trials of the search, and the SLO that ends each one's load."""
+    scored = sorted(data.scored, key=lambda t: t.order(data.objective.goal))
+    own = [t for t in map(data.trial_of, filter(None, (data.current, data.best))) if t is not None]
+    shown = {t.number: t for t in (*scored[:MOST_CONFIGS], *own)}
+    known = (t for t in shown.values() if t.score is not None)
+    rows = [_row(data, t) for t in sorted(known, key=lambda t: t.order(data.objective.goal))]
+    heads = ("trial", "config", sentence.score_axis(data)[0].split(" (")[0], "ends at", "by")
+    return Table(heads, tuple(rows), "Why this config: the best of the search")
+
+
+def _row(data: ReportData, trial: Trial) -> tuple[str, ...]:
+    """The lowest load that missed an SLO says what limits a config; else the highest measured."""
+    missed = [p for p in trial.points if p.outcome.met is False]
+    limit = min(missed, key=lambda p: p.level) if missed else judged_point(trial)
+    worst = min(limit.slo, key=severity) if limit is not None and limit.slo else None
+    name = "" if worst is None else of_stream(worst.stream, METRICS[worst.metric].words)
+    score = None if trial.score is None else trial.score.value
+    return (
+        str(trial.number),
+        sentence.change_text(data, trial.candidate),
+        sentence.score_text(data, score),
+        NOTHING if limit is None or not missed else load_text(limit.measurement.load),
+        NOTHING if worst is None else f"{name} {found_text(worst)}",
+    )
