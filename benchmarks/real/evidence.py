@@ -27,8 +27,9 @@ from typing import Any
 
 from lay_out import TUNED, environment, tune
 
+from tuner.load.perf_analyzer.input_file import write_inputs
 from tuner.load.traffic.encoding import resolve
-from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.inputs import DrawnInputs
 from tuner.machine.cpus import share_cores
 from tuner.machine.process import child
 from tuner.server.binaries import perf_analyzer, tritonserver
@@ -146,13 +147,14 @@ def soak(directory: Path, tuned: Tuned) -> Soak | None:
     ):
         control.load(model, None, LOAD_DEADLINE_S)
         tensors = resolve(model, control.running_config(model), inputs.shapes)
-        report = Path(temporary) / "report.csv"
+        report, sent = Path(temporary) / "report.csv", Path(temporary) / "inputs.json"
+        write_inputs(DrawnInputs(inputs, tensors).first(INPUTS), sent)
         command = [
             *(str(program.binary), "-m", model, "-u", server.endpoints.grpc, "-i", "grpc"),
             *("--async", "--max-threads", "4", "--request-distribution", "poisson"),
             *("--request-rate-range", f"{tuned.credited_per_s:.3f}", "--percentile", "99"),
             *("--stability-percentage", "999", "--max-trials", "3", "-f", str(report)),
-            *("--input-data", str(InputFiles(inputs, tensors, Path(temporary)).first(INPUTS))),
+            *("--input-data", str(sent)),
         ]
         for seconds in (WARM_UP_S, SOAK_S):
             # Its report joins the three windows that it measures.

@@ -28,7 +28,7 @@ from tuner.load.client.process import Loop, precise_loop
 from tuner.load.setup import LoadTarget, Site
 from tuner.load.streams_load import Asked, streams_load
 from tuner.load.traffic.encoding import build
-from tuner.load.traffic.wire import RequestForm
+from tuner.load.traffic.wire import Content, RequestForm
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.server.binaries import perf_analyzer, tritonserver
@@ -76,15 +76,12 @@ def serving(shape: str, directory: Path) -> Iterator[tuple[Endpoints, Control]]:
         yield server.endpoints, control
 
 
-def ours(target: LoadTarget, shape: str, rate: float, directory: Path) -> str:
+def ours(target: LoadTarget, shape: str, rate: float) -> str:
     """One process, with a few different requests."""
     sizes = [int(size) for size in shape.split(",")]
-    form = RequestForm("answers", {"x": "FP32"}, {"x": sizes}, batched=True, batch_size=1)
-    inputs = directory / "inputs.json"
-    if not inputs.exists():
-        values = np.zeros(sizes).ravel().tolist()
-        inputs.write_text(str({"data": [{"x": values}]}).replace("'", '"'))
-    requests = build(inputs, form, 1, target.protocol, target.address)
+    form = RequestForm("answers", {"x": "FP32"}, batched=True, batch_size=1)
+    zeros = Content(tuple(sizes), np.zeros(sizes, "f4").tobytes())
+    requests = build([{"x": zeros}], form, 1, target.protocol, [f"Host: {target.address}"])
     due = np.cumsum(np.random.default_rng(1).exponential(1.0 / rate, int(rate * LONG_S)))
 
     async def run() -> str:
@@ -139,7 +136,7 @@ def main(rates: tuple[float, ...], shapes: tuple[str, ...], without_perf_analyze
                 target = LoadTarget("answers", at, protocol)
                 for rate in rates:
                     words = f"{protocol.value} FP32[{shape}] {rate:g}/s"
-                    print(f"{words}: tune's {ours(target, shape, rate, Path(name))}", flush=True)
+                    print(f"{words}: tune's {ours(target, shape, rate)}", flush=True)
                     if not without_perf_analyzer:
                         found = theirs(target, rate, control, Path(name))
                         print(f"{words}: perf_analyzer {found}", flush=True)

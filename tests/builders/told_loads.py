@@ -20,11 +20,11 @@ from tuner.load.probes.overload import overload_of, overload_window
 from tuner.load.probes.preparing import ask_in_order
 from tuner.load.restarts import combine
 from tuner.load.traffic import arrivals, encoding, inputs
-from tuner.load.traffic.encoding import TensorShape, build
-from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.encoding import TensorShape, build, read_recorded
+from tuner.load.traffic.inputs import DrawnInputs
 from tuner.load.traffic.recordings.lines import RecordedStream, read_recording
 from tuner.load.traffic.recordings.shapes import groups_of
-from tuner.load.traffic.wire import RequestForm
+from tuner.load.traffic.wire import Content, RequestForm
 from tuner.load.watch.early_end import check_answered
 from tuner.measurement.measurement import Arrivals, LoadPoint, Slice
 from tuner.measurement.window import Window
@@ -79,8 +79,8 @@ INPUTS: dict[str, str] = {
 }
 
 
-def form(shape: Sequence[int] = (2,), size: int = 1) -> RequestForm:
-    return RequestForm("m", {"x": "FP32"}, {"x": tuple(shape)}, batched=True, batch_size=size)
+def form(size: int = 1) -> RequestForm:
+    return RequestForm("m", {"x": "FP32"}, batched=True, batch_size=size)
 
 
 def reading(read: Callable[[Path], object], texts: dict[str, str], name: str) -> dict[str, Case]:
@@ -118,11 +118,10 @@ def no_results() -> dict[str, Case]:
         answered = AnsweredRequests(sent, sent + 10_000_000, 3_000_000_000)
         return observe_open(answered, np.array([0.1, 5.0]), WINDOW)
 
-    def too_large(here: Path) -> object:
-        rows = [{"x": [n, 0]} for n in range(10)]
-        (here / "file").write_text(json.dumps({"data": rows}))
+    def too_large(_: Path) -> object:
+        rows = [{"x": Content((2,), bytes([n] * 8))} for n in range(10)]
         with patch.object(encoding, "MAX_BYTES", 100):
-            return build(here / "file", form(), 10)
+            return build(rows, form(), 10)
 
     def closed(_: Path) -> list[str]:
         ends: list[str] = []
@@ -132,10 +131,8 @@ def no_results() -> dict[str, Case]:
         connection.connection_lost(None)
         return ends
 
-    def unlike(here: Path) -> object:
-        rows = [{"x": {"content": [1] * n, "shape": [n]}} for n in (3, 1)]
-        (here / "file").write_text(json.dumps({"data": rows}))
-        return build(here / "file", form((-1,), 2), 1)
+    def unlike(_: Path) -> object:
+        return build([{"x": Content((n,), bytes(4 * n))} for n in (3, 1)], form(2), 1)
 
     probe, plain = overload_window(P99_40MS), synthetic_measurement()
     calm = Slice(0.0, 100.0, 100.0, 20e3)
@@ -155,7 +152,9 @@ def no_results() -> dict[str, Case]:
         "a connection that ends": closed,
         "inputs that do not fit in memory": too_large,
         "inputs of unlike shapes in a request": unlike,
-        **reading(lambda path: build(path, form(), 1), INPUTS, "inputs"),
+        **reading(
+            lambda path: read_recorded(path, [TensorShape("x", "FP32", (2,))]), INPUTS, "inputs"
+        ),
         **reading(outputs.read_report, REPORTS, "report"),
         **reading(outputs.read_export, EXPORTS, "export"),
         "export: it is not there": outputs.read_export,
@@ -174,10 +173,10 @@ def remarked() -> dict[str, Case]:
         found = [synthetic_measurement(32, 20e3, served=rate) for rate in rates]
         return combine([replace(m, load=load) for m in found]).warnings
 
-    def large(here: Path) -> Sequence[str]:
+    def large(_: Path) -> Sequence[str]:
         spec = RandomInputs.model_validate({"kind": "random", "unique": 1000})
         with patch.object(inputs, "MAX_FILE_BYTES", 10_000):
-            return InputFiles(spec, [TensorShape("x", "FP32", (300,))], here).file(1, 1000).warnings
+            return DrawnInputs(spec, [TensorShape("x", "FP32", (300,))]).of_run(1, 1000).warnings
 
     def grouped(*shapes: dict[str, list[int]]) -> Case:
         def told(here: Path) -> list[str]:

@@ -21,7 +21,7 @@ from tuner.load.probes.warming import CallTimes, FirstCalls
 from tuner.load.probes.warmup import WarmUp, propose
 from tuner.load.traffic.decoupled.responses import warnings_of
 from tuner.load.traffic.encoding import TensorShape
-from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.inputs import DrawnInputs
 from tuner.load.validity import client_cost, ended_early, refuse_failures, warnings_about
 from tuner.measurement.measurement import Arrivals, FailureReason, Failures, LoadPoint
 from tuner.measurement.window import LatencyBound, Window
@@ -177,9 +177,9 @@ def failures() -> dict[str, Case]:
 
     broken = [Outcome.ANSWERED, Outcome.INCOMPLETE, Outcome.DOUBLED, Outcome.INCOMPLETE]
 
-    def few_values(here: Path) -> tuple[str, ...]:
+    def few_values(_: Path) -> tuple[str, ...]:
         spec = RandomInputs(kind="random", unique=50, int_range=(1, 10))
-        return InputFiles(spec, [TensorShape("x", "INT32", (1,))], here).file(1, 100).warnings
+        return DrawnInputs(spec, [TensorShape("x", "INT32", (1,))]).of_run(1, 100).warnings
 
     def warned(_: object) -> Iterator[str]:
         load = LoadPoint(Arrivals.RECORDING, 100.0)

@@ -58,7 +58,7 @@ def contents(
     path = written(directory, *({"due_s": k, **row} for k, row in enumerate(rows)))
     recorded = RecordedStream(read_recording(path), np.arange(len(rows)))
     inputs = RecordingInputs.model_validate({"kind": "recording", **spec})
-    return RecordedContents(inputs, recorded, tensors, directory)
+    return RecordedContents(inputs, recorded, tensors)
 
 
 def not_read() -> dict[str, Case]:

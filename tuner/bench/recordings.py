@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -80,5 +79,5 @@ def figures_of(
         SpecError: Some do not fit the model, with the place of each.
     """
     own = traffic.of(stream)
-    contents = RecordedContents(inputs, own, tensors, Path(), all_known=all_known)
+    contents = RecordedContents(inputs, own, tensors, all_known=all_known)
     return RecordedFigures.of(contents.checked())

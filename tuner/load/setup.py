@@ -22,7 +22,7 @@ from tuner.load.traffic.arrivals import (
     expected_requests,
 )
 from tuner.load.traffic.encoding import build
-from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.inputs import DrawnInputs
 from tuner.load.traffic.recordings.contents import RecordedContents
 from tuner.load.traffic.recordings.replay import RecordedTraffic
 from tuner.load.traffic.sequences.pace import SequencePace, sequence_arrivals
@@ -84,7 +84,7 @@ class ShapedInputs:
         share: Of the stream's requests.
     """
 
-    inputs: InputFiles | RecordedContents
+    inputs: DrawnInputs | RecordedContents
     name: str = ""
     share: float = 1.0
 

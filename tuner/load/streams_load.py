@@ -17,7 +17,7 @@ from tuner.load.restarts import combine, part_s
 from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream, in_turn
 from tuner.load.traffic.arrivals import shape_of
 from tuner.load.traffic.encoding import TensorShape, inputs_of, resolve
-from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.inputs import DrawnInputs
 from tuner.load.traffic.recordings.lines import RecordedStream
 from tuner.load.traffic.recordings.replay import recorded_traffic
 from tuner.load.traffic.recordings.shaped import shaped_contents
@@ -185,14 +185,13 @@ def _stream(
     target = LoadTarget(model, site.endpoints, protocol, asked.batch_size, streamed)
     if isinstance(asked.inputs, RecordingInputs):
         assert recorded is not None  # the spec is refused
-        shapes = tuple(shaped_contents(asked.inputs, recorded, inputs_of(config), site.directory))
+        shapes = tuple(shaped_contents(asked.inputs, recorded, inputs_of(config)))
     else:
         shapes = tuple(
             ShapedInputs(
-                InputFiles(
+                DrawnInputs(
                     inputs,
                     tensors,
-                    site.directory,
                     cached=lambda: control.running_config(model).response_cache.enable,
                 ),
                 shape_name,
@@ -203,11 +202,9 @@ def _stream(
     form = RequestForm(
         model=model,
         datatypes={t.name: t.datatype for t in inputs_of(config)},
-        shapes={t.name: t.shape for t in inputs_of(config)},
         batched=config.max_batch_size > 0,
         batch_size=asked.batch_size,
         priority=asked.priority,
-        optional=tuple(t.name for t in config.input if t.optional),
         sequence_ids=ids_for(_answering(control, model)),
     )
     return Stream(name, target, form, shapes, asked.share, asked.rate_per_s, asked.varied)

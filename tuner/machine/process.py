@@ -56,6 +56,7 @@ def child(
     *,
     env: Mapping[str, str],
     stdout: IO[bytes] | int,
+    stdin: IO[bytes] | int = subprocess.DEVNULL,
     leftovers: Sequence[str] = (),
     cpus: Sequence[int] = (),
     priority: Priority = Priority.NORMAL,
@@ -70,6 +71,7 @@ def child(
         argv: Program (absolute path) and its arguments.
         env: The child's whole environment.
         stdout: Where its output and errors go: an open file, or ``subprocess.DEVNULL``.
+        stdin: What it reads.
         leftovers: Glob patterns of files and directories to remove once it has ended.
         cpus: Numbers of those it may run on; empty: on any that this process may.
         priority: The highest that it gets; where it is not permitted, the next lower one.
@@ -89,7 +91,7 @@ def child(
             *(str(len(leftovers)), *leftovers, *argv),
         ],
         env={**env, guarded_exec.MARK: mark},
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=stdout,
         stderr=subprocess.STDOUT,
         process_group=0,

@@ -20,7 +20,6 @@ from tuner.load.client.job import Answers, ClientJob, Outcome, Questions
 from tuner.load.client.process import Loop
 from tuner.load.streams_load import Asked, StreamsLoad
 from tuner.load.traffic.decoupled.streaming import StreamedCalls
-from tuner.load.traffic.wire import RequestForm
 from tuner.measurement.measurement import Arrivals, FailureReason, LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window
 from tuner.spec.workload import FileInputs
@@ -153,9 +152,8 @@ def test_an_emulated_server_that_answers_twice_or_under_unknown_ids_is_found_out
     server = grpc.server(ThreadPoolExecutor(2), [Babbler()])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    form = RequestForm("m", {}, {}, batched=False, batch_size=1)
-    asked = Questions(form, Path(), streamed=True)
-    job = ClientJob(f"127.0.0.1:{port}", (asked,), *[Path()] * 2, 1.0, *[Path()] * 4, silence_s=1.0)
+    asked = Questions(streamed=True)
+    job = ClientJob(f"127.0.0.1:{port}", (asked,), 1.0, *[Path()] * 4, silence_s=1.0)
 
     async def run() -> Answers:
         calls = StreamedCalls(job, None, {}, [asked], None)

@@ -195,7 +195,7 @@ def test_a_wrong_order_that_is_planted_in_the_client_is_found(
         calls = GrpcCalls(sequences.server.endpoints.grpc, None, {})
         await calls.connect()
         numbers = np.tile(np.arange(2), 10)
-        asked = SequencesAsked(None, first_id(), "count")
+        asked = SequencesAsked(first_id(), "count")
         own = sender(OvertakingCalls(calls), asked, numbers, [SequenceIds.NUMBERS])
         answers = await Loop(own.send, requests, 3.0, due_s=np.arange(20) * 0.01).run()
         await own.end()

@@ -50,7 +50,7 @@ def window_at(level: float) -> Window:
 def texts(shares: dict[int, float]) -> Stream:
     """Requests of these lengths in tokens, with their shares."""
     shapes = tuple(ShapedInputs(NOTHING, f"[{n}]", share) for n, share in shares.items())
-    form = RequestForm("m", {}, {}, batched=True, batch_size=1)
+    form = RequestForm("m", {}, batched=True, batch_size=1)
     return Stream("m", LoadTarget("m", Endpoints("h:1", "g:1", None)), form, shapes)
 
 

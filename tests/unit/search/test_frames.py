@@ -25,6 +25,7 @@ from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
 from tuner.load.perf_analyzer.generator import PerfAnalyzer
 from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream
 from tuner.load.streams_load import StreamsLoad
+from tuner.load.traffic.inputs import RunInputs
 from tuner.load.traffic.wire import RequestForm
 from tuner.load.watch.machine import NOT_WATCHED
 from tuner.machine.process import Priority
@@ -115,9 +116,8 @@ def answers(generator: type[PerfAnalyzer | OpenClient], monkeypatch: pytest.Monk
 
 
 def a_load(kind: GeneratorKind, starts: int, directory: Path) -> StreamsLoad:
-    file = SimpleNamespace(path=directory / "in.json", sampled_steps=None, warnings=())
-    inputs: Any = SimpleNamespace(file=lambda *_: file)
-    form = RequestForm("m", {}, {}, batched=False, batch_size=1)
+    inputs: Any = SimpleNamespace(of_run=lambda *_: RunInputs([{}], None))
+    form = RequestForm("m", {}, batched=False, batch_size=1)
     stream = Stream("m", LoadTarget("m", ENDPOINTS), form, (ShapedInputs(inputs),))
     counters = SimpleNamespace(success_count=0, fail_count=0)
     control: Any = SimpleNamespace(statistics=lambda _: counters, metrics=lambda: None)

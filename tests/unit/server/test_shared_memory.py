@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import LoadFailedError
-from tuner.load.client import shared
-from tuner.load.traffic.shared_memory.laying import Laying, keep, kept, laying
+from tuner.load.traffic.shared_memory import laying as shared
+from tuner.load.traffic.shared_memory.laying import Laying, laying
 from tuner.locking import Lock, lock
 from tuner.server.server import Endpoints
 from tuner.server.shared_memory import SHM, SharedRegion, shared_region, shm_names
@@ -98,9 +98,3 @@ def test_what_does_not_fit_is_refused_with_what_to_do(monkeypatch: pytest.Monkey
 def test_without_shared_memory_nothing_is_laid() -> None:
     with laying(Endpoints("h:1", "h:2", None)) as lay:
         assert lay is None
-
-
-def test_requests_come_back_from_their_file(tmp_path: Path) -> None:
-    requests = [b"one", b"", b"three"]
-    keep(requests, tmp_path / "requests.npz")
-    assert kept(tmp_path / "requests.npz") == requests

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -40,6 +41,7 @@ from tuner.load.client.job import (
     ClientJob,
     Outcome,
     Questions,
+    SentRequests,
     SequencesAsked,
     merge,
 )
@@ -51,7 +53,7 @@ from tuner.load.traffic.decoupled.responses import SILENCE_S, warnings_of
 from tuner.load.traffic.encoding import build
 from tuner.load.traffic.recordings.replay import RecordedTraffic
 from tuner.load.traffic.sequences.pace import SequencePace, first_id
-from tuner.load.traffic.shared_memory.laying import keep, laying
+from tuner.load.traffic.shared_memory.laying import laying
 from tuner.load.traffic.wire import Lay
 from tuner.load.validity import (
     BUSY,
@@ -103,10 +105,11 @@ class OpenClient(Setup):
             laying(self.site.endpoints) as lay,
             self.watched(window) as watched,
         ):
-            job, warnings = self._job(plan, load, window, seed, Path(private), lay)
+            sent, warnings = self._sent(plan, seed, lay)
+            job = self._job(plan, load, window, Path(private))
             slo_lost = no_early_end if plan.due_s is None else self._until_lost(plan, window, job)
             jobs = split_over(job, count)
-            answers, command, stopped_ns = self._execute(jobs, window, slo_lost)
+            answers, command, stopped_ns = self._execute(jobs, sent, window, slo_lost)
         spells_ns = watched.spells(window, stopped_ns)
         unanswered = (answers.outcomes == Outcome.UNANSWERED).any()
         at_rest = not unanswered or self.at_rest()
@@ -131,8 +134,8 @@ class OpenClient(Setup):
         if answers.unended:
             warnings.append(f"{count_text(answers.unended, 'sequence')} {_UNENDED}")
         if failed := int((answers.outcomes == Outcome.FAILED).sum()):
-            sent = int((answers.outcomes > Outcome.UNSENT).sum())
-            of = f"{failed:,} of {count_text(sent, 'request')}"
+            tried = int((answers.outcomes > Outcome.UNSENT).sum())
+            of = f"{failed:,} of {count_text(tried, 'request')}"
             told = f"The model answered {of} with an error"
             if self.takes_sequences:
                 told = f"{of} failed, those included that follow a failed one in its sequence"
@@ -149,43 +152,42 @@ class OpenClient(Setup):
         cores = core_count(self.site.program.cpus)
         return client_cost(answers.cpu_s / sent, busy_cores / cores, cores, window.bounds)
 
-    def _job(
-        self,
-        plan: Schedule,
-        load: LoadPoint,
-        window: Window,
-        seed: int,
-        private: Path,
-        lay: Lay | None,
-    ) -> tuple[ClientJob, list[str]]:
-        """Writes what is to be sent; with what of the inputs does not match the spec."""
+    def _sent(self, plan: Schedule, seed: int, lay: Lay | None) -> tuple[SentRequests, list[str]]:
+        """What is sent; with what of the inputs does not match the spec."""
         firsts = np.cumsum([0, *(len(stream.shapes) for stream in self.streams)])
         order = firsts[plan.order] + plan.shape_of_each()
         counts = iter(np.bincount(order, minlength=int(firsts[-1])).tolist())
-        questions, warnings = list[Questions](), list[str]()
+        built, warnings = list[list[bytes]](), list[str]()
+        headers = self.site.endpoints.headers.items()
         for stream in self.streams:
             of_stream = seeds.of_stream(seed, stream.name, self.streams)
-            until_first = window.of(stream.name).until_first
+            target = stream.target
+            head = [f"Host: {target.address}", *(f"{name}: {value}" for name, value in headers)]
             for shape in stream.shapes:
-                lines = None if plan.lines is None else plan.lines[order == len(questions)]
+                lines = None if plan.lines is None else plan.lines[order == len(built)]
                 count = next(counts)
                 own = seeds.of_stream(of_stream, shape.name, stream.shapes)
-                given = shape.inputs.file(own, count * stream.target.batch_size, lines)
-                streamed = stream.target.streamed
-                asked = Questions(stream.form, given.path, count, streamed, until_first)
-                if lay is not None:
-                    built = private / f"requests-{len(questions)}.npz"
-                    keep(self._built(asked, lay), built)
-                    asked = replace(asked, built=built)
-                questions.append(asked)
+                given = shape.inputs.of_run(own, count * target.batch_size, lines)
+                form = stream.form, count, target.protocol
+                built.append(build(given.inferences, *form, head, lay))
                 warnings += given.warnings
+        return SentRequests(built, order, plan.due_s, plan.sequences), warnings
+
+    def _job(self, plan: Schedule, load: LoadPoint, window: Window, private: Path) -> ClientJob:
+        """What each process is to do, before it is split over them."""
         target = self.streams[0].target
         tls = self.site.endpoints.tls_of(target.protocol.value)
         job = ClientJob(
             target.address,
-            tuple(questions),
-            private / "order.npy",
-            None if plan.due_s is None else private / "due.npy",
+            tuple(
+                Questions(
+                    stream.target.streamed,
+                    window.of(stream.name).until_first,
+                    stream.form.sequence_ids,
+                )
+                for stream in self.streams
+                for _ in stream.shapes
+            ),
             window.total_s,
             private / "answers.npz",
             private / "ready",
@@ -195,29 +197,18 @@ class OpenClient(Setup):
             clients=0 if load.arrivals.open_loop else round(load.level),
             tls=None if tls is None else tls.model_dump(),
             silence_s=max(SILENCE_S, window.tail_s),
-            sequences=self._sequences(plan, private),
+            sequences=self._sequences(),
         )
-        np.save(job.order, order)
-        if job.due is not None and plan.due_s is not None:
-            np.save(job.due, plan.due_s)
+        if plan.due_s is not None:
             np.save(job.shown, np.zeros(plan.due_s.size, np.int64))
-        return job, warnings
+        return job
 
-    def _built(self, asked: Questions, lay: Lay) -> list[bytes]:
-        """Made here, once for all processes."""
-        target = self.streams[0].target
-        head = [f"Host: {target.address}"]
-        return build(asked.inputs, asked.form, asked.most, target.protocol, head, lay)
-
-    def _sequences(self, plan: Schedule, private: Path) -> SequencesAsked | None:
+    def _sequences(self) -> SequencesAsked | None:
         if not self.takes_sequences:
             return None
-        numbers = None if plan.sequences is None else private / "sequences.npy"
-        if numbers is not None and plan.sequences is not None:
-            np.save(numbers, plan.sequences)
         pace = self.shape
         output = pace.count_output if isinstance(pace, SequencePace) else ""
-        return SequencesAsked(numbers, first_id(), output)
+        return SequencesAsked(first_id(), output)
 
     def _due(self, plan: Schedule) -> dict[str, Times]:
         """When requests are due, by stream as in `by_stream`; none of a closed loop."""
@@ -240,7 +231,11 @@ class OpenClient(Setup):
         return lambda: any(watch() for watch in watches)
 
     def _execute(
-        self, jobs: Sequence[ClientJob], window: Window, slo_lost: Callable[[], bool]
+        self,
+        jobs: Sequence[ClientJob],
+        sent: SentRequests,
+        window: Window,
+        slo_lost: Callable[[], bool],
     ) -> tuple[Answers, tuple[str, ...], int | None]:
         """What became of the requests, a command line, and when it was stopped early."""
         program, endpoints = self.site.program, self.site.endpoints
@@ -249,6 +244,8 @@ class OpenClient(Setup):
         logs = [private / f"log-{part.first}" for part in jobs]
         commands = []
         with ExitStack() as stack:
+            memory = stack.enter_context(os.fdopen(os.memfd_create("tune-requests"), "wb"))
+            sent.write(memory)
             processes = []
             for part, log in zip(jobs, logs, strict=True):
                 file = private / f"job-{part.first}"
@@ -262,6 +259,7 @@ class OpenClient(Setup):
                             command,
                             env=environment,
                             stdout=output,
+                            stdin=memory,
                             cpus=program.cpus,
                             priority=program.priority,
                         )
@@ -274,7 +272,7 @@ class OpenClient(Setup):
             codes = f"exit code {next((p.returncode for p in processes if p.returncode), 0)}"
             raise self._failure(reason or said or codes)
         parts = [Answers.read(part.answers) for part in jobs]
-        answers = merge(parts, open_loop=jobs[0].due is not None)
+        answers = merge(parts, open_loop=sent.due_s is not None)
         if answers.lost:
             raise self._failure(answers.lost)
         if (answers.outcomes == Outcome.FAILED).any() and not health.live(endpoints):

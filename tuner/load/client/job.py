@@ -1,4 +1,7 @@
-"""What a process of our own client is to do, and what it gives back, as files."""
+"""What a process of our own client is to do, and what it gives back.
+
+The processes of a run share what they send in memory: `SentRequests`, on their standard input.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tuner.facts import Facts
-from tuner.load.traffic.wire import RequestForm
+from tuner.load.traffic.sequences.pace import SequenceIds
 from tuner.spec.workload import Protocol
 
 #: Variable of a process's environment with the headers of its requests, as JSON.
@@ -74,15 +78,12 @@ class Questions:
     Attributes:
         streamed: Their model is decoupled: they go through a gRPC stream.
         until_first: What counts is when their first response comes.
-        built: The requests themselves, where their inputs are laid out already.
+        sequence_ids: See `tuner.load.traffic.wire.RequestForm`.
     """
 
-    form: RequestForm
-    inputs: Path
-    most: int = 0
     streamed: bool = False
     until_first: bool = False
-    built: Path | None = None
+    sequence_ids: SequenceIds | None = None
 
 
 @dataclass(frozen=True)
@@ -90,14 +91,11 @@ class SequencesAsked:
     """What makes the requests of a job ones of sequences.
 
     Attributes:
-        numbers: ``.npy`` with the sequence of each request; None of a closed loop, in which each
-            request is a sequence of its own.
-        first_id: Added to these numbers.
+        first_id: Added to the number of each.
         count_output: Output in which the model counts the requests of a sequence, from 1; "" where
             none does.
     """
 
-    numbers: Path | None
     first_id: int
     count_output: str = ""
 
@@ -107,14 +105,12 @@ class ClientJob(Facts):
     """What to send, and where results go.
 
     Attributes:
-        order: ``.npy`` with the place in ``questions`` of each request; repeated.
-        due: ``.npy`` with the moments requests are due, in seconds from the start, ascending;
-            None for a closed loop.
         total_s: The run ends this long after its start, whatever is still in flight.
         ready: Made once the process can begin.
         begin: File with the start, in nanoseconds of the monotonic clock.
         shown: ``.npy`` in which the processes of an open loop show when each request was answered,
-            on the same clock; 0 while it was not, `GONE` where it was refused or failed.
+            on the same clock; 0 while it was not, `GONE` where it was refused or failed. There is
+            no such file of a closed loop.
         tls: The fields of the spec's, if there is any.
         clients: Of a closed loop: requests outstanding at all times.
         first: Of the processes that share one run, the number of this one, from 0.
@@ -124,8 +120,6 @@ class ClientJob(Facts):
 
     address: str
     questions: tuple[Questions, ...]
-    order: Path
-    due: Path | None
     total_s: float
     answers: Path
     ready: Path
@@ -142,6 +136,45 @@ class ClientJob(Facts):
     @property
     def streamed(self) -> bool:
         return any(questions.streamed for questions in self.questions)
+
+
+@dataclass(frozen=True)
+class SentRequests:
+    """What the processes of a run send.
+
+    Attributes:
+        built: The different requests that each of the job's questions is made into, as bytes.
+        order: The place in the job's ``questions`` of each request; repeated.
+        due_s: The moments they are due, from the start, ascending; None in a closed loop.
+        sequences: The sequence of each; None where there are none, or each request is one.
+    """
+
+    built: Sequence[Sequence[bytes]]
+    order: npt.NDArray[np.int64]
+    due_s: npt.NDArray[np.float64] | None = None
+    sequences: npt.NDArray[np.int64] | None = None
+
+    def write(self, file: IO[bytes]) -> None:
+        flat = [request for requests in self.built for request in requests]
+        places = {request: place for place, request in enumerate(dict.fromkeys(flat))}
+        columns = {
+            "ends": np.cumsum([0, *map(len, places)]),
+            "bytes": np.frombuffer(b"".join(places), "u1"),
+            "places": np.array([places[request] for request in flat]),
+            "counts": np.array([len(requests) for requests in self.built]),
+            **{name: getattr(self, name) for name in ("order", "due_s", "sequences")},
+        }
+        np.savez(file, **{name: own for name, own in columns.items() if own is not None})
+        file.flush()
+
+    @classmethod
+    def read(cls, path: Path) -> SentRequests:
+        with np.load(path) as data:
+            raw, ends = data["bytes"].tobytes(), data["ends"].tolist()
+            different = [raw[start:end] for start, end in pairwise(ends)]
+            flat = iter([different[place] for place in data["places"].tolist()])
+            built = [list(islice(flat, count)) for count in data["counts"].tolist()]
+            return cls(built, data["order"], data.get("due_s"), data.get("sequences"))
 
 
 def _no_column() -> npt.NDArray[np.int64]:

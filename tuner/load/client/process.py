@@ -34,11 +34,10 @@ from tuner.load.client.job import (
     Answers,
     ClientJob,
     Outcome,
+    SentRequests,
     SequencesAsked,
 )
-from tuner.load.traffic.encoding import build
 from tuner.load.traffic.sequences.sender import SequenceSender
-from tuner.load.traffic.shared_memory.laying import kept
 from tuner.load.traffic.turns import in_order
 from tuner.spec.server import Tls
 
@@ -49,6 +48,8 @@ if TYPE_CHECKING:
 LEAD_NS = 20_000_000
 _READY_S = 120.0  # for the slowest process of a run to be ready as well
 _POLL_S = 0.002
+#: Opened by its path, each process reads it from the beginning.
+STANDARD_INPUT = Path("/proc/self/fd/0")
 #: This many late requests are sent before answers are looked for again.
 _AT_ONCE = 8
 
@@ -197,24 +198,21 @@ def _wall(monotonic_ns: Sequence[int], offset_ns: int) -> npt.NDArray[np.int64]:
     return np.where(moments > 0, moments + offset_ns, 0)
 
 
-async def _carry_out(
-    job: ClientJob,
-    requests: Sequence[bytes],
-    order: npt.NDArray[np.int64],
-    headers: Mapping[str, str],
-) -> Answers:
+async def _carry_out(job: ClientJob, sent: SentRequests, headers: Mapping[str, str]) -> Answers:
     tls = None if job.tls is None else Tls(**job.tls)
     own = slice(job.first, None, job.step)
-    shown = None if job.due is None else np.load(job.shown, mmap_mode="r+")[own]
-    streamed = _streamed(job, order, tls, headers, shown) if job.streamed else None
+    shown = None if sent.due_s is None else np.load(job.shown, mmap_mode="r+")[own]
+    streamed = _streamed(job, sent.order, tls, headers, shown) if job.streamed else None
     calls = streamed or calls_over(job.protocol, job.address, tls, headers)
+    requests = in_order(sent.built, sent.order)
+    gc.freeze()
     await calls.connect()
-    sequences = None if job.sequences is None else _sequences(job, order, job.sequences, calls)
+    sequences = None if job.sequences is None else _sequences(job, sent, job.sequences, calls)
     load = Loop(
         calls.send if sequences is None else sequences.send,
         requests,
         job.total_s,
-        due_s=None if job.due is None else np.load(job.due)[own],
+        due_s=None if sent.due_s is None else sent.due_s[own],
         shown=None if streamed else shown,
         clients=job.clients,
         first=job.first,
@@ -242,11 +240,10 @@ def _streamed(
 
 
 def _sequences(
-    job: ClientJob, order: npt.NDArray[np.int64], asked: SequencesAsked, calls: Any
+    job: ClientJob, sent: SentRequests, asked: SequencesAsked, calls: Any
 ) -> SequenceSender:
-    numbers = None if asked.numbers is None else np.load(asked.numbers)
-    ids = [job.questions[k].form.sequence_ids for k in order.tolist()]
-    return SequenceSender(calls, asked, numbers, ids)
+    ids = [job.questions[k].sequence_ids for k in sent.order.tolist()]
+    return SequenceSender(calls, asked, sent.sequences, ids)
 
 
 async def _beginning(job: ClientJob) -> int:
@@ -268,18 +265,9 @@ def precise_loop() -> asyncio.SelectorEventLoop:
 def main(path: Path, headers: Mapping[str, str]) -> None:
     job = ClientJob.from_json(json.loads(path.read_text()))
     keep_secret(*headers.values())
-    head = [f"Host: {job.address}", *(f"{name}: {value}" for name, value in headers.items())]
-    built = [
-        build(asked.inputs, asked.form, asked.most, job.protocol, head)
-        if asked.built is None
-        else kept(asked.built)
-        for asked in job.questions
-    ]
-    order = np.load(job.order)
-    requests = in_order(built, order)
-    gc.freeze()
+    sent = SentRequests.read(STANDARD_INPUT)
     with asyncio.Runner(loop_factory=precise_loop) as runner:
-        answers = runner.run(_carry_out(job, requests, order, headers))
+        answers = runner.run(_carry_out(job, sent, headers))
     answers.write(job.answers)
 
 

@@ -15,9 +15,10 @@ from pathlib import Path
 from tuner.errors import LoadFailedError, ServerGoneError
 from tuner.load.latency import Observed, begun_ns, measurement_of, observe_closed, observe_open
 from tuner.load.perf_analyzer import outputs
+from tuner.load.perf_analyzer.input_file import write_inputs
 from tuner.load.setup import TOO_LATE, LoadTarget, Setup, Stream
 from tuner.load.traffic import arrivals
-from tuner.load.traffic.inputs import MAX_THREADS, InputFile
+from tuner.load.traffic.inputs import MAX_THREADS, RunInputs
 from tuner.load.validity import (
     client_busy,
     client_limit,
@@ -101,10 +102,12 @@ class PerfAnalyzer(Setup):
         target = self.stream.target
         seconds = load_s(interval_ms(window.total_s))
         steps = arrivals.expected_requests(load, seconds) * target.batch_size
-        given = self.stream.shapes[0].inputs.file(seed, steps)
+        given = self.stream.shapes[0].inputs.of_run(seed, steps)
         files = RunFiles(
-            given.path, private / "intervals", private / "report.csv", private / "export.json"
+            *(private / "inputs.json", private / "intervals"),
+            *(private / "report.csv", private / "export.json"),
         )
+        write_inputs(given.inferences, files.inputs)
         due_s = None
         if load.arrivals.open_loop:
             spans_s = (window.warmup_s, window.duration_s, window.tail_s + arrivals.SLACK_S)
@@ -142,7 +145,7 @@ class _Run:
     load: LoadPoint
     window: Window
     seed: int
-    given: InputFile
+    given: RunInputs
     files: RunFiles
     command: list[str]
     due_s: arrivals.Times | None
@@ -363,12 +366,12 @@ def command_line(
     return argv
 
 
-def warn_of_repeats(given: InputFile, result: Measurement, window: Window) -> tuple[str, ...]:
+def warn_of_repeats(given: RunInputs, result: Measurement, window: Window) -> tuple[str, ...]:
     """A warning where a response cache saw inputs more often than the spec asks for."""
     used = result.throughput_infer_per_s * load_s(interval_ms(window.total_s))
     cached = any(one.cache_hit_count + one.cache_miss_count for one in result.models.values())
-    if not cached or given.sampled_steps is None or used <= given.sampled_steps:
+    if not cached or given.sampled_count is None or used <= given.sampled_count:
         return ()
-    times = f"{used / given.sampled_steps:.1f} times"
-    sentence = f"The list of {given.sampled_steps} sampled inputs was used {times} over"
+    times = f"{used / given.sampled_count:.1f} times"
+    sentence = f"The list of {given.sampled_count} sampled inputs was used {times} over"
     return (f"{sentence}: inputs repeated more often than the spec asks for.",)

@@ -193,9 +193,9 @@ def fill(stream: Stream, seed: int, size: int | None) -> Filling:
         ServerGoneError: No answer, or no server.
     """
     try:
-        paths = [shape.inputs.remembered(seed) for shape in stream.shapes]
+        lists = [shape.inputs.remembered(seed) for shape in stream.shapes]
         one = stream.form.batch_size == 1
-        requests = [build(path, stream.form, MAX_STEPS) for path in paths if path and one]
+        requests = [build(own, stream.form, MAX_STEPS) for own in lists if own and one]
     except (LoadFailedError, SpecError):  # sequences of steps; their model cannot have a cache
         requests = []
     if not requests:

@@ -14,7 +14,6 @@ from tuner.errors import TrialError
 from tuner.load.probes.preparing import await_first_answers
 from tuner.load.probes.warming import FirstCalls, Sizes, listed
 from tuner.load.setup import Setup, Stream
-from tuner.load.traffic.encoding import read_recorded, tensors_of
 from tuner.modelconfig.message import parse, to_load_json
 from tuner.server.control import Control
 from tuner.spec.units import digits
@@ -133,7 +132,7 @@ def block_for(stream: Stream, slow: Sizes) -> str:
 def _samples(stream: Stream, slow: Sizes) -> Iterator[str]:
     for size, calls in sorted(slow.items()):
         for shape in stream.shapes:
-            (inputs, *_) = read_recorded(shape.inputs.first(1), tensors_of(stream.form))
+            (inputs,) = shape.inputs.first(1)
             dims = {name: content.shape for name, content in inputs.items()}
             name = " ".join(filter(None, (f"batch of {size}", shape.name)))
             yield _sample(name, size, calls.slow_count, dims, stream.form.datatypes)

@@ -20,7 +20,7 @@ import numpy as np
 
 from tuner.errors import LoadFailedError, SpecError
 from tuner.load.traffic.arrivals import MOST_FILE_BYTES
-from tuner.load.traffic.wire import WRITERS, Content, Lay, RequestForm
+from tuner.load.traffic.wire import WRITERS, Content, Lay, RequestForm, Tensors
 from tuner.modelconfig.schema import enum_name
 from tuner.plain import plain
 from tuner.regular import read_whole
@@ -166,14 +166,6 @@ def _dtype(datatype: str) -> np.dtype[Any] | None:
     return None if known is None else np.dtype(known)
 
 
-def tensors_of(form: RequestForm) -> list[TensorShape]:
-    """The inputs of a model's requests."""
-    return [
-        TensorShape(name, datatype, tuple(form.shapes[name]), name in form.optional)
-        for name, datatype in form.datatypes.items()
-    ]
-
-
 def data_of(path: Path, hint: str = "") -> Any:
     """What a file in perf_analyzer's format has as data, unchecked.
 
@@ -250,7 +242,7 @@ def read_entry(
 
 
 def build(
-    path: Path,
+    inferences: Sequence[Tensors],
     form: RequestForm,
     count: int,
     protocol: Protocol = Protocol.GRPC,
@@ -261,21 +253,19 @@ def build(
 
     Over gRPC a serialised ``ModelInferRequest`` each, over HTTP head, with these lines, and body.
 
-    The k-th request carries the inferences from ``k * batch_size`` on; the list of inputs goes
-    round as well. Equal requests are one object. With ``lay``, which puts an input's bytes
+    The k-th request carries the inferences from ``k * batch_size`` on; their list goes round as
+    well. Equal requests are one object. With ``lay``, which puts an input's bytes
     elsewhere and returns the parameters that say where, requests do not have them.
 
     Raises:
-        SpecError: The file does not fit the model.
-        LoadFailedError: Entries of a batch do not fit each other, or all of it not in memory.
+        LoadFailedError: Those of a batch do not fit each other, or all of it not in memory.
     """
-    steps = read_recorded(path, tensors_of(form))
-    # after as many requests as there are steps, whatever the batch size, the same come again
-    wanted = range(min(count, len(steps)) * form.batch_size)
+    # after as many requests as there are inferences, whatever the batch size, the same come again
+    wanted = range(min(count, len(inferences)) * form.batch_size)
     known: dict[bytes, bytes] = {}
     requests, total = [], 0
     for first in wanted[:: form.batch_size]:
-        batch = [steps[i % len(steps)] for i in range(first, first + form.batch_size)]
+        batch = [inferences[i % len(inferences)] for i in range(first, first + form.batch_size)]
         request = WRITERS[protocol](_tensors(batch, form), form, head, lay)
         if request not in known:
             known[request] = request
@@ -340,7 +330,7 @@ def _raw(values: Any, datatype: str) -> bytes:
     return np.array(flat, dtype=dtype).tobytes()
 
 
-def _tensors(batch: Sequence[Mapping[str, Content]], form: RequestForm) -> Mapping[str, Content]:
+def _tensors(batch: Sequence[Tensors], form: RequestForm) -> Tensors:
     """The inputs of one request, by name."""
     leading = (form.batch_size,) if form.batched else ()
     tensors = {}

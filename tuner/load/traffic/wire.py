@@ -39,18 +39,15 @@ class RequestForm:
     """What requests to a model look like.
 
     Attributes:
-        shapes: By input, without the batch; -1 where the input file gives the shape.
         priority: 1 is the highest; 0 leaves it to the model.
         sequence_ids: How they name their sequence; None where the model takes none.
     """
 
     model: str
     datatypes: Mapping[str, str]
-    shapes: Mapping[str, Sequence[int]]
     batched: bool
     batch_size: int
     priority: int = 0
-    optional: Sequence[str] = ()
     sequence_ids: SequenceIds | None = None
 
     def alone(self, requests: list[bytes]) -> list[bytes]:

@@ -9,7 +9,7 @@ import pytest
 from tuner.load.client.calls import Connection, GrpcCalls
 from tuner.load.client.job import Outcome
 from tuner.load.traffic.encoding import build
-from tuner.load.traffic.wire import RequestForm
+from tuner.load.traffic.wire import Content, RequestForm
 from tuner.spec.workload import Protocol
 
 Ends = list[tuple[Outcome, str]]
@@ -115,11 +115,11 @@ def test_how_a_call_over_grpc_ended(code: Any, words: str, expected: list[Any]) 
     assert ends == wanted
 
 
-def test_a_request_over_http_carries_its_tensors_in_binary(tmp_path: Any) -> None:
-    path = tmp_path / "inputs.json"
-    path.write_text('{"data": [{"x": [1, 2]}]}')
-    form = RequestForm("a b", {"x": "INT16"}, {"x": (2,)}, batched=True, batch_size=1)
-    (request,) = build(path, form, 1, Protocol.HTTP, ["Host: host:8000"])
+def test_a_request_over_http_carries_its_tensors_in_binary() -> None:
+    form = RequestForm("a b", {"x": "INT16"}, batched=True, batch_size=1)
+    (request,) = build(
+        [{"x": Content((2,), b"\1\0\2\0")}], form, 1, Protocol.HTTP, ["Host: host:8000"]
+    )
     head, _, body = request.partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
     assert lines[0] == "POST /v2/models/a%20b/infer HTTP/1.1"

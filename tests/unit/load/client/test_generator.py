@@ -19,11 +19,11 @@ from tuner.load.client import process as client_process
 from tuner.load.client.calls import Done
 from tuner.load.client.figures import StreamSlice, check_sent, measurement, observe
 from tuner.load.client.generator import processes_for, split_over
-from tuner.load.client.job import GONE, Answers, ClientJob, Outcome, Questions, merge
+from tuner.load.client.job import GONE, Answers, ClientJob, Outcome, Questions, SentRequests, merge
 from tuner.load.client.process import Loop, Send
 from tuner.load.latency import AnsweredRequests, observe_open
 from tuner.load.traffic.arrivals import poisson
-from tuner.load.traffic.wire import RequestForm
+from tuner.load.traffic.sequences.pace import SequenceIds
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.spec.workload import Protocol
@@ -32,7 +32,6 @@ BEGIN_NS = 1_795_000_000_000_000_000
 WINDOW = Window(duration_s=2.0, warmup_s=0.5, deadline_s=60.0, tail_s=0.5)
 LOAD = LoadPoint(Arrivals.POISSON, 100.0)
 DUE = poisson(100.0, (0.5, 2.0, 0.5), seed=1)
-FORM = RequestForm("m", {}, {}, batched=True, batch_size=1)
 
 
 def answers(
@@ -337,9 +336,8 @@ class TestClosedLoop:
     def test_the_clients_are_shared_by_the_processes(self) -> None:
         assert processes_for(LoadPoint(Arrivals.CLOSED, 8), 0.0) == 1
         assert processes_for(LoadPoint(Arrivals.CLOSED, 65), 0.0) == 2
-        asked = (Questions(FORM, Path()),)
         files = (Path("a"), Path("r"), Path("b"), Path("s"))
-        job = ClientJob("h:1", asked, Path("o"), None, 1.0, *files, clients=7)
+        job = ClientJob("h:1", (Questions(),), 1.0, *files, clients=7)
         parts = split_over(job, 3)
         assert [part.clients for part in parts] == [3, 2, 2]
         assert [(part.first, part.step) for part in parts] == [(0, 3), (1, 3), (2, 3)]
@@ -354,16 +352,27 @@ def test_a_rate_is_shared_by_processes_that_are_busy_for_at_most_seven_tenths(
     assert processes_for(LoadPoint(Arrivals.POISSON, 1000.0), cores) == count
 
 
+@pytest.mark.parametrize("due_s", [None, np.array([0.0, 0.5])])
+def test_all_processes_of_a_run_read_the_same_requests(
+    tmp_path: Path, due_s: npt.NDArray[np.float64] | None
+) -> None:
+    built = [[b"one", b"", b"one"], [], [b"three"]]
+    sent = SentRequests(built, np.array([0, 2]), due_s)
+    with (tmp_path / "sent").open("wb") as file:
+        sent.write(file)
+    for _ in range(2):
+        again = SentRequests.read(tmp_path / "sent")
+        assert again.built == built
+        assert again.order.tolist() == [0, 2]
+        assert (again.due_s is None) if due_s is None else (again.due_s == due_s).all()
+        assert again.sequences is None
+
+
 def test_jobs_and_answers_survive_their_files(tmp_path: Path) -> None:
-    form = RequestForm("m", {"x": "FP32"}, {"x": (8,)}, batched=True, batch_size=2)
-    names = ("order", "due", "answers", "ready", "begin", "shown")
-    files = {name: tmp_path / name for name in names}
-    asked = (Questions(form, tmp_path / "a", 9), Questions(FORM, tmp_path / "b"))
+    files = {name: tmp_path / name for name in ("answers", "ready", "begin", "shown")}
+    asked = (Questions(streamed=True, until_first=True), Questions(sequence_ids=SequenceIds.TEXTS))
     job = ClientJob("127.0.0.1:1", asked, total_s=3.0, protocol=Protocol.HTTP, **files)
-    again = ClientJob.from_json(json.loads(json.dumps(job.to_json())))
-    forms = zip(again.questions, (form, FORM), strict=True)
-    assert replace(again, questions=tuple(replace(q, form=own) for q, own in forms)) == job
-    assert again.questions[0].form.shapes == {"x": [8]}
+    assert ClientJob.from_json(json.loads(json.dumps(job.to_json()))) == job
     found = answers(outcomes({Outcome.QUEUE_FULL: EVERY_FIFTH}), failure="no", lost="gone")
     found.write(tmp_path / "answers.npz")
     back = Answers.read(tmp_path / "answers.npz")

@@ -26,7 +26,7 @@ from tuner.server.server import Endpoints
 
 NOTHING: Any = None
 ENDPOINTS = Endpoints("h:1", "g:1", None)
-FORM = RequestForm("m", {}, {}, batched=True, batch_size=1)
+FORM = RequestForm("m", {}, batched=True, batch_size=1)
 LOAD = LoadPoint(Arrivals.POISSON, 200.0)
 BOUNDS = (LatencyBound(0.99, 0.010, "fast"), LatencyBound(0.99, 0.100, "slow"))
 WINDOW = Window(duration_s=10.0, warmup_s=0.5, deadline_s=60.0, tail_s=0.5, bounds=BOUNDS)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from builders.measurements import synthetic_measurement
 
 from tuner.load.perf_analyzer.generator import warn_of_repeats
-from tuner.load.traffic.inputs import InputFile
+from tuner.load.traffic.inputs import RunInputs
 from tuner.measurement.measurement import ServerStatistics
 from tuner.measurement.window import Window
 
@@ -22,5 +21,5 @@ def test_inputs_that_come_back_matter_to_a_cache_only(
 ) -> None:
     statistics = ServerStatistics(300, 0, 300, 300, 1.0, 1.0, 1.0, 1.0, cache_miss_count=misses)
     measured = replace(synthetic_measurement(level=100.0), models={"m": statistics})
-    given = InputFile(Path("in.json"), sampled_steps=steps)
+    given = RunInputs((), sampled_count=steps)
     assert bool(warn_of_repeats(given, measured, Window(3.0, 0.0, 30.0))) is warned

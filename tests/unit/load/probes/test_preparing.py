@@ -20,7 +20,7 @@ from tuner.load.probes.preparing import (
 )
 from tuner.load.setup import LoadTarget, ShapedInputs, Stream
 from tuner.load.traffic.encoding import TensorShape
-from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.inputs import DrawnInputs
 from tuner.load.traffic.wire import RequestForm
 from tuner.server.server import Endpoints
 from tuner.spec.workload import RandomInputs
@@ -28,7 +28,7 @@ from tuner.spec.workload import RandomInputs
 REQUESTS = [b"%d" % n for n in range(1000)]
 ANSWER = bytes(100)
 REFUSED = "[request id: 1] Exceeds maximum queue size"
-FORM = RequestForm("m", {"x": "FP32"}, {"x": (4,)}, batched=True, batch_size=1)
+FORM = RequestForm("m", {"x": "FP32"}, batched=True, batch_size=1)
 
 
 class FakeRpcError(grpc.RpcError):
@@ -117,7 +117,7 @@ def test_what_the_model_refuses_is_passed_over(error: FakeRpcError) -> None:
 
 def test_without_inputs_that_come_back_nothing_is_asked(tmp_path: Path) -> None:
     """No channel is opened either, which this test could not."""
-    inputs = InputFiles(RandomInputs(kind="random"), [TensorShape("x", "FP32", (4,))], tmp_path)
+    inputs = DrawnInputs(RandomInputs(kind="random"), [TensorShape("x", "FP32", (4,))])
     nowhere = LoadTarget("m", Endpoints("nowhere:1", "nowhere:2", None))
     found = fill(Stream("m", nowhere, FORM, (ShapedInputs(inputs),)), seed=1, size=1000)
     assert (found.asked, found.of) == (0, 0)

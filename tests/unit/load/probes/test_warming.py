@@ -15,7 +15,7 @@ from tuner.load.probes import warming
 from tuner.load.probes.warming import batch_sizes, warm_batches
 from tuner.load.setup import LoadTarget, ShapedInputs, Stream
 from tuner.load.traffic.encoding import TensorShape
-from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.inputs import DrawnInputs
 from tuner.load.traffic.wire import RequestForm
 from tuner.modelconfig.schema import new_config
 from tuner.server.server import Endpoints
@@ -100,10 +100,8 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
         monkeypatch.setattr(warming, "asking", asking)
         monkeypatch.setattr(warming, "time", model)
-        form = RequestForm("m", {"x": "FP32"}, {"x": (width,)}, batched=True, batch_size=1)
-        inputs = InputFiles(
-            RandomInputs(kind="random"), [TensorShape("x", "FP32", (width,))], tmp_path
-        )
+        form = RequestForm("m", {"x": "FP32"}, batched=True, batch_size=1)
+        inputs = DrawnInputs(RandomInputs(kind="random"), [TensorShape("x", "FP32", (width,))])
         stream = Stream(
             "m", LoadTarget("m", Endpoints("h:1", "h:2", None)), form, (ShapedInputs(inputs),)
         )

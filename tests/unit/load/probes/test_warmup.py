@@ -11,7 +11,7 @@ from tuner.load.probes.warming import CallTimes
 from tuner.load.probes.warmup import WarmUp, block_for, propose
 from tuner.load.setup import LoadTarget, ShapedInputs, Stream
 from tuner.load.traffic.encoding import TensorShape
-from tuner.load.traffic.inputs import InputFiles
+from tuner.load.traffic.inputs import DrawnInputs
 from tuner.load.traffic.wire import RequestForm
 from tuner.modelconfig.message import parse
 from tuner.server.server import Endpoints
@@ -54,13 +54,12 @@ def test_a_config_that_has_one_and_one_that_does_not_help_stay_as_they_are(
 
 
 def test_each_size_of_each_shape_has_a_sample_of_its_own(tmp_path: Path) -> None:
-    form = RequestForm("m", {"ids": "INT64", "t": "BYTES"}, {"ids": (-1,), "t": (1,)}, True, 1)
+    form = RequestForm("m", {"ids": "INT64", "t": "BYTES"}, True, 1)
     shapes = tuple(
         ShapedInputs(
-            InputFiles(
+            DrawnInputs(
                 RandomInputs(kind="random"),
                 [TensorShape("ids", "INT64", (size,)), TensorShape("t", "BYTES", (1,))],
-                tmp_path,
             ),
             f"[{size}]",
             0.5,

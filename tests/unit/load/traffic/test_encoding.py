@@ -12,22 +12,27 @@ from tritonclient.grpc import service_pb2
 from tritonclient.utils import deserialize_bytes_tensor
 
 from tuner.errors import LoadFailedError, SpecError
-from tuner.load.traffic.encoding import TensorShape, build
-from tuner.load.traffic.inputs import InputFiles
-from tuner.load.traffic.wire import RequestForm
+from tuner.load.traffic.encoding import TensorShape, build, read_recorded
+from tuner.load.traffic.inputs import DrawnInputs
+from tuner.load.traffic.wire import Content, RequestForm
 from tuner.spec.workload import Protocol, RandomInputs
 
 
-def form(
-    datatype: str = "FP32", shape: tuple[int, ...] = (2,), *, batched: bool = True, size: int = 1
-) -> RequestForm:
-    return RequestForm("m", {"x": datatype}, {"x": shape}, batched=batched, batch_size=size)
+def form(datatype: str = "FP32", *, batched: bool = True, size: int = 1) -> RequestForm:
+    return RequestForm("m", {"x": datatype}, batched=batched, batch_size=size)
 
 
-def file_of(tmp_path: Path, *steps: Any) -> Path:
+def inferences(
+    tmp_path: Path,
+    *entries: Any,
+    datatype: str = "FP32",
+    shape: tuple[int, ...] = (2,),
+    more: tuple[TensorShape, ...] = (),
+) -> list[dict[str, Content]]:
+    """What a file with these entries has."""
     path = tmp_path / "inputs.json"
-    path.write_text(json.dumps({"data": steps}))
-    return path
+    path.write_text(json.dumps({"data": entries}))
+    return read_recorded(path, (TensorShape("x", datatype, shape), *more))
 
 
 def parsed(request: bytes) -> Any:
@@ -38,11 +43,11 @@ def values(request: bytes, dtype: str = "f4") -> list[float]:
     return list(np.frombuffer(parsed(request).raw_input_contents[0], dtype=dtype).tolist())
 
 
-def test_generated_inputs_are_sent_as_they_were_drawn(tmp_path: Path) -> None:
+def test_generated_inputs_are_sent_as_they_were_drawn() -> None:
     tensors = (TensorShape("x", "FP32", (2,)), TensorShape("s", "BYTES", (1,)))
-    path = InputFiles(RandomInputs(kind="random", unique=3), tensors, tmp_path).file(1, 3).path
-    both = RequestForm("m", {"x": "FP32", "s": "BYTES"}, {"x": (2,), "s": (-1,)}, True, 1)
-    requests = [parsed(request) for request in build(path, both, 10)]
+    drawn = DrawnInputs(RandomInputs(kind="random", unique=3), tensors).of_run(1, 3).inferences
+    both = RequestForm("m", {"x": "FP32", "s": "BYTES"}, True, 1)
+    requests = [parsed(request) for request in build(drawn, both, 10)]
     assert [request.model_name for request in requests] == ["m"] * 3
     assert [(t.name, t.datatype, list(t.shape)) for t in requests[0].inputs] == [
         ("x", "FP32", [1, 2]),
@@ -53,9 +58,9 @@ def test_generated_inputs_are_sent_as_they_were_drawn(tmp_path: Path) -> None:
 
 
 def test_a_request_may_lack_an_optional_input(tmp_path: Path) -> None:
-    types, shapes = {"x": "FP32", "y": "FP32"}, {"x": (2,), "y": (1,)}
-    both = RequestForm("m", types, shapes, batched=False, batch_size=1, optional=("y",))
-    path = file_of(tmp_path, {"x": [1, 2]}, {"x": [3, 4], "y": [5]})
+    both = RequestForm("m", {"x": "FP32", "y": "FP32"}, batched=False, batch_size=1)
+    optional = (TensorShape("y", "FP32", (1,), optional=True),)
+    path = inferences(tmp_path, {"x": [1, 2]}, {"x": [3, 4], "y": [5]}, more=optional)
     assert [len(parsed(request).inputs) for request in build(path, both, 2)] == [1, 2]
     with pytest.raises(LoadFailedError, match="shapes differ"):
         build(path, replace(both, batched=True, batch_size=2), 1)
@@ -63,35 +68,35 @@ def test_a_request_may_lack_an_optional_input(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [[1, 2], {"content": [1, 2]}, {"content": [[1], [2]]}], ids=str)
 def test_values_are_turned_into_the_datatype(tmp_path: Path, given: Any) -> None:
-    (request,) = build(file_of(tmp_path, {"x": given}), form("INT16"), 10)
+    (request,) = build(inferences(tmp_path, {"x": given}, datatype="INT16"), form("INT16"), 10)
     assert values(request, "i2") == [1, 2]
 
 
 def test_strings(tmp_path: Path) -> None:
-    (request,) = build(file_of(tmp_path, {"x": ["a", "bé"]}), form("BYTES"), 1)
+    (request,) = build(inferences(tmp_path, {"x": ["a", "bé"]}, datatype="BYTES"), form("BYTES"), 1)
     contents = deserialize_bytes_tensor(parsed(request).raw_input_contents[0])
     assert [text.decode() for text in contents] == ["a", "bé"]
 
 
 def test_bfloat16_is_the_upper_half_of_a_float(tmp_path: Path) -> None:
-    (request,) = build(file_of(tmp_path, {"x": [1.0, -2.0]}), form("BF16"), 1)
+    (request,) = build(inferences(tmp_path, {"x": [1.0, -2.0]}, datatype="BF16"), form("BF16"), 1)
     assert parsed(request).raw_input_contents[0] == bytes.fromhex("803f00c0")
 
 
 def test_batches_take_consecutive_inputs_and_go_round(tmp_path: Path) -> None:
-    path = file_of(tmp_path, *({"x": [i, i]} for i in range(3)))
+    path = inferences(tmp_path, *({"x": [i, i]} for i in range(3)))
     requests = build(path, form(size=2), 10)
     assert [values(request)[::2] for request in requests] == [[0, 1], [2, 0], [1, 2]]
     assert list(parsed(requests[0]).inputs[0].shape) == [2, 2]
 
 
 def test_without_a_batch_dimension_shapes_are_the_models(tmp_path: Path) -> None:
-    (request,) = build(file_of(tmp_path, {"x": [1, 2]}), form(batched=False), 1)
+    (request,) = build(inferences(tmp_path, {"x": [1, 2]}), form(batched=False), 1)
     assert list(parsed(request).inputs[0].shape) == [2]
 
 
 def test_no_more_than_needed_is_built_and_equal_requests_are_one(tmp_path: Path) -> None:
-    path = file_of(tmp_path, *({"x": [i % 2, 0]} for i in range(6)))
+    path = inferences(tmp_path, *({"x": [i % 2, 0]} for i in range(6)))
     requests = build(path, form(), 4)
     assert len(requests) == 4
     assert requests[0] is requests[2]
@@ -99,9 +104,9 @@ def test_no_more_than_needed_is_built_and_equal_requests_are_one(tmp_path: Path)
 
 def test_a_variable_dimension_needs_a_shape(tmp_path: Path) -> None:
     with pytest.raises(SpecError):
-        build(file_of(tmp_path, {"x": [1, 2]}), form(shape=(-1,)), 1)
+        inferences(tmp_path, {"x": [1, 2]}, shape=(-1,))
     given = {"x": {"content": [1, 2, 3], "shape": [3]}}
-    (request,) = build(file_of(tmp_path, given), form(shape=(-1,)), 1)
+    (request,) = build(inferences(tmp_path, given, shape=(-1,)), form(), 1)
     assert list(parsed(request).inputs[0].shape) == [1, 3]
 
 
@@ -109,7 +114,7 @@ def test_a_variable_dimension_needs_a_shape(tmp_path: Path) -> None:
 def test_a_priority_goes_with_every_request_and_none_is_left_to_the_model(
     tmp_path: Path, priority: int
 ) -> None:
-    path = file_of(tmp_path, {"x": [1, 2]})
+    path = inferences(tmp_path, {"x": [1, 2]})
     asked = replace(form(), priority=priority)
     (request,) = build(path, asked, 1)
     sent = {name: value.uint64_param for name, value in parsed(request).parameters.items()}

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-import base64
 import json
 import math
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import pytest
 from tuner.errors import SpecError
 from tuner.load.traffic import inputs
 from tuner.load.traffic.encoding import TensorShape, content_bytes, random_contents, resolve
-from tuner.load.traffic.inputs import InputFiles, sampled_length
+from tuner.load.traffic.inputs import DrawnInputs, sampled_length
+from tuner.load.traffic.wire import Tensors
 from tuner.modelconfig.message import parse
 from tuner.spec.workload import FileInputs, RandomInputs
 
@@ -25,59 +26,57 @@ def random(**fields: Any) -> RandomInputs:
     return RandomInputs.model_validate({"kind": "random", **fields})
 
 
-def steps_of(path: Path) -> list[dict[str, Any]]:
-    data: list[dict[str, Any]] = json.loads(path.read_text())["data"]
-    return data
+def numbers(inferences: Sequence[Tensors]) -> list[int]:
+    return [int.from_bytes(content, "little") for content in contents(inferences)]
 
 
-def numbers(path: Path) -> list[int]:
-    return [int.from_bytes(base64.b64decode(content), "little") for content in contents(path)]
-
-
-def contents(path: Path) -> list[str]:
-    return [step["x"]["b64"] for step in steps_of(path)]
+def contents(inferences: Sequence[Tensors]) -> list[bytes]:
+    return [inference["x"].raw for inference in inferences]
 
 
 def test_unique_inputs_are_different_and_used_in_turn(tmp_path: Path) -> None:
-    file = InputFiles(random(unique=50), [X], tmp_path).file(seed=1, steps=9999)
-    found = contents(file.path)
+    file = DrawnInputs(random(unique=50), [X]).of_run(seed=1, count=9999)
+    found = contents(file.inferences)
     assert len(found) == len(set(found)) == 50
-    assert file.sampled_steps is None
+    assert file.sampled_count is None
     assert file.warnings == ()
 
 
 def test_inputs_that_never_come_back_are_new_in_every_measurement(tmp_path: Path) -> None:
-    files = InputFiles(random(), [X], tmp_path)
-    one, two = contents(files.file(1, 3000).path), contents(files.file(2, 3000).path)
+    files = DrawnInputs(random(), [X])
+    one, two = (
+        contents(files.of_run(1, 3000).inferences),
+        contents(files.of_run(2, 3000).inferences),
+    )
     assert len(set(one)) == len(one) >= 3000
     assert not set(one) & set(two)
-    again = InputFiles(random(), [X], tmp_path / "other")
-    (tmp_path / "other").mkdir()
-    assert contents(again.file(1, 3000).path) == one
-    assert not set(contents(again.file(1, 3000).path)) & set(one)  # the same seed once more
-    assert files.remembered(seed=1) is None
+    again = DrawnInputs(random(), [X])
+    assert contents(again.of_run(1, 3000).inferences) == one
+    assert not set(contents(again.of_run(1, 3000).inferences)) & set(one)  # the same seed once more
+    assert not files.remembered(seed=1)
 
 
 @pytest.mark.parametrize("repeat", [{"kind": "uniform"}, {"kind": "zipf"}])
 def test_inputs_that_come_back_are_the_same_in_every_measurement(
     tmp_path: Path, repeat: dict[str, Any]
 ) -> None:
-    files = InputFiles(random(unique=50, repeat=repeat), [X], tmp_path)
-    one, two = contents(files.file(1, 2000).path), contents(files.file(2, 2000).path)
+    files = DrawnInputs(random(unique=50, repeat=repeat), [X])
+    one, two = (
+        contents(files.of_run(1, 2000).inferences),
+        contents(files.of_run(2, 2000).inferences),
+    )
     assert one != two
     assert set(one) == set(two)
-    path = files.remembered(seed=1)
-    assert path is not None
-    assert sorted(contents(path)) == sorted(set(one))
+    assert sorted(contents(files.remembered(seed=1))) == sorted(set(one))
 
 
 @pytest.mark.parametrize("share", ["0%", "30%", "90%"])
 def test_a_share_of_the_requests_are_duplicates(tmp_path: Path, share: str) -> None:
     spec = random(repeat={"kind": "duplicates", "share": share})
-    files = InputFiles(spec, [X], tmp_path)
-    file = files.file(seed=1, steps=6000)
-    found = contents(file.path)
-    assert file.sampled_steps == len(found)
+    files = DrawnInputs(spec, [X])
+    file = files.of_run(seed=1, count=6000)
+    found = contents(file.inferences)
+    assert file.sampled_count == len(found)
     seen: set[str] = set()
     repeated = []
     for content in found:
@@ -85,27 +84,25 @@ def test_a_share_of_the_requests_are_duplicates(tmp_path: Path, share: str) -> N
         seen.add(content)
     for part in np.array_split(repeated, 3):  # from the beginning, not only in the long run
         assert np.mean(part) == pytest.approx(float(spec.repeat.share), abs=0.04)
-    assert not seen & set(contents(files.file(2, 6000).path))
-    assert files.remembered(seed=1) is None
+    assert not seen & set(contents(files.of_run(2, 6000).inferences))
+    assert not files.remembered(seed=1)
 
 
 def test_a_log_is_replayed_in_order_from_a_place_of_the_seed(tmp_path: Path) -> None:
     log = [3, 0, 0, 1, 3, 2, 0]
     (tmp_path / "log").write_text("".join(f"{n}\n" for n in log))
     spec = random(repeat={"kind": "log", "file": tmp_path / "log"})
-    files = InputFiles(spec, [X], tmp_path)
+    files = DrawnInputs(spec, [X])
     numbers = contents(files.first(4))
     starts = set()
     for seed in range(20):
-        found = [numbers.index(c) for c in contents(files.file(seed, steps=50).path)]
+        found = [numbers.index(c) for c in contents(files.of_run(seed, count=50).inferences)]
         assert len(found) >= 50
         start = next(s for s in range(7) if (log * 2)[s : s + 7] == found[:7])
         assert found == [log[(start + k) % 7] for k in range(len(found))]
         starts.add(start)
     assert len(starts) > 3
-    remembered = files.remembered(seed=1)
-    assert remembered is not None
-    assert [numbers.index(c) for c in contents(remembered)] == [1, 3, 2, 0]
+    assert [numbers.index(c) for c in contents(files.remembered(seed=1))] == [1, 3, 2, 0]
 
 
 def test_a_log_may_ask_for_the_inputs_of_a_file(tmp_path: Path) -> None:
@@ -115,7 +112,7 @@ def test_a_log_may_ask_for_the_inputs_of_a_file(tmp_path: Path) -> None:
     spec = FileInputs.model_validate(
         {**fields, "repeat": {"kind": "log", "file": tmp_path / "log"}}
     )
-    found = numbers(InputFiles(spec, [ONE], tmp_path).file(1, 300).path)
+    found = numbers(DrawnInputs(spec, [ONE]).of_run(1, 300).inferences)
     assert found.count(11) == pytest.approx(2 * found.count(10), abs=2)
 
 
@@ -127,57 +124,40 @@ def test_a_log_that_cannot_be_replayed(tmp_path: Path, text: str, expected: str)
     (tmp_path / "log").write_text(text)
     spec = random(unique=2, repeat={"kind": "log", "file": tmp_path / "log"})
     with pytest.raises(SpecError, match=expected):
-        InputFiles(spec, [X], tmp_path).file(1, 10)
+        DrawnInputs(spec, [X]).of_run(1, 10)
 
 
-def test_a_step_holds_the_tensor_in_binary_form(tmp_path: Path) -> None:
-    path = InputFiles(random(unique=1), [X], tmp_path).file(1, 10).path
-    step = steps_of(path)[0]["x"]
-    values = np.frombuffer(base64.b64decode(step["b64"]), dtype="f4")
-    assert step["shape"] == [4]
+def test_an_inference_holds_the_tensor_in_binary_form() -> None:
+    (inference,) = DrawnInputs(random(unique=1), [X]).of_run(1, 10).inferences
+    values = np.frombuffer(inference["x"].raw, dtype="f4")
+    assert inference["x"].shape == (4,)
     assert values.shape == (4,)
     assert np.all((values >= 0) & (values < 1))
 
 
-def test_the_same_file_is_written_once(tmp_path: Path) -> None:
+def test_without_a_cache_a_seed_has_one_order() -> None:
     spec = random(unique=5, repeat={"kind": "uniform"})
-    files = InputFiles(spec, [X], tmp_path, cached=lambda: False)
-    first = files.file(1, 10).path
-    before = first.stat().st_mtime_ns
-    assert files.file(1, 10).path == first
-    assert first.stat().st_mtime_ns == before
+    files = DrawnInputs(spec, [X], cached=lambda: False)
+    assert files.of_run(1, 10).inferences == files.of_run(1, 10).inferences
 
 
 @pytest.mark.parametrize("kind", ["uniform", "zipf"])
 def test_a_cache_sees_no_order_twice(tmp_path: Path, kind: str) -> None:
     """It may hold all that the same order asked for before, and would hit every time."""
     spec = random(unique=5000, repeat={"kind": kind})
-    files, others = (InputFiles(spec, [X], tmp_path) for _ in range(2))
-    first, second = (contents(files.file(1, 100).path) for _ in range(2))
+    files, others = (DrawnInputs(spec, [X]) for _ in range(2))
+    first, second = (contents(files.of_run(1, 100).inferences) for _ in range(2))
     assert first != second
     assert len(set(first) & set(second)) < 0.9 * len(set(first))
     # on another server the same two, in the same order
-    assert [contents(others.file(1, 100).path) for _ in range(2)] == [first, second]
-
-
-def test_new_inputs_do_not_fill_the_disk(tmp_path: Path) -> None:
-    files = InputFiles(random(), [X], tmp_path)
-    for seed in range(5):
-        kept = files.file(seed, 100).path
-    assert list(tmp_path.iterdir()) == [kept]
-
-
-def test_different_specs_share_a_directory_but_no_file(tmp_path: Path) -> None:
-    small = InputFiles(random(unique=5), [X], tmp_path).file(1, 10).path
-    large = InputFiles(random(unique=9), [X], tmp_path).file(1, 10).path
-    assert (len(steps_of(small)), len(steps_of(large))) == (5, 9)
+    assert [contents(others.of_run(1, 100).inferences) for _ in range(2)] == [first, second]
 
 
 def test_zipf_repeats_are_sampled(tmp_path: Path) -> None:
     spec = random(unique=100, repeat={"kind": "zipf", "exponent": 1.0})
-    file = InputFiles(spec, [X], tmp_path).file(seed=3, steps=8000)
-    counts = sorted(Counter(contents(file.path)).values(), reverse=True)
-    assert file.sampled_steps == sum(counts) >= 8000
+    file = DrawnInputs(spec, [X]).of_run(seed=3, count=8000)
+    counts = sorted(Counter(contents(file.inferences)).values(), reverse=True)
+    assert file.sampled_count == sum(counts) >= 8000
     harmonic = sum(1 / n for n in range(1, 101))
     assert counts[0] / sum(counts) == pytest.approx(1 / harmonic, rel=0.1)
 
@@ -197,16 +177,15 @@ def test_a_sampled_list_is_never_above_its_limit() -> None:
 def test_large_inputs_are_fewer_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "MAX_FILE_BYTES", 10_000)
     image = TensorShape("x", "FP32", (300,))
-    file = InputFiles(random(unique=1000), [image], tmp_path).file(1, 1000)
-    assert 1 <= len(steps_of(file.path)) <= 7
-    assert file.path.stat().st_size < 15_000
+    file = DrawnInputs(random(unique=1000), [image]).of_run(1, 1000)
+    assert 1 <= len(file.inferences) <= 7
     assert file.warnings
 
 
 def test_too_few_different_values_say_so(tmp_path: Path) -> None:
     flag = TensorShape("x", "INT32", (1,))
-    file = InputFiles(random(unique=50, int_range=(1, 10)), [flag], tmp_path).file(1, 100)
-    assert len(set(contents(file.path))) == 10
+    file = DrawnInputs(random(unique=50, int_range=(1, 10)), [flag]).of_run(1, 100)
+    assert len(set(contents(file.inferences))) == 10
     (said,) = file.warnings
     assert "10 of 50" in said
 
@@ -215,15 +194,15 @@ def test_too_few_different_values_say_so(tmp_path: Path) -> None:
     ("datatype", "given", "dtype"),
     [("FP32", [1, 2.5], "f4"), ("FP16", [1, 2.5], "f2"), ("FP64", [[1], [2.5]], "f8")],
 )
-def test_values_that_perf_analyzer_refuses_are_written_as_it_takes_them(
+def test_values_that_perf_analyzer_refuses_become_the_models(
     tmp_path: Path, datatype: str, given: Any, dtype: str
 ) -> None:
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"data": [{"x": given}, {"x": given}]}))
     spec = FileInputs.model_validate({"kind": "file", "file": str(path)})
-    file = InputFiles(spec, [TensorShape("x", datatype, (2,))], tmp_path).file(1, 10)
-    assert file.sampled_steps is None
-    sent = [np.frombuffer(base64.b64decode(c), dtype) for c in contents(file.path)]
+    file = DrawnInputs(spec, [TensorShape("x", datatype, (2,))]).of_run(1, 10)
+    assert file.sampled_count is None
+    sent = [np.frombuffer(c, dtype) for c in contents(file.inferences)]
     assert [list(values) for values in sent] == [[1, 2.5]] * 2
 
 
@@ -233,7 +212,7 @@ def test_a_file_can_be_sampled(tmp_path: Path) -> None:
     spec = FileInputs.model_validate(
         {"kind": "file", "file": str(path), "repeat": {"kind": "uniform"}}
     )
-    found = numbers(InputFiles(spec, [ONE], tmp_path).file(1, 3000).path)
+    found = numbers(DrawnInputs(spec, [ONE]).of_run(1, 3000).inferences)
     assert set(found) == {1, 2, 3}
     assert found.count(1) == pytest.approx(len(found) / 3, rel=0.1)
 
@@ -251,7 +230,7 @@ def test_a_file_that_cannot_be_sampled(tmp_path: Path, text: str, expected: str)
     path.write_text(text)
     spec = FileInputs.model_validate({"kind": "file", "file": path, "repeat": {"kind": "uniform"}})
     with pytest.raises(SpecError, match=expected):
-        InputFiles(spec, [ONE], tmp_path).file(1, 10)
+        DrawnInputs(spec, [ONE]).of_run(1, 10)
 
 
 NUMBERS = ["BOOL", "FP16", "BF16", "FP32", "FP64"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,10 +24,10 @@ from tuner.load.traffic.encoding import (
     read_recorded,
     refuse_above_most,
 )
-from tuner.load.traffic.inputs import InputFile, entry_json
+from tuner.load.traffic.inputs import RunInputs
 from tuner.load.traffic.recordings.lines import HINT, LineError, RecordedStream
 from tuner.load.traffic.repeats import Order
-from tuner.load.traffic.wire import Content, ContentSize
+from tuner.load.traffic.wire import Content, ContentSize, Tensors
 from tuner.plain import plain
 from tuner.spec.mistakes import MOST_SHOWN, listed, shown
 from tuner.spec.workload import RecordingInputs
@@ -39,7 +38,7 @@ _PLACE = 5  # the seed's stream for where a row of requests begins; see `traffic
 
 
 class RecordedContents:
-    """Writes what some requests of a stream carry into a directory that somebody else owns.
+    """Reads what some requests of a stream carry.
 
     Args:
         tensors: The model's inputs.
@@ -51,43 +50,35 @@ class RecordedContents:
         spec: RecordingInputs,
         recorded: RecordedStream,
         tensors: Sequence[TensorShape],
-        directory: Path,
         *,
         all_known: bool = True,
     ) -> None:
         self._spec = spec
         self._recording, self.numbers = recorded.recording, recorded.numbers
         self._tensors = tuple(tensors)
-        self._directory = directory
         self._all_known = all_known
-        self._files = 0
-        self._last: Path | None = None
+        self._calls = 0
 
-    def file(self, seed: int, steps: int, lines: Order | None = None) -> InputFile:
-        """What these requests carry, in their order; without ``lines`` what ``steps`` in a row do.
-
-        The file is good until the next call.
+    def of_run(self, seed: int, count: int, lines: Order | None = None) -> RunInputs:
+        """What these requests carry, in their order; without ``lines`` what ``count`` in a row do.
 
         Raises:
             SpecError: The recording has changed.
         """
         if lines is None:
             first = int(np.random.default_rng((seed, _PLACE)).integers(self.numbers.size))
-            lines = self.numbers[(first + np.arange(steps)) % self.numbers.size]
-        if self._last is not None:
-            self._last.unlink(missing_ok=True)  # they would fill the disk
-        self._files += 1
-        self._last = self._written(lines, (seeds.INPUTS, seed, self._files))
-        return InputFile(self._last, None)
+            lines = self.numbers[(first + np.arange(count)) % self.numbers.size]
+        self._calls += 1
+        return RunInputs(self._read(lines, (seeds.INPUTS, seed, self._calls)), None)
 
-    def first(self, count: int) -> Path:
-        """A file of the first ``count`` requests, the same in each call."""
-        return self._written(self.numbers[:count], (seeds.INPUTS,))
+    def first(self, count: int) -> Sequence[Tensors]:
+        """The first ``count`` requests, the same in each call."""
+        return self._read(self.numbers[:count], (seeds.INPUTS,))
 
-    def remembered(self, seed: int) -> Path | None:
+    def remembered(self, seed: int) -> Sequence[Tensors]:
         """Nothing that a cache is filled with: see `tuner.spec.recording_checks`."""
         del seed
-        return None
+        return ()
 
     def checked(self) -> Iterator[Mapping[str, ContentSize]]:
         """How much each request carries, one after the other; nothing is drawn.
@@ -107,23 +98,15 @@ class RecordedContents:
         if wrong:
             raise SpecError(shown(wrong, wrong_count), HINT)
 
-    def _written(self, lines: Order, seed: tuple[int, ...]) -> Path:
-        """An input file of these requests; a line that is there several times is read once."""
+    def _read(self, lines: Order, seed: tuple[int, ...]) -> list[Tensors]:
+        """What these requests carry; a line that is there several times is read once."""
         rng, carried, total = np.random.default_rng(seed), dict[int, _Carried](), 0
         for number, text, row in self._recording.read(np.unique(lines).tolist()):
             carried[number] = self._carried(text, row)
             total += sum(size.byte_count for size in self._sizes(text, carried[number]).values())
             refuse_above_most(total)
-        encoded = {n: entry_json(self._drawn(carried.pop(n), rng)) for n in [*carried]}
-        name = f"recorded-{id(self):x}-{'-'.join(map(str, seed))}-{lines.size}.json"
-        path = self._directory / name
-        with path.open("wb") as file:
-            file.write(b'{"data":[')
-            for place, number in enumerate(lines.tolist()):
-                file.write(b"," * bool(place))
-                file.write(encoded[number])
-            file.write(b"]}")
-        return path
+        drawn = {number: self._drawn(one, rng) for number, one in carried.items()}
+        return [drawn[number] for number in lines.tolist()]
 
     def _carried(self, text: str, row: Mapping[str, Any]) -> _Carried:
         """What one request carries; raises `LineError`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from tuner.load.setup import ShapedInputs
 from tuner.load.traffic.encoding import TensorShape
@@ -17,10 +16,9 @@ def shaped_contents(
     inputs: RecordingInputs,
     recorded: RecordedStream,
     tensors: Sequence[TensorShape],
-    directory: Path,
 ) -> Iterator[ShapedInputs]:
     """Contents of each shape, with its share of the stream's requests."""
     for group in groups_of(recorded):
         own = RecordedStream(recorded.recording, group.numbers)
-        contents = RecordedContents(inputs, own, tensors, directory)
+        contents = RecordedContents(inputs, own, tensors)
         yield ShapedInputs(contents, group.name, group.numbers.size / recorded.numbers.size)

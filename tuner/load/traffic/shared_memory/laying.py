@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-
-import numpy as np
 
 from tuner.errors import LoadFailedError
 from tuner.server.server import Endpoints
@@ -66,17 +63,3 @@ def laying(endpoints: Endpoints) -> Iterator[Laying | None]:
         yield Laying(endpoints.shared)
     finally:
         endpoints.shared.clear()
-
-
-def keep(requests: Sequence[bytes], path: Path) -> None:
-    """Writes requests into a file, for the processes that send them."""
-    np.savez(
-        path, ends=np.cumsum([*map(len, requests)]), bytes=np.frombuffer(b"".join(requests), "u1")
-    )
-
-
-def kept(path: Path) -> list[bytes]:
-    """Those of a file."""
-    with np.load(path) as data:
-        parts = np.split(data["bytes"], data["ends"][:-1])
-    return [part.tobytes() for part in parts]

@@ -248,7 +248,7 @@ def run_of(outcomes: dict[int, Outcome] | None = None) -> Run:
         np.full(COUNT, 3),
     )
     target = LoadTarget("m", Endpoints("h:1", "g:1", None), streamed=True)
-    form, inputs = RequestForm("m", {}, {}, batched=True, batch_size=1), ShapedInputs(None)  # type: ignore[arg-type]
+    form, inputs = RequestForm("m", {}, batched=True, batch_size=1), ShapedInputs(None)  # type: ignore[arg-type]
     plan = Schedule(due_s, np.zeros(COUNT, np.int64))
     streams = [Stream("m", target, form, (inputs,))]
     return Run(streams, answers, plan, LoadPoint(Arrivals.POISSON, 10.0), 1)

@@ -5,8 +5,8 @@ What does not fit the model is told in `golden/told`.
 
 from __future__ import annotations
 
-import base64
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,21 +14,20 @@ import pytest
 from builders.told_recordings import IDS, contents
 
 from tuner.errors import LoadFailedError, SpecError
-from tuner.load.traffic.wire import ContentSize
+from tuner.load.traffic.wire import ContentSize, Tensors
 
 
-def ids_in(path: Path) -> list[list[int]]:
-    entries = json.loads(path.read_text())["data"]
-    return [np.frombuffer(base64.b64decode(e["ids"]["b64"]), "i4").tolist() for e in entries]
+def ids_in(inferences: Sequence[Tensors]) -> list[list[int]]:
+    return [np.frombuffer(one["ids"].raw, "i4").tolist() for one in inferences]
 
 
 def test_requests_carry_what_their_lines_hold_in_the_order_asked(tmp_path: Path) -> None:
     rows = [{"inputs": {"ids": {"content": [k] * (k + 1), "shape": [k + 1]}}} for k in range(3)]
     held = contents(tmp_path, *rows)
-    given = held.file(1, 3, np.array([2, 0, 2]))
-    assert ids_in(given.path) == [[2, 2, 2], [0], [2, 2, 2]]
+    given = held.of_run(1, 3, np.array([2, 0, 2]))
+    assert ids_in(given.inferences) == [[2, 2, 2], [0], [2, 2, 2]]
     assert ids_in(held.first(2)) == [[0], [1, 1]]
-    assert held.remembered(1) is None
+    assert not held.remembered(1)
 
 
 def test_a_load_of_other_arrivals_has_requests_in_a_row_from_a_place_of_its_seed(
@@ -36,23 +35,15 @@ def test_a_load_of_other_arrivals_has_requests_in_a_row_from_a_place_of_its_seed
 ) -> None:
     rows = [{"inputs": {"ids": {"content": [k], "shape": [1]}}} for k in range(50)]
     held = contents(tmp_path, *rows)
-    one, other = (np.ravel(ids_in(held.file(seed, 60).path)).tolist() for seed in (1, 2))
+    one, other = (np.ravel(ids_in(held.of_run(seed, 60).inferences)).tolist() for seed in (1, 2))
     assert np.unique(np.diff(one) % 50).tolist() == [1]
     assert len(one) == 60
     assert one != other
 
 
-def test_a_file_of_one_measurement_is_gone_when_the_next_begins(tmp_path: Path) -> None:
-    held = contents(tmp_path, *([{"shapes": {"ids": [4]}}] * 3))
-    first = held.file(1, 3).path
-    again = held.file(1, 3).path
-    assert not first.exists()
-    assert again.exists()
-
-
 def test_lines_with_shapes_carry_new_random_values_of_these(tmp_path: Path) -> None:
     held = contents(tmp_path, {"shapes": {"ids": [64]}}, {"shapes": {"ids": [3]}}, int_range=(7, 9))
-    one, other = (ids_in(held.file(1, 2, np.array([0, 1])).path) for _ in range(2))
+    one, other = (ids_in(held.of_run(1, 2, np.array([0, 1])).inferences) for _ in range(2))
     assert [len(ids) for ids in one] == [64, 3]
     assert set(one[0]) == {7, 8, 9}
     assert one != other
@@ -64,7 +55,7 @@ def test_lines_with_entries_carry_those_of_the_input_file(tmp_path: Path) -> Non
     entries = [{"ids": {"content": [k], "shape": [1]}} for k in range(4)]
     file.write_text(json.dumps({"data": entries}))
     held = contents(tmp_path, {"entry": 3}, {"entry": 0}, file=str(file))
-    assert ids_in(held.file(1, 2, np.array([0, 1, 0])).path) == [[3], [0], [3]]
+    assert ids_in(held.of_run(1, 2, np.array([0, 1, 0])).inferences) == [[3], [0], [3]]
 
 
 def test_all_that_is_wrong_is_told_and_what_fits_is_seen_before(tmp_path: Path) -> None:
@@ -89,5 +80,5 @@ def test_requests_of_a_measurement_that_take_too_much_are_refused_before_they_ar
     rows = [{"shapes": {"ids": [1]}}, *([{"shapes": {"ids": [200_000_000]}}] * 2)]
     held = contents(tmp_path, *rows, tensors=(IDS,))
     with pytest.raises(LoadFailedError, match="more than 1024 MiB"):
-        held.file(1, 3, np.array([0, *([1, 2] * 4)]))
+        held.of_run(1, 3, np.array([0, *([1, 2] * 4)]))
     assert [path.name for path in tmp_path.iterdir()] == ["requests.jsonl"]
