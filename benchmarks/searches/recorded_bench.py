@@ -24,6 +24,7 @@ from recorded_table import LONG, Recording, Table, luck_of
 
 from tuner.bench.evaluate import ClientCeiling
 from tuner.errors import LoadFailedError
+from tuner.measurement.batch_profile import BatchCall
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, ServerStatistics
 from tuner.measurement.window import Window
 from tuner.score.capacity import Bracket
@@ -255,6 +256,7 @@ class RecordedBench:
         canonical: The recorded candidate that is the same as a given one.
         seed: Of the noise.
         window: How long a load would be put on a server; None: no time passes.
+        first_calls: What the first calls of a canonical candidate take.
 
     Attributes:
         seconds: What deployments and measurements would have taken so far.
@@ -269,6 +271,7 @@ class RecordedBench:
         canonical: Callable[[Candidate], Candidate],
         seed: int,
         window: Callable[[LoadPoint], Window] | None = None,
+        first_calls: Callable[[Candidate], tuple[BatchCall, ...]] = lambda _: (),
     ) -> None:
         self._world = world
         self._window = window
@@ -280,6 +283,8 @@ class RecordedBench:
         self._curve: RecordedCurve | None = None
         self._fresh = 0
         self.sendable = ClientCeiling()
+        self._first_calls = first_calls
+        self.batch_calls: tuple[BatchCall, ...] = ()
         likeness = world.likeness
         self._alike = 0.0 if math.isnan(likeness) else min(max(likeness, 0.0), 1.0)
 
@@ -295,6 +300,7 @@ class RecordedBench:
         self._fresh += fresh
         luck = luck_of(canonical)
         self._key, self._curve = f"{luck}/{self._fresh}" if fresh else luck, self._world.curves[key]
+        self.batch_calls = self._first_calls(canonical)
         return SimpleNamespace(kind=DeploymentKind.RELOAD)
 
     def measure(self, level: float, seed: int, least_s: float = 0.0) -> Point:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -31,6 +31,7 @@ from typing import Any
 import recorded_curves as results
 import recorded_table as tables
 from recorded_bench import RecordedBench, RecordedWorld
+from recorded_calls import first_calls
 from recorded_curves import Replay, Step
 from recorded_truth import shrunk
 
@@ -39,6 +40,7 @@ from tuner.bench.job import Job, Request, prepare
 from tuner.bench.session import Session
 from tuner.bench.timebook import TimeBook
 from tuner.errors import TunerError
+from tuner.measurement.batch_profile import BatchCall
 from tuner.measurement.window import window_of
 from tuner.proof.entrants import ProofRules, entrant_of, finalists_of
 from tuner.proof.measured import MeasuredOnce
@@ -166,7 +168,12 @@ def replay(ground: Ground, name: str, seed: int, trials: int, stop_at: float) ->
     events, notes = Silent(), []
     events.note = notes.append  # type: ignore[method-assign]
     bench: Any = RecordedBench(
-        world, spec.slos, space.canonical, seed, partial(window_of, spec, brief=True)
+        world,
+        spec.slos,
+        space.canonical,
+        seed,
+        partial(window_of, spec, brief=True),
+        calls_of(ground),
     )
     at_s: list[float] = []
     events.trial_finished = lambda *_: at_s.append(bench.seconds)  # type: ignore[method-assign]
@@ -226,6 +233,13 @@ def world_of(ground: Ground) -> tuple[Job, RecordedWorld]:
     return slow, world.slower(ground.slower)
 
 
+@lru_cache
+def calls_of(ground: Ground) -> Callable[[Candidate], tuple[BatchCall, ...]]:
+    """What the first calls of a candidate take."""
+    job, world = world_of(ground)
+    return first_calls(world, job.space, job.spec)
+
+
 def spec_for(spec: Spec, name: str, seed: int, trials: int) -> Spec:
     """The spec of one compared strategy: no time limit ends its search."""
     search = type(spec.search).model_validate({**COMPARED[name], "seed": seed})
@@ -270,6 +284,9 @@ class _Timed:
     @property
     def designs(self) -> Sequence[Candidate]:
         return self.strategy.designs
+
+    def lead(self, leads: Sequence[Candidate], history: Sequence[Trial]) -> Proposal:
+        return self.strategy.lead(leads, history)
 
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]

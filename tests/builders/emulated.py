@@ -27,6 +27,7 @@ from tuner.bench.timebook import TimeBook
 from tuner.errors import ClientLimitError, DeployRefusedError
 from tuner.load.probes.answers import Answer, ConfigAnswers
 from tuner.load.probes.overload import Overload
+from tuner.measurement.batch_profile import BatchCall
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.score.next_load import LoadPlan, load_plan
@@ -105,6 +106,8 @@ class EmulatedBench:
         self.overloads: list[Asked] = []
         self.soaks: list[Asked] = []
         self.given_up: list[str] = []
+
+    batch_calls: tuple[BatchCall, ...] = ()
 
     def enter(self, stage: object) -> None:
         pass

@@ -44,6 +44,7 @@ from tuner.load.probes.warmup import WarmUp
 from tuner.load.validity import client_behind, client_kept_up
 from tuner.load.watch.machine import disturbances
 from tuner.machine.cpus import ANY, Cores, left_its_cpus
+from tuner.measurement.batch_profile import BatchCall
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Stage
 from tuner.measurement.window import EarlyEnd, Window, lengthen
 from tuner.score.point import Point, judge_point
@@ -89,6 +90,7 @@ class TritonBench:
         self._remarked = False  # on the first answers
         self._rates_of: defaultdict[str, Rates] = defaultdict(Rates)  # by candidate
         self.sendable = ClientCeiling()
+        self.batch_calls: tuple[BatchCall, ...] = ()
 
     def enter(self, stage: Stage) -> None:
         """Sets the purpose of what is measured from now on."""
@@ -135,6 +137,7 @@ class TritonBench:
         self._rules.step("waiting for the first answers")
         try:
             asked = generator.await_first_answers(self._rules.first_answer_s, self._rules.note)
+            self.batch_calls = asked[0].batch_calls if len(asked) == 1 else ()
         except LoadFailedError:
             self._backlog = True  # it may still be at work on them
             raise

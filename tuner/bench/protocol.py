@@ -13,6 +13,7 @@ from tuner.load.probes.overload import Overload
 from tuner.load.probes.preparing import Filling
 from tuner.load.probes.warming import FirstCalls
 from tuner.load.probes.warmup import Note, WarmUp
+from tuner.measurement.batch_profile import BatchCall
 from tuner.measurement.measurement import Measurement, Stage
 from tuner.measurement.window import Window
 from tuner.score.point import Point
@@ -25,6 +26,8 @@ class Bench(Protocol):
     """Serves one candidate at a time and puts load on it; see `tuner.bench.bench.TritonBench`."""
 
     sendable: ClientCeiling
+    #: Of the deployed candidate, where all requests are of one stream; see `batch_profile`.
+    batch_calls: tuple[BatchCall, ...]
 
     def enter(self, stage: Stage) -> None: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -99,6 +100,7 @@ class Stream:
             that shares the level.
         varied: Where a response cache may answer, names of the request parameters that the model
             may read: answers are compared for requests, too, that only the cache takes for alike.
+        within_s: The least that an SLO allows a request to take.
     """
 
     name: str
@@ -108,6 +110,7 @@ class Stream:
     share: float = 1.0
     rate_per_s: float | None = None
     varied: tuple[str, ...] | None = None
+    within_s: float = math.inf
 
     @property
     def background(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,6 +29,7 @@ from tuner.measurement.window import Window
 from tuner.modelconfig.queues import may_reject
 from tuner.server.control import Control
 from tuner.spec.model import Spec
+from tuner.spec.slo import Slo
 from tuner.spec.workload import (
     ClosedArrivals,
     FileInputs,
@@ -50,6 +52,7 @@ class Asked:
     rate_per_s: float | None = None
     priority: int = 0
     varied: tuple[str, ...] | None = None
+    within_s: float = math.inf
 
 
 def asked_of(spec: Spec, varied: Mapping[str, tuple[str, ...]] | None = None) -> dict[str, Asked]:
@@ -64,9 +67,15 @@ def asked_of(spec: Spec, varied: Mapping[str, tuple[str, ...]] | None = None) ->
             None if stream.rate is None else float(stream.rate),
             stream.priority or 0,
             (varied or {}).get(stream.model),
+            min((s.bound / 1e6 for s in spec.slos if _bounds(s, name)), default=math.inf),
         )
         for name, stream in spec.streams.items()
     }
+
+
+def _bounds(slo: Slo, stream: str) -> bool:
+    """Whether it bounds how long a request of the stream may take."""
+    return slo.metric.of_whole and slo.holds_for(stream)
 
 
 @dataclass(frozen=True)
@@ -207,7 +216,16 @@ def _stream(
         priority=asked.priority,
         sequence_ids=ids_for(_answering(control, model)),
     )
-    return Stream(name, target, form, shapes, asked.share, asked.rate_per_s, asked.varied)
+    return Stream(
+        name,
+        target,
+        form,
+        shapes,
+        asked.share,
+        asked.rate_per_s,
+        asked.varied,
+        asked.within_s,
+    )
 
 
 def _answering(control: Control, model: str) -> Iterator[Any]:

@@ -15,6 +15,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tuner.facts import Facts
+from tuner.measurement.batch_profile import BatchCall
 from tuner.reason import Reason
 from tuner.score.capacity import capacity_level
 from tuner.score.judge import SloOutcome
@@ -77,6 +78,8 @@ class Trial(Facts):
     refused: bool = False  # by the server, or for want of memory: so would one that asks for more
     #: What it answered with many requests in flight, where it was asked.
     saturated: Annotated[Saturated | None, Field(exclude_if=lambda seen: seen is None)] = None
+    #: How long batches took, before any load.
+    batch_calls: Annotated[tuple[BatchCall, ...], Field(exclude_if=lambda calls: not calls)] = ()
     #: What its models took, at its end.
     memory: Annotated[Memories, Field(exclude_if=lambda memory: not memory)] = field(
         default_factory=dict

@@ -15,8 +15,9 @@ from tuner.spec.slo import Slo
 from tuner.spec.units import digits
 
 #: A search without an incumbent begins with this share of the rate at which the server saturates,
-#: or of the one-at-a-time rate where the former is not known.
-FIRST_SHARE, FIRST_SHARE_ALONE = 0.8, 0.6
+#: or of the one-at-a-time rate where the former is not known. Of a config whose first calls were
+#: timed, it begins with what these let expect, but no more than the last share.
+FIRST_SHARE, FIRST_SHARE_ALONE, MOST_SHARE = 0.8, 0.6, 0.93
 #: To saturate it, as many at once as it answers one by one in this time, within these limits.
 IN_FLIGHT_S, FEWEST_AT_ONCE, MOST_AT_ONCE = 1.0, 4, 256
 #: A slow model is asked this many, so that all of its instances are busy, or as many as even a
@@ -50,11 +51,13 @@ def first_level(
     seed: int,
     note: Callable[[str], None] = lambda _: None,
     bound: Slo | None = None,
+    likely_per_s: float = math.inf,
 ) -> First:
     """Finds the first load of a capacity search when nothing is known of the deployed config.
 
     ``bound``: the tightest upper bound on a latency. Where one request alone takes longer, only a
-    load under which requests are mostly alone is worth measuring.
+    load under which requests are mostly alone is worth measuring. ``likely_per_s``: its capacity by
+    its first calls; infinite where these were not timed.
     """
     alone_s = bench.one_at_a_time(seed)
     latency_s = alone_s[""]
@@ -77,7 +80,8 @@ def first_level(
             rate = bench.many_at_once(many, seed)
         seen += f"; with {many} at once it answers {digits(rate, 4)}/s"
         most = rate if _queued(many, rate, latency_s) else math.inf
-        first = First(FIRST_SHARE * rate, most=most)
+        likely = FIRST_SHARE * rate if math.isinf(likely_per_s) else likely_per_s
+        first = First(min(likely, MOST_SHARE * rate), most=most)
     note(f"{seen}; the first load is {digits(plan.levels.nearest(first.level), 4)}/s")
     return first
 

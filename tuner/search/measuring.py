@@ -36,6 +36,7 @@ from tuner.search.estimate import (
 from tuner.search.first_load import First, first_level, first_of
 from tuner.search.incumbent import incumbent
 from tuner.search.screening import Screening
+from tuner.search.strategies.batch_rates import BatchRates
 from tuner.search.strategy import Proposal
 from tuner.sentences import failed
 from tuner.spec.units import digits
@@ -64,7 +65,7 @@ class Measuring:
         #: The current config is measured at least once in any case, for comparison.
         self._owed = proposal.candidate == session.current
         self._rules = self._race_rules(
-            incumbent(history, session.spec.objective.goal, session.current), proposal.informative
+            incumbent(history, session.spec.objective.goal, session.current), proposal
         )
 
     def look(self) -> Evaluation | None:
@@ -103,7 +104,7 @@ class Measuring:
         self._known = raced.points
         return raced.evaluation(objective) if raced.lost else None
 
-    def _race_rules(self, best: Trial | None, informative: bool) -> Race | None:
+    def _race_rules(self, best: Trial | None, proposal: Proposal) -> Race | None:
         """None where there is no load to beat."""
         spec = self._session.spec
         to_beat = None if best is None else best.sustained_level
@@ -116,7 +117,9 @@ class Measuring:
             to_beat *= gain
         elif best.score is not None:
             rate_to_beat = best.score.value * gain
-        informs = informative and self._seen is None  # a look has shown as much
+        if proposal.outdone:  # what was expected and a miss agree
+            return Race(to_beat, rate_to_beat)
+        informs = proposal.informative and self._seen is None  # a look has shown as much
         return Race(to_beat, rate_to_beat, self._inform if informs else None, second)
 
     def climb(self) -> Evaluation:
@@ -140,11 +143,20 @@ class Measuring:
             first = first_of(self._seen)
         else:
             bound = tightest_latency(session.spec.slos)
-            first = first_level(session.bench, session.plan, self._seed, note, bound)
+            likely = self._likely_per_s()
+            first = first_level(session.bench, session.plan, self._seed, note, bound, likely)
         refuse_too_slow(session.spec, session.plan, first)
         if session.plan.arrivals.open_loop:
             self._tell_length(session.plan.levels.nearest(first.level))
         return first
+
+    def _likely_per_s(self) -> float:
+        """What its first calls let expect; infinite where they were not timed."""
+        calls = self._session.bench.batch_calls
+        if not calls:
+            return math.inf
+        rates = BatchRates.of(self._session.job.space, self._session.spec)
+        return rates.capacity_per_s(self._candidate, calls)
 
     @property
     def _seen(self) -> Saturated | None:

@@ -75,9 +75,9 @@ class Searcher:
         if number == 0 and not self._lead_given_up:
             return Proposal(self._leads[0])
         if all(t.candidate != current for t in self.history):
-            return Proposal(current, informative=True)
-        if lead := self._lead():
-            return Proposal(lead, informative=True)
+            return self._strategy.lead([current], self.history)
+        if leads := self._leads_left():
+            return self._strategy.lead(leads, self.history)
         start = number - (number - 1) % self._size
         if start != self._batch_start:
             self._batch, self._enough = self._proposed(start)
@@ -96,7 +96,10 @@ class Searcher:
         return [c for c in self._leads if c.key not in known]
 
     def rank(self, leads: Sequence[Candidate]) -> None:
-        """Measures ``leads`` in this order, but the current config no later than second."""
+        """Measures ``leads`` in this order, but the current config no later than second.
+
+        A strategy that expects something of them may choose another one of them.
+        """
         self._leads = list(leads)
 
     def start(self, candidate: Candidate) -> bool:
@@ -156,11 +159,11 @@ class Searcher:
                 self._note(f"dropped: {error.message}")
             return None
 
-    def _lead(self) -> Candidate | None:
-        """The next design, unless it asks for as much as what was refused."""
+    def _leads_left(self) -> list[Candidate]:
+        """Designs, without those that ask for as much as what was refused."""
         taken, refusals = self._taken(self.history), Refusals(self.history)
         left = (c for c in self._leads if c.key not in taken and c != self._space.current)
-        return next((c for c in left if not refusals.forbids(c)), None)
+        return [c for c in left if not refusals.forbids(c)]
 
     def _propose(
         self, number: int, history: Sequence[Trial], taken: set[str]

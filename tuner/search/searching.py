@@ -218,6 +218,7 @@ def _measured_trial(
         score=evaluation.score,
         deployment=None if deployment is None else deployment.kind.value,
         memory={} if deployment is None else session.memory(),
+        batch_calls=() if deployment is None else session.bench.batch_calls,
         time=_lap(session.book),
         limit=evaluation.limit,
     )

@@ -23,6 +23,7 @@ class Proposal:
         duplicates: Candidates drawn on the way that were measured already.
         predicted: What a strategy that has a model expects of it.
         informative: It says much about the others: measured once more where it lost the race.
+        outdone: The strategy expects it to lose the race: it has lost with its first miss.
         note: What the user should know about how it was chosen.
     """
 
@@ -30,6 +31,7 @@ class Proposal:
     duplicates: int = 0
     predicted: Predicted | None = None
     informative: bool = False
+    outdone: bool = False
     note: str | None = None
 
 
@@ -38,6 +40,15 @@ class Enough:
     """No proposal: another trial can be expected to gain this share, which is not worth it."""
 
     expected_gain: float
+
+
+class InOrder:
+    """Of a strategy that expects nothing of candidates."""
+
+    designs: Sequence[Candidate] = ()
+
+    def lead(self, leads: Sequence[Candidate], history: Sequence[Trial]) -> Proposal:
+        return Proposal(leads[0], informative=True)
 
 
 #: Proposals made at once where some need another server: few enough to learn in between.
@@ -54,6 +65,9 @@ class Strategy(Protocol):
     @property
     def designs(self) -> Sequence[Candidate]:
         """What to measure first, the likeliest to be good first of all, if there are any."""
+
+    def lead(self, leads: Sequence[Candidate], history: Sequence[Trial]) -> Proposal:
+        """Which of the designs and the current config, at least one, is measured next."""
 
     def propose(
         self, number: int, history: Sequence[Trial], taken: Set[str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from tuner.record.reading import UnreadableFileError
 from tuner.score.point import Score, judge_point
 from tuner.score.trial import Trial, TrialState, Worker
 from tuner.search.searcher import JoinedSearcher, Searcher
-from tuner.search.strategy import Enough, Proposal
+from tuner.search.strategy import Enough, InOrder, Proposal
 from tuner.search.study.record import Claim, StudyRecord
 from tuner.space.candidate import Candidate
 from tuner.spec.model import StrategyName
@@ -125,9 +125,8 @@ def test_a_resumed_batch_passes_over_what_a_worker_measured(url: str) -> None:
         {INSTANCES: {"int": [1, 6]}, "response_cache.size": {"choice": [False, "1MiB"]}}
     )
 
-    class InOrder:
+    class Listed(InOrder):
         at_once = 4
-        designs: Sequence[Candidate] = ()
 
         def propose(self, number, history, taken):  # type: ignore[no-untyped-def]
             free = (c for c in space.enumerate() if c.key not in taken)
@@ -137,7 +136,7 @@ def test_a_resumed_batch_passes_over_what_a_worker_measured(url: str) -> None:
         StudyRecord(url, "b", "run-1", space, Objective.goodput()) as record,
         StudyRecord(url, "b", "run-1", space, Objective.goodput(), ELSEWHERE) as worker,
     ):
-        run = Searcher(space, InOrder(), [], record)
+        run = Searcher(space, Listed(), [], record)
         tell(run, proposed(run))
         first = proposed(run)
         run.start(first)
@@ -212,9 +211,8 @@ def test_a_worker_with_nothing_to_do_asks_again_only_when_there_is_news(
 ) -> None:
     asked = []
 
-    class Done:
+    class Done(InOrder):
         at_once = 1
-        designs: Sequence[Candidate] = ()
 
         def propose(self, number, history, taken):  # type: ignore[no-untyped-def]
             asked.append(len(history))

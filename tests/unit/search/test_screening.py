@@ -19,6 +19,7 @@ from tuner.search.first_load import FIRST_SHARE
 from tuner.search.screening import Screening
 from tuner.search.searcher import Searcher
 from tuner.search.searching import search
+from tuner.search.strategy import InOrder
 from tuner.space.candidate import Candidate
 
 SLOW = {"alone_s": 0.025}  # forty a second: windows of several seconds
@@ -100,7 +101,7 @@ def test_where_one_request_alone_misses_the_slo_nobody_is_looked_at() -> None:
     assert [concurrency for _, concurrency in bench.looks] == [1]
 
 
-class Designed:
+class Designed(InOrder):
     """A strategy of designs alone."""
 
     at_once = 1

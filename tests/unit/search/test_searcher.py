@@ -11,16 +11,15 @@ from builders.surface import CACHED, SURFACE, searched, strategy, synthetic_tria
 
 from tuner.score.trial import Trial
 from tuner.search.searcher import Searcher
-from tuner.search.strategy import BATCH, Proposal
+from tuner.search.strategy import BATCH, InOrder, Proposal
 from tuner.space.candidate import Candidate
 from tuner.spec.model import StrategyName
 
 
-class Scripted:
+class Scripted(InOrder):
     """Proposes given candidates in order."""
 
     at_once = BATCH
-    designs: Sequence[Candidate] = ()
 
     def __init__(self, proposals: Sequence[Proposal]) -> None:
         self.proposals = list(proposals)

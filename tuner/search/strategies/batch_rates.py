@@ -3,22 +3,21 @@
 Every measured load leaves a table of batch size to service time in Triton's own statistics. If the
 largest batch that fits a model's SLO has n inferences and takes S(n) seconds, each instance answers
 at most n / S(n), and where each request of the mix brings v inferences to the model, it bounds the
-load by n / S(n) / v (the utilisation law). What several instances gain, a model of the trials has
-to learn.
+load by n / S(n) / v (the utilisation law). The first calls of a model say more: what several
+instances gain, too. Where they are not known, a model of the trials has to learn that.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
+from tuner.measurement.batch_profile import BatchCall, BatchProfile, BatchTimes
 from tuner.measurement.measurement import ServerStatistics
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.schema import ModelConfig
@@ -27,9 +26,6 @@ from tuner.score.trial import Trial
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
-
-#: A request waits for the batch before its own, so that this many must fit the SLO.
-_BATCHES = 2
 
 
 @dataclass(frozen=True)
@@ -40,11 +36,15 @@ class Visits:
         inferences: For each request of the mix.
         request_size: Inferences of its smallest request.
         within_s: What the SLOs allow its requests.
+        late_share: Of the requests, which may take longer by that SLO.
+        is_asked: They are sent to the model itself, and are all that is sent.
     """
 
     inferences: float
     request_size: int
     within_s: float
+    late_share: float = 0.5
+    is_asked: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,30 +62,90 @@ class BatchRates:
     def of(cls, space: Space, spec: Spec) -> Self:
         return cls(space.served, _visits(space.served, spec))
 
+    @property
+    def of_one_model(self) -> bool:
+        """Whether all requests are for one model, which computes by itself."""
+        return len(self.visits) == 1 and all(v.is_asked for v in self.visits.values())
+
     def learned(self, history: Sequence[Trial]) -> Callable[[Candidate], float]:
         """Logarithm of the mix's requests per second and instance of the model that bounds it.
 
         0 while a model's times are not known.
         """
-        tables = {label: self._table(label, history) for label in self.visits}
+        profiles = {label: self._profile(label, history) for label in self.visits}
 
         @cache
-        def log_rate(label: str, most: int) -> float:
-            table, visits = tables[label], self.visits[label]
-            assert table is not None
-            sizes = np.arange(visits.request_size, max(most, visits.request_size) + 1)
-            seconds = table.seconds(sizes)
-            fit = _BATCHES * seconds <= visits.within_s
-            fit[0] = True
-            return float(np.log(sizes[fit] / seconds[fit] / visits.inferences).max())
+        def log_rate(label: str, most: int, instances: int) -> float:
+            profile, visits = profiles[label], self.visits[label]
+            assert profile is not None
+            return math.log(_per_s(profile, visits, most, instances))
 
         def log_rate_of(candidate: Candidate) -> float:
-            if not all(tables.values()):
+            if not all(profiles.values()):
                 return 0.0
-            configs = {la: self._config(la, candidate) for la in tables}
-            return min((log_rate(la, _largest_batch(c)) for la, c in configs.items()), default=0.0)
+            configs = {la: self._config(la, candidate) for la in profiles}
+            return min(
+                (log_rate(la, _largest_batch(c), _instances(c)) for la, c in configs.items()),
+                default=0.0,
+            )
 
         return log_rate_of
+
+    def capacity_per_s(self, candidate: Candidate, calls: Sequence[BatchCall]) -> float:
+        """Requests a second of the deployed candidate by its first calls; infinite if not known."""
+        profile = BatchProfile.of(calls)
+        if profile is None or not self.of_one_model:
+            return math.inf
+        configs = {la: self._config(la, candidate) for la in self.visits}
+        return min(
+            _per_s(profile, self.visits[la], _largest_batch(c), _instances(c))
+            for la, c in configs.items()
+        )
+
+    def instances(self, candidate: Candidate) -> int:
+        """Of the one model."""
+        (label,) = self.visits
+        return _instances(self._config(label, candidate))
+
+    def largest(self, candidate: Candidate) -> int:
+        """Inferences in the largest batch of the one model."""
+        (label,) = self.visits
+        return _largest_batch(self._config(label, candidate))
+
+    def too_slow(self, history: Sequence[Trial]) -> Callable[[Candidate], bool]:
+        """Whether the largest batch of a candidate takes longer by itself than an SLO allows.
+
+        Of a smaller one that exceeds it too, the smallest request says that nothing is faster.
+        """
+        profile = self.profile(history)
+        if profile is None:
+            return lambda _: False
+        ((label, visits),) = self.visits.items()
+        hopeless = not profile.fits(visits.request_size, visits.within_s)
+
+        @cache
+        def misses(most: int) -> bool:
+            return not hopeless and not profile.fits(most, visits.within_s)
+
+        return lambda candidate: misses(_largest_batch(self._config(label, candidate)))
+
+    def profile(self, history: Sequence[Trial]) -> BatchProfile | None:
+        """By the first calls, of the first config that had several instances if one had.
+
+        None where several models compute, or no call was timed.
+        """
+        if not self.of_one_model:
+            return None
+        found = [p for t in history if (p := BatchProfile.of(t.batch_calls)) is not None]
+        return next((p for p in found if p.exclusive is not None), next(iter(found), None))
+
+    def _profile(self, label: str, history: Sequence[Trial]) -> BatchProfile | None:
+        """By the first calls, else by what was counted under load: that shows no overlap."""
+        called = self.profile(history)
+        if called is not None:
+            return called
+        table = self._table(label, history)
+        return None if table is None else BatchProfile(table)
 
     def _table(self, label: str, history: Sequence[Trial]) -> BatchTimes | None:
         """Only from where the fewest instances were, which wait least for one another."""
@@ -109,56 +169,33 @@ def _counted(trial: Trial) -> Iterator[Mapping[str, ServerStatistics]]:
     yield from (point.measurement.models for point in trial.points)
 
 
-@dataclass(frozen=True)
-class BatchTimes:
-    """The mean time of a batch by its size, ascending; larger batches take no less."""
-
-    sizes: npt.NDArray[np.float64]
-    means_s: npt.NDArray[np.float64]
-
-    @classmethod
-    def of(cls, rows: Sequence[tuple[int, int, int]]) -> Self | None:
-        """``rows``: batch size, executions and nanoseconds of them all; None without any."""
-        from scipy.optimize import isotonic_regression
-
-        counts: dict[int, int] = defaultdict(int)
-        total_ns: dict[int, int] = defaultdict(int)
-        for size, executions, took_ns in rows:
-            counts[size] += executions
-            total_ns[size] += took_ns
-        sizes = sorted(size for size, count in counts.items() if count)
-        if not sizes:
-            return None
-        means_s = np.array([max(total_ns[n] / counts[n] / 1e9, 1e-9) for n in sizes])
-        found = isotonic_regression(means_s, weights=[counts[n] for n in sizes])
-        return cls(np.array(sizes, float), found.x)
-
-    def seconds(self, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Interpolated; beyond the largest along the line from the smallest one to it."""
-        last, last_s = self.sizes[-1], self.means_s[-1]
-        first, first_s = (self.sizes[0], self.means_s[0]) if len(self.sizes) > 1 else (0.0, 0.0)
-        beyond = (last_s - first_s) / (last - first) * np.maximum(sizes - last, 0.0)
-        found: npt.NDArray[np.float64] = np.interp(sizes, self.sizes, self.means_s) + beyond
-        return found
+def _per_s(profile: BatchProfile, visits: Visits, most: int, instances: int) -> float:
+    """Requests of the mix a second; ``most``: the largest batch."""
+    sizes = np.arange(visits.request_size, max(most, visits.request_size) + 1)
+    per_s = profile.capacity_per_s(instances, sizes, visits.within_s, visits.late_share)
+    return per_s / visits.inferences
 
 
 def _visits(served: Served, spec: Spec) -> dict[str, Visits]:
     found: dict[str, Visits] = {}
     for name, share in spec.shares.items():
         stream = spec.streams[name]
-        bounds = [
-            s.bound / 1e6 for s in spec.slos if s.metric.is_latency and s.stream in ("", name)
-        ]
-        size, within_s = stream.batch_size, min(bounds, default=math.inf)
+        slos = [s for s in spec.slos if s.metric.is_latency and s.stream in ("", name)]
+        tightest = min(slos, key=lambda s: s.bound, default=None)
+        size, within_s, late_share = stream.batch_size, math.inf, 0.5
+        if tightest is not None:
+            within_s, late_share = tightest.bound / 1e6, 1.0 - (tightest.metric.quantile or 0.5)
         for label in served.answering([stream.model]):
             if not share or is_ensemble(served.models[label].base.file):
                 continue
-            known = found.get(label, Visits(0.0, size, within_s))
-            found[label] = Visits(
-                known.inferences + share * size,
-                min(known.request_size, size),
-                min(known.within_s, within_s),
-            )
+            is_asked = label == stream.model and len(spec.streams) == 1
+            own = Visits(share * size, size, within_s, late_share, is_asked)
+            known = found.get(label)
+            if known is not None:
+                tighter = min(known, own, key=lambda v: v.within_s)
+                total, least = known.inferences + own.inferences, min(known.request_size, size)
+                own = replace(tighter, inferences=total, request_size=least)
+            found[label] = own
     return found
 
 

@@ -8,17 +8,16 @@ from tuner.model_analyzer.generators import Told
 from tuner.model_analyzer.search import ModelAnalyzerSearch
 from tuner.score.trial import Trial
 from tuner.search.optuna_trial import observe, quiet_optuna
-from tuner.search.strategy import Proposal
+from tuner.search.strategy import InOrder, Proposal
 from tuner.space.space import Space
 from tuner.spec.model import Spec
 from tuner.spec.slo import Goal
 
 
-class ModelAnalyzerStrategy:
+class ModelAnalyzerStrategy(InOrder):
     """Ends when NVIDIA's search does, which may be long before the space is exhausted."""
 
     at_once = 1
-    designs = ()
 
     def __init__(self, space: Space, spec: Spec) -> None:
         self._space = space

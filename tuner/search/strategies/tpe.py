@@ -21,7 +21,7 @@ from tuner.search.optuna_trial import (
     suggest,
 )
 from tuner.search.strategies.unguided import draw_new
-from tuner.search.strategy import BATCH, Proposal, chance
+from tuner.search.strategy import BATCH, InOrder, Proposal, chance
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
@@ -31,11 +31,10 @@ from tuner.spec.slo import Goal
 MOST_DRAWS = 15
 
 
-class TpeStrategy:
+class TpeStrategy(InOrder):
     """Random for ``search.startup_trials``, then where good trials are dense and bad ones not."""
 
     at_once = BATCH
-    designs = ()
 
     def __init__(self, space: Space, spec: Spec) -> None:
         self._space = space

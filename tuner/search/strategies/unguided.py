@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from itertools import islice
 
 from tuner.score.trial import Trial
-from tuner.search.strategy import BATCH, Proposal, chance
+from tuner.search.strategy import BATCH, InOrder, Proposal, chance
 from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
@@ -20,9 +20,8 @@ MOST_STEPS = 50_000
 MOST_LISTED = 1000
 
 
-class RandomStrategy:
+class RandomStrategy(InOrder):
     at_once = BATCH
-    designs = ()
 
     def __init__(self, space: Space, spec: Spec) -> None:
         self._space = space
@@ -50,13 +49,12 @@ def draw_new(space: Space, rng: random.Random, taken: Set[str]) -> Proposal | No
 POINTS = 8
 
 
-class GridStrategy:
+class GridStrategy(InOrder):
     """In order when the budget is enough for the whole grid, else in random order over all of it:
     a grid cut off early would only show one corner.
     """
 
     at_once = BATCH
-    designs = ()
 
     def __init__(self, space: Space, spec: Spec) -> None:
         self._space = space.coarse(POINTS)
