@@ -43,7 +43,7 @@ class Enough:
 
 
 class InOrder:
-    """Of a strategy that expects nothing of candidates."""
+    """A strategy that expects nothing of candidates: they are measured in their order."""
 
     designs: Sequence[Candidate] = ()
 

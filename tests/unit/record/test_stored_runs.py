@@ -70,7 +70,7 @@ def test_the_spec_of_the_manifest_is_that_of_todays_reading(tmp_path: Path) -> N
     path.write_text(f"{old['spec_text']}budget: {{trials: 6}}\n")  # the command line's word
     today, then = load_spec(path).spec.plain(), old["spec"]
     assert Path(today.pop("repository")).name == Path(then.pop("repository")).name
-    for part in ("confirm", "check"):  # how a config is proved or checked is not asked
+    for part in ("confirm", "check", "search"):  # how it is found, proved, checked is not asked
         assert today.pop(part) != then.pop(part)
     assert today == then
     assert question_in(today) == question_in(then)

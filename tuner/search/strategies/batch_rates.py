@@ -103,7 +103,7 @@ class BatchRates:
         )
 
     def instances(self, candidate: Candidate) -> int:
-        """Of the one model."""
+        """How many the one model has."""
         (label,) = self.visits
         return _instances(self._config(label, candidate))
 
