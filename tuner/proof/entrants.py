@@ -32,7 +32,7 @@ _ROUNDED = 1.0 - 1e-4
 #: sustains it: servers and searches differ by some percent, not by three times.
 FAR = 3.0
 #: A look at a tenth of the load that takes longer than this, in seconds, is left out.
-LONG_S = 60.0
+LONG_S = 20.0
 #: Where one of a round's loads takes this long, rounds are looks at saturated configs.
 SLOW_ROUND_S = 20.0
 #: Such a look lasts for about so many answers, and at least this long.
