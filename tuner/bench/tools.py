@@ -17,11 +17,11 @@ from tuner.bench.sharing import room_note
 from tuner.extras import Extra, lacking
 from tuner.load.generators import OWN_CLIENT, Demand, GeneratorChoice, choose
 from tuner.load.traffic.encoding import request_bytes
+from tuner.load.traffic.kinds import unlike_perf_analyzer
 from tuner.machine.cpus import ANY, Cores
 from tuner.machine.host import Host
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import unragged_inputs
-from tuner.modelconfig.ensembles import answers_many_times
 from tuner.modelconfig.queues import HANGS, may_be_full, may_reject
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
@@ -41,8 +41,6 @@ from tuner.spec.workload import (
     RandomInputs,
     RecordingArrivals,
     RecordingInputs,
-    SequenceArrivals,
-    SharedMemory,
 )
 from tuner.triton.launchers import NAMED, cores_of, host_of, server_launcher
 from tuner.triton.needs import refuse_names
@@ -138,12 +136,6 @@ def choose_generator(job: Job) -> GeneratorChoice:
     """Which load generator measures: the same in a run, its workers and a check of its config."""
     if not job.has_perf_analyzer:
         return GeneratorChoice(OWN_CLIENT, "there is no perf_analyzer here")
-    if job.spec.workload.shared_memory is SharedMemory.SYSTEM:
-        return GeneratorChoice(
-            OWN_CLIENT,
-            "perf_analyzer leaves its shared memory behind where it is killed, and would show the "
-            "key to the server's control in the list of processes",
-        )
     if job.spec.server.headers_from_env:
         return GeneratorChoice(
             OWN_CLIENT, "perf_analyzer would show headers in the list of processes"
@@ -162,10 +154,7 @@ def choose_generator(job: Job) -> GeneratorChoice:
             stream.batch_size,
             may_refuse,
             stream.priority or 0,
-            mixed=len(shapes) > 1,
-            recorded=isinstance(job.spec.workload.arrivals, RecordingArrivals),
-            decoupled=answers_many_times(stream.model, configs),
-            sequences=isinstance(job.spec.workload.arrivals, SequenceArrivals),
+            unlike_perf_analyzer(job.spec.workload, stream, configs),
         )
         demands.append(demand)
     return choose(demands)

@@ -1,8 +1,8 @@
 """Which load generator measures a run. Decided once: two generators are two definitions of latency.
 
 perf_analyzer measures wherever it can: it is NVIDIA's own, well maintained, and what others use.
-It cannot send several streams on one clock, replay a recording, draw the shapes of requests by
-their shares, or send requests with a priority. It gives no result when a request is refused, and
+It cannot send several streams on one clock, the kinds of traffic of `tuner.load.traffic.kinds`, or
+requests with a priority. It gives no result when a request is refused, and
 one latency of a request that is answered many times. It should not be used where tensors are large:
 its export of every request's times, without which a late client hides a stalled server, also holds
 every tensor as text, and no option leaves them out.
@@ -51,10 +51,7 @@ class Demand:
 
     Attributes:
         shapes: Of its inputs, for variable dimensions, without the batch.
-        mixed: Its requests have several shapes.
-        recorded: They come as they were recorded.
-        decoupled: A request may be answered many times.
-        sequences: They are requests of sequences.
+        unlike: Why perf_analyzer cannot measure its kinds of traffic.
     """
 
     config: Any
@@ -62,10 +59,7 @@ class Demand:
     batch_size: int
     may_refuse: bool
     priority: int = 0
-    mixed: bool = False
-    recorded: bool = False
-    decoupled: bool = False
-    sequences: bool = False
+    unlike: tuple[str, ...] = ()
 
 
 def _why_not(demands: Sequence[Demand]) -> str:
@@ -73,16 +67,10 @@ def _why_not(demands: Sequence[Demand]) -> str:
     if len(demands) > 1:
         return "perf_analyzer sends one stream of requests, to one model"
     (demand,) = demands
-    if demand.recorded:
-        return "perf_analyzer does not replay a recording, each request at its time"
+    if demand.unlike:
+        return demand.unlike[0]
     if demand.priority:
         return "perf_analyzer has no option for the priority of requests"
-    if demand.decoupled:
-        return "perf_analyzer tells nothing of first responses, or of lost ones"
-    if demand.sequences:
-        return "perf_analyzer does not check the order of answers, or keep a pace within sequences"
-    if demand.mixed:
-        return "perf_analyzer does not draw shapes by share, or tell latencies by shape"
     if demand.may_refuse:
         return "perf_analyzer gives no result when a request is refused"
     exported = demand.batch_size * export_bytes(demand.config, demand.shapes)

@@ -16,18 +16,15 @@ from tuner.load import seeds
 from tuner.load.latency import Observed
 from tuner.load.traffic.arrivals import (
     SLACK_S,
-    STEPS,
     Shape,
     Times,
     arrivals_of,
     expected_requests,
 )
 from tuner.load.traffic.encoding import build
-from tuner.load.traffic.inputs import DrawnInputs
-from tuner.load.traffic.recordings.contents import RecordedContents
-from tuner.load.traffic.recordings.replay import RecordedTraffic
-from tuner.load.traffic.sequences.pace import SequencePace, sequence_arrivals
-from tuner.load.traffic.turns import by_chance, evenly, in_order
+from tuner.load.traffic.inputs import InputSource
+from tuner.load.traffic.kind import Traffic
+from tuner.load.traffic.turns import evenly, in_order
 from tuner.load.traffic.wire import RequestForm
 from tuner.load.watch.machine import watch_stalls
 from tuner.load.watch.sampler import (
@@ -85,7 +82,7 @@ class ShapedInputs:
         share: Of the stream's requests.
     """
 
-    inputs: DrawnInputs | RecordedContents
+    inputs: InputSource
     name: str = ""
     share: float = 1.0
 
@@ -174,24 +171,14 @@ class Setup:
 
     Attributes:
         models: Names of all models that answer to it, the steps of ensembles too.
+        traffic: What is otherwise than with independent requests.
     """
 
     site: Site
     streams: tuple[Stream, ...]
     models: tuple[str, ...]
-    shape: Shape | RecordedTraffic | None = None
-
-    @property
-    def takes_sequences(self) -> bool:
-        return any(stream.takes_sequences for stream in self.streams)
-
-    def sequences_at_once(self, load: LoadPoint) -> float | None:
-        """How many run at once of the streams that share a load; None where those take none."""
-        pace = self.shape if load.arrivals is Arrivals.SEQUENCES else None
-        shares = [s.share for s in self.streams if s.takes_sequences and not s.background]
-        if not isinstance(pace, SequencePace) or not shares:
-            return None
-        return pace.at_once(sum(shares) * load.level)
+    shape: Shape | None = None
+    traffic: tuple[Traffic, ...] = ()
 
     @contextmanager
     def watched(self, window: Window) -> Iterator[Sampler]:
@@ -264,82 +251,54 @@ def schedule(
     load: LoadPoint,
     window: Window,
     seed: int,
-    shape: Shape | RecordedTraffic | None,
+    shape: Shape | None,
+    traffic: Sequence[Traffic] = (),
 ) -> Schedule:
     """Independent arrivals of each stream, until the load ends; of a closed loop their turns.
 
     Args:
         load: Its level is that of the streams which share it, together.
         seed: Same load and seed, same times; a stream's own do not hang on the others.
+        traffic: What is otherwise.
     """
-    if not load.arrivals.open_loop:
-        turns = in_turn(streams, expected_requests(load, window.total_s))
-        spans = np.arange(turns.size) // _SPAN
-        return Schedule(None, turns, _drawn_shapes(streams, turns, spans, seed))
-    spans_s = (window.warmup_s, window.duration_s, window.tail_s + SLACK_S)
-    if isinstance(shape, RecordedTraffic):
-        if load.arrivals is Arrivals.RECORDING:
-            return _replayed(streams, shape, load.level, spans_s, seed)
-        shape = None  # an overload is Poisson's
-    times, numbers, count = list[Times](), list[Order](), 0
+    if load.arrivals.open_loop:
+        made = (kind.schedule(streams, load, window, seed) for kind in traffic)
+        first = next((plan for plan in made if plan is not None), None)
+        plan = first or _independent(streams, load, window, seed, shape)
+        assert plan.due_s is not None
+        ends_s = np.cumsum(spans_of(window))
+        spans = np.searchsorted(ends_s, plan.due_s, side="right").astype(np.int64)
+    else:
+        plan = Schedule(None, in_turn(streams, expected_requests(load, window.total_s)))
+        spans = np.arange(plan.order.size) // _SPAN
+    for kind in traffic:
+        plan = kind.mark(plan, streams, spans, seed)
+    return plan
+
+
+def spans_of(window: Window) -> tuple[float, float, float]:
+    """Warm-up, window and what follows it, for which arrivals are drawn."""
+    return window.warmup_s, window.duration_s, window.tail_s + SLACK_S
+
+
+def _independent(
+    streams: Sequence[Stream], load: LoadPoint, window: Window, seed: int, shape: Shape | None
+) -> Schedule:
+    times = list[Times]()
     for stream in streams:
         own = seeds.of_stream(seed, stream.name, streams)
-        if isinstance(shape, SequencePace) and stream.takes_sequences:
-            part = stream.load(load)
-            steps = STEPS if part.arrivals is Arrivals.STEP else (1.0,) * len(spans_s)
-            rates = [step * part.level for step in steps]
-            due_s, own_numbers = sequence_arrivals(rates, spans_s, own, shape)
-            numbers.append(own_numbers[due_s < window.total_s] + count)
-            count += int(own_numbers.max()) + 1
-        else:
-            due_s = arrivals_of(stream.load(load), spans_s, own, shape)
-            numbers.append(np.full(due_s[due_s < window.total_s].size, -1))
+        due_s = arrivals_of(stream.load(load), spans_of(window), own, shape)
         times.append(due_s[due_s < window.total_s])
+    return on_one_clock(times)
+
+
+def on_one_clock(times: Sequence[Times], numbers: Sequence[Order] = ()) -> Schedule:
+    """The requests of all streams, ascending; ``numbers``: the sequence of each, by stream."""
     due_s = np.concatenate(times)
     order = np.repeat(np.arange(len(times)), [own.size for own in times])
     by_time = np.argsort(due_s, kind="stable")
-    order, due_s = order[by_time], due_s[by_time]
-    spans = np.searchsorted(np.cumsum(spans_s), due_s, side="right")
-    shapes = _drawn_shapes(streams, order, spans, seed)
-    sequences = np.concatenate(numbers)[by_time] if count else None
-    return Schedule(due_s, order, shapes, sequences=sequences)
-
-
-def _replayed(
-    streams: Sequence[Stream],
-    traffic: RecordedTraffic,
-    rate_per_s: float,
-    spans_s: tuple[float, float, float],
-    seed: int,
-) -> Schedule:
-    """What a recording has for this time, of all streams; each has what its line says."""
-    found = traffic.replay(rate_per_s, spans_s, seed)
-    meant = found.due_s < sum(spans_s) - SLACK_S
-    due_s, lines = found.due_s[meant], found.lines[meant]
-    order = traffic.order[lines]
-    spans = np.searchsorted(np.cumsum(spans_s), due_s, side="right")
-    shapes = _drawn_shapes(streams, order, spans, seed)
-    for number, stream in enumerate(streams if shapes is not None else ()):
-        held = [shape.inputs for shape in stream.shapes]
-        for place, own in enumerate(held):
-            if shapes is not None and isinstance(own, RecordedContents):
-                shapes[(order == number) & np.isin(lines, own.numbers)] = place
-    return Schedule(due_s, order, shapes, lines)
-
-
-def _drawn_shapes(streams: Sequence[Stream], order: Order, spans: Order, seed: int) -> Order | None:
-    """The shape of each request, by the stream and the span of each.
-
-    A stream's own do not hang on the others.
-    """
-    if all(len(stream.shapes) == 1 for stream in streams):
-        return None
-    shapes = np.zeros_like(order)
-    for number, stream in enumerate(streams):
-        mine, own = order == number, seeds.of_stream(seed, stream.name, streams)
-        counts = np.bincount(spans[mine])
-        shapes[mine] = by_chance([s.share for s in stream.shapes], counts.tolist(), own)
-    return shapes
+    sequences = np.concatenate(numbers)[by_time] if numbers else None
+    return Schedule(due_s[by_time], order[by_time], sequences=sequences)
 
 
 def in_turn(streams: Sequence[Stream], count: int) -> Order:

@@ -19,6 +19,7 @@ from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Site, Stream, in_t
 from tuner.load.traffic.arrivals import shape_of
 from tuner.load.traffic.encoding import TensorShape, inputs_of, resolve
 from tuner.load.traffic.inputs import DrawnInputs
+from tuner.load.traffic.kinds import traffic_of
 from tuner.load.traffic.recordings.lines import RecordedStream
 from tuner.load.traffic.recordings.replay import recorded_traffic
 from tuner.load.traffic.recordings.shaped import shaped_contents
@@ -176,7 +177,8 @@ def streams_load(
         _stream(name, own, workload.protocol, site, traffic.of(number) if traffic else None)
         for number, (name, own) in enumerate(streams.items())
     )
-    setup = Setup(site, asked, tuple(served), traffic or shape_of(arrivals))
+    kinds = traffic_of(workload, asked)
+    setup = Setup(site, asked, tuple(served), shape_of(arrivals), kinds)
     starts = arrivals.restarts if isinstance(arrivals, ClosedArrivals) else 1
     return StreamsLoad(kind.make(setup), starts, setup)
 

@@ -16,10 +16,10 @@ from builders.decoupled_models import GAP_S, LOST_MS, RESPONSES
 from tritonclient.grpc import service_pb2
 
 from tuner.errors import ModelFailsError
-from tuner.load.client.job import Answers, ClientJob, Outcome, Questions
+from tuner.load.client.job import Answers, Outcome
 from tuner.load.client.process import Loop
 from tuner.load.streams_load import Asked, StreamsLoad
-from tuner.load.traffic.decoupled.streaming import StreamedCalls
+from tuner.load.traffic.decoupled.streaming import Question, StreamedCalls
 from tuner.measurement.measurement import Arrivals, FailureReason, LoadPoint, Measurement
 from tuner.measurement.window import LatencyBound, Window
 from tuner.spec.workload import FileInputs
@@ -152,16 +152,15 @@ def test_an_emulated_server_that_answers_twice_or_under_unknown_ids_is_found_out
     server = grpc.server(ThreadPoolExecutor(2), [Babbler()])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    asked = Questions(streamed=True)
-    job = ClientJob(f"127.0.0.1:{port}", (asked,), 1.0, *[Path()] * 4, silence_s=1.0)
+    address = f"127.0.0.1:{port}"
 
     async def run() -> Answers:
-        calls = StreamedCalls(job, None, {}, [asked], None)
+        calls = StreamedCalls(address, None, {}, [Question(streamed=True)], None, 1.0)
         await calls.connect()
         load = Loop(calls.send, [b""], 0.5, clients=1, drain=calls.drain)
         answers = await load.run()
         await calls.close()
-        return calls.account(answers, load.offset_ns)
+        return await calls.account(answers, load.offset_ns)
 
     outcomes = asyncio.run(run()).outcomes.tolist()
     server.stop(0)

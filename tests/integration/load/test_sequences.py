@@ -15,13 +15,13 @@ from builders.model_files import write_model
 from builders.sequence_model import write_sequence_model
 
 from tuner.load.client.calls import GrpcCalls, asking
-from tuner.load.client.job import Answers, Outcome, SequencesAsked
+from tuner.load.client.job import Answers, Outcome
 from tuner.load.client.process import Loop
 from tuner.load.generators import OWN_CLIENT
 from tuner.load.streams_load import Asked, StreamsLoad
 from tuner.load.traffic.encoding import build
 from tuner.load.traffic.sequences.pace import SequenceIds, counted_in, first_id
-from tuner.load.traffic.sequences.sender import SequenceSender
+from tuner.load.traffic.sequences.sender import SequencesAsked, SequenceSender
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.server.binaries import Installation

@@ -14,6 +14,9 @@ from tuner.load.generators import (
     export_bytes,
     title_of,
 )
+from tuner.load.traffic.decoupled.kind import Decoupled
+from tuner.load.traffic.mixed_shapes.kind import MixedShapes
+from tuner.load.traffic.sequences.kind import Sequences
 from tuner.modelconfig.message import parse
 
 
@@ -54,9 +57,18 @@ ONE = Demand(config(SMALL, SMALL), {}, 1, may_refuse=False)
         ([replace(ONE, batch_size=8)], "about 20 kB"),
         ([replace(ONE, config=config(IMAGE, SMALL))], "about 3.0 MB"),
         ([ONE, ONE], "perf_analyzer sends one stream of requests, to one model"),
-        ([replace(ONE, mixed=True)], "does not draw shapes by share, or tell latencies by shape"),
-        ([replace(ONE, decoupled=True)], "tells nothing of first responses, or of lost ones"),
-        ([replace(ONE, sequences=True)], "perf_analyzer does not check the order of answers"),
+        (
+            [replace(ONE, unlike=(MixedShapes.unlike_perf_analyzer,))],
+            "does not draw shapes by share, or tell latencies by shape",
+        ),
+        (
+            [replace(ONE, unlike=(Decoupled.unlike_perf_analyzer,))],
+            "tells nothing of first responses, or of lost ones",
+        ),
+        (
+            [replace(ONE, unlike=(Sequences.unlike_perf_analyzer,))],
+            "perf_analyzer does not check the order of answers",
+        ),
         ([replace(ONE, priority=1)], "perf_analyzer has no option for the priority of requests"),
     ],
 )

@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from builders.measurements import synthetic_measurement
 
 from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Stream, in_turn, schedule
 from tuner.load.traffic.arrivals import Times, arrivals_of
+from tuner.load.traffic.mixed_shapes.kind import MixedShapes
+from tuner.load.traffic.sequences.kind import Sequences
 from tuner.load.traffic.sequences.pace import SequenceIds, SequencePace
 from tuner.load.traffic.wire import RequestForm
 from tuner.measurement.measurement import Arrivals, LoadPoint
@@ -18,6 +21,7 @@ from tuner.server.server import Endpoints
 
 NOTHING: Any = None
 TARGET = LoadTarget("m", Endpoints("h:1", "g:1", None))
+MIXED = (MixedShapes(),)
 FORM = RequestForm("m", {}, batched=True, batch_size=1)
 WINDOW = Window(duration_s=8.0, warmup_s=1.0, deadline_s=60.0, tail_s=1.0)
 LOAD = LoadPoint(Arrivals.POISSON, 200.0)
@@ -31,7 +35,7 @@ MOST, REST, BESIDE = stream("most", 0.75), stream("rest", 0.25), stream("beside"
 
 
 def times(streams: list[Stream], name: str, load: LoadPoint = LOAD, seed: int = 1) -> Times:
-    plan = schedule(streams, load, WINDOW, seed, None)
+    plan = schedule(streams, load, WINDOW, seed, None, MIXED)
     return plan.of([s.name for s in streams].index(name))
 
 
@@ -75,25 +79,25 @@ TEXTS = replace(stream("texts", 0.5), shapes=LENGTHS)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_window_has_each_shape_by_its_share_and_a_seed_always_the_same(seed: int) -> None:
     mix = [TEXTS, stream("other", 0.5)]
-    plan, again = (schedule(mix, LOAD, WINDOW, seed, None) for _ in range(2))
+    plan, again = (schedule(mix, LOAD, WINDOW, seed, None, MIXED) for _ in range(2))
     inside = (plan.due_s >= 1.0) & (plan.due_s < 9.0) & (plan.order == 0)
     assert plan.shape_of_each()[inside].sum() == 0.3 * 800
     assert plan.shape_of_each()[plan.order == 1].max() == 0
     assert plan.shape_of_each().tolist() == again.shape_of_each().tolist()
-    other = schedule(mix, LOAD, WINDOW, seed + 1, None)
+    other = schedule(mix, LOAD, WINDOW, seed + 1, None, MIXED)
     assert plan.shape_of_each().tolist() != other.shape_of_each().tolist()
 
 
 def test_a_streams_shapes_do_not_hang_on_the_level_or_on_other_streams() -> None:
-    alone = schedule([TEXTS, MOST], LOAD, WINDOW, 1, None)
-    among = schedule([MOST, BESIDE, TEXTS], replace(LOAD, level=400.0), WINDOW, 1, None)
+    alone = schedule([TEXTS, MOST], LOAD, WINDOW, 1, None, MIXED)
+    among = schedule([MOST, BESIDE, TEXTS], replace(LOAD, level=400.0), WINDOW, 1, None, MIXED)
     few, many = (plan.shape_of_each()[plan.order == k] for plan, k in ((alone, 0), (among, 2)))
     assert (few == many[: few.size]).mean() > 0.9
 
 
 def test_clients_of_a_closed_loop_send_each_shape_by_its_share() -> None:
     load = LoadPoint(Arrivals.CLOSED, 4.0)
-    plan = schedule([replace(TEXTS, share=1.0)], load, WINDOW, 1, None)
+    plan = schedule([replace(TEXTS, share=1.0)], load, WINDOW, 1, None, MIXED)
     assert plan.due_s is None
     assert plan.shape_of_each().size == plan.order.size
     assert plan.shape_of_each().mean() == pytest.approx(0.3, abs=0.01)
@@ -110,8 +114,8 @@ def test_in_a_closed_loop_streams_take_turns_by_their_shares() -> None:
 def test_beside_sequences_a_model_that_takes_none_gets_single_requests_as_by_itself() -> None:
     taking = replace(FORM, sequence_ids=SequenceIds.NUMBERS)
     mix = [replace(MOST, form=taking), REST, BESIDE]
-    pace = SequencePace((5, 9), 0.1)
-    plan = schedule(mix, replace(LOAD, arrivals=Arrivals.SEQUENCES), WINDOW, 1, pace)
+    kinds = (Sequences(SequencePace((5, 9), 0.1)),)
+    plan = schedule(mix, replace(LOAD, arrivals=Arrivals.SEQUENCES), WINDOW, 1, None, kinds)
     assert plan.sequences is not None
     assert (plan.sequences[plan.order == 0] >= 0).all()
     assert (plan.sequences[plan.order > 0] == -1).all()
@@ -129,5 +133,6 @@ def test_sequences_at_once_are_told_of_the_streams_that_share_the_load_alone(
 ) -> None:
     form = replace(FORM, sequence_ids=SequenceIds.NUMBERS)
     mix = [replace(s, form=form) if s.name in taking else s for s in (MOST, REST, BESIDE)]
-    setup = Setup(NOTHING, tuple(mix), ("m",), SequencePace((5, 9), 0.1))
-    assert setup.sequences_at_once(replace(LOAD, arrivals=Arrivals.SEQUENCES)) == at_once
+    setup, load = Setup(NOTHING, tuple(mix), ("m",)), replace(LOAD, arrivals=Arrivals.SEQUENCES)
+    found = Sequences(SequencePace((5, 9), 0.1)).totals(setup, load, synthetic_measurement())
+    assert found.sequences_at_once == at_once

@@ -24,6 +24,7 @@ from builders.surface import strategy
 from tuner.load.client.figures import Run
 from tuner.load.client.job import Answers, Outcome
 from tuner.load.setup import LoadTarget, ShapedInputs, Stream, schedule
+from tuner.load.traffic.mixed_shapes.kind import MixedShapes
 from tuner.load.traffic.wire import RequestForm
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
@@ -115,7 +116,7 @@ class TextsBench(EmulatedBench):
 
     def reading(self, level: float, seed: int) -> Measurement:
         load, window = LoadPoint(Arrivals.POISSON, level), window_at(level)
-        plan = schedule((self.stream,), load, window, seed, None)
+        plan = schedule((self.stream,), load, window, seed, None, (MixedShapes(),))
         assert plan.due_s is not None
         lengths = [int(shape.name[1:-1]) for shape in self.stream.shapes]
         tokens = [lengths[k] for k in plan.shape_of_each().tolist()]
@@ -133,7 +134,7 @@ class TextsBench(EmulatedBench):
             failure="",
             lost="",
         )
-        return Run((self.stream,), answers, plan, load, seed).measured(window)[1]
+        return Run((self.stream,), answers, plan, load, seed, (MixedShapes(),)).measured(window)[1]
 
     def saturate(self, concurrency: int, seed: int, least_s: float = 0.0) -> Measurement:
         self.looks.append((seed, concurrency))

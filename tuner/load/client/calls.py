@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from typing import Protocol as Interface
 
 from tuner.errors import LoadFailedError, ServerGoneError
 from tuner.extras import Deferred
 from tuner.hiding import without_passwords
-from tuner.load.client.job import Outcome, is_lost, refusal_in
+from tuner.load.client.job import Answers, Outcome, is_lost, refusal_in
 from tuner.machine.process import LOOPBACK
 from tuner.reason import Reason
 from tuner.sentences import failed
@@ -120,7 +121,39 @@ def reply_to(call: Any, during: str, late: Reason | None = None) -> Reply:
         return Reply(words=words)
 
 
-class GrpcCalls:
+class Caller(Interface):
+    """Sends the requests of a process."""
+
+    async def connect(self) -> None:
+        """Connects; raises `LoadFailedError` where no server answers."""
+
+    def send(self, request: bytes, done: Done) -> None:
+        """Sends it now; ``done`` is called later, or never if `close` comes first."""
+
+    async def drain(self) -> None:
+        """Waits, once the time is over, for answers that are still coming."""
+
+    async def account(self, answers: Answers, offset_ns: int) -> Answers:
+        """The record of the run, of the same requests, with what is known here.
+
+        ``offset_ns``: from the monotonic clock to that of ``answers``.
+        """
+
+    async def close(self) -> None: ...
+
+
+class SingleCalls:
+    """What a caller does besides that sends each request by itself."""
+
+    async def drain(self) -> None:
+        """Nothing comes after an answer."""
+
+    async def account(self, answers: Answers, offset_ns: int) -> Answers:
+        del offset_ns
+        return answers
+
+
+class GrpcCalls(SingleCalls):
     """Calls over one channel. Without serialisers bytes are sent, and answers stay unread."""
 
     def __init__(self, address: str, tls: Tls | None, headers: Mapping[str, str]) -> None:
@@ -180,7 +213,7 @@ class GrpcCalls:
         await self._channel.close()  # Triton drops what it has not begun
 
 
-class HttpCalls:
+class HttpCalls(SingleCalls):
     """Calls over as many connections as there are requests under way; each is used again."""
 
     def __init__(self, address: str, tls: Tls | None) -> None:

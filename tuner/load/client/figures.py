@@ -27,12 +27,11 @@ from tuner.load.latency import (
 from tuner.load.perf_analyzer.outputs import bare_words
 from tuner.load.setup import Order, Schedule, Stream
 from tuner.load.traffic.arrivals import Times
-from tuner.load.traffic.decoupled.responses import response_figures, until_first
+from tuner.load.traffic.kind import Traffic
 from tuner.load.validity import answered_with_errors, client_limit
 from tuner.measurement.measurement import FailureReason, Failures, LoadPoint, Measurement
 from tuner.measurement.responses import percentile
 from tuner.measurement.window import LatencyBound, Window
-from tuner.sentences import failed
 from tuner.spec.units import count_text
 
 #: Stalls of the machine, on the wall clock.
@@ -70,13 +69,24 @@ def by_stream(streams: Sequence[Stream], order: Order) -> dict[str, npt.NDArray[
 
 @dataclass(frozen=True)
 class Run:
-    """A run of the client, when it is known what became of each request."""
+    """A run of the client, when it is known what became of each request.
+
+    Attributes:
+        answered: The answers as they came; None where they count as they are.
+    """
 
     streams: Sequence[Stream]
     answers: Answers
     plan: Schedule
     load: LoadPoint
     seed: int
+    traffic: Sequence[Traffic] = ()
+    answered: Answers | None = None
+
+    @property
+    def as_answered(self) -> Run:
+        """The run with its answers as they came, where it was judged otherwise."""
+        return self if self.answered is None else replace(self, answers=self.answered)
 
     @cached_property
     def begun_ns(self) -> int:
@@ -92,61 +102,33 @@ class Run:
         Raises:
             LoadFailedError: Nothing was answered.
         """
-        streams, judged = {}, self._as_judged(window)
+        streams, judged = {}, replace(self, answered=self.answers)
+        for kind in self.traffic:
+            judged = kind.judged(judged, window)
         for k, stream in enumerate(self.streams):
-            part = judged._part([k])
+            part = judged.part([k])
             if len(self.streams) > 1 and part.any_in(window, self.begun_ns):
                 seen = observe(part, window, spells_ns, self.begun_ns)
-                found = self._of_stream(seen, part, stream, window.of(stream.name))
-                found = self._with_responses(found, k, window, seen)
-                shapes = judged._shapes(k, window, seen)
-                streams[stream.name] = replace(found, background=stream.background, shapes=shapes)
-        shared = judged._part([k for k, s in enumerate(self.streams) if not s.background])
+                found = self.of_stream(seen, part, stream, window.of(stream.name))
+                found = judged._with_figures(found, k, window, seen)
+                streams[stream.name] = replace(found, background=stream.background)
+        shared = judged.part([k for k, s in enumerate(self.streams) if not s.background])
         observed = observe(shared, window, spells_ns, self.begun_ns)
         size = self.streams[0].target.batch_size
         bounds = window.of("").bounds
         whole = measurement(observed, shared, self.load, self.seed, bounds, size)
         if streams:
             return observed, _with_streams(whole, streams)
-        whole = self._with_responses(whole, 0, window, observed)
-        return observed, replace(whole, shapes=judged._shapes(0, window, observed))
+        return observed, judged._with_figures(whole, 0, window, observed)
 
-    def _as_judged(self, window: Window) -> Run:
-        """The same with each request answered when that counts: by its first response or its last.
-
-        Only the latencies are those of this run.
-        """
-        first = [k for k, stream in enumerate(self.streams) if window.of(stream.name).until_first]
-        if not first:
-            return self
-        which = np.isin(self.plan.order[self.answers.numbers % self.plan.order.size], first)
-        return replace(self, answers=until_first(self.answers, which))
-
-    def _with_responses(
+    def _with_figures(
         self, found: Measurement, number: int, window: Window, observed: Observed
     ) -> Measurement:
-        """Adds what a decoupled model's requests got until the first response and the last.
+        for kind in self.traffic:
+            found = kind.figures(self, number, window, observed, found)
+        return found
 
-        ``observed``: as they were judged.
-        """
-        if not self.streams[number].target.streamed:
-            return found
-        part = self._part([number])
-        begun = replace(part, answers=until_first(part.answers))
-        first, last = (
-            observe(each, replace(window, slice_s=None), (), self.begun_ns, observed.quiet)
-            for each in (begun, part)
-        )
-        seconds = seconds_of(last.quiet)
-        return replace(
-            found,
-            completed_count=last.answered_count,
-            throughput_infer_per_s=last.answered_count * found.batch_size / seconds,
-            mean_in_flight=last.mean_in_flight,
-            responses=response_figures(part.answers, first, last),
-        )
-
-    def _of_stream(
+    def of_stream(
         self, observed: Observed, part: StreamSlice, stream: Stream, window: Window
     ) -> Measurement:
         return measurement(
@@ -158,48 +140,13 @@ class Run:
             stream.target.batch_size,
         )
 
-    def _shapes(self, number: int, window: Window, observed: Observed) -> dict[str, Measurement]:
-        """The figures of each shape of a stream, of which no SLO asks anything alone.
-
-        ``observed``: all of the stream's requests.
-
-        Raises:
-            ModelFailsError: It failed all requests of one shape.
-        """
-        stream, found = self.streams[number], {}
-        bounds = window.of(stream.name).bounds
-        window = replace(window, bounds=(), slice_s=None)
-        for k, shape in enumerate(stream.shapes if len(stream.shapes) > 1 else ()):
-            part = self._part([number], k)
-            try:
-                seen = observe(part, window, (), self.begun_ns, observed.quiet)
-            except ModelFailsError as error:
-                reason = error.reason.of(f"of shape {shape.name}")
-                raise failed(ModelFailsError, reason) from error
-            except LoadFailedError:  # none was due or answered in what counts
-                continue
-            own = self._of_stream(seen, part, stream, window)
-            load = replace(own.load, level=own.load.level * shape.share)
-            in_time = _in_time_per_s(own, bounds)
-            found[shape.name] = replace(own, load=load, in_time_infer_per_s=in_time)
-        return found
-
-    def _part(self, streams: Sequence[int], shape: int | None = None) -> StreamSlice:
+    def part(self, streams: Sequence[int], shape: int | None = None) -> StreamSlice:
         order, due_s = self.plan.order, self.plan.due_s
         numbers = self.answers.numbers % order.size
         which = np.isin(order[numbers], streams)
         if shape is not None:
             which &= self.plan.shape_of_each()[numbers] == shape
         return StreamSlice(select(self.answers, which), None if due_s is None else due_s[which])
-
-
-def _in_time_per_s(own: Measurement, bounds: Sequence[LatencyBound]) -> float | None:
-    """Inferences per second that were answered within the bound on the highest percentile."""
-    if not bounds or own.latencies_us is None:
-        return None
-    tail = max(bounds, key=lambda bound: (bound.share, -bound.within_s))
-    count = own.latencies_us.searchsorted(tail.within_s * 1e6, side="right")
-    return float(count) * own.batch_size / own.duration_s
 
 
 def _with_streams(whole: Measurement, streams: Mapping[str, Measurement]) -> Measurement:

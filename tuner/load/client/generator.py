@@ -40,20 +40,14 @@ from tuner.load.client.job import (
     Answers,
     ClientJob,
     Outcome,
-    Questions,
     SentRequests,
-    SequencesAsked,
     merge,
 )
 from tuner.load.client.process import LEAD_NS
 from tuner.load.perf_analyzer.outputs import bare_words
 from tuner.load.setup import TOO_LATE, Schedule, Setup, schedule
 from tuner.load.traffic.arrivals import Times
-from tuner.load.traffic.decoupled.responses import SILENCE_S, warnings_of
 from tuner.load.traffic.encoding import build
-from tuner.load.traffic.recordings.replay import RecordedTraffic
-from tuner.load.traffic.sequences.pace import SequencePace, first_id
-from tuner.load.traffic.shared_memory.laying import laying
 from tuner.load.traffic.wire import Lay
 from tuner.load.validity import (
     BUSY,
@@ -73,7 +67,7 @@ from tuner.load.watch.early_end import (
 )
 from tuner.machine.cpus import core_count
 from tuner.machine.process import child, tail
-from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import EarlyEnd, Window
 from tuner.reason import Reason, ReasonKind
 from tuner.sentences import failed
@@ -84,10 +78,6 @@ _POLL_S = 0.01
 _READY_S = 60.0  # for the processes to start and to make their requests
 #: One process sustains this many clients of a closed loop, whose rate is not known.
 _PROCESS_CLIENTS = 64
-_UNENDED = (
-    "could not be ended after the load: until max_sequence_idle_microseconds these slots stay "
-    "taken."
-)
 #: So many requests of a stream show how large they are.
 _FIRST = 20
 
@@ -97,23 +87,25 @@ class OpenClient(Setup):
 
     def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
         begin = time.monotonic()
-        plan = schedule(self.streams, load, window, seed, self.shape)
+        plan = schedule(self.streams, load, window, seed, self.shape, self.traffic)
         count = min(processes_for(load, self._cores_for(load)), core_count(self.site.program.cpus))
-        count = 1 if self.takes_sequences else count  # the requests of one are in order
         with (
             tempfile.TemporaryDirectory(prefix="load-", dir=self.site.directory) as private,
-            laying(self.site.endpoints) as lay,
+            ExitStack() as stack,
             self.watched(window) as watched,
         ):
+            laid = [stack.enter_context(k.laid(self.site.endpoints)) for k in self.traffic]
+            lay = next(filter(None, laid), None)
             sent, warnings = self._sent(plan, seed, lay)
             job = self._job(plan, load, window, Path(private))
             slo_lost = no_early_end if plan.due_s is None else self._until_lost(plan, window, job)
-            jobs = split_over(job, count)
+            alone = job.caller is not None and job.caller.one_process
+            jobs = split_over(job, 1 if alone else count)
             answers, command, stopped_ns = self._execute(jobs, sent, window, slo_lost)
         spells_ns = watched.spells(window, stopped_ns)
         unanswered = (answers.outcomes == Outcome.UNANSWERED).any()
         at_rest = not unanswered or self.at_rest()
-        run, planned = Run(self.streams, answers, plan, load, seed), window
+        run, planned = Run(self.streams, answers, plan, load, seed, self.traffic), window
         if stopped_ns is not None:
             window = truncate(window, run.begun_ns, stopped_ns)
         check_sent(answers, load)
@@ -124,23 +116,23 @@ class OpenClient(Setup):
         result = replace(
             self.with_readings(result, observed, watched),
             backlog=not at_rest,
-            sequences_at_once=self.sequences_at_once(load),
             wall_s=time.monotonic() - begin,
             command=command,
         )
+        for kind in self.traffic:
+            result = kind.totals(self, load, result)
         if client_kept_up(result):  # else it is the client's fault, and reported as such
             check_answered(observed.answered_count, window, planned)
         warnings += ended_early(window, planned)
-        if answers.unended:
-            warnings.append(f"{count_text(answers.unended, 'sequence')} {_UNENDED}")
         if failed := int((answers.outcomes == Outcome.FAILED).sum()):
             tried = int((answers.outcomes > Outcome.UNSENT).sum())
             of = f"{failed:,} of {count_text(tried, 'request')}"
             told = f"The model answered {of} with an error"
-            if self.takes_sequences:
+            if any(stream.takes_sequences for stream in self.streams):
                 told = f"{of} failed, those included that follow a failed one in its sequence"
             warnings.append(f"{told}: {bare_words(answers.failure)}")
-        warnings += warnings_of(answers.outcomes)
+        for kind in self.traffic:
+            warnings += kind.warnings(answers)
         warnings += client_busy(answers.busy)
         busy_cores = answers.cpu_s / ((answers.end_ns - run.begun_ns) / 1e9)
         warnings += self._cost(answers, busy_cores, window)
@@ -177,17 +169,9 @@ class OpenClient(Setup):
         """What each process is to do, before it is split over them."""
         target = self.streams[0].target
         tls = self.site.endpoints.tls_of(target.protocol.value)
+        callers = [kind.caller(self.streams, window) for kind in self.traffic]
         job = ClientJob(
             target.address,
-            tuple(
-                Questions(
-                    stream.target.streamed,
-                    window.of(stream.name).until_first,
-                    stream.form.sequence_ids,
-                )
-                for stream in self.streams
-                for _ in stream.shapes
-            ),
             window.total_s,
             private / "answers.npz",
             private / "ready",
@@ -196,19 +180,11 @@ class OpenClient(Setup):
             target.protocol,
             clients=0 if load.arrivals.open_loop else round(load.level),
             tls=None if tls is None else tls.model_dump(),
-            silence_s=max(SILENCE_S, window.tail_s),
-            sequences=self._sequences(),
+            caller=next(filter(None, callers), None),
         )
         if plan.due_s is not None:
             np.save(job.shown, np.zeros(plan.due_s.size, np.int64))
         return job
-
-    def _sequences(self) -> SequencesAsked | None:
-        if not self.takes_sequences:
-            return None
-        pace = self.shape
-        output = pace.count_output if isinstance(pace, SequencePace) else ""
-        return SequencesAsked(first_id(), output)
 
     def _due(self, plan: Schedule) -> dict[str, Times]:
         """When requests are due, by stream as in `by_stream`; none of a closed loop."""
@@ -220,7 +196,7 @@ class OpenClient(Setup):
         if window.ends_early is EarlyEnd.LATE:
             which = by_stream(self.streams, plan.order)
             return TooManyLate(self._due(plan), window, partial(progress, job, which))
-        if job.streamed:  # the server counts neither first responses nor failed ones
+        if job.caller is not None and job.caller.by_answer:
             return no_early_end
         due: defaultdict[str, dict[str, Times]] = defaultdict(dict)
         for number, stream in enumerate(self.streams):
@@ -282,13 +258,12 @@ class OpenClient(Setup):
     def _cores_for(self, load: LoadPoint) -> float:
         """What it takes to send the load, of one core or of several; 0 in a closed loop.
 
-        Of a recording its busiest second counts.
+        Of uneven traffic its busiest second counts.
         """
         if not load.arrivals.open_loop:
             return 0.0
-        program, recorded = self.site.program, load.arrivals is Arrivals.RECORDING
-        traffic = self.shape if recorded and isinstance(self.shape, RecordedTraffic) else None
-        highest = 1.0 if traffic is None else traffic.peak
+        program = self.site.program
+        highest = max((kind.peak(load) for kind in self.traffic), default=1.0)
         return sum(
             highest
             * stream.load(load).level

@@ -6,7 +6,7 @@ The processes of a run share what they send in memory: `SentRequests`, on their 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import islice, pairwise
@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.facts import Facts
-from tuner.load.traffic.sequences.pace import SequenceIds
+from tuner.load.traffic.kind import CallerJob
+from tuner.spec.server import Tls
 from tuner.spec.workload import Protocol
 
 #: Variable of a process's environment with the headers of its requests, as JSON.
@@ -72,35 +73,6 @@ def is_lost(words: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Questions:
-    """What the requests of one stream are made of that have one shape.
-
-    Attributes:
-        streamed: Their model is decoupled: they go through a gRPC stream.
-        until_first: What counts is when their first response comes.
-        sequence_ids: See `tuner.load.traffic.wire.RequestForm`.
-    """
-
-    streamed: bool = False
-    until_first: bool = False
-    sequence_ids: SequenceIds | None = None
-
-
-@dataclass(frozen=True)
-class SequencesAsked:
-    """What makes the requests of a job ones of sequences.
-
-    Attributes:
-        first_id: Added to the number of each.
-        count_output: Output in which the model counts the requests of a sequence, from 1; "" where
-            none does.
-    """
-
-    first_id: int
-    count_output: str = ""
-
-
-@dataclass(frozen=True)
 class ClientJob(Facts):
     """What to send, and where results go.
 
@@ -115,11 +87,10 @@ class ClientJob(Facts):
         clients: Of a closed loop: requests outstanding at all times.
         first: Of the processes that share one run, the number of this one, from 0.
         step: How many share it: of inputs and due times each takes every step-th.
-        silence_s: A begun answer of a decoupled model is given up after so long without a response.
+        caller: How requests are sent; None: each by itself.
     """
 
     address: str
-    questions: tuple[Questions, ...]
     total_s: float
     answers: Path
     ready: Path
@@ -130,12 +101,7 @@ class ClientJob(Facts):
     first: int = 0
     step: int = 1
     tls: Mapping[str, Any] | None = None
-    sequences: SequencesAsked | None = None
-    silence_s: float = 0.0
-
-    @property
-    def streamed(self) -> bool:
-        return any(questions.streamed for questions in self.questions)
+    caller: CallerJob | None = None
 
 
 @dataclass(frozen=True)
@@ -143,8 +109,8 @@ class SentRequests:
     """What the processes of a run send.
 
     Attributes:
-        built: The different requests that each of the job's questions is made into, as bytes.
-        order: The place in the job's ``questions`` of each request; repeated.
+        built: The different requests of each shape of each stream, as bytes.
+        order: The place in ``built`` of each request; repeated.
         due_s: The moments they are due, from the start, ascending; None in a closed loop.
         sequences: The sequence of each; None where there are none, or each request is one.
     """
@@ -175,6 +141,30 @@ class SentRequests:
             flat = iter([different[place] for place in data["places"].tolist()])
             built = [list(islice(flat, count)) for count in data["counts"].tolist()]
             return cls(built, data["order"], data.get("due_s"), data.get("sequences"))
+
+
+@dataclass(frozen=True)
+class ProcessPart:
+    """The part of a run that one process carries out.
+
+    Attributes:
+        shown: The part of ``job.shown`` for its requests; None in a closed loop.
+        calls: Makes a caller that sends each request by itself.
+    """
+
+    job: ClientJob
+    sent: SentRequests
+    tls: Tls | None
+    headers: Mapping[str, str]
+    shown: npt.NDArray[np.int64] | None
+    calls: Callable[[], Any]
+
+    @property
+    def places(self) -> list[int]:
+        """The place in ``sent.built`` of each of its requests, in its order; repeated."""
+        order, job = self.sent.order, self.job
+        mine = order[(job.first + job.step * np.arange(order.size)) % order.size]
+        return [int(place) for place in mine.tolist()]
 
 
 def _no_column() -> npt.NDArray[np.int64]:

@@ -17,32 +17,28 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pkgutil import resolve_name
 
 import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, TunerError
 from tuner.hiding import keep_secret, without_passwords
-from tuner.load.client.calls import Done, calls_over
+from tuner.load.client.calls import Caller, Done, calls_over
 from tuner.load.client.job import (
     GONE,
     HEADERS,
     Answers,
     ClientJob,
     Outcome,
+    ProcessPart,
     SentRequests,
-    SequencesAsked,
 )
-from tuner.load.traffic.sequences.sender import SequenceSender
+from tuner.load.traffic.kind import CallerJob
 from tuner.load.traffic.turns import in_order
 from tuner.spec.server import Tls
-
-if TYPE_CHECKING:
-    from tuner.load.traffic.decoupled.streaming import StreamedCalls
 
 #: From the signal to begin to the start, so that every process of a run has received it.
 LEAD_NS = 20_000_000
@@ -202,48 +198,33 @@ async def _carry_out(job: ClientJob, sent: SentRequests, headers: Mapping[str, s
     tls = None if job.tls is None else Tls(**job.tls)
     own = slice(job.first, None, job.step)
     shown = None if sent.due_s is None else np.load(job.shown, mmap_mode="r+")[own]
-    streamed = _streamed(job, sent.order, tls, headers, shown) if job.streamed else None
-    calls = streamed or calls_over(job.protocol, job.address, tls, headers)
+    single = partial(calls_over, job.protocol, job.address, tls, headers)
+    calls = _caller(job.caller, ProcessPart(job, sent, tls, headers, shown, single))
     requests = in_order(sent.built, sent.order)
     gc.freeze()
     await calls.connect()
-    sequences = None if job.sequences is None else _sequences(job, sent, job.sequences, calls)
     load = Loop(
-        calls.send if sequences is None else sequences.send,
+        calls.send,
         requests,
         job.total_s,
         due_s=None if sent.due_s is None else sent.due_s[own],
-        shown=None if streamed else shown,
+        shown=None if job.caller is not None and job.caller.by_answer else shown,
         clients=job.clients,
         first=job.first,
         step=job.step,
-        drain=streamed.drain if streamed else None,
+        drain=calls.drain,
     )
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, load.stop)
     answers = await load.run(await _beginning(job))
-    if sequences is not None and not answers.lost:
-        answers = replace(answers, unended=await sequences.end())
+    answers = await calls.account(answers, load.offset_ns)
     await calls.close()
-    return streamed.account(answers, load.offset_ns) if streamed else answers
+    return answers
 
 
-def _streamed(
-    job: ClientJob,
-    order: npt.NDArray[np.int64],
-    tls: Tls | None,
-    headers: Mapping[str, str],
-    shown: npt.NDArray[np.int64] | None,
-) -> StreamedCalls:
-    from tuner.load.traffic.decoupled.streaming import StreamedCalls, own_questions
-
-    return StreamedCalls(job, tls, headers, own_questions(job, order), shown)
-
-
-def _sequences(
-    job: ClientJob, sent: SentRequests, asked: SequencesAsked, calls: Any
-) -> SequenceSender:
-    ids = [job.questions[k].sequence_ids for k in sent.order.tolist()]
-    return SequenceSender(calls, asked, sent.sequences, ids)
+def _caller(asked: CallerJob | None, part: ProcessPart) -> Caller:
+    """The caller of the kind of traffic that has one of its own."""
+    caller: Caller = part.calls() if asked is None else resolve_name(asked.maker)(part, asked.facts)
+    return caller
 
 
 async def _beginning(job: ClientJob) -> int:

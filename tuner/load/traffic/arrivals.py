@@ -18,10 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, SpecError
-from tuner.load.traffic.sequences.pace import SequencePace
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.regular import read_whole
-from tuner.spec.workload import ArrivalsSpec, BurstArrivals, SequenceArrivals, TraceArrivals
+from tuner.spec.workload import ArrivalsSpec, BurstArrivals, TraceArrivals
 
 #: Rates before, during and after the measured window of arrivals that step, over the level.
 CALM, OVERLOAD = 0.8, 1.2
@@ -60,9 +59,8 @@ class BurstShape:
     mean_burst_s: float = 0.2
 
 
-#: What some kinds of arrivals have beside their rate: a trace's gaps in microseconds, bursts,
-#: sequences.
-Shape = Times | BurstShape | SequencePace
+#: What some kinds of arrivals have beside their rate: a trace's gaps in microseconds, or bursts.
+Shape = Times | BurstShape
 
 
 def arrivals_of(
@@ -228,15 +226,12 @@ def read_trace(path: Path) -> npt.NDArray[np.float64]:
 
 
 def shape_of(arrivals: ArrivalsSpec) -> Shape | None:
-    """What arrivals have beside their rate: bursts, a recorded trace, or sequences."""
+    """What arrivals have beside their rate: bursts or a recorded trace."""
     if isinstance(arrivals, TraceArrivals):
         return read_trace(arrivals.file)
     if isinstance(arrivals, BurstArrivals):
         length_s = float(arrivals.burst_length)
         return BurstShape(arrivals.burst_ratio, float(arrivals.burst_share), length_s)
-    if isinstance(arrivals, SequenceArrivals):
-        output = arrivals.count_output or ""
-        return SequencePace(arrivals.lengths, float(arrivals.interval), output)
     return None
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -59,6 +59,22 @@ class RunInputs:
     inferences: Sequence[Tensors]
     sampled_count: int | None
     warnings: tuple[str, ...] = ()
+
+
+class InputSource(Protocol):
+    """What the requests of a stream carry that have one shape."""
+
+    def of_run(self, seed: int, count: int, lines: Order | None = None) -> RunInputs:
+        """Inputs for one run of about ``count`` inferences.
+
+        ``lines``: the numbers of its requests in a recording, if one is replayed.
+        """
+
+    def first(self, count: int) -> Sequence[Tensors]:
+        """The first ``count`` inputs, the same in each call, or all there are."""
+
+    def remembered(self, seed: int) -> Sequence[Tensors]:
+        """What a cache of unlimited size holds under this traffic, the latest last."""
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from tuner.load.client import process as client_process
 from tuner.load.client.calls import Done
 from tuner.load.client.figures import StreamSlice, check_sent, measurement, observe
 from tuner.load.client.generator import processes_for, split_over
-from tuner.load.client.job import GONE, Answers, ClientJob, Outcome, Questions, SentRequests, merge
+from tuner.load.client.job import GONE, Answers, ClientJob, Outcome, SentRequests, merge
 from tuner.load.client.process import Loop, Send
 from tuner.load.latency import AnsweredRequests, observe_open
 from tuner.load.traffic.arrivals import poisson
-from tuner.load.traffic.sequences.pace import SequenceIds
+from tuner.load.traffic.kind import CallerJob
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.spec.workload import Protocol
@@ -337,7 +337,7 @@ class TestClosedLoop:
         assert processes_for(LoadPoint(Arrivals.CLOSED, 8), 0.0) == 1
         assert processes_for(LoadPoint(Arrivals.CLOSED, 65), 0.0) == 2
         files = (Path("a"), Path("r"), Path("b"), Path("s"))
-        job = ClientJob("h:1", (Questions(),), 1.0, *files, clients=7)
+        job = ClientJob("h:1", 1.0, *files, clients=7)
         parts = split_over(job, 3)
         assert [part.clients for part in parts] == [3, 2, 2]
         assert [(part.first, part.step) for part in parts] == [(0, 3), (1, 3), (2, 3)]
@@ -370,8 +370,8 @@ def test_all_processes_of_a_run_read_the_same_requests(
 
 def test_jobs_and_answers_survive_their_files(tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("answers", "ready", "begin", "shown")}
-    asked = (Questions(streamed=True, until_first=True), Questions(sequence_ids=SequenceIds.TEXTS))
-    job = ClientJob("127.0.0.1:1", asked, total_s=3.0, protocol=Protocol.HTTP, **files)
+    asked = CallerJob("toy:caller", {"ids": [None, "texts"]}, one_process=True)
+    job = ClientJob("127.0.0.1:1", caller=asked, total_s=3.0, protocol=Protocol.HTTP, **files)
     assert ClientJob.from_json(json.loads(json.dumps(job.to_json()))) == job
     found = answers(outcomes({Outcome.QUEUE_FULL: EVERY_FIFTH}), failure="no", lost="gone")
     found.write(tmp_path / "answers.npz")

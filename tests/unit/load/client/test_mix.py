@@ -17,6 +17,7 @@ from tuner.load.client.job import Answers, Outcome, merge
 from tuner.load.client.process import Loop
 from tuner.load.setup import LoadTarget, Order, Schedule, ShapedInputs, Stream, in_turn, schedule
 from tuner.load.traffic.arrivals import Times
+from tuner.load.traffic.mixed_shapes.kind import MixedShapes
 from tuner.load.traffic.turns import in_order
 from tuner.load.traffic.wire import RequestForm
 from tuner.load.validity import warnings_about
@@ -232,7 +233,7 @@ def texts(
     load: LoadPoint = LOAD,
     streams: tuple[Stream, ...] = (TEXTS,),
 ) -> Measurement:
-    plan = schedule(streams, load, WINDOW, 1, None)
+    plan = schedule(streams, load, WINDOW, 1, None, (MixedShapes(),))
     requests = in_order([[b"[64]"], [b"[256]"]], plan.shape_of_each())
     clients = 0 if load.arrivals.open_loop else round(load.level)
 
@@ -241,7 +242,9 @@ def texts(
         return await loop.run()
 
     answers = run_in_virtual_time(monkeypatch, process, run())
-    return Run(streams, answers, plan, load, 1).measured(replace(WINDOW, bounds=()))[1]
+    return Run(streams, answers, plan, load, 1, (MixedShapes(),)).measured(
+        replace(WINDOW, bounds=())
+    )[1]
 
 
 @pytest.mark.parametrize("load", [LOAD, LoadPoint(Arrivals.CLOSED, 8.0)], ids=str)

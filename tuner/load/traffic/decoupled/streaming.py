@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,12 +19,30 @@ import numpy.typing as npt
 from grpc import aio  # type: ignore[import-untyped]
 
 from tuner.load.client.calls import Done, GrpcCalls
-from tuner.load.client.job import GONE, Answers, ClientJob, Outcome, Questions
-from tuner.load.traffic.decoupled.responses import Response, ResponseEnd, ResponseRecord
+from tuner.load.client.job import GONE, Answers, Outcome, ProcessPart
+from tuner.load.traffic.decoupled.responses import (
+    SILENCE_S,
+    Response,
+    ResponseEnd,
+    ResponseRecord,
+)
 from tuner.load.traffic.decoupled.streamed import INFER, numbered, response_of
 from tuner.spec.server import Tls
 
 _LOOKS_S = 0.05
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request.
+
+    Attributes:
+        streamed: Its model is decoupled: it goes through a gRPC stream.
+        until_first: What counts is when its first response comes.
+    """
+
+    streamed: bool = False
+    until_first: bool = False
 
 
 class StreamedCalls(GrpcCalls):
@@ -32,20 +51,22 @@ class StreamedCalls(GrpcCalls):
     Args:
         questions: What the requests are made of, in the order in which they are sent; repeated.
         shown: See `ClientJob.shown`; of these requests.
+        silence_s: A begun answer is given up after so long without a response.
     """
 
     def __init__(
         self,
-        job: ClientJob,
+        address: str,
         tls: Tls | None,
         headers: Mapping[str, str],
-        questions: Sequence[Questions],
+        questions: Sequence[Question],
         shown: npt.NDArray[np.int64] | None,
+        silence_s: float = SILENCE_S,
     ) -> None:
-        super().__init__(job.address, tls, headers)
+        super().__init__(address, tls, headers)
         self._questions = questions
         self._shown = shown
-        self._silence_ns = round(job.silence_s * 1e9)
+        self._silence_ns = round(silence_s * 1e9)
         self._record = ResponseRecord()
         self._dones: dict[int, Done] = {}
         self._to_write: asyncio.Queue[bytes] = asyncio.Queue()
@@ -73,7 +94,7 @@ class StreamedCalls(GrpcCalls):
         while begun & self._record.begun:
             await asyncio.sleep(_LOOKS_S)
 
-    def account(self, answers: Answers, offset_ns: int) -> Answers:
+    async def account(self, answers: Answers, offset_ns: int) -> Answers:
         """See `ResponseRecord.account`."""
         return self._record.account(answers, self._silence_ns, offset_ns)
 
@@ -85,7 +106,7 @@ class StreamedCalls(GrpcCalls):
             with suppress(asyncio.CancelledError):
                 await task
 
-    def _question(self, number: int) -> Questions:
+    def _question(self, number: int) -> Question:
         return self._questions[number % len(self._questions)]
 
     def _over(self, number: int, done: Done, outcome: Outcome, words: str) -> None:
@@ -133,7 +154,9 @@ class StreamedCalls(GrpcCalls):
                 self._end(ending)
 
 
-def own_questions(job: ClientJob, order: npt.NDArray[np.int64]) -> list[Questions]:
-    """What the requests of this process are made of, in its order, as often as they differ."""
-    own = order[(job.first + job.step * np.arange(order.size)) % order.size]
-    return [job.questions[k] for k in own.tolist()]
+def streamed_calls(part: ProcessPart, facts: Mapping[str, Any]) -> StreamedCalls:
+    """The caller of a load with decoupled models."""
+    kinds = [Question(*own) for own in zip(facts["streamed"], facts["until_first"], strict=True)]
+    questions = [kinds[place] for place in part.places]
+    to = part.job.address, part.tls, part.headers
+    return StreamedCalls(*to, questions, part.shown, facts["silence_s"])

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from tuner.load.client.calls import Done
-from tuner.load.client.job import Outcome, SequencesAsked
+from tuner.load.client.job import Answers, Outcome, ProcessPart
 from tuner.load.traffic.sequences.pace import (
     Numbers,
     SequenceIds,
@@ -34,6 +34,20 @@ _REFUSED = (Outcome.TIMED_OUT, Outcome.QUEUE_FULL)
 #: Triton's words (sequence_batch_scheduler.cc) for a sequence it does not know, or no more.
 _UNKNOWN = "must specify the START flag"
 _FORGOTTEN = "the server had dropped the sequence after max_sequence_idle_microseconds"
+
+
+@dataclass(frozen=True)
+class SequencesAsked:
+    """What makes requests ones of sequences.
+
+    Attributes:
+        first_id: Added to the number of each.
+        count_output: Output in which the model counts the requests of a sequence, from 1; "" where
+            none does.
+    """
+
+    first_id: int
+    count_output: str = ""
 
 
 class Asks(Protocol):
@@ -163,3 +177,25 @@ class SequenceSender:
 
     def _closed(self, course: _Course, outcome: Outcome, words: str, answer: bytes) -> None:
         course.waiting = False
+
+
+class SequenceCaller:
+    """Sends requests by a `SequenceSender`; see `tuner.load.client.calls.Caller`."""
+
+    def __init__(self, calls: Any, sender: SequenceSender) -> None:
+        self._calls, self._sender = calls, sender
+        self.connect, self.drain, self.close = calls.connect, calls.drain, calls.close
+        self.send = sender.send
+
+    async def account(self, answers: Answers, offset_ns: int) -> Answers:
+        """Ends what is under way, unless the server is gone."""
+        del offset_ns
+        return answers if answers.lost else replace(answers, unended=await self._sender.end())
+
+
+def sequence_caller(part: ProcessPart, facts: Mapping[str, Any]) -> SequenceCaller:
+    calls = part.calls()
+    ids = [None if one is None else SequenceIds(one) for one in facts["ids"]]
+    each = [ids[place] for place in part.sent.order.tolist()]
+    asked = SequencesAsked(facts["first_id"], facts["count_output"])
+    return SequenceCaller(calls, SequenceSender(calls, asked, part.sent.sequences, each))

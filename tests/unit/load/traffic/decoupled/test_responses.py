@@ -16,6 +16,7 @@ from tritonclient.grpc import service_pb2
 from tuner.load.client.figures import Run
 from tuner.load.client.job import Answers, Outcome, merge, select
 from tuner.load.setup import LoadTarget, Schedule, ShapedInputs, Stream
+from tuner.load.traffic.decoupled.kind import Decoupled
 from tuner.load.traffic.decoupled.responses import (
     Response,
     ResponseEnd,
@@ -251,7 +252,7 @@ def run_of(outcomes: dict[int, Outcome] | None = None) -> Run:
     form, inputs = RequestForm("m", {}, batched=True, batch_size=1), ShapedInputs(None)  # type: ignore[arg-type]
     plan = Schedule(due_s, np.zeros(COUNT, np.int64))
     streams = [Stream("m", target, form, (inputs,))]
-    return Run(streams, answers, plan, LoadPoint(Arrivals.POISSON, 10.0), 1)
+    return Run(streams, answers, plan, LoadPoint(Arrivals.POISSON, 10.0), 1, (Decoupled(),))
 
 
 def measured(run: Run, window: Window = WINDOW) -> Measurement:

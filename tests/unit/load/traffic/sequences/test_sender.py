@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
 
-from tuner.load.client.job import Outcome, SequencesAsked
+from tuner.load.client.job import Outcome
 from tuner.load.traffic.sequences.pace import SequenceIds
-from tuner.load.traffic.sequences.sender import SequenceSender
+from tuner.load.traffic.sequences.sender import SequencesAsked, SequenceSender
 
 NUMBERS = st.lists(st.integers(0, 4), min_size=1, max_size=30)
 NEVER_STARTED = "inference request for sequence 8 to model 'm' must specify the START flag"

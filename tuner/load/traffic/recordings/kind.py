@@ -1,0 +1,64 @@
+"""Requests that come as they were recorded, each at its time and with what its line says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tuner.load.setup import Schedule, Stream, spans_of
+from tuner.load.traffic.arrivals import SLACK_S
+from tuner.load.traffic.kind import Traffic
+from tuner.load.traffic.recordings.contents import RecordedContents
+from tuner.load.traffic.recordings.replay import RecordedTraffic, recorded_traffic
+from tuner.load.traffic.repeats import Order
+from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.measurement.window import Window
+from tuner.modelconfig.schema import ModelConfig
+from tuner.spec.workload import RecordingArrivals, StreamSpec, Workload
+
+
+@dataclass(frozen=True)
+class Recordings(Traffic):
+    """See `Traffic`."""
+
+    traffic: RecordedTraffic
+
+    unlike_perf_analyzer = "perf_analyzer does not replay a recording, each request at its time"
+
+    @classmethod
+    def in_spec(cls, workload: Workload, _: StreamSpec, __: Mapping[str, ModelConfig]) -> bool:
+        return isinstance(workload.arrivals, RecordingArrivals)
+
+    @classmethod
+    def of(cls, workload: Workload, streams: Sequence[Stream]) -> Recordings | None:
+        models = {stream.name: stream.target.model for stream in streams}
+        traffic = recorded_traffic(workload.arrivals, models)
+        return None if traffic is None else cls(traffic)
+
+    def schedule(
+        self, streams: Sequence[Stream], load: LoadPoint, window: Window, seed: int
+    ) -> Schedule | None:
+        """What the recording has for this time, of all streams; an overload is Poisson's."""
+        if load.arrivals is not Arrivals.RECORDING:
+            return None
+        spans_s = spans_of(window)
+        found = self.traffic.replay(load.level, spans_s, seed)
+        meant = found.due_s < sum(spans_s) - SLACK_S
+        lines = found.lines[meant]
+        return Schedule(found.due_s[meant], self.traffic.order[lines], lines=lines)
+
+    def mark(self, plan: Schedule, streams: Sequence[Stream], spans: Order, seed: int) -> Schedule:
+        """Gives each request the shape that its line has."""
+        if plan.shapes is None or plan.lines is None:
+            return plan
+        shapes = plan.shapes.copy()
+        for number, stream in enumerate(streams):
+            for place, own in enumerate(shape.inputs for shape in stream.shapes):
+                if isinstance(own, RecordedContents):
+                    shapes[(plan.order == number) & np.isin(plan.lines, own.numbers)] = place
+        return replace(plan, shapes=shapes)
+
+    def peak(self, load: LoadPoint) -> float:
+        return self.traffic.peak if load.arrivals is Arrivals.RECORDING else 1.0

@@ -1,0 +1,98 @@
+"""Requests of sequences: on a clock for each sequence, and in the order of its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tuner.load import seeds
+from tuner.load.client.job import Answers
+from tuner.load.setup import Schedule, Setup, Stream, on_one_clock, spans_of
+from tuner.load.traffic.arrivals import STEPS, Times, arrivals_of
+from tuner.load.traffic.kind import CallerJob, Traffic
+from tuner.load.traffic.repeats import Order
+from tuner.load.traffic.sequences.pace import SequencePace, first_id, sequence_arrivals
+from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
+from tuner.measurement.window import Window
+from tuner.modelconfig.schema import ModelConfig
+from tuner.spec.units import count_text
+from tuner.spec.workload import SequenceArrivals, StreamSpec, Workload
+
+_UNENDED = (
+    "could not be ended after the load: until max_sequence_idle_microseconds these slots stay "
+    "taken."
+)
+
+
+@dataclass(frozen=True)
+class Sequences(Traffic):
+    """See `Traffic`; without ``pace`` each request is a sequence of its own."""
+
+    pace: SequencePace | None = None
+
+    unlike_perf_analyzer = (
+        "perf_analyzer does not check the order of answers, or keep a pace within sequences"
+    )
+
+    @classmethod
+    def in_spec(cls, workload: Workload, _: StreamSpec, __: Mapping[str, ModelConfig]) -> bool:
+        return isinstance(workload.arrivals, SequenceArrivals)
+
+    @classmethod
+    def of(cls, workload: Workload, streams: Sequence[Stream]) -> Sequences | None:
+        if not any(stream.takes_sequences for stream in streams):
+            return None
+        arrivals = workload.arrivals
+        if not isinstance(arrivals, SequenceArrivals):
+            return cls()
+        output = arrivals.count_output or ""
+        return cls(SequencePace(arrivals.lengths, float(arrivals.interval), output))
+
+    def schedule(
+        self, streams: Sequence[Stream], load: LoadPoint, window: Window, seed: int
+    ) -> Schedule | None:
+        """Sequences, and single requests of models that take none, by chance."""
+        if self.pace is None:
+            return None
+        spans_s = spans_of(window)
+        times, numbers, count = list[Times](), list[Order](), 0
+        for stream in streams:
+            own = seeds.of_stream(seed, stream.name, streams)
+            part = stream.load(load)
+            if stream.takes_sequences:
+                steps = STEPS if part.arrivals is Arrivals.STEP else (1.0,) * len(spans_s)
+                rates = [step * part.level for step in steps]
+                due_s, own_numbers = sequence_arrivals(rates, spans_s, own, self.pace)
+                numbers.append(own_numbers[due_s < window.total_s] + count)
+                count += int(own_numbers.max()) + 1
+            else:
+                single = part.arrivals is Arrivals.SEQUENCES
+                kind = Arrivals.POISSON if single else part.arrivals
+                due_s = arrivals_of(LoadPoint(kind, part.level), spans_s, own)
+                numbers.append(np.full(due_s[due_s < window.total_s].size, -1))
+            times.append(due_s[due_s < window.total_s])
+        return on_one_clock(times, numbers)
+
+    def caller(self, streams: Sequence[Stream], window: Window) -> CallerJob:
+        ids = [s.form.sequence_ids for s in streams for _ in s.shapes]
+        facts = {
+            "ids": [None if one is None else one.value for one in ids],
+            "first_id": first_id(),
+            "count_output": "" if self.pace is None else self.pace.count_output,
+        }
+        maker = "tuner.load.traffic.sequences.sender:sequence_caller"
+        return CallerJob(maker, facts, one_process=True)
+
+    def totals(self, setup: Setup, load: LoadPoint, found: Measurement) -> Measurement:
+        """Adds how many run at once of the streams that share a load."""
+        pace = self.pace if load.arrivals is Arrivals.SEQUENCES else None
+        shares = [s.share for s in setup.streams if s.takes_sequences and not s.background]
+        if pace is None or not shares:
+            return found
+        return replace(found, sequences_at_once=pace.at_once(sum(shares) * load.level))
+
+    def warnings(self, answers: Answers) -> Iterator[str]:
+        if answers.unended:
+            yield f"{count_text(answers.unended, 'sequence')} {_UNENDED}"
