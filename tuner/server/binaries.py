@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -23,11 +22,11 @@ from pathlib import Path
 from tuner.errors import EnvironmentNotReadyError
 from tuner.machine.process import Priority, private_directory
 from tuner.server import log, wheel
+from tuner.server.elf import has_dynamic_linker
 from tuner.server.numpy2 import SHIM
 from tuner.server.wheel import PYTHON, install_hint
 from tuner.spec.mistakes import listed, path_meant
 
-_PT_INTERP = 3
 _CONTAINER_BIN = Path("/opt/tritonserver/bin")
 _RUN_TIMEOUT_S = 60.0  # the first start on a machine with GPUs takes seconds
 _NO_LIBRARY = (
@@ -142,7 +141,7 @@ def _release(binary: Path) -> str:
 
 def _refuse_lost_exit_codes(binary: Path, environment: Mapping[str, str]) -> None:
     """NVIDIA's program ends with 99 for an unknown option, so a script that starts it has to."""
-    if _has_dynamic_linker(binary):
+    if has_dynamic_linker(binary):
         return
     code, _ = _run([str(binary), "--no-such-option"], environment)
     if code == 0:
@@ -213,7 +212,7 @@ def _behind(found: Path) -> Path:
 
     The script keeps signals and the CPU time of its program, and always exits with 0 (2.60).
     """
-    if _has_dynamic_linker(found):
+    if has_dynamic_linker(found):
         return found
     prefix = found.resolve().parent.parent
     for packages in prefix.glob("lib/python3*/*-packages"):  # Debian's pip: dist-packages
@@ -316,28 +315,12 @@ def _missing_libraries(binary: Path, environment: Mapping[str, str]) -> list[str
 
     Nothing for a program without one: the question would run it.
     """
-    if not _has_dynamic_linker(binary):
+    if not has_dynamic_linker(binary):
         return []
     output = _output_of([str(binary)], {**environment, "LD_TRACE_LOADED_OBJECTS": "1"})
     libraries = re.findall(r"^\s*(\S+) => not found", output, re.MULTILINE)
     versions = re.findall(r"version `(\S+)' not found", output)
     return sorted({*libraries, *versions})
-
-
-def _has_dynamic_linker(binary: Path) -> bool:
-    """Whether an ELF file names one (PT_INTERP among its program headers, elf(5), 64 bits)."""
-    with suppress(OSError), binary.open("rb") as file:  # some may be run and not read
-        header = file.read(64)
-        if len(header) < 64 or not header.startswith(b"\x7fELF\x02"):
-            return False
-        offset, size, count = struct.unpack_from("<Q8x4x2xHH", header, 32)
-        file.seek(offset)
-        table = file.read(size * count)
-        kinds = [
-            int.from_bytes(table[i : i + 4], "little") for i in range(0, len(table), size or 1)
-        ]
-        return _PT_INTERP in kinds
-    return False
 
 
 def _check_libraries(binary: Path, environment: Mapping[str, str]) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -27,13 +26,12 @@ from tuner.machine import process
 from tuner.machine.host import has_gpu
 from tuner.machine.process import ADDRESS, free_ports
 from tuner.modelconfig.files import ModelFiles
-from tuner.reason import Reason, ReasonKind
-from tuner.sentences import failed
 from tuner.server.health import SERVICES, endpoints_at, ready_server
 from tuner.server.server import NO_VARIABLES, Endpoints, Place, Variables, key_arguments
 from tuner.server.shared_memory import SHM, SharedRegion, shared_region, shm_names
 from tuner.spec.fields import Gpus
 from tuner.spec.server import ServerMode
+from tuner.triton.engine import engine, explained, local_image
 from tuner.triton.image import BACKENDS, list_backends
 from tuner.triton.needs import backend_directory, backends_of, refuse_lacking
 from tuner.writing import open_own
@@ -41,8 +39,6 @@ from tuner.writing import open_own
 _INSIDE_PORTS = (8000, 8001, 8002)  # in a network of its own nothing else has them
 _REPOSITORY_INSIDE = "/models"
 _LOG_END_S = 5.0
-#: An engine's first answer, and each further one: creating a container may take long.
-_ANSWER_S, _REQUEST_S = 5, 60
 _LABEL = "tuner.run"
 _ENDED = ("exited", "dead")
 #: Root in the container reads a repository that only its owner may read; it needs no other right
@@ -146,7 +142,7 @@ class DockerLauncher:
     def version(self) -> str:
         """The server's version, if the image names it, and the image's own id."""
         with engine(self.engine_environment) as client:
-            image = _image(client, self.image)
+            image = local_image(client, self.image)
             variables = image.attrs.get("Config", {}).get("Env") or ()
         named = dict(variable.partition("=")[::2] for variable in variables)
         return f"{named.get(_VERSION_VARIABLE, 'unknown version')}, image {image.id}"
@@ -154,7 +150,7 @@ class DockerLauncher:
     def check_backends(self, models: Sequence[ModelFiles]) -> str:
         named = str(backend_directory(self.args) or BACKENDS)
         with engine(self.engine_environment) as client:
-            _image(client, self.image)
+            local_image(client, self.image)
             has = list_backends(client, self._any_options(self.mounts), named)
         if has is None:
             return "known once a server is started"
@@ -241,17 +237,19 @@ class DockerLauncher:
             log_start = file.seek(0, os.SEEK_END)
         with free_ports(len(SERVICES)) as free:
             ports: Sequence[int] = free if network is Network.HOST else _INSIDE_PORTS
-        _image(client, self.image)  # an engine that looks for it elsewhere takes long to refuse
+        local_image(
+            client, self.image
+        )  # an engine that looks for it elsewhere takes long to refuse
         with ExitStack() as after_removal, ExitStack() as running:
             names = after_removal.enter_context(shm_names())
             shared = after_removal.enter_context(shared_region(names)) if self.shares else None
             options = self.options(network, ports, server_args, key, shared)
-            with _explained():
+            with explained():
                 container = client.containers.create(**options)
             left = [str(shared.path)] if shared else []
             running.enter_context(_reaped(container, self.engine_environment, left))
             follower = threading.Thread(target=_follow_log, args=(container, log), daemon=True)
-            with _explained():
+            with explained():
                 container.start()
             after_removal.enter_context(process.known_as_own(container.id))
             follower.start()
@@ -262,60 +260,6 @@ class DockerLauncher:
                 ports = [int(b[0]["HostPort"]) if b else 0 for b in bindings]  # 0: it has ended
             at = endpoints_at(ports, key, shared)
             yield DockerServer(at, container.id, container, follower, log, log_start)
-
-
-@contextmanager
-def engine(environment: Mapping[str, str]) -> Iterator[Any]:
-    """A client of the engine.
-
-    Raises:
-        EnvironmentNotReadyError: None answers.
-    """
-    import docker
-    from docker.errors import DockerException
-
-    try:
-        client = docker.from_env(environment=dict(environment), timeout=_ANSWER_S)
-    except DockerException as error:
-        where = environment.get("DOCKER_HOST", "the default socket")
-        # The SDK shows the system's error as Python does, in a tuple.
-        words = re.sub(r".*\(\d+, '(.*?)'\)\)", r"\1", str(error))
-        raise EnvironmentNotReadyError(
-            f"no container engine answers at {where}: {words}",
-            "start one, or set DOCKER_HOST to its socket, e.g. Podman's; your user must be in the "
-            "docker group",
-        ) from error
-    client.api.timeout = _REQUEST_S
-    with closing(client):
-        yield client
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Turns a refusal of the engine's into an error that says what to do."""
-    from docker.errors import APIError
-
-    try:
-        yield
-    except APIError as error:
-        facts = {"words": str(error.explanation)}
-        raise failed(
-            EnvironmentNotReadyError,
-            Reason(ReasonKind.ENGINE_REFUSES, facts=facts),
-            "check server.image, mounts and gpus in the spec; GPUs need the NVIDIA Container "
-            "Toolkit",
-        ) from error
-
-
-def _image(client: Any, name: str) -> Any:
-    from docker.errors import ImageNotFound
-
-    with _explained(), suppress(ImageNotFound):
-        return client.images.get(name)
-    raise EnvironmentNotReadyError(
-        f"the image {name} is not on this machine",
-        f"fetch it with `docker pull {name}`, or check server.image in the spec",
-    )
 
 
 @contextmanager

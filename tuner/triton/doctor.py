@@ -27,7 +27,8 @@ from tuner.spec.mistakes import Location, listed
 from tuner.spec.server import ServerMode, ServerSpec, resolve
 from tuner.spec.units import count_text, digits
 from tuner.triton import remote
-from tuner.triton.docker import DockerLauncher, engine
+from tuner.triton.docker import DockerLauncher
+from tuner.triton.engine import engine
 from tuner.triton.launchers import NAMED
 from tuner.triton.local import LocalLauncher
 from tuner.triton.needs import holes_of, refuse_names
@@ -105,7 +106,7 @@ _PLACES: dict[str, tuple[Location, ...]] = {
 
 
 def placed(check: MachineCheck, loaded: LoadedSpec) -> MachineCheck:
-    """Adds the place in the spec of what that names in vain."""
+    """Adds the place in the spec that names what is missing."""
     place = "" if check.ok else loaded.place_of(*_PLACES.get(check.id, ()))
     return replace(check, found=f"{place}: {check.found}") if place else check
 

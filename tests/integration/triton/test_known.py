@@ -15,7 +15,7 @@ from tuner.machine.process import ADDRESS
 from tuner.server.control import Control
 from tuner.server.server import Endpoints
 from tuner.spec.server import ServerMode
-from tuner.triton import docker, remote
+from tuner.triton import engine, remote
 from tuner.triton.local import LocalLauncher
 
 pytestmark = pytest.mark.integration
@@ -117,9 +117,9 @@ def test_what_takes_connections_and_never_answers_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
     mode: ServerMode,
 ) -> None:
-    assert max(remote._TIMEOUT_S, docker._ANSWER_S) <= 5
+    assert max(remote._TIMEOUT_S, engine._ANSWER_S) <= 5
     monkeypatch.setattr(remote, "_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(docker, "_ANSWER_S", 0.2)
+    monkeypatch.setattr(engine, "_ANSWER_S", 0.2)
     with socket.create_server((ADDRESS, 0)) as silent:
         where = f"{ADDRESS}:{silent.getsockname()[1]}"
         monkeypatch.setenv("DOCKER_HOST", f"tcp://{where}")
