@@ -115,7 +115,7 @@ class SaidWarnings(logging.Handler):
 
 
 def _put(text: str, *, err: bool = False, color: bool | None = None) -> None:
-    """Writes; in silence once nobody reads it (`| head`), but a full disk below stdout is told."""
+    """Writes; ignores a reader that is gone (`| head`), reports a full disk below stdout."""
     try:
         click.echo(text, nl=False, err=err, color=color)
     except OSError as error:

@@ -268,7 +268,7 @@ _FILLED_IN = ("instance_group", "platform", "backend", "default_model_filename",
 
 
 def differences(asked: ModelConfig, running: ModelConfig, paths: Iterable[str]) -> list[str]:
-    """Fields in which ``running``, as the server reports it, is not what was ``asked``.
+    """Fields in which the ``running`` config, as the server reports it, differs from ``asked``.
 
     Compares ``paths`` only, after filling ``asked`` in as Triton does when it loads a model
     (NormalizeModelConfig and NormalizeInstanceGroup in core's model_config_utils.cc): without

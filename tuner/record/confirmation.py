@@ -149,7 +149,7 @@ class Soak(Facts):
 
     @property
     def held(self) -> Soaked | None:
-        """The one whose load held; None when none did."""
+        """The soak that was sustained, or None."""
         return self.tried[-1] if self.tried and self.tried[-1].held else None
 
     @property

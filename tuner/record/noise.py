@@ -1,4 +1,4 @@
-"""What a run's own proof shows of how well its measurements repeat, and which rows of it count."""
+"""Repeatability of measurements, estimated from the rounds of a proof, and which rows count."""
 
 from __future__ import annotations
 

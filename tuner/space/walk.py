@@ -2,7 +2,7 @@
 
 Parameters belong to owners, and depend on parameters of their own owner only. Of each owner's, a
 few decide about others; beside one choice of these, the rest are independent of each other. So
-nothing is walked in vain: whether a choice leads anywhere is known before the rest is.
+no dead end is walked: whether a choice leads anywhere is known before the rest is.
 """
 
 from __future__ import annotations

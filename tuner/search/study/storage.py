@@ -63,7 +63,7 @@ def _engine_options(url: str) -> dict[str, Any]:
 
 
 class Reconnection:
-    """How long a process waits for a database: for a whole outage, not for each attempt.
+    """The retry budget of a process for one outage of a database, not for each attempt.
 
     A SQLite file is there or not, so nobody waits for it.
 
