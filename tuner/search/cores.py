@@ -27,8 +27,8 @@ _LEAVES = (
     f"ONNX Runtime without {_THREADS} has a thread for each CPU of the machine, and each on its CPU"
 )
 _FOLLOWS = (
-    "{} of {} makes as many threads as the server has CPUs, and with a load generator on CPUs of "
-    "its own that would be fewer"
+    "{} of {} makes as many threads as the server has CPUs, and the server would have fewer beside "
+    "a load generator with CPUs of its own"
 )
 #: Backends whose threads on a CPU follow the CPUs of the server, and the parameter that sets them.
 _COUNTED_BY = {"pytorch": "INTRA_OP_THREAD_COUNT", "openvino": "INFERENCE_NUM_THREADS"}
@@ -73,8 +73,8 @@ def settle_cores(
             sharing = decided or sharing
             why = f"the load generator takes {Percent(round(share, 3))} of one at saturation"
     cores = cores_of(spec, sharing)
-    first = ", and has priority" if sharing is Sharing.TOGETHER and may_be_first() else ""
-    events.note(f"{cores}: {why}{first}" if why else str(cores))
+    first = ", the latter with priority" if sharing is Sharing.TOGETHER and may_be_first() else ""
+    events.note(f"{cores}{first}: {why}" if why else f"{cores}{first}")
     return cores
 
 

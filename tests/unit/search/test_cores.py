@@ -104,7 +104,7 @@ def with_spec(directory: Path, more: str) -> Job:
 @pytest.mark.parametrize(
     ("load_cores", "expected", "said"),
     [
-        (0.08, ANY, "takes 8% of one at saturation, and has priority"),
+        (0.08, ANY, "share all CPUs, the latter with priority: the load generator takes 8%"),
         (LITTLE, SPLIT, "the server has CPUs 0-2 and the load generator CPU 3: "),
         (2.0, SPLIT, "takes 200% of one"),
         (None, SPLIT, "the server has"),
