@@ -70,6 +70,11 @@ class Round:
         return [*self.points, *map(NoResult, self.no_result_at)]
 
     @property
+    def disturbed(self) -> bool:
+        """Whether something disturbed the machine beside any of its measurements."""
+        return any(p.measurement.disturbances for p in self.points)
+
+    @property
     def sustained(self) -> Point:
         """At the highest level that met every SLO; the lowest level tried when none did.
 
@@ -134,11 +139,21 @@ class Contender:
         return [min(capacity_level(r.probes, slope), r.limit) for r in self.rounds]
 
     def expected_level(self) -> float:
-        """Its mean capacity, by the rounds that found one."""
+        """Its mean capacity, by the rounds that found one.
+
+        Rounds beside a disturbance count only where all were; then so does what the search found,
+        lest a next round begins so far below the capacity that it ends there.
+        """
         if self.looked_at:
             return self.entrant.level
         passed = [x for x in zip(self.rounds, self.levels(), strict=True) if x[0].sustained.passed]
-        found = [v for r, v in passed if len(r.probes) < MOST_LOADS or Bracket.of(r.probes).ceiling]
+        ended = [
+            x for x in passed if len(x[0].probes) < MOST_LOADS or Bracket.of(x[0].probes).ceiling
+        ]
+        calm = [v for r, v in ended if not r.disturbed]
+        found = calm or [v for _, v in ended]
+        if found and not calm:
+            found.append(self.entrant.level)
         highest = max((v for _, v in passed), default=self.entrant.level)
         return geometric_mean(found) if found else highest
 

@@ -434,6 +434,27 @@ def contender(*rounds: Sequence[Point]) -> Contender:
     return Contender(Entrant(OTHER, 100.0), [Round(tuple(points)) for points in rounds])
 
 
+def beside_others(point: Point) -> Point:
+    disturbances = ("Other processes took 40% of the machine's CPU meanwhile (limit 5%).",)
+    return replace(point, measurement=replace(point.measurement, disturbances=disturbances))
+
+
+class TestExpectedLevel:
+    """Where a next round begins; the search found 100/s."""
+
+    LOW = tuple(rising(30.0)(level) for level in (29.0, 31.0))
+    HIGH = tuple(rising(98.0)(level) for level in (96.0, 104.0))
+
+    def test_it_is_what_calm_rounds_found(self) -> None:
+        assert contender(self.HIGH).expected_level() == pytest.approx(98.0, rel=0.01)
+        assert contender(self.LOW).expected_level() == pytest.approx(30.0, rel=0.02)
+
+    def test_a_round_beside_a_disturbance_does_not_lead_the_next_one_far_down(self) -> None:
+        low = [*map(beside_others, self.LOW)]
+        assert contender(low).expected_level() == pytest.approx((30.0 * 100.0) ** 0.5, rel=0.02)
+        assert contender(low, self.HIGH).expected_level() == pytest.approx(98.0, rel=0.01)
+
+
 class TestReadings:
     def test_of_rates_it_is_the_load_in_inferences(self) -> None:
         points = [rising(100.0)(level) for level in (96.0, 104.0)]
