@@ -19,6 +19,7 @@ from tuner.score.next_load import LoadPlan, next_load
 from tuner.score.point import Point
 from tuner.score.saturation import Saturated
 from tuner.score.trial import Trial, TrialState
+from tuner.search.estimate import LEAST_LOOK_S, LOOK_ANSWERS, SLOW_ROUND_S
 from tuner.search.first_load import FIRST_SHARE
 from tuner.search.incumbent import leaders, near_misses, reached_level
 from tuner.sentences import sentence
@@ -33,10 +34,6 @@ _ROUNDED = 1.0 - 1e-4
 FAR = 3.0
 #: A look at a tenth of the load that takes longer than this, in seconds, is left out.
 LONG_S = 20.0
-#: Where one of a round's loads takes this long, rounds are looks at saturated configs.
-SLOW_ROUND_S = 20.0
-#: Such a look lasts for about so many answers, and at least this long.
-LOOK_ANSWERS, LEAST_LOOK_S = 120, 5.0
 #: The search knows a capacity by two or three loads: shares this near are alike.
 SAME_USE = 0.2
 

@@ -31,11 +31,20 @@ from tuner.spec.workload import ClosedArrivals, TraceArrivals
 #: Seen on small Python models: a deploy or a fresh server, and perf_analyzer's own start and end.
 DEPLOY_S, OVERHEAD_S = 1.8, 0.6
 #: Rounds of a proof, as a rule, and the loads that each puts on a config.
-ROUNDS, LOADS_A_ROUND = 5, 2
+ROUNDS, LOADS_A_ROUND = 3, 2
+#: Where one of these loads takes this long, rounds are looks at saturated configs: for about so
+#: many answers, and at least this long.
+SLOW_ROUND_S, LOOK_ANSWERS, LEAST_LOOK_S = 20.0, 120, 5.0
+#: The share of the fields that a winner changes, as a rule: each change is undone once.
+CHANGED = 0.5
+#: A look of the search lasts no longer. It is worth its time where the race, which a bad config
+#: loses early, takes so many times as long.
+MOST_LOOK_S, RACES = 5.0, 4.0
 #: The rounds of a proof are not cut short before they took so long, in seconds.
 LEAST_S = 120.0
-#: New incumbents per e-fold of trials: twice the records of a random order, since a search learns.
-INCUMBENTS = 2.0
+#: New incumbents per e-fold of trials: half the records of a random order, since a search begins
+#: with what it expects most of (20 to 28 measurements in 12 trials over recorded tables).
+INCUMBENTS = 0.5
 #: Measurements of at least this length are announced; a candidate gets fewer of them.
 LONG_S, FEW_PROBES = 10.0, 3
 #: Of a rate that is not known yet, an example.
@@ -61,7 +70,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of the search, at most, and of the proof, as a rule.
+    """Seconds of the search and of the proof, as a rule.
 
     Attributes:
         last_s: They are those of the last run, which took so long in all.
@@ -77,13 +86,9 @@ class Estimate:
 
     @property
     def text(self) -> str:
-        """`the last run took 6:05 (search 2:00, proof 3:10)`, or `at most about` so long."""
+        """`the last run took 6:05 (search 2:00, proof 3:10)`, or `about` so long."""
         known, both_s = self.last_s, self.search_s + self.proof_s
-        whole = (
-            f"at most about {_clock(both_s)}"
-            if known is None
-            else f"the last run took {_clock(known)}"
-        )
+        whole = f"about {_clock(both_s)}" if known is None else f"the last run took {_clock(known)}"
         return f"{whole} (search {_clock(self.search_s)}, proof {_clock(self.proof_s)})"
 
     @property
@@ -112,16 +117,18 @@ def estimate_run(job: Job, seen: Seen = Seen()) -> Estimate:
     """From the budget, the window, and what a proof measures as a rule."""
     spec, load_s, point_s = job.spec, seen.load_s, _measurement_s(job, seen)
     trials = min(spec.budget.trials, job.space.size().count)
-    search_s = trials * load_s + _points(job, trials, seen) * point_s
+    search_s = trials * load_s + _search_s(job, trials, seen)
     if spec.budget.time is not None:
         search_s = min(search_s, float(spec.budget.time))
     rounds, sides = min(ROUNDS, spec.confirm.rounds), 1 + min(spec.confirm.finalists, trials)
     loads = 1 if job.plan.listed is not None else LOADS_A_ROUND
     fields = len(spec.server.space) + sum(len(m.space) for m in spec.models.values())
-    point_s = _measurement_s(job, seen, of_round=True)
-    rounds_s = min(rounds * sides * (load_s + loads * point_s), rounds_at_most_s(spec, search_s))
-    soak_s = _soak_s(job, seen)
-    after_s = fields * (load_s + point_s) + soak_s
+    point_s, soak_s, soaks = _measurement_s(job, seen, of_round=True), _soak_s(job, seen), 1
+    round_s = loads * point_s
+    if seen.rate_per_s is not None and point_s >= SLOW_ROUND_S and job.plan.searches_rates:
+        round_s, soaks = max(LOOK_ANSWERS / seen.rate_per_s, LEAST_LOOK_S), 2
+    rounds_s = min(rounds * sides * (load_s + round_s), rounds_at_most_s(spec, search_s))
+    after_s = CHANGED * fields * (load_s + point_s) + soaks * soak_s
     return Estimate(search_s, rounds_s + after_s, after_rounds_s=after_s, soak_s=soak_s)
 
 
@@ -145,7 +152,7 @@ def refuse_too_short(job: Job, seen: Seen | None) -> None:
     known, time_s = seen or Seen(), job.spec.budget.time
     load_s, point_s = 2 * known.load_s, _measurement_s(job, known)
     if time_s is not None and time_s < load_s + 2 * point_s:
-        enough_s = math.ceil(load_s + _points(job, 2, known) * point_s)
+        enough_s = math.ceil(load_s + _search_s(job, 2, known))
         raise SpecError(
             f"the budget's time is {time_s}, and two configs take at least "
             f"{load_s + 2 * point_s:.0f} s",
@@ -154,15 +161,18 @@ def refuse_too_short(job: Job, seen: Seen | None) -> None:
         )
 
 
-def _points(job: Job, trials: int, seen: Seen) -> float:
-    """Measurements of the search: a loser costs one, a new incumbent takes the most."""
+def _search_s(job: Job, trials: int, seen: Seen) -> float:
+    """Measurements of the search: a loser costs a race or a look, an incumbent takes the most."""
+    point_s = _measurement_s(job, seen)
     if job.plan.listed is not None:
-        return trials * (1 + len(job.plan.listed)) / 2
+        return trials * (1 + len(job.plan.listed)) / 2 * point_s
     incumbents = min(trials, 1.0 + INCUMBENTS * math.log(trials))
     most = (
         MOST_PROBES if seen.rate_per_s is None else most_probes(job.spec, job.plan, seen.rate_per_s)
     )
-    return trials + incumbents * (most - 1)
+    looks = job.plan.searches_rates and len(job.spec.streams) == 1
+    loser_s = MOST_LOOK_S if looks and point_s >= RACES * MOST_LOOK_S else point_s
+    return (trials - incumbents) * loser_s + incumbents * most * point_s
 
 
 def _measurement_s(job: Job, seen: Seen, *, of_round: bool = False) -> float:

@@ -19,19 +19,16 @@ from tuner.score.judge import tightest_latency
 from tuner.score.point import Score
 from tuner.score.saturation import Saturated
 from tuner.score.trial import STEEPNESS, TrialState
-from tuner.search.estimate import length_s
+from tuner.search.estimate import MOST_LOOK_S, RACES, length_s
 from tuner.search.first_load import ENOUGH_AT_ONCE, FIRST_SHARE, at_once
 from tuner.space.candidate import Candidate
 from tuner.space.words import changes_text
 from tuner.spec.units import digits
 
-#: A look lasts as long as so many requests one after another, but not longer than this.
-REQUESTS, MOST_S = 60, 5.0
+#: A look lasts as long as so many requests one after another, but not longer than `MOST_LOOK_S`.
+REQUESTS = 60
 #: A capacity takes about so many measurements.
 MEASUREMENTS = 4
-#: A look is worth its time where the race, which a bad config loses early, takes so many times as
-#: long.
-RACES = 4.0
 #: Configs that answer this share of the most are alike: how late they answer decides.
 ALIKE = 0.9
 
@@ -112,7 +109,7 @@ class Screening:
         if bound is not None and 1e6 * alone_s.get(bound.stream, 0.0) > bound.bound:
             self._applies = False  # no load is low enough, so that high ones tell nothing
         self._in_flight = max(at_once(alone_s[""]), ENOUGH_AT_ONCE)
-        self._look_s = min(max(REQUESTS * alone_s[""], QUICK_LOOK.duration_s), MOST_S)
+        self._look_s = min(max(REQUESTS * alone_s[""], QUICK_LOOK.duration_s), MOST_LOOK_S)
 
     def _measurement_s(self, level: float) -> float:
         return length_s(self._session.spec, self._session.plan, level) if level else 0.0

@@ -28,7 +28,6 @@ from tuner.spec.slo import Objective
 
 MORE = (
     {"budget": {"trials": 40}},
-    {"confirm": {"rounds": 5}},
     {"confirm": {"finalists": 4}},
     {"confirm": {"soak": "60s"}},
     {"workload": {"window": "4s"}},
@@ -140,3 +139,29 @@ def test_a_slow_models_run_is_foreseen_as_longer(job: Job) -> None:
     for foreseen in (slow, large):
         assert foreseen.search_s > fast.search_s
         assert foreseen.proof_s > fast.proof_s
+
+
+#: Networks of benchmarks/real, whose runs took so many minutes on two cores of an AMD EPYC.
+TOOK = {"opennsfw": (7.6, 17.5), "magika": (61.8, 7.3)}
+
+
+@pytest.mark.parametrize("network", TOOK)
+def test_runs_of_fast_and_slow_networks_are_foreseen_within_1_5_times(
+    network: str, tmp_path: Path
+) -> None:
+    rate_per_s, took_minutes = TOOK[network]
+    text = SPEC.replace("40ms", "100ms").replace(
+        "[1, 4]}}}}",
+        "[1, 2]}}, max_batch_size: {{choice: [4, 8, 16, 32]}}, "
+        "dynamic_batching.max_queue_delay_microseconds: {{int: [50, 10000], or: 0}}}}\n"
+        "budget: {{trials: 30, time: 20m}}",
+    )
+    foreseen = estimate_run(a_job(tmp_path, text), Seen(rate_per_s, load_s=3.0))
+    minutes = (foreseen.search_s + foreseen.proof_s) / 60.0
+    assert took_minutes / 1.5 <= minutes <= took_minutes * 1.5
+
+
+def test_rounds_of_a_slow_model_cost_looks_and_not_windows(job: Job) -> None:
+    slow, fast = (estimate_run(job, Seen(rate)) for rate in (8.0, 2000.0))
+    rounds_s = slow.proof_s - slow.after_rounds_s
+    assert rounds_s < 6.0 * (fast.proof_s - fast.after_rounds_s)
