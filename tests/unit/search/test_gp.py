@@ -16,12 +16,13 @@ from builders.spaces import DELAY, INSTANCES
 from builders.surface import SURFACE, feasible, searched, strategy
 
 from tuner.score.point import Score
-from tuner.score.trial import STEEPNESS, Aim, Trial, TrialState
+from tuner.score.trial import STEEPNESS, Aim, Predicted, Trial, TrialState
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.designs import designs
 from tuner.search.strategies.gaussian import Bound
 from tuner.search.strategies.gp import (
     GaussianStrategy,
+    came_true,
     overshoot,
     own_error,
     told,
@@ -135,6 +136,17 @@ def test_predictions_that_came_true_make_it_surer() -> None:
     assert predicted.low < 100.0 < predicted.value < predicted.high
     assert own_error([0.0] * 6) < own_error([]) < own_error([-0.2])
     assert own_error([0.1, -0.1] * 200) == pytest.approx(0.1, rel=0.01)
+
+
+def test_gains_that_were_expected_and_never_came_are_believed_less() -> None:
+    """A search that goes on for the largest of many expectations would never end."""
+    first = measured(0, candidate_of({}), 100.0)
+    hoped = [replace(lost(0.1), number=n, predicted=Predicted(110.0, 95.0, 127.0)) for n in (1, 2)]
+    better = replace(measured(1, candidate_of({}), 112.0), predicted=hoped[0].predicted)
+    assert came_true(aim(), []) == came_true(aim(), [first]) == 1.0
+    none_came = [came_true(aim(), [first, *hoped[:n]]) for n in (1, 2)]
+    assert 0.25 < none_came[1] < none_came[0] < 0.6
+    assert came_true(aim(), [first, better]) == pytest.approx(1.0, abs=0.1)
 
 
 @pytest.mark.parametrize("seed", range(3))

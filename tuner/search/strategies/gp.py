@@ -125,6 +125,8 @@ _OWN, _OWN_COUNT = 0.05, 2
 #: How much of a candidate's individual error is its own, and not luck of the measurement: as long
 #: as none is measured twice, nothing distinguishes the two.
 LASTS = 0.5
+#: Expected gains (logarithms) that came true before any was tried: what later ones are added to.
+GAINS = 0.1
 #: Half width of a 90 % interval in standard deviations.
 _Z90 = 1.645
 #: Good trials whose neighbours are looked at in a large space.
@@ -198,6 +200,7 @@ class GaussianStrategy:
         if outlook is None:
             return Proposal(left[chosen])
         gain, first = math.exp(promise[chosen]), max(len(self.designs) + 1, self.startup_trials)
+        gain *= came_true(self.aim, history)
         if number >= first + LEAST_PROPOSED and gain < self._least_gain:
             return Enough(gain)
         expected = float(outlook.worth[chosen]), float(outlook.deviation[chosen])
@@ -298,6 +301,26 @@ def surprises(aim: Aim, history: Sequence[Trial]) -> list[float]:
         elif bound is not None and predicted > bound:
             found.append(bound - predicted)
     return found
+
+
+def came_true(aim: Aim, history: Sequence[Trial]) -> float:
+    """The share of expected gains that came, at most 1: near 1 before any was expected.
+
+    The largest of many expected gains is expected too high; how much shows in what came of those
+    that were tried.
+    """
+    best, expected, came = -math.inf, GAINS, GAINS
+    for trial in history:
+        measured = aim.measured(trial)
+        if trial.predicted is not None and math.isfinite(best):
+            ends = [aim.worth(s) for s in (trial.predicted.low, trial.predicted.high)]
+            deviation = max(abs(ends[1] - ends[0]) / (2.0 * _Z90), 1e-6)
+            ahead = aim.worth(trial.predicted.value) - best
+            expected += math.exp(log_expected_gain(np.array([ahead]), np.array([deviation]))[0])
+            came += max(0.0 if measured is None else measured - best, 0.0)
+        if measured is not None:
+            best = max(best, measured)
+    return min(came / expected, 1.0)
 
 
 def own_error(surprises: Sequence[float]) -> float:
