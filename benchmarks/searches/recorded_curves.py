@@ -26,6 +26,8 @@ NEAR, EARLY_S = 0.95, 180.0
 COLOURS = {
     "gp": "#56b4e9",
     "tpe": "#0072b2",
+    "tpe with designs": "#d55e00",
+    "GPSampler with designs": "#f0e442",
     "random": "#999999",
     "grid": "#000000",
     "model-analyzer quick": "#009e73",

@@ -30,6 +30,7 @@ from typing import Any
 
 import recorded_curves as results
 import recorded_table as tables
+from other_samplers import strategy_of
 from recorded_bench import RecordedBench, RecordedWorld
 from recorded_calls import first_calls
 from recorded_curves import Replay, Step
@@ -49,7 +50,6 @@ from tuner.score.trial import Trial
 from tuner.search.incumbent import incumbent
 from tuner.search.searcher import Searcher
 from tuner.search.searching import search
-from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategy import Enough, Proposal
 from tuner.search.strategy import Strategy as SearchStrategy
 from tuner.space.candidate import Candidate
@@ -60,6 +60,8 @@ from tuner.spec.model import Spec
 COMPARED: dict[str, dict[str, str]] = {
     "gp": {"strategy": "gp"},
     "tpe": {"strategy": "tpe"},
+    "tpe with designs": {"strategy": "tpe"},
+    "GPSampler with designs": {"strategy": "tpe"},
     "random": {"strategy": "random"},
     "grid": {"strategy": "grid"},
     "model-analyzer quick": {"strategy": "model-analyzer", "mode": "quick"},
@@ -164,7 +166,7 @@ def replay(ground: Ground, name: str, seed: int, trials: int, stop_at: float) ->
     job, world = world_of(ground)
     spec = spec_for(job.spec, name, seed, trials)
     space = job.space
-    strategy = _Timed(STRATEGIES[spec.search.strategy](space, spec))
+    strategy = _Timed(strategy_of(name, space, spec))
     events, notes = Silent(), []
     events.note = notes.append  # type: ignore[method-assign]
     bench: Any = RecordedBench(

@@ -62,18 +62,20 @@ class TpeStrategy(InOrder):
         return Proposal(fallback.candidate, duplicates + fallback.duplicates)
 
     def _study(self, history: Sequence[Trial], seed: int) -> optuna.Study:
-        more: dict[str, Any] = {}
-        if not hasattr(optuna.trial.FrozenTrial, "constraints"):  # Optuna 5 finds them by itself
-            more["constraints_func"] = lambda trial: trial.system_attrs[CONSTRAINTS]
-        sampler = optuna.samplers.TPESampler(
-            n_startup_trials=0, seed=seed, multivariate=True, group=True, **more
-        )
         maximise = self._goal is Goal.MAXIMIZE_GOODPUT
         study = optuna.create_study(
-            sampler=sampler, direction="maximize" if maximise else "minimize"
+            sampler=self._sampler(seed), direction="maximize" if maximise else "minimize"
         )
         study.add_trials(frozen_trial(self._space, self._goal, t) for t in history)
         return study
+
+    def _sampler(self, seed: int) -> optuna.samplers.BaseSampler:
+        more: dict[str, Any] = {}
+        if not hasattr(optuna.trial.FrozenTrial, "constraints"):  # Optuna 5 finds them by itself
+            more["constraints_func"] = lambda trial: trial.system_attrs[CONSTRAINTS]
+        return optuna.samplers.TPESampler(
+            n_startup_trials=0, seed=seed, multivariate=True, group=True, **more
+        )
 
     def _draw(self, study: optuna.Study) -> Candidate:
         kinds, known = optuna.distributions, distributions(self._space)
