@@ -67,6 +67,7 @@ from tuner.search.budget import lone_miss
 from tuner.search.estimate import rounds_at_most_s, spent_s
 from tuner.search.incumbent import leaders
 from tuner.search.outlook import Ahead, outlook_of
+from tuner.search.strategies.batch_rates import outdone_by
 from tuner.sentences import failed
 from tuner.space.candidate import Candidate, list_sizes
 from tuner.space.words import changes_text
@@ -231,18 +232,15 @@ class _Proof:
         return None
 
     def _simplest(self, race: RoundsResult, winner: Contender, level: float) -> Simplest:
-        session, ratio = self._session, race.ratios.get(winner.candidate)
+        spec, space = self._session.spec, self._session.job.space
+        ratio = race.ratios.get(winner.candidate)
         small = ratio is not None and ratio.low * OF_MEAN <= 1.0
         self._begin("looking for the simplest config that is as good", Ahead.UNDOING)
         return simplest(
-            self._measured,
-            winner,
-            session.current,
-            level,
-            self._rules,
-            session.job.space,
-            sizes=list_sizes(session.spec),
+            *(self._measured, winner, space.current, level, self._rules, space),
+            sizes=list_sizes(spec),
             leave_out=lambda: small or self._is_too_late_to_undo(),
+            loses=outdone_by(space, spec, self._trials, winner.candidate),
         )
 
     def _is_too_late_to_undo(self) -> bool:

@@ -91,6 +91,7 @@ def simplest(
     *,
     sizes: Sequence[int] = (),
     leave_out: Callable[[], bool] = lambda: False,
+    loses: Callable[[Candidate], bool] = lambda _: False,
 ) -> Simplest:
     """Undoes what makes no difference between the winner and the ``current`` config.
 
@@ -98,6 +99,7 @@ def simplest(
         level: The load that the winner is to be credited with.
         sizes: Of the response cache, those the spec lets choose from, in bytes.
         leave_out: Whether no further change may be measured; asked before each.
+        loses: Whether a config is expected to sustain far less: it is not measured.
     """
     undoing = _Undoing(measured, winner, rules, level, [])
     plain = best = _without_what_changes_nothing(winner.candidate, current, space)
@@ -107,7 +109,7 @@ def simplest(
         simpler = without(best)
         if simpler in (best, current) or space.violations(simpler) or not space.leaves(simpler):
             continue
-        if leave_out():
+        if loses(simpler) or leave_out():
             continue
         if undoing.is_as_good(name, simpler):
             best = simpler

@@ -179,6 +179,15 @@ def test_a_config_that_cannot_be_served_is_no_simplification() -> None:
     assert all(p.kept and p.without_change is None and p.difference is None for p in left.undone)
 
 
+def test_a_simpler_config_that_is_expected_to_sustain_far_less_is_not_measured() -> None:
+    current, found = candidate_of({"a": 1, "b": 1, "c": 1}), candidate_of({"a": 2, "b": 2, "c": 2})
+    left, bench, _ = tried_on(
+        by({"a": 3.0}), found, current, loses=lambda c: fields_of(c).get("a") == 1
+    )
+    assert fields_of(left.candidate) == {"a": 2, "b": 1, "c": 1}
+    assert len(bench.asked) == 2
+
+
 def test_what_the_spec_leaves_no_choice_about_stays_without_being_measured() -> None:
     """A queue policy that changes nothing below the capacity, and is wanted all the same."""
     timeout = "dynamic_batching.default_queue_policy.default_timeout_microseconds"

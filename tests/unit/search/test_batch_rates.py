@@ -10,6 +10,7 @@ from builders.candidates import candidate_of, the_one
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 from builders.surface import COMPOSED, COMPOSED_CACHED, strategy
 
+from tuner.measurement.batch_profile import BatchCall
 from tuner.measurement.measurement import ServerStatistics
 from tuner.score.point import judge_point
 from tuner.score.trial import Trial, TrialState
@@ -30,6 +31,13 @@ def rates() -> BatchRates:
     assert isinstance(built, GaussianStrategy)
     visits = replace(the_one(built.rates.visits), within_s=0.0401)
     return replace(built.rates, visits={"m": visits})
+
+
+def known() -> BatchRates:
+    """Rates of one model that all requests are for."""
+    found = rates()
+    visits = replace(the_one(found.visits), is_asked=True)
+    return replace(found, visits={"m": visits})
 
 
 def trial(instances: int, *table: tuple[int, float]) -> Trial:
@@ -100,6 +108,40 @@ def test_a_rare_slow_batch_is_no_reason_to_prefer_larger_ones() -> None:
     foreseen = [in_time(n, (2.0 + 5.5 * (n - 1) / 3) / 1e3) for n in (1, 2, 3, 4)]
     assert math.exp(log_rate(config(4))) == pytest.approx(max(foreseen))
     assert math.exp(log_rate(config(8))) == pytest.approx(in_time(8, 7.5e-3))
+
+
+def first_calls(*rows: tuple[int, int, float]) -> Trial:
+    """A trial whose first calls took so long: size, instances, milliseconds."""
+    calls = tuple(BatchCall(size, instances, ms / 1e3) for size, instances, ms in rows)
+    return replace(trial(2), batch_calls=calls)
+
+
+def test_first_calls_say_what_instances_gain() -> None:
+    """Of the accelerator, whose device does 80% of a batch, alone."""
+    history = [first_calls((1, 1, 5.25), (64, 1, 21.0), (64, 2, 37.8))]
+    log_rate = known().learned(history)
+    one, two, four = (log_rate(config(8, instances=n)) for n in (1, 2, 4))
+    assert 1.15 < math.exp(two - one) < 1.35
+    assert four < two
+
+
+def test_a_config_that_first_calls_show_to_be_far_behind_is_outdone() -> None:
+    history = [first_calls((1, 1, 5.25), (64, 1, 21.0), (64, 2, 37.8))]
+    outdone = known().outdone(history, config(24, instances=2))
+    assert outdone(config(24, batching=False))
+    assert not outdone(config(24, instances=3))
+    assert not known().outdone([trial(1, (1, 5.25))], config(24))(config(24, batching=False))
+
+
+def test_a_batch_that_takes_longer_than_the_slo_allows_is_too_slow() -> None:
+    too_slow = known().too_slow([first_calls((1, 1, 5.0), (16, 1, 20.0), (64, 1, 80.0))])
+    assert [too_slow(config(size)) for size in (4, 16, 24, 64)] == [False, False, False, True]
+    assert not too_slow(config(64, batching=False))
+
+
+def test_where_every_request_is_too_slow_no_size_is_left_out() -> None:
+    too_slow = known().too_slow([first_calls((1, 1, 100.0), (64, 1, 900.0))])
+    assert not too_slow(config(64))
 
 
 def test_nothing_is_expected_of_larger_batches_where_one_size_was_seen() -> None:

@@ -131,9 +131,6 @@ GAINS = 0.1
 _Z90 = 1.645
 #: Good trials whose neighbours are looked at in a large space.
 GOOD = 4
-#: A config that is expected to sustain so much less than another (a logarithm) loses to it: over
-#: recorded tables, expectations by the first calls err by 0.1 to 0.25 (standard deviation).
-OUTDONE = 0.3
 #: Of a gain's logarithm; what lies behind them is rounding, which is not the same each time. So two
 #: candidates that are alike but for the names of their models are equals.
 DECIMALS = 6
@@ -170,7 +167,7 @@ class GaussianStrategy:
         if self.rates.profile(history) is None or history[0].saturated is not None:
             return Proposal(leads[0], informative=True)
         chosen = max(leads, key=lambda c: round(log_rate(c), DECIMALS))
-        outdone = bool(best) and log_rate(chosen) + OUTDONE < log_rate(best[0].candidate)
+        outdone = bool(best) and self.rates.outdone(history, best[0].candidate)(chosen)
         return Proposal(chosen, informative=True, outdone=outdone)
 
     def propose(
