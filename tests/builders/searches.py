@@ -41,7 +41,7 @@ class ListedSearcher:
     def leads(self) -> list[Candidate]:
         return []
 
-    def rank(self, leads: list[Candidate]) -> None:
+    def rank(self, leads: list[Candidate], *, by_looks: bool) -> None:
         assert leads == []
 
     def next(self) -> Proposal | None:

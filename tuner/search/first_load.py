@@ -80,16 +80,20 @@ def first_level(
             rate = bench.many_at_once(many, seed)
         seen += f"; with {many} at once it answers {digits(rate, 4)}/s"
         most = rate if _queued(many, rate, latency_s) else math.inf
-        likely = FIRST_SHARE * rate if math.isinf(likely_per_s) else likely_per_s
-        first = First(min(likely, MOST_SHARE * rate), most=most)
+        first = First(_first(rate, likely_per_s), most=most)
     note(f"{seen}; the first load is {digits(plan.levels.nearest(first.level), 4)}/s")
     return first
 
 
-def first_of(seen: Saturated) -> First:
+def first_of(seen: Saturated, likely_per_s: float = math.inf) -> First:
     """The same, by what a config answered when it was saturated."""
     most = math.inf if seen.at_most_per_s is None else seen.at_most_per_s
-    return First(FIRST_SHARE * seen.answered_per_s, most=most)
+    return First(_first(seen.answered_per_s, likely_per_s), most=most)
+
+
+def _first(answered_per_s: float, likely_per_s: float) -> float:
+    likely = FIRST_SHARE * answered_per_s if math.isinf(likely_per_s) else likely_per_s
+    return min(likely, MOST_SHARE * answered_per_s)
 
 
 def at_once(latency_s: float) -> int:

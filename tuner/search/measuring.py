@@ -140,7 +140,7 @@ class Measuring:
         self._refuse_when_late()
         session, note = self._session, self._session.events.note
         if self._seen is not None:
-            first = first_of(self._seen)
+            first = first_of(self._seen, self._likely_per_s())
         else:
             bound = tightest_latency(session.spec.slos)
             likely = self._likely_per_s()

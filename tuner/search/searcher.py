@@ -58,7 +58,7 @@ class Searcher:
         self._enough: Enough | None = None
         self._batch_start = 0
         self._leads = [*strategy.designs, space.current]
-        self._lead_given_up = False
+        self._lead_given_up = self._by_looks = False
         self.history: list[Trial] = list(history)
         self.duplicates = 0
         if record is not None:
@@ -77,7 +77,7 @@ class Searcher:
         if all(t.candidate != current for t in self.history):
             return self._strategy.lead([current], self.history)
         if leads := self._leads_left():
-            return self._strategy.lead(leads, self.history)
+            return self._strategy.lead(leads[:1] if self._by_looks else leads, self.history)
         start = number - (number - 1) % self._size
         if start != self._batch_start:
             self._batch, self._enough = self._proposed(start)
@@ -95,12 +95,12 @@ class Searcher:
         known = {t.candidate.key for t in self.history} | self._claimed
         return [c for c in self._leads if c.key not in known]
 
-    def rank(self, leads: Sequence[Candidate]) -> None:
+    def rank(self, leads: Sequence[Candidate], *, by_looks: bool) -> None:
         """Measures ``leads`` in this order, but the current config no later than second.
 
-        A strategy that expects something of them may choose another one of them.
+        ``by_looks``: they were looked at; else a strategy may expect more of another one.
         """
-        self._leads = list(leads)
+        self._leads, self._by_looks = list(leads), by_looks
 
     def start(self, candidate: Candidate) -> bool:
         """``candidate`` is about to be measured as the next trial; False when a worker has it.

@@ -56,7 +56,8 @@ def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReaso
     clock = Clock(session.load_s + spent_s(searcher.history), budget.time_s)
     session.events.outlook(outlook_of(session.job, searcher.history, clock.elapsed_s()))
     screening = Screening(session)
-    searcher.rank(screening.ranked(searcher.leads))
+    leads = screening.ranked(searcher.leads)
+    searcher.rank(leads, by_looks=len(screening.seen) > 1)
     history = searcher.history  # grows with each trial, and with those of workers
     while True:
         _refuse_unmeasurable(session, history)

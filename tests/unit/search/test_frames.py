@@ -70,7 +70,7 @@ class Searcher:
 
     leads = ()
 
-    def rank(self, leads: Any) -> None:
+    def rank(self, leads: Any, *, by_looks: bool) -> None:
         pass
 
     def next(self) -> Proposal | None:

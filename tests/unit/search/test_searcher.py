@@ -11,6 +11,7 @@ from builders.surface import CACHED, SURFACE, searched, strategy, synthetic_tria
 
 from tuner.score.trial import Trial
 from tuner.search.searcher import Searcher
+from tuner.search.strategies.designs import designs
 from tuner.search.strategy import BATCH, InOrder, Proposal
 from tuner.space.candidate import Candidate
 from tuner.spec.model import StrategyName
@@ -39,6 +40,21 @@ class Leading(Scripted):
     def __init__(self, first_guess: Candidate, proposals: Sequence[Proposal]) -> None:
         super().__init__(proposals)
         self.designs = [first_guess]
+
+
+@pytest.mark.parametrize("by_looks", [True, False])
+def test_a_strategy_chooses_among_designs_that_no_look_has_ranked(by_looks: bool) -> None:
+    class Expecting(Scripted):
+        def lead(self, leads: Sequence[Candidate], history: Sequence[Trial]) -> Proposal:
+            return Proposal(leads[-1], outdone=True)
+
+    space, built = space_of(SURFACE), Expecting([])
+    built.designs = designs(space)[:3]
+    searcher = Searcher(space, built)
+    searcher.rank(searcher.leads, by_looks=by_looks)
+    order = [trial.candidate for trial in searched(searcher, 4)]
+    one, two, three = built.designs
+    assert order == [one, space.current, *((two, three) if by_looks else (three, two))]
 
 
 def test_after_a_lead_comes_the_current_config_whatever_workers_did() -> None:

@@ -162,9 +162,9 @@ class GaussianStrategy:
         self._features = Features(space)
 
     def lead(self, leads: Sequence[Candidate], history: Sequence[Trial]) -> Proposal:
-        """The one of which most is expected; the first, where none was profiled or all screened."""
+        """The one of which most is expected; the first, where no first calls were timed."""
         log_rate, best = self.rates.learned(history), self._leaders(history)
-        if self.rates.profile(history) is None or history[0].saturated is not None:
+        if self.rates.profile(history) is None:
             return Proposal(leads[0], informative=True)
         chosen = max(leads, key=lambda c: round(log_rate(c), DECIMALS))
         outdone = bool(best) and self.rates.outdone(history, best[0].candidate)(chosen)
