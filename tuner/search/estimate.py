@@ -23,7 +23,7 @@ from tuner.score.trial import Trial
 from tuner.search.first_load import First
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS, SLOW_PER_S, easier_percentile
-from tuner.spec.model import Spec
+from tuner.spec.model import Spec, StrategyName
 from tuner.spec.slo import Slo, tail_shares
 from tuner.spec.units import digits
 from tuner.spec.workload import ClosedArrivals, TraceArrivals
@@ -45,6 +45,8 @@ LEAST_S = 120.0
 #: New incumbents per e-fold of trials: half the records of a random order, since a search begins
 #: with what it expects most of (20 to 28 measurements in 12 trials over recorded tables).
 INCUMBENTS = 0.5
+#: After so many trials `gp` expects too little of another one (8 to 16 over six recorded tables).
+ENOUGH_TRIALS = 12
 #: Measurements of at least this length are announced; a candidate gets fewer of them.
 LONG_S, FEW_PROBES = 10.0, 3
 #: Of a rate that is not known yet, an example.
@@ -116,7 +118,7 @@ def foresee_run(results: Path, job: Job, seen: Seen = Seen()) -> Estimate:
 def estimate_run(job: Job, seen: Seen = Seen()) -> Estimate:
     """From the budget, the window, and what a proof measures as a rule."""
     spec, load_s, point_s = job.spec, seen.load_s, _measurement_s(job, seen)
-    trials = min(spec.budget.trials, job.space.size().count)
+    trials = min(_trials(spec), job.space.size().count)
     search_s = trials * load_s + _search_s(job, trials, seen)
     if spec.budget.time is not None:
         search_s = min(search_s, float(spec.budget.time))
@@ -130,6 +132,12 @@ def estimate_run(job: Job, seen: Seen = Seen()) -> Estimate:
     rounds_s = min(rounds * sides * (load_s + round_s), rounds_at_most_s(spec, search_s))
     after_s = CHANGED * fields * (load_s + point_s) + soaks * soak_s
     return Estimate(search_s, rounds_s + after_s, after_rounds_s=after_s, soak_s=soak_s)
+
+
+def _trials(spec: Spec) -> int:
+    """Those of the budget, or as many as it takes a search that ends by itself."""
+    ends = spec.search.strategy is StrategyName.GP and float(spec.confirm.min_gain) > 0.0
+    return min(spec.budget.trials, ENOUGH_TRIALS) if ends else spec.budget.trials
 
 
 def rounds_at_most_s(spec: Spec, searched_s: float) -> float:

@@ -40,7 +40,7 @@ def test_whoever_asks_for_more_waits_longer_but_never_past_the_budget(
     more: dict[str, Any], tmp_path: Path
 ) -> None:
     """How long each takes is told in `tests/golden/printed/estimates.txt`."""
-    least = {"budget": {"trials": 20}, "confirm": {"rounds": 3, "finalists": 2}}
+    least = {"budget": {"trials": 8}, "confirm": {"rounds": 3, "finalists": 2}}
 
     def both(given: dict[str, Any]) -> Estimate:
         asked = "".join(f"{key}: {json.dumps(value)}\n" for key, value in given.items())
