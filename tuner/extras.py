@@ -23,7 +23,6 @@ class Extra(Enum):
     LOCAL = "local"
     MODEL_ANALYZER = "model-analyzer"
     GPU = "gpu"
-    POSTGRES = "postgres"
     RAY = "ray"
 
     @property

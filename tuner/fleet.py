@@ -30,11 +30,13 @@ class Need:
     Attributes:
         cpus: How many CPUs, for server and load generator.
         named: Those CPUs and no others, by number; empty: any.
+        moves: Where its node is lost it waits for room on another one; else it is lost at once.
     """
 
     gpus: int = 0
     cpus: int = 1
     named: tuple[int, ...] = ()
+    moves: bool = True
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class BenchPlace:
         cpus: Its CPUs by number; empty: all that this process may use.
         niceness: Of its processes, as nice(1) counts.
         oom_score_adj: How soon the kernel kills it where memory is short, see proc(5).
+        node: The node of a cluster, by its id.
     """
 
     host: str
@@ -53,6 +56,7 @@ class BenchPlace:
     cpus: tuple[int, ...] = ()
     niceness: int = 0
     oom_score_adj: int = 0
+    node: str = ""
 
     def __str__(self) -> str:
         gpus = f", GPU {','.join(map(str, self.gpus))}" if self.gpus else ""
@@ -88,14 +92,19 @@ class Fleet(Protocol):
         """Benches that can be open at once; None: any number, since they wait for resources."""
         ...
 
-    def need(self, gpus: int | None, cpus: Sequence[int] = ()) -> Need:
+    def need(self, gpus: int | None, cpus: Sequence[int] = (), beside: int | None = None) -> Need:
         """What a bench needs that has so many GPUs, and ``cpus`` where they are named.
 
-        ``gpus``: None is one where there is any.
+        ``gpus``: None is one where there is any. ``beside``: how many such benches are to have
+        room, which share the CPUs of a machine without GPUs.
 
         Raises:
             EnvironmentNotReadyError: No machine has as much.
         """
+        ...
+
+    def room(self, need: Need) -> int:
+        """How many such benches have room beside each other, if nobody else uses it."""
         ...
 
     def open(self, bench: str, opener: Opener, argument: object, need: Need) -> None: ...
@@ -134,8 +143,13 @@ class LocalFleet:
         self._openers: dict[str, tuple[Opener, object]] = {}
         self._open: dict[str, tuple[ExitStack, Bench]] = {}
 
-    def need(self, gpus: int | None, cpus: Sequence[int] = ()) -> Need:
+    def need(self, gpus: int | None, cpus: Sequence[int] = (), beside: int | None = None) -> Need:
+        del beside
         return Need(gpus or 0, len(cpus), tuple(cpus))
+
+    def room(self, need: Need) -> int:
+        del need
+        return 1
 
     def open(self, bench: str, opener: Opener, argument: object, need: Need) -> None:
         del need  # all that there is

@@ -124,6 +124,8 @@ class RayFleet:
         self._again: deque[tuple[str, object]] = deque()
         self._retried: set[str] = set()
         self._opened: set[str] = set()
+        self._staying: set[str] = set()
+        self._node_of: dict[str, str] = {}
         self._stopping = False
 
     def __enter__(self) -> RayFleet:
@@ -134,8 +136,8 @@ class RayFleet:
             self._ray.kill(actor)
         self._ray.kill(self._board)
 
-    def need(self, gpus: int | None, cpus: Sequence[int] = ()) -> Need:
-        has = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+    def need(self, gpus: int | None, cpus: Sequence[int] = (), beside: int | None = None) -> Need:
+        has = self._resources()
         if gpus is None:
             gpus = int(any(node.get("GPU", 0) for node in has))
         fitting = [node for node in has if node.get("GPU", 0) >= gpus and node.get("CPU", 0) >= 1]
@@ -147,7 +149,12 @@ class RayFleet:
                 f"no node of the Ray cluster has {gpus} GPUs: the most is {most}",
                 "lower server.gpus in the spec, or add such a node",
             )
-        share = min(int(n["CPU"] * (gpus / n["GPU"] if gpus else 1)) for n in fitting)
+        if gpus or beside is None:
+            share = min(int(n["CPU"] * (gpus / n["GPU"] if gpus else 1)) for n in fitting)
+        else:
+            shares = range(int(max(n["CPU"] for n in fitting)), 1, -1)
+            enough = (s for s in shares if sum(int(n["CPU"]) // s for n in fitting) >= beside)
+            share = next(enough, 1)
         count = len(cpus) or max(share, 1)
         if count > (most := max(int(node["CPU"]) for node in fitting)):
             raise EnvironmentNotReadyError(
@@ -156,11 +163,24 @@ class RayFleet:
             )
         return Need(gpus, count, tuple(cpus))
 
+    def room(self, need: Need) -> int:
+        count = 0
+        for node in self._resources():
+            fits = int(node.get("CPU", 0)) // need.cpus
+            fits = min(fits, int(node.get("GPU", 0)) // need.gpus) if need.gpus else fits
+            count += min(fits, 1) if need.named else fits
+        return count
+
+    def _resources(self) -> list[dict[str, float]]:
+        return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+
     def open(self, bench: str, opener: Opener, argument: object, need: Need) -> None:
         made = self._ray.remote(_RayBench).options(
             num_cpus=need.cpus, num_gpus=need.gpus, max_restarts=1, max_task_retries=1
         )
         self._actors[bench] = made.remote(bench, self._named, need, opener, argument)
+        if not need.moves:
+            self._staying.add(bench)
 
     def benches(self) -> Sequence[str]:
         return list(self._actors)
@@ -182,6 +202,8 @@ class RayFleet:
                 self.submit(*self._again.popleft())
             ready, _ = self._ray.wait([*self._works], timeout=_LOOK_S)
             self._listen()
+            if (lost := self._lost_with_its_node()) is not None:
+                return lost
             for reference in ready:
                 bench, work = self._works.pop(reference)
                 if (done := self._ended(bench, work, reference)) is not None:
@@ -197,7 +219,21 @@ class RayFleet:
             self._board.stop.remote()
         for bench, what in self._ray.get(self._board.take.remote()):
             self._opened.add(bench)
+            if isinstance(what, BenchPlace):
+                self._node_of[bench] = what.node
             self._heard(bench, what)
+
+    def _lost_with_its_node(self) -> Done | None:
+        """A bench that would wait for room on another node."""
+        if not self._staying & self._node_of.keys():
+            return None
+        alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
+        for reference, (bench, _) in self._works.items():
+            if bench in self._staying and self._node_of.get(bench, "") not in {"", *alive}:
+                del self._works[reference]
+                error = BenchLostError(f"the bench of {bench} is lost: its node is gone")
+                return Done(bench, error=error)
+        return None
 
     def _ended(self, bench: str, work: object, reference: Any) -> Done | None:
         """None where it is to be tried once more, when nothing else is under way."""
@@ -207,6 +243,8 @@ class RayFleet:
             self._listen()  # what it said before
             return Done(bench, value, error)
         except exceptions.OutOfMemoryError as error:
+            # Of other benches of the node too, and Ray does not say whose server grew: it counts
+            # the memory of a bench without that of its children. So each is tried alone.
             if bench not in self._retried:
                 self._retried.add(bench)
                 self._again.append((bench, work))
@@ -335,6 +373,7 @@ class _RayBench:
             cpus,
             os.getpriority(os.PRIO_PROCESS, 0),
             int(Path("/proc/self/oom_score_adj").read_text()),
+            ray.get_runtime_context().get_node_id(),
         )
 
     def _watch(self) -> None:

@@ -291,11 +291,15 @@ class _Timed:
         return self.strategy.lead(leads, history)
 
     def propose(
-        self, number: int, history: Sequence[Trial], taken: Set[str]
+        self,
+        number: int,
+        history: Sequence[Trial],
+        taken: Set[str],
+        pending: Sequence[Candidate] = (),
     ) -> Proposal | Enough | None:
         begin = time.process_time()
         try:
-            return self.strategy.propose(number, history, taken)
+            return self.strategy.propose(number, history, taken, pending)
         finally:
             self.seconds[number] = time.process_time() - begin
 

@@ -4,8 +4,7 @@ Searching, proving, writing back and reporting are the product's own. Run as
 ``python -c "from builders.emulated_tune import main; main()" run SPEC``.
 
 Variables: ``EMULATED_PAUSE_S``, how long each measurement takes; ``EMULATED_CPU``, another
-machine's CPU; ``EMULATED_DEPLOYED``, a file that gets a line for each config that the search tries;
-``EMULATED_GRACE_S``, how soon the claim of a dead worker is free.
+machine's CPU; ``EMULATED_DEPLOYED``, a file that gets a line for each config that the search tries.
 """
 
 from __future__ import annotations
@@ -23,11 +22,9 @@ from builders.searches import served
 
 from tuner.bench import session
 from tuner.cli import main as tune
-from tuner.run import run
+from tuner.run import bench_side, run
 from tuner.search import cores
-from tuner.search.study import leases
 from tuner.space.candidate import Candidate
-from tuner.workers import worker
 
 MODEL = "emulated-accelerator"
 #: The last of its fields has no effect; it makes the space larger.
@@ -83,7 +80,7 @@ def set_up_bench(
 
 def emulate() -> None:
     """Replaces all programs in this process."""
-    for program in (run, worker):
+    for program in (run, bench_side):
         for name, value in {
             "find_programs": find_programs,
             "host_of": lambda *_: Machine(),
@@ -92,10 +89,6 @@ def emulate() -> None:
             setattr(program, name, value)
     setattr(session, "set_up_bench", set_up_bench)  # noqa: B010 - as above
     setattr(cores, "may_be_first", lambda: False)  # noqa: B010 - as above
-    if every := os.environ.get("EMULATED_POLL_S"):
-        worker.POLL_S = float(every)
-    if grace := os.environ.get("EMULATED_GRACE_S"):
-        leases.BEAT_S, leases.GRACE_S = float(grace) / 10, float(grace)
 
 
 def main() -> None:

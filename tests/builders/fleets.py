@@ -20,7 +20,7 @@ from tuner.fleet import Bench, BenchPlace, Heard, Post
 from tuner.fleet_on_ray import RayFleet, ray_fleet
 from tuner.machine.process import child
 from tuner.machine.stop import Stop
-from tuner.run import series
+from tuner.run import bench_side, on_benches, series
 from tuner.spec.mistakes import Mistake, SpecMistakesError
 
 TESTS = Path(__file__).parents[1]
@@ -118,6 +118,16 @@ def emulated(place: BenchPlace, post: Post, work: Any) -> Iterator[Bench]:
         yield bench
 
 
+@contextmanager
+def emulated_bench(place: BenchPlace, post: Post, given: Any) -> Iterator[Bench]:
+    """A bench of a run, with all programs emulated."""
+    from builders.emulated_tune import emulate
+
+    emulate()
+    with bench_side.measuring(place, post, given) as bench:
+        yield bench
+
+
 def forget_processes_of_ray() -> None:
     """Ray ends them and does not wait for them, which Python warns of."""
     with warnings.catch_warnings():
@@ -129,5 +139,5 @@ def main() -> None:
     """`tune` whose benches are emulated, on Ray too."""
     from builders.emulated_tune import main as tune
 
-    series.tuned = emulated
+    series.tuned, on_benches.measuring = emulated, emulated_bench
     sys.exit(tune())

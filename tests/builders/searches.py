@@ -36,6 +36,8 @@ class ListedSearcher:
     candidates: list[Candidate]
     history: list[Trial] = field(default_factory=list)
     informative: bool = False
+    pending: list[Proposal] = field(default_factory=list)
+    duplicates: int = 0
 
     @property
     def leads(self) -> list[Candidate]:
@@ -45,17 +47,23 @@ class ListedSearcher:
         assert leads == []
 
     def next(self) -> Proposal | None:
-        left = self.candidates[len(self.history) :]
+        left = self.candidates[len(self.history) + len(self.pending) :]
         return Proposal(left[0], informative=self.informative) if left else None
 
-    def start(self, candidate: Candidate) -> bool:
-        return True
+    @property
+    def begun(self) -> list[Candidate]:
+        return [*(t.candidate for t in self.history), *(p.candidate for p in self.pending)]
+
+    def start(self, proposal: Proposal) -> None:
+        self.pending.append(proposal)
 
     def tell(self, trial: Trial) -> None:
         self.history.append(trial)
+        self.pending = [p for p in self.pending if p.candidate != trial.candidate]
 
     def give_up(self, candidate: Candidate) -> None:
         self.candidates.remove(candidate)
+        self.pending = [p for p in self.pending if p.candidate != candidate]
 
 
 def a_spec(slo: str = "p99_latency <= 40ms", **budget: Any) -> Spec:

@@ -134,7 +134,7 @@ def searched(searcher: Searcher, trials: int) -> list[Trial]:
         proposal = searcher.next()
         if not isinstance(proposal, Proposal):
             break
-        searcher.start(proposal.candidate)
+        searcher.start(proposal)
         trial = synthetic_trial(len(searcher.history), proposal.candidate, searcher.history)
         searcher.tell(trial)
     return searcher.history

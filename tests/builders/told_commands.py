@@ -74,6 +74,7 @@ LINES = (
     "report nosuchrun",
     "apply nosuchrun",
     "worker nosuchrun",
+    "run spec.yaml --storage sqlite:///study.db",
     "models {repository}y",
     "lint {repository}y",
     "plan spec.yaml --no-such",

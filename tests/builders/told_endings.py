@@ -60,8 +60,10 @@ def ended(before: Before) -> Case:
     return told
 
 
-OPTIONS = ("--no-write", "--seed", "7", "--trials", "3", "--time-budget", "10m", "--storage",
-           "sqlite:///the study.db", "--output", "results")  # fmt: skip
+OPTIONS = (
+    *("--no-write", "--seed", "7", "--trials", "3", "--time-budget", "10m"),
+    *("--output", "results"),
+)
 NEW = ("run", "my spec.yaml", "--progress", "none")
 
 
@@ -196,10 +198,6 @@ def of_a_series(change: Callable[[Path], object], *named: str) -> Case:
     return ended(before)
 
 
-def password(workplace: Workplace) -> None:
-    forge(workplace.store.directory, storage="postgresql://tuner:***@db/optuna")
-
-
 def moved(workplace: Workplace) -> None:
     workplace.spec.rename("moved.yaml")
 
@@ -242,14 +240,10 @@ def resumed_runs() -> dict[str, Case]:
         "its spec is another": resumed_after(other_spec, "other.yaml"),
         "its spec moved": resumed_after(moved),
         "its config was edited": resumed_after(lambda w: edit(w.config)),
-        "its storage has a password": resumed_after(password),
         "it would set a value of the spec": resumed_after(
             lambda w: forge(
                 w.store.directory, overrides=["server.binary=/evil.sh", "model=\x1b[2J\n x"]
             )
-        ),
-        "it names a storage": resumed_after(
-            lambda w: forge(w.store.directory, storage="sqlite:////srv/other.db")
         ),
         "it was not begun here": resumed_after(lambda _: shutil.rmtree("state")),
         "a trial is of no config of the space": resumed_after(foreign_trial),

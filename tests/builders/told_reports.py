@@ -106,7 +106,6 @@ def started_with(data: ReportData) -> list[str]:
         trials=14,
         time_budget_s=90.0,
         overrides=("slo=[p99_latency <= 90ms]", "name=a\n```\ntune run other"),
-        storage="sqlite:////home/me/a.db",
     )
     data = replace(data, manifest=replace(data.manifest, choices=choices))
     kept = told(data, status=Status.KEPT)

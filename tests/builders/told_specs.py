@@ -8,7 +8,6 @@ from pathlib import Path
 from builders.refusals import Case
 
 from tuner.spec.load import load_spec
-from tuner.spec.meaning import differences, meaning
 from tuner.spec.metrics import parse_metric
 from tuner.spec.slo import Objective, Slo
 from tuner.spec.units import Bytes
@@ -171,31 +170,3 @@ slo: [p99_latency <= 60ms]
 space:
   instance_group.count: {int: [1, 4]}
 """
-DOCKER = "server: {mode: docker, image: i, environment: {KEY: a}, mounts: {/srv/a: /data}}\n"
-
-
-def other_specs() -> dict[str, Case]:
-    """How the spec of a worker differs from that of the run which it joins."""
-
-    def differing(old: str, new: str, *overrides: str, more: str = "") -> Case:
-        def told(here: Path) -> list[str]:
-            (here / "theirs.yaml").write_text(THEIRS + more)
-            (here / "spec.yaml").write_text((THEIRS + more).replace(old, new, 1))
-            theirs, ours = load_spec(here / "theirs.yaml"), load_spec(here / "spec.yaml", overrides)
-            found = differences(meaning(theirs.spec), meaning(ours.spec))
-            return [str(ours.mistake(f.location, f.message)) for f in found]
-
-        return told
-
-    return {
-        "another bound": differing("60ms", "50ms"),
-        "another range": differing("[1, 4]", "[1, 8]"),
-        "another batch": differing("space:", "workload: {batch_size: 2}\nspace:"),
-        "an argument more": differing("space:", "server: {args: [--log-verbose=1]}\nspace:"),
-        "another field": differing("instance_group.count", "max_batch_size"),
-        "clients": differing("space:", "workload: {arrivals: {kind: closed}}\nspace:"),
-        "fewer rounds by an option": differing("", "", "confirm.rounds=5"),
-        "no variables and other mounts by options": differing(
-            "", "", "server.environment={}", "server.mounts={/: /x}", more=DOCKER
-        ),
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,6 @@ from tuner.bench.events import Outlook
 from tuner.cli.check_command import annotation_lines
 from tuner.cli.console import PlainEvents, outcome_text
 from tuner.cli.live import LiveEvents
-from tuner.cli.worker_command import summary
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.record.status import CheckStatus
 from tuner.score.point import judge_point, score_points
@@ -134,10 +133,6 @@ def load_long(events: PlainEvents) -> None:
     events.loading(LoadPoint(Arrivals.POISSON, 20.0), 50.0)
 
 
-def ended(states: Sequence[TrialState]) -> Case:
-    return lambda _: summary("r", [Trial(n, OTHER, state) for n, state in enumerate(states)])
-
-
 def watching() -> dict[str, Case]:
     statuses = (CheckStatus.FINE, CheckStatus.WORSE, CheckStatus.REGRESSION)
     codes = dict.fromkeys(statuses, 0) | {CheckStatus.REGRESSION: 12}
@@ -155,8 +150,6 @@ def watching() -> dict[str, Case]:
         "a config misses everywhere": lambda _: outcome_text(trial(900, 2000, 1200)),
         "a narrow terminal": live(lambda events, _: tell_a_run(events), 0.0, width=60),
         "the verdict comes nearer, and is late": live(gain, 60.0, 320.0, 400.0),
-        "a worker's trials": ended((TrialState.PRUNED, TrialState.MEASURED, TrialState.PRUNED)),
-        "a worker without trials": ended(()),
         **{
             f"a check that ended as {status.value}, for CI": lambda _, s=status: annotation_lines(
                 facts(s, exit_code=codes[s])

@@ -283,19 +283,6 @@ def misbehaving(how: str, *, lasting: bool) -> Callable[[Scene], None]:
     return inject
 
 
-def of_a_worker(number: signal.Signals) -> Callable[[Scene], None]:
-    def inject(scene: Scene) -> None:
-        scene.place.wait_for_trials(1)
-        worker = scene.start("worker", str(scene.place.run))
-        scene.wait(0.5, 4.0)
-        worker.send_signal(number)
-        if number is signal.SIGSTOP:
-            scene.wait(0.5, 4.0)
-            worker.send_signal(signal.SIGCONT)
-
-    return inject
-
-
 KILL, TERM, INT, STOP = signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP
 KILLED = {-KILL: ""}
 SURVIVES = {"real": True, "ends": NOTHING_MEETS, "resumed": NOTHING_MEETS}
@@ -318,9 +305,6 @@ FAULTS = (
     Fault("read-only model", 4, read_only(MODEL_DIRECTORY), {**READ_ONLY, **DONE}, DONE,
           prepare=small_disk(MODEL_DIRECTORY)),
     Fault("half-written", 8, half_written, {**KILLED, **DONE}, DONE),
-    Fault("worker killed", 3, of_a_worker(KILL), DONE, DONE),
-    Fault("worker stopped", 3, of_a_worker(STOP), DONE, DONE),
-    Fault("worker terminated", 2, of_a_worker(TERM), DONE, DONE),
     Fault("server killed", 4, signalled("tritonserver", KILL, 3.0), **LOSES),
     Fault("server stopped", 3, signalled("tritonserver", STOP, 3.0), **LOSES),
     Fault("server terminated", 2, signalled("tritonserver", TERM, 3.0), **LOSES),
@@ -366,8 +350,8 @@ def scene_of(fault: Fault, number: int, directory: Path, lifting: ExitStack) -> 
         code = "from builders.emulated_tune import main; main()"
         builders = Path(__file__).parents[1]
         environment["PYTHONPATH"] = f"{builders}:{os.environ.get('PYTHONPATH', '')}"
-        environment["EMULATED_PAUSE_S"] = "0.15" if fault.name.startswith("worker") else "0.05"
-        spec.write_text(EMULATED % (9 if fault.name.startswith("worker") else 4))
+        environment["EMULATED_PAUSE_S"] = "0.05"
+        spec.write_text(EMULATED % 4)
     place = Workplace(directory, code, environment)
     (config,) = (directory / "repository").glob("*/config.pbtxt")
     return Scene(place, random.Random(number), lifting, config.read_bytes())

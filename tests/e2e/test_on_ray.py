@@ -61,3 +61,32 @@ def test_two_servers_have_separate_cpus_and_a_killed_bench_is_started_again(
     trials = {p.parent.name: p.read_text() for p in results.glob("*/trials.jsonl")}
     assert sorted(trials) == sorted(m["run"] for m in members)
     wait_until(lambda: not workplace.children(), 20)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="each server needs a CPU")
+def test_one_search_on_two_servers_loses_no_trial_with_a_bench_that_is_killed(
+    tmp_path: Path,
+) -> None:
+    copy_examples(tmp_path / "repository", MODEL)
+    more = "  instance_group.count: {int: [1, 2]}\nsearch: {strategy: random}\n"
+    text = SPEC % {"p90": TOO_TIGHT, "trials": 4, "more": more}
+    (tmp_path / "spec.yaml").write_text(text)
+    workplace = Workplace(tmp_path)
+    on = ("--on", "ray", "--benches", "2", "--progress", "plain")
+    process = workplace.start("run", "spec.yaml", *on)
+    wait_until(lambda: len(workplace.children("tritonserver")) == 2, 180)
+    servers = workplace.children("tritonserver")
+    masks = [set(server.cpu_affinity()) for server in servers]
+    assert not masks[0] & masks[1]
+    trials = next(iter((tmp_path / "results").iterdir())) / "trials.jsonl"
+    wait_until(trials.exists, 120)
+    bench = servers[-1].parent()
+    assert bench is not None
+    bench.send_signal(signal.SIGKILL)
+    wait_until(lambda: not servers[-1].is_running(), 5)
+    done = workplace.finish(process)
+    assert done.returncode == 10, done.stderr  # no config meets the SLO
+    rows = [json.loads(line) for line in trials.read_text().splitlines()]
+    assert [row["number"] for row in rows] == [*range(4)]
+    assert "failed" not in {row["state"] for row in rows}
+    wait_until(lambda: not workplace.children(), 20)

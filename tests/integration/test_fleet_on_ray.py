@@ -9,9 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from builders.fleets import ray_of_tests, versatile
 from builders.waits import wait_until
@@ -122,6 +124,19 @@ def test_a_busy_bench_is_ended_at_once_with_its_children(fleet: RayFleet) -> Non
     fleet.close("bench")
     wait_until(lambda: gone(child), 3)
     assert time.monotonic() - begin_s < 3.0
+
+
+def test_nothing_of_ray_listens_on_a_known_port_or_without_a_token(fleet: RayFleet) -> None:
+    result(fleet, "bench", "echo")
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    ports = set[int]()
+    for process in processes:
+        with suppress(psutil.Error):
+            found = process.net_connections(kind="tcp")
+            ports |= {c.laddr.port for c in found if c.status == psutil.CONN_LISTEN}
+    assert ports  # on all addresses, as docs/security.md says
+    assert not ports & {6379, 8265, 10001, 52365, 8080}
+    assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
 
 
 def test_a_node_without_as_many_gpus_or_cpus_is_refused(fleet: RayFleet) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from builders.emulated_tune import MODEL, SPEC
+from builders.model_files import copy_examples
 
 pytestmark = pytest.mark.integration
 
@@ -20,7 +25,11 @@ CONFIGS = "modelconfig.edit modelconfig.files modelconfig.message modelconfig.ru
 SEARCH = (
     "space.build space.draft search.budget search.incumbent search.optuna_trial "
     "search.searcher search.strategies.registry search.strategies.designs "
-    "search.study.record"
+    "search.study"
+)
+
+ON_RAY = (
+    "cli.run_command run.run run.on_benches run.bench_side run.series search.beside report.listing"
 )
 
 
@@ -46,10 +55,37 @@ def test_ctrl_c_while_the_program_is_imported_ends_in_words() -> None:
     [
         (CONFIGS, "tritonclient grpc google.protobuf numpy"),
         (SEARCH, "optuna tritonclient sqlalchemy"),
-        ("cli.run_command run.run run.series search.searching report.listing", "ray"),
+        (ON_RAY, "ray"),
     ],
 )
 def test_importing_loads_nothing_heavy(modules: str, heavy: str) -> None:
     command = [sys.executable, "-c", CODE, modules, heavy]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+RUN = """
+import sys
+from builders.emulated_tune import emulate, tune
+emulate()
+try:
+    tune()
+finally:
+    print(*sorted({"ray"} & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def test_a_run_on_one_bench_imports_no_ray(tmp_path: Path) -> None:
+    copy_examples(tmp_path / "repository", MODEL)
+    (tmp_path / "spec.yaml").write_text(SPEC % 2)
+    tests = Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, "run", "spec.yaml", "--progress", "none", "--format", "json"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{tests}{os.pathsep}{tests.parent}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert json.loads(done.stdout)["status"] in ("improved", "kept"), done.stderr
+    assert done.stderr.split("\n")[-2] == ""

@@ -5,31 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.on_ray import left_over, start
 from builders.series import make_specs, runs_of, series_in
 from builders.waits import wait_until
 
-TESTS = Path(__file__).parents[1]
 pytestmark = [pytest.mark.integration, pytest.mark.long]
-PROGRAM = "from builders.fleets import main; main()"
-
-
-def start(place: Path, *arguments: str, pause_s: float = 0.01) -> subprocess.Popen[str]:
-    paths = os.pathsep.join([str(TESTS), str(TESTS.parent)])
-    own = {"PYTHONPATH": paths, "XDG_STATE_HOME": str(place / "state")}
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "run", *arguments, "--on", "ray", "--progress", "plain"],
-        cwd=place,
-        env={**os.environ, **own, "EMULATED_PAUSE_S": str(pause_s)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def specs_in(place: Path, count: int) -> list[str]:
@@ -46,19 +30,6 @@ def specs_in(place: Path, count: int) -> list[str]:
 def manifests(place: Path) -> list[dict[str, Any]]:
     found = sorted((place / "results").glob("*/manifest.json"))
     return [json.loads(path.read_text()) for path in found]
-
-
-def left_over(place: Path) -> list[str]:
-    """Command lines of processes that have this place in their environment."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                if str(place).encode() in (entry / "environ").read_bytes():
-                    found.append((entry / "cmdline").read_text())
-            except OSError:
-                continue
-    return found
 
 
 def test_each_spec_is_tuned_once_on_separate_cpus_with_one_summary(tmp_path: Path) -> None:
@@ -79,7 +50,7 @@ def test_each_spec_is_tuned_once_on_separate_cpus_with_one_summary(tmp_path: Pat
     wait_until(lambda: not left_over(tmp_path), 10)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_stopped_series_leaves_no_process_and_goes_on(tmp_path: Path, number: int) -> None:
     names, results = specs_in(tmp_path, 2), tmp_path / "results"
     process = start(tmp_path, "specs/*.yaml", pause_s=0.3)

@@ -13,7 +13,7 @@ import pytest
 
 import tuner
 from tuner.errors import TunerError
-from tuner.fleet import BenchLostError, Done, Need
+from tuner.fleet import BenchLostError, BenchPlace, Done, Need
 from tuner.fleet_on_ray import RayFleet, _Board
 from tuner.machine.stop import Stop
 from tuner.spec.metrics import METRICS, Metric
@@ -62,12 +62,17 @@ class Ray:
 
     def __init__(self, ends: list[Any]) -> None:
         self.ends, self.killed = ends, list[Any]()
+        self.cluster = list[dict[str, Any]]()
+        self.said = list[tuple[str, object]]()
         kinds = {"RayError": Exception}
         for name in ("OutOfMemoryError", "RayActorError"):
             kinds[name] = type(name, (Exception,), {})
         self.exceptions = SimpleNamespace(**kinds)
         strategies = SimpleNamespace(NodeAffinitySchedulingStrategy=lambda *_, **__: None)
         self.util = SimpleNamespace(scheduling_strategies=strategies)
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return self.cluster
 
     def get_runtime_context(self) -> Any:
         return SimpleNamespace(get_node_id=lambda: "node")
@@ -84,7 +89,8 @@ class Ray:
 
     def get(self, reference: object, timeout: float = 0.0) -> Any:
         if isinstance(reference, list):
-            return reference
+            said, self.said = self.said, []
+            return said
         end = self.ends.pop(0)
         if isinstance(end, Exception):
             raise end
@@ -162,3 +168,53 @@ def test_cpus_are_given_to_one_bench_of_a_machine_at_a_time() -> None:
     assert board.claim("a", "here", [2, 0, 1], Need(cpus=2)) == (0, 2)  # it was started again
     board.free("a")
     assert board.claim("d", "here", [2, 0, 1], Need(cpus=1, named=(0,))) == (0,)
+
+
+def node(name: str, alive: bool = True, **resources: float) -> dict[str, Any]:
+    return {"NodeID": name, "Alive": alive, "Resources": resources}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "gpus", "beside", "need", "room"),
+    [
+        ([node("a", CPU=64.0, GPU=8.0)], None, None, Need(1, 8), 8),
+        ([node("a", CPU=64.0, GPU=8.0)], 2, None, Need(2, 16), 4),
+        ([node("a", CPU=64.0, GPU=8.0)], None, 3, Need(1, 8), 8),
+        ([node("a", CPU=16.0, GPU=2.0), node("b", CPU=8.0)], None, None, Need(1, 8), 2),
+        ([node("a", CPU=16.0), node("b", CPU=8.0)], 0, None, Need(0, 8), 3),
+        ([node("a", CPU=2.0)], None, None, Need(0, 2), 1),
+        ([node("a", CPU=2.0)], None, 2, Need(0, 1), 2),
+        ([node("a", CPU=2.0)], None, 5, Need(0, 1), 2),
+        ([node("a", CPU=16.0), node("b", CPU=8.0)], 0, 4, Need(0, 5), 4),
+        ([node("a", CPU=4.0), node("b", alive=False, CPU=4.0)], None, None, Need(0, 4), 1),
+    ],
+)
+def test_benches_share_the_cpus_of_nodes_by_their_gpus_or_as_many_as_are_wanted(
+    nodes: list[dict[str, Any]], gpus: int | None, beside: int | None, need: Need, room: int
+) -> None:
+    ray = Ray([])
+    ray.cluster = nodes
+    fleet = RayFleet(ray, lambda *_: None, Stop())
+    assert fleet.need(gpus, beside=beside) == need
+    assert fleet.room(need) == room
+
+
+def test_benches_that_name_the_same_cpus_have_room_on_different_nodes() -> None:
+    ray = Ray([])
+    ray.cluster = [node("a", CPU=4.0), node("b", CPU=4.0)]
+    fleet = RayFleet(ray, lambda *_: None, Stop())
+    assert fleet.room(Need(0, 1, named=(0,))) == 2
+
+
+def test_bench_that_does_not_move_is_lost_with_its_node() -> None:
+    ray = Ray(["done elsewhere"])
+    ray.cluster = [node("a", alive=False, CPU=4.0), node("b", CPU=4.0)]
+    fleet = RayFleet(ray, lambda *_: None, Stop())
+    for name, where in (("bench 0", "a"), ("bench 1", "b")):
+        fleet.open(name, lambda *_: None, None, Need(moves=False))  # type: ignore[arg-type,return-value]
+        fleet.submit(name, None)
+        ray.said.append((name, BenchPlace("host", node=where)))
+    lost = fleet.next_done()
+    assert isinstance(lost.error, BenchLostError)
+    assert lost.error.message == "the bench of bench 0 is lost: its node is gone"
+    assert fleet.next_done() == Done("bench 1", "done elsewhere")

@@ -50,6 +50,7 @@ class Request:
         state: The user's directory for state of tune; None: there is none.
         gpus: Those that the server may see instead of the spec's.
         on: What several benches are taken from, `ray`; None: from this machine, one.
+        benches: How many of one SPEC at most; None: one for each GPU.
         ray: Address of the Ray cluster as HOST:PORT; None: one is started here.
     """
 
@@ -63,13 +64,13 @@ class Request:
     write: bool = True
     accept_unsoaked: bool = False
     more_s: float | None = None
-    storage: str | None = None
     overrides: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
     state: Path | None = None
     gpus: Gpus | None = None
     on: str | None = None
+    benches: int | None = None
     ray: str | None = None
 
 

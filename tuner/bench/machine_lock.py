@@ -36,7 +36,7 @@ POLL_S = 5.0
 
 
 class Neighbours:
-    """Others that measure on this machine; each is reported once."""
+    """Others that measure on this machine; each is reported once. Benches of a run are one."""
 
     def __init__(self, mine: LockHolder, own: Path | None, note: Callable[[str], None]) -> None:
         self._mine = mine
@@ -52,7 +52,11 @@ class Neighbours:
             return
         self._looked = now
         for other in others(self._own):
-            if other not in self._seen and self._mine.disturbs(other):
+            if (
+                other.run != self._mine.run
+                and other not in self._seen
+                and (self._mine.disturbs(other))
+            ):
                 self._seen[other] = None
                 self._note(
                     f"{other.text} measures on this machine too: each disturbs the other; stop "
@@ -115,7 +119,7 @@ def _only_one_in(directory: Path, *, reading: bool) -> Iterator[None]:
             unknown = "another tune, of another machine or container"
             raise EnvironmentNotReadyError(
                 f"the model in {directory} is being measured by {first.text if first else unknown}",
-                "wait for it or stop it; `tune worker` helps a run from another GPU",
+                "wait for it or stop it",
             )
         yield
     finally:
@@ -128,7 +132,7 @@ def _directories(job: Job) -> list[Path]:
 
 def _first_on(directory: Path, *, reading: bool) -> LockHolder | None:
     model = str(directory.resolve())
-    there = (o for o in others(None) if model in o.models and o.what != "worker")  # helps a run
+    there = (o for o in others(None) if model in o.models)
     return next((o for o in there if not (reading and o.what == "check")), None)
 
 
@@ -137,7 +141,7 @@ class LockHolder(Facts):
     """A `tune` that measures.
 
     Attributes:
-        what: Its command: run, check, worker.
+        what: Its command: run, check.
         run: Id of the run or check.
         models: Directories of the models it searches, links resolved.
         gpus: Its server may see: ``all``, ``none``, or numbers.

@@ -5,18 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 from tuner.bench.job import Job, Request
-from tuner.bench.tools import Programs, choose_generator
+from tuner.bench.tools import choose_generator
 from tuner.load import seeds
+from tuner.machine.host import Host
 from tuner.modelconfig.content import hashes_of
 from tuner.modelconfig.message import to_text
 from tuner.record.manifest import Choices, KeptConfig, Manifest
-from tuner.record.storage_url import parsed_url, shown_url
-from tuner.spec.meaning import files_of
+from tuner.spec.files import files_of
 
 
-def manifest_of(job: Job, programs: Programs, request: Request, run_id: str) -> Manifest:
+class ProgramFacts(Protocol):
+    """What a manifest says of the programs, wherever they run."""
+
+    @property
+    def host(self) -> Host: ...
+
+    def versions(self) -> dict[str, str]: ...
+
+    def fingerprint(self) -> str: ...
+
+
+def manifest_of(job: Job, programs: ProgramFacts, request: Request, run_id: str) -> Manifest:
     host = programs.host.to_json()
     gpus = host.pop("gpus")
     return Manifest(
@@ -81,19 +93,8 @@ def choices_of(request: Request) -> Choices:
         accept_unsoaked=request.accept_unsoaked,
         trials=request.trials,
         time_budget_s=request.time_budget_s,
-        storage=None if request.storage is None else shown_url(_rooted(request.storage)),
         directory=str(Path.cwd()),
         overrides=request.overrides,
         on=request.on,
+        benches=request.benches,
     )
-
-
-def _rooted(url: str) -> str:
-    """A SQLite file by its whole path, so that it is the same from any directory."""
-    parsed = parsed_url(url)
-    if parsed is None or parsed.get_backend_name() != "sqlite":
-        return url  # where it is none, opening it says what is wrong
-    if parsed.database in (None, "", ":memory:") or parsed.query:
-        return url
-    rooted = parsed.set(database=str(Path(parsed.database).absolute()))
-    return str(rooted.render_as_string(hide_password=False))

@@ -1,4 +1,4 @@
-"""What the steps of a run, a check or a worker share: the bench that is set up."""
+"""What the steps of a run, a check or one of several benches share: the bench that is set up."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from tuner.bench.bench import TritonBench
+from tuner.bench.benches import Benches
 from tuner.bench.cache import CacheRules, cache_of
 from tuner.bench.evaluate import ClientCeiling
 from tuner.bench.events import Events
@@ -56,6 +57,7 @@ class Session:
         accept_unsoaked: Write a winner of which no soak could tell whether its load lasts.
         more_s: Time for further rounds of a proof that was left open; None: as the spec says.
         cores: The CPUs of server and load generator.
+        benches: Those of the run where it has several; `bench` is the first of them.
     """
 
     job: Job
@@ -71,6 +73,7 @@ class Session:
     accept_unsoaked: bool = False
     more_s: float | None = None
     cores: Cores = ANY
+    benches: Benches | None = None
 
     @property
     def spec(self) -> Spec:
@@ -105,34 +108,21 @@ def open_session(
     store: RunStore | None = None,
     more_s: float | None = None,
     cores: Cores = ANY,
+    reject: Callable[[Rejected], None] = lambda _: None,
 ) -> Iterator[Session]:
     """Opens a session on a bench of its own, all of which is gone afterwards.
 
     ``checkpoint`` raises when it is to stop. ``manifest`` has the seed of the rounds; ``store``
-    keeps the rounds, and measurements that do not count.
+    keeps the rounds, and measurements that do not count; without one, ``reject`` receives these.
     """
-
-    def reject(rejected: Rejected) -> None:
-        if store is not None:
-            store.append_rejected(rejected)
-
-    def record(row: Repeat) -> None:
-        if store is not None:
-            store.append_confirmation(row)
-
-    with set_up_bench(served, events, book, checkpoint, reject, cores) as bench:
-        if store is not None:
-            kept = [p.measurement for t in store.trials() for p in t.points]
-            kept += [row.point.measurement for row in store.confirmation()]
-            rejected = [r.measurement for r in store.rejected() if r.measurement is not None]
-            bench.sendable = ClientCeiling.seen([*kept, *rejected])
-        yield Session(
+    rejected = reject if store is None else store.append_rejected
+    with set_up_bench(served, events, book, checkpoint, rejected, cores) as bench:
+        session = Session(
             job=served.job,
             bench=bench,
             events=events,
             book=book,
             checkpoint=checkpoint,
-            record=record,
             load_s=served.load_s,
             memory=served.deployer.memory,
             arrivals=None if manifest is None else manifest.arrivals,
@@ -140,6 +130,16 @@ def open_session(
             more_s=more_s,
             cores=cores,
         )
+        yield session if store is None else stored_in(store, session)
+
+
+def stored_in(store: RunStore, session: Session) -> Session:
+    """The same, whose rounds go into ``store``; its bench knows what was sent before."""
+    kept = [p.measurement for t in store.trials() for p in t.points]
+    kept += [row.point.measurement for row in store.confirmation()]
+    rejected = [r.measurement for r in store.rejected() if r.measurement is not None]
+    session.bench.sendable = ClientCeiling.seen([*kept, *rejected])
+    return replace(session, record=store.append_confirmation)
 
 
 @contextmanager

@@ -133,7 +133,7 @@ def _load_program(job: Job, environment: Mapping[str, str]) -> Iterator[Installa
 
 
 def choose_generator(job: Job) -> GeneratorChoice:
-    """Which load generator measures: the same in a run, its workers and a check of its config."""
+    """Which load generator measures: the same in a run, its benches and a check of its config."""
     if not job.has_perf_analyzer:
         return GeneratorChoice(OWN_CLIENT, "there is no perf_analyzer here")
     if job.spec.server.headers_from_env:

@@ -27,7 +27,6 @@ COMMANDS = {
     "plan": "show what a run would do, without a server",
     "record": "make a recording of requests from a trace, a log or inputs",
     "run": "search, prove and write the best config: the main job",
-    "worker": "measure for a run from another GPU or machine",
     "check": "measure the config in the repository against its SLOs and the last accepted result",
     "report": "render a run's reports again, or list all runs",
     "compare": "show two runs side by side",
@@ -63,7 +62,6 @@ EXAMPLES = {
         "tune run search_spaces/quickstart.yaml",
         "tune run tiny-bert --slo 'p99_latency <= 50ms' --no-write",
     ),
-    "worker": ("tune worker my-model.yaml --gpus 1", "tune worker results/RUN --gpus 2,3"),
     "check": (
         "tune check my-model.yaml",
         "tune check my-model.yaml --update-baseline",
@@ -95,7 +93,10 @@ _MODULES = {
     **dict.fromkeys(("apply", "rollback"), "write_commands"),
 }
 #: What other tools call a command, where the letters do not say which is meant.
-_MEANT = dict.fromkeys(("list", "ls", "status", "runs", "show"), "report")
+_MEANT = {
+    **dict.fromkeys(("list", "ls", "status", "runs", "show"), "report"),
+    "worker": "run --on ray",
+}
 
 
 def _show_help(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -69,7 +69,7 @@ def _run(
     except (click.Abort, KeyboardInterrupt):
         module = sys.modules.get("tuner.machine.stop")
         begun = module is not None and module.Stop.begun
-        nothing = not begun and {*arguments[:1]} & {"run", "check", "worker"}
+        nothing = not begun and {*arguments[:1]} & {"run", "check"}
         say_lines("stopped: nothing was begun" if nothing else "stopped", err=True)
         return 130
     except Exception as error:

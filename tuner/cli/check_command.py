@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,6 @@ from tuner.cli.progress import (
     refuse_two_answers,
     shown_events,
 )
-from tuner.cli.storage import children_environment
 from tuner.cli.terminal import (
     annotation,
     append_summary,
@@ -94,7 +94,7 @@ def command(
         spec=spec,
         output=output,
         overrides=overrides,
-        environment=children_environment(),
+        environment=dict(os.environ),
         command=hidden_command(("tune", *sys.argv[1:])),
     )
     made: list[Path] = []

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tuner.cli import options
-from tuner.cli.storage import children_environment
 from tuner.cli.terminal import say, say_document
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.plain import plain
@@ -230,7 +229,7 @@ def _needed_server(models: Iterable[ModelFiles]) -> dict[str, Any]:
     if not {*backends_of(needed)} - {"python"}:
         return {}
     try:
-        with tritonserver(None, children_environment()) as found:
+        with tritonserver(None, dict(os.environ)) as found:
             find_backends(needed, (), found.backend_directory)
     except EnvironmentNotReadyError as error:
         image = image_with(backends_of(needed))
@@ -294,7 +293,7 @@ def _drafted(
     if not server:
         more = _needed_server(read_model(repository, name, write_to) for name in parts)
     where = os.path.relpath(repository, directory)
-    machine = read_machine(children_environment())
+    machine = read_machine(dict(os.environ))
     return draft_spec(parts, machine, where, slos, given, write_to=write_to, **more)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING
 import click
 
 from tuner.cli import options
-from tuner.cli.storage import children_environment
 from tuner.cli.terminal import annotation, say, say_annotations, say_columns, say_json, say_lines
 from tuner.errors import EnvironmentNotReadyError, NothingToSearchError, TunerError
 
@@ -34,7 +34,7 @@ def models_command(repository: Path, output_format: str) -> None:
     from tuner.run.models import HEADER, list_models
     from tuner.writeback.repository import half_written
 
-    rows = list_models(repository, children_environment())
+    rows = list_models(repository, dict(os.environ))
     if (half := half_written(repository)) is not None:
         say(f"note:  {half.message}", err=True)
     if output_format == "json":
@@ -139,7 +139,7 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     loaded = None if spec is None else load_spec(spec)
     wanted = None if loaded is None else loaded.spec
     checks = run_checks(
-        children_environment(),
+        dict(os.environ),
         server=None if wanted is None else wanted.server,
         models=lambda: () if loaded is None else named_models(loaded, loaded.spec).models.values(),
         perf_analyzer=None if wanted is None else wanted.workload.perf_analyzer,
@@ -160,7 +160,7 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
                 replace(c, mend=c.mend or told) if c.id == "repository" else c for c in checks
             ]
             if wanted.workload.shared_memory is SharedMemory.SYSTEM:
-                room = partial(room_note, job_from(loaded, wanted, children_environment()))
+                room = partial(room_note, job_from(loaded, wanted, dict(os.environ)))
                 inputs = checked("inputs", "room for inputs", room)
                 checks += [inputs] if inputs.found else []
     if wanted is not None and isinstance(wanted.workload.arrivals, RecordingArrivals):
@@ -219,7 +219,7 @@ def plan_command(
     """
     from tuner.run.plan import draw_plan
 
-    plan = draw_plan(spec, children_environment(), candidates, overrides)
+    plan = draw_plan(spec, dict(os.environ), candidates, overrides)
     name = shlex.quote(str(spec))
     if output_format == "json":
         say_json(plan.to_json())

@@ -225,6 +225,17 @@ overrides_option = click.option(
 )
 
 
+def refuse_storage(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Callback of an option of earlier versions."""
+    if value is not None:
+        raise click.BadParameter(
+            "there is none any more: a run keeps study.db in its directory, and other GPUs "
+            "measure for it with --on ray",
+            ctx,
+            param,
+        )
+
+
 def _only_one(ctx: click.Context, param: click.Parameter, value: tuple[Path, ...]) -> Path | None:
     """Callback of an option of which click would silently take the last."""
     if len(value) > 1:

@@ -21,12 +21,6 @@ from tuner.cli.progress import (
     refuse_two_answers,
     shown_events,
 )
-from tuner.cli.storage import (
-    children_environment,
-    storage_of,
-    storage_option,
-    warn_of_password,
-)
 from tuner.cli.terminal import append_summary, say, say_json, say_report
 from tuner.hiding import hidden_command
 
@@ -65,7 +59,7 @@ if TYPE_CHECKING:
     metavar="RUN",
     type=options.RunOrSeries(),
     help="Resume an interrupted run, or several that were started together, with their options; "
-    "repeat --set and --storage. SPEC is optional if you started the run here, as this user.",
+    "repeat --set. SPEC is optional if you started the run here, as this user.",
 )
 @click.option(
     "--more",
@@ -79,12 +73,19 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Write the winner even if its soak was inconclusive.",
 )
-@storage_option
+@click.option("--storage", hidden=True, expose_value=False, callback=options.refuse_storage)
 @click.option(
     "--on",
     type=click.Choice(["ray"]),
-    help="Run several SPECs side by side, each on GPUs and CPUs of its own: of this machine, or of "
-    "the Ray cluster that $RAY_ADDRESS names.",
+    help="Measure side by side, on GPUs and CPUs of this machine, or of the Ray cluster that "
+    "$RAY_ADDRESS names: several SPECs, each on its own; or for one SPEC a config on each GPU.",
+)
+@click.option(
+    "--benches",
+    type=options.WholeNumber(1),
+    metavar="N",
+    help="With --on and one SPEC: measure at most N configs side by side.  [default: one for each "
+    "GPU, or for each machine without GPUs]",
 )
 @progress_option
 @options.verbose_option
@@ -102,8 +103,8 @@ def command(
     more: float | None,
     no_write: bool,
     accept_unsoaked: bool,
-    storage: str | None,
     on: str | None,
+    benches: int | None,
     progress: str,
     verbose: int,
     quiet: int,
@@ -145,8 +146,8 @@ def command(
         raise click.UsageError("--resume names one run, which has one SPEC")
     if more is not None and resume is None:
         raise click.UsageError("--more continues a run: name it with --resume RUN")
-    if on is not None and not several:
-        raise click.UsageError("--on runs several SPECs side by side: name more than one")
+    if benches is not None and (several or (on is None and resume is None)):
+        raise click.UsageError("--benches N measures one SPEC on N benches: add --on ray")
     if not paths and resume is None:
         raise click.UsageError("name a SPEC, or a run to resume: --resume RUN")
     state = state_directory(os.environ)
@@ -164,21 +165,20 @@ def command(
         write=not no_write,
         accept_unsoaked=accept_unsoaked,
         more_s=more,
-        storage=storage_of(storage, os.environ),
         overrides=overrides,
-        environment=children_environment(),
+        environment=dict(os.environ),
         command=hidden_command(("tune", *sys.argv[1:])),
         state=state,
         on=on,
+        benches=benches,
         ray=address_of(os.environ),
     )
     show = partial(shown_run, progress, verbosity)
     shown_at_end = "none" if progress == "json" else output_format
     if several:
-        warn_of_password(storage, say)
         together = partial(view_of_several, progress, verbosity)
         return _run_several(paths, request, show, together, shown_at_end, quiet)
-    return _run_one(request, show, storage, shown_at_end)
+    return _run_one(request, show, shown_at_end)
 
 
 @contextmanager
@@ -245,7 +245,6 @@ def expanded(specs: Sequence[Path]) -> list[Path]:
 def _run_one(
     request: Request,
     show: Callable[[], AbstractContextManager[Events]],
-    storage: str | None,
     output_format: str,
 ) -> int:
     with show() as events:
@@ -254,7 +253,6 @@ def _run_one(
         from tuner.report.run_document import document
         from tuner.run.run import run
 
-        warn_of_password(storage, events.note)
         finished = run(request, events, report_run)
     append_summary(finished.directory / "report.md")
     if output_format == "json":

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tuner.cli import options
-from tuner.cli.storage import children_environment
 from tuner.cli.terminal import say, say_document, say_lines, say_notes
 from tuner.errors import SpecError, TunerError
 
@@ -172,7 +171,7 @@ def rollback_command(
         from tuner.run.trust import BegunRuns, state_directory
 
         begun = BegunRuns(state_directory(os.environ))
-        where = put_back(run, begun, children_environment(), dry_run=dry_run)
+        where = put_back(run, begun, dict(os.environ), dry_run=dry_run)
         say(f"{'would put back' if dry_run else 'put back'}: {where}", err=dry_run)
         return
     run_id = None

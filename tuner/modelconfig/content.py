@@ -31,7 +31,7 @@ def content_of(
         top = model.files.directory
         for number, path in enumerate(_files(top)):
             if number == _MOST_FILES:
-                note(f"{label} has more than {_MOST_FILES:,} files: workers compare so many")
+                note(f"{label} has more than {_MOST_FILES:,} files: benches compare so many")
                 break
             parts = path.relative_to(top).parts
             if path.suffix != ".pbtxt" or parts[:-1] not in ((), ("configs",)):

@@ -16,6 +16,7 @@ from dataclasses import replace
 from tuner.bench.session import Session
 from tuner.errors import TrialError
 from tuner.proof.answers import same_answers
+from tuner.proof.beside import rounds_beside
 from tuner.proof.contender import Contender
 from tuner.proof.entrants import (
     LowLoads,
@@ -160,9 +161,11 @@ class _Proof:
                 f"rounds compare what {looks.in_flight} requests in flight get: "
                 "the soaks judge the percentiles"
             )
+        stored = self._measured.stored
         try:
             race = run_rounds(
-                self._measured, current, entrants, rules, self._is_late, self._round_over
+                *(self._measured, current, entrants, rules, self._is_late, self._round_over),
+                rounds_beside(session, rules, len(entrants), stored, self._round_over),
             )
         except TrialError as error:
             reason = Reason(ReasonKind.NOT_COMPARED, causes=(error.reason,))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from statistics import geometric_mean
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.proof.compare import compare
@@ -28,6 +29,33 @@ def in_turn(sides: Sequence[Contender], number: int) -> list[Contender]:
     first = number // 2 % len(sides)
     turned = [*sides[first:], *sides[:first]]
     return turned if number % 2 == 0 else turned[::-1]
+
+
+class RoundSide(NamedTuple):
+    """A config of a round."""
+
+    contender: Contender
+    role: Role
+
+
+#: Makes a round by its number, of sides in the order of a number.
+MakesRound = Callable[[int, Callable[[int], Sequence[RoundSide]]], None]
+
+
+def _sides(now: Contender, racing: Sequence[Contender], number: int) -> list[RoundSide]:
+    role = {True: Role.CURRENT, False: Role.CANDIDATE}
+    return [RoundSide(side, role[side is now]) for side in in_turn([now, *racing], number)]
+
+
+def _make_round(
+    measured: MeasuredOnce,
+    rules: ProofRules,
+    round_over: Callable[[str, Contender], None],
+    number: int,
+    sides: Callable[[int], Sequence[RoundSide]],
+) -> None:
+    for side, role in sides(number):
+        add_round(measured, side, rules, number, role, round_over)
 
 
 @dataclass(frozen=True)
@@ -55,23 +83,25 @@ def run_rounds(
     rules: ProofRules,
     late: Callable[[], bool],
     round_over: Callable[[str, Contender], None],
+    beside: MakesRound | None = None,
 ) -> RoundsResult:
     """Rounds of the current config and the finalists, until a look at them decides.
 
     Args:
         late: Whether the time for rounds is over.
         round_over: Receives the round's name and the config, after each of its rounds.
+        beside: Makes a round elsewhere, perhaps with the next ones.
 
     Raises:
         TrialError: The current config cannot be measured.
     """
+    make_round = beside or partial(_make_round, measured, rules, round_over)
     now, others = Contender(current), [Contender(f) for f in finalists]
     ratios: dict[Candidate, Ratio] = {}
     for number in count() if rules.continued else range(int(rules.confirm.rounds)):
         racing = [f for f in others if not f.left]
-        for side in in_turn([now, *racing], number):
-            role = Role.CURRENT if side is now else Role.CANDIDATE
-            add_round(measured, side, rules, number, role, round_over)
+        sides = partial(_sides, now, racing)
+        make_round(number, sides)
         racing = [f for f in racing if not f.left]
         if not racing:
             break

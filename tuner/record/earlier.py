@@ -1,4 +1,6 @@
-"""Reasons in files of earlier versions, which kept sentences only. Nothing else reads sentences.
+"""What files of earlier versions held: reasons as sentences only, and workers beside a run.
+
+Nothing else reads sentences.
 
 A sentence is shown as it was; its kind follows from its words, so that next steps and the table of
 trust stay what they were.
@@ -55,11 +57,13 @@ def reason_of_sentence(sentence: str) -> Reason:
     return Reason(ReasonKind.TEXT, facts=facts, causes=tuple(meant))
 
 
-def with_reasons(trial: Mapping[str, Any]) -> dict[str, Any]:
-    """A line of `trials.jsonl` of which `reason` and `limit` are reasons."""
+def trial_of_earlier(trial: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of `trials.jsonl` as it is written now: of `tune worker` the bench is left."""
     kept = {key: trial.get(key) for key in ("reason", "limit")}
     made = {k: _json(v) for k, v in kept.items() if isinstance(v, str)}
-    return {**trial, **made}
+    if worker := trial.get("worker"):
+        made["bench"] = worker
+    return {**{k: v for k, v in trial.items() if k != "worker"}, **made}
 
 
 def with_why(result: Any) -> Any:

@@ -14,7 +14,6 @@ from pydantic import Field
 
 from tuner.errors import SpecError, StalePlanError, TunerError
 from tuner.facts import Facts
-from tuner.hiding import HIDDEN
 from tuner.load.generators import GENERATORS, title_of
 from tuner.machine.cpus import Cores
 from tuner.modelconfig.edit import unified_diff
@@ -111,30 +110,27 @@ class Choices(Facts):
         write: Write the winner into the repository.
         accept_unsoaked: Also one of which no soak could tell whether its load lasts.
         trials: Most configs to measure.
-        storage: SQLAlchemy URL of the study, without its password; None: a file of the run.
         overrides: Values of the spec set instead, each as ``PATH=VALUE``.
+        storage: Of an earlier version's run: where it met its workers. Never written.
         directory: Where the command line's relative paths begin.
         on: What several benches are taken from.
+        benches: How many, at most; None: one for each GPU.
     """
 
     write: bool = True
     trials: int | None = None
     time_budget_s: float | None = None
-    storage: str | None = None
     directory: str = ""
     accept_unsoaked: Annotated[bool, Field(exclude_if=lambda given: not given)] = False
     overrides: Annotated[tuple[str, ...], Field(exclude_if=lambda given: not given)] = ()
     on: Annotated[str | None, Field(exclude_if=lambda given: not given)] = None
-
-    @property
-    def lacks_a_password(self) -> bool:
-        """The storage cannot be opened with what was kept of its URL."""
-        return self.storage is not None and HIDDEN in self.storage
+    benches: Annotated[int | None, Field(exclude_if=lambda given: not given)] = None
+    storage: Annotated[str | None, Field(exclude=True)] = None
 
     @property
     def options(self) -> list[str]:
         """The options in the form `tune run` takes."""
-        given = {"--trials": self.trials, "--storage": self.storage, "--on": self.on}
+        given = {"--trials": self.trials, "--on": self.on, "--benches": self.benches}
         time = None if self.time_budget_s is None else f"{self.time_budget_s:g}s"
         named = {**given, "--time-budget": time}
         options = [f"{name}={value}" for name, value in named.items() if value is not None]
@@ -146,11 +142,9 @@ class Choices(Facts):
 def resume_command(run: Path, specs: Sequence[str], choices: Choices) -> str:
     """The command that continues a run or a series, on one line.
 
-    It spells out what may choose code or a place, which no run is asked for; not a storage whose
-    password is not kept.
+    It spells out what may choose code, which no run is asked for.
     """
-    kept = None if choices.lacks_a_password else choices.storage
-    again = Choices(storage=kept, overrides=choices.overrides)
+    again = Choices(overrides=choices.overrides)
     return run_command(specs, again, "--resume", str(run))
 
 

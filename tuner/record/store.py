@@ -22,7 +22,7 @@ from tuner.facts import Facts
 from tuner.locking import Lock, lock
 from tuner.measurement.measurement import Rejected, Stage
 from tuner.record.confirmation import Repeat
-from tuner.record.earlier import with_reasons
+from tuner.record.earlier import trial_of_earlier
 from tuner.record.manifest import Choices, Manifest
 from tuner.record.reading import (
     UnreadableFileError,
@@ -243,7 +243,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _trial(row: dict[str, Any]) -> Trial:
-    trial = Trial.from_json(with_reasons(row))
+    trial = Trial.from_json(trial_of_earlier(row))
     best = None if trial.score is None else trial.score.best_point
     if best is not None and not 0 <= best < len(trial.points):
         raise ValueError(f"score.best_point is {best} of {count_text(len(trial.points), 'point')}")

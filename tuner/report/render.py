@@ -103,7 +103,7 @@ def pull_request_of(data: ReportData, limit: int = LIMIT) -> str:
     where = Table(("", ""), (machine, *manifest.versions.items(), ("run", data.run_id)))
     # The same search, wherever the repository is checked out.
     spec, seed = Path(manifest.spec_path or "SPEC").name, ("--seed", str(manifest.seed))
-    again = run_command([spec], replace(manifest.choices, write=False, storage=None), *seed)
+    again = run_command([spec], replace(manifest.choices, write=False), *seed)
     folds = [section(data) for section in (proof, numbers, request_time, overload)]
     blocks = filled(
         Sentence(f"{claim(data)}."),

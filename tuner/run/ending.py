@@ -20,6 +20,7 @@ from tuner.errors import (
     TunerError,
 )
 from tuner.machine.stop import explain_error
+from tuner.machine.uninterrupted import uninterrupted
 from tuner.modelconfig.encoding import encode
 from tuner.proof.verdict import RunDecision
 from tuner.reason import Reason
@@ -31,7 +32,6 @@ from tuner.record.status import Status
 from tuner.record.store import MANIFEST, SERVER_LOG, RunStore
 from tuner.run.open_run import OpenRun
 from tuner.run.outcome import result_of
-from tuner.search.study.uninterrupted import uninterrupted
 from tuner.space.candidate import Candidate
 from tuner.space.environment import assignments, needed_variables
 from tuner.spec.units import count_text
@@ -184,8 +184,6 @@ def how_to_go_on(store: RunStore) -> str:
         again = run_command([manifest.spec_path], manifest.choices)
         return f"{kept}; a config was edited meanwhile, so run again: {again}"
     command = resume_command(store.directory, [manifest.spec_path], manifest.choices)
-    if manifest.choices.lacks_a_password:
-        command += " (with $TUNE_STORAGE as before: its password is not kept)"
     return f"{kept}; go on with: {command}"
 
 

@@ -13,15 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tuner.bench.job import Job, Request, prepare
-from tuner.bench.manifest import kept_configs, manifest_of, with_completed
+from tuner.bench.manifest import ProgramFacts, kept_configs, manifest_of, with_completed
 from tuner.bench.timebook import TimeBook
-from tuner.bench.tools import Programs
 from tuner.errors import SpecError
-from tuner.hiding import without_passwords
 from tuner.machine.cpus import Cores
 from tuner.machine.host import Host
 from tuner.measurement.measurement import Stage
-from tuner.modelconfig.content import content_of
 from tuner.modelconfig.files import read_config
 from tuner.record.manifest import Choices, Manifest
 from tuner.record.noise import count_of_whole_rounds
@@ -29,13 +26,11 @@ from tuner.record.result_schema import Result
 from tuner.record.store import RESULT, SERVER_LOG, STUDY, TRIALS, RunStore
 from tuner.run.trust import BegunRuns, named_spec, refuse_unnamed, spec_of
 from tuner.score.trial import Trial, TrialTime
+from tuner.search.estimate import spent_s
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES
-from tuner.search.study.files import forget
-from tuner.search.study.offer import Offer
-from tuner.search.study.record import StudyRecord
+from tuner.search.study import StudyRecord
 from tuner.spec.load import load_spec
-from tuner.spec.meaning import files_of, meaning
 from tuner.spec.mistakes import listed
 from tuner.spec.model import Spec
 from tuner.triton.launchers import cores_of, server_launcher
@@ -49,6 +44,10 @@ _VALUES = (
     "SELECT value_json FROM study_user_attributes"
     " UNION ALL SELECT value_json FROM trial_user_attributes"
     " UNION ALL SELECT distribution_json FROM trial_params"
+)
+_FROM_STORAGE = (
+    "{run} met its workers in {storage}, which tune no longer uses: it goes on with its "
+    "trials.jsonl and a study.db of its own; other GPUs measure for it with --on ray"
 )
 
 
@@ -64,7 +63,7 @@ class OpenRun:
 @contextmanager
 def open_store(
     job: Job,
-    programs: Programs,
+    programs: ProgramFacts,
     request: Request,
     run_id: str,
     note: Callable[[str], None] = lambda _: None,
@@ -84,6 +83,8 @@ def open_store(
     with store.locked():
         if request.resume is not None:
             manifest = store.manifest()
+            if (storage := manifest.choices.storage) is not None:
+                note(_FROM_STORAGE.format(run=store.run_id, storage=storage))
             now = manifest_of(job, programs, request, store.run_id)
             manifest.refuse_if_different(now)
             # Whoever resumes the run after this gets them.
@@ -105,7 +106,7 @@ def open_run(
     note: Callable[[str], None] = lambda _: None,
     cores: Cores | None = None,
 ) -> Iterator[OpenRun]:
-    """Begins or resumes the run, and lets workers join it.
+    """Begins or resumes the run.
 
     The job is the one over the config as the server completes it, and the store is locked. The book
     gets what an earlier part of the run spent.
@@ -130,75 +131,42 @@ def open_run(
             told = f"the config of trial {trial.number} is not in the space of the spec"
             raise SpecError(f"{store.directory / TRIALS}: {told}", "edited? start a new run")
     book.carry(_carried(history, store))
-    record = study_of(job, store, request.storage, note)
-
-    def keep(trial: Trial) -> None:
-        store.append_trial(trial)
-        if (by := trial.worker) is not None:
-            state = trial.state.value
-            note(f"trial {trial.number} is a worker's: {by.host}, GPUs {by.gpus}, {state}")
-
-    with record:
+    with study_of(job, store, note) as record:
         strategy = STRATEGIES[job.spec.search.strategy](job.space, job.spec)
-
-        def files() -> dict[str, str]:
-            return content_of(job.served, files_of(job.spec), note)
-
-        searcher = Searcher(job.space, strategy, history, record, keep, note, files)
-        offer = Offer(manifest, meaning(job.spec), job.spec.budget.trials)
-        forget(record)
-        record.open_to_workers(offer.to_json())
-        with closed_to_workers(record, note):
-            yield OpenRun(store, manifest, searcher)
+        several = manifest.choices.on is not None
+        searcher = Searcher(
+            job.space, strategy, history, record, store.append_trial, several=several
+        )
+        yield OpenRun(store, manifest, searcher)
 
 
 def _carried(history: Sequence[Trial], store: RunStore) -> dict[str, float]:
     """Seconds an earlier part of the run spent: its trials and its proof.
 
-    A worker's trials cost the run no time.
+    Trials that were measured side by side cost it less than they took.
     """
-    own = [t for t in history if t.worker is None]
+    share = spent_s(history) / (sum(t.time.total_s for t in history) or 1.0)
     names = [f.name for f in fields(TrialTime) if f.name != "other_s"]
-    carried = {name: sum(getattr(t.time, name) for t in own) for name in names}
+    carried = {name: share * sum(getattr(t.time, name) for t in history) for name in names}
     again_s = sum(r.wall_s for r in store.rejected() if r.stage is Stage.CONFIRMATION)
     again_s += sum(row.point.measurement.wall_s for row in store.confirmation())
     return {**carried, "measuring_s": carried["measuring_s"] + again_s}
 
 
-def study_of(
-    job: Job, store: RunStore, storage: str | None, note: Callable[[str], None]
-) -> StudyRecord:
-    """The study in ``storage``, a SQLAlchemy URL, else in the run's own file.
+def study_of(job: Job, store: RunStore, note: Callable[[str], None]) -> StudyRecord:
+    """The study in the run's own file.
 
     A damaged file is moved aside, and ``note`` receives a sentence about it.
 
     Raises:
-        EnvironmentNotReadyError: The storage cannot be opened.
+        EnvironmentNotReadyError: It cannot be opened.
         SpecError: The study belongs to another space or objective.
     """
     spec, path = job.spec, store.directory / STUDY
-    if storage is None and (why := damage(path)):
+    if why := damage(path):
         aside = _moved_aside(path)
         note(f"{path} is damaged ({why}): kept as {aside.name}, rebuilt from trials.jsonl")
-    url = storage or f"sqlite:///{path}"
-    return StudyRecord(url, spec.name, store.run_id, job.space, spec.objective, note=note)
-
-
-@contextmanager
-def closed_to_workers(record: StudyRecord, note: Callable[[str], None]) -> Iterator[None]:
-    """Tells workers afterwards that the search is over; failing to do so does not end the run."""
-    from optuna.exceptions import OptunaError
-    from sqlalchemy.exc import SQLAlchemyError
-
-    try:
-        yield
-    finally:
-        record.reconnection.end()  # the run ends, perhaps since somebody stopped it
-        try:
-            record.close_to_workers()
-        except (SQLAlchemyError, OptunaError) as error:
-            why = without_passwords(str(error.__cause__ or error).splitlines()[0])
-            note(f"workers could not be told that the search is over: {why}")
+    return StudyRecord(path, spec.name, store.run_id, job.space, spec.objective)
 
 
 def damage(path: Path) -> str:
@@ -288,10 +256,6 @@ def with_choices(
             "seed makes another experiment",
             "leave --seed out, or start a new run",
         )
-    if request.storage is None and earlier.storage is not None:
-        secret = " (it needs its password: in $TUNE_STORAGE, or --storage)"
-        told = f"{name} has the storage {earlier.storage}{secret * earlier.lacks_a_password}"
-        refuse_unnamed(told, run, specs, earlier)
     if earlier.overrides and not request.overrides:
         refuse_unnamed(f"{name} was started with --set", run, specs, earlier)
     time_s = request.time_budget_s
@@ -303,20 +267,25 @@ def with_choices(
         write=request.write and earlier.write,
         accept_unsoaked=request.accept_unsoaked or earlier.accept_unsoaked,
         on=request.on or earlier.on,
+        benches=request.benches or earlier.benches,
     )
 
 
-def refuse_another_start(run: Path, job: Job, host: Host) -> None:
-    """Refuses, before any program is started, where a run's spec, configs or machine changed."""
-    before = RunStore.open(run).manifest()
-    machine = host.fingerprint(before.versions.get("tritonserver", ""), cores_of(job.spec))
+def refuse_another_start(run: Path, job: Job, host: Host | None) -> None:
+    """Refuses, before any program is started, where a run's spec, configs or machine changed.
+
+    ``host``: None where it is measured elsewhere.
+    """
+    before, machine = RunStore.open(run).manifest(), ""
+    if host is not None:
+        machine = host.fingerprint(before.versions.get("tritonserver", ""), cores_of(job.spec))
     now = replace(
         before,
         spec_path=str(job.loaded.path),
         choices=replace(before.choices, directory=str(Path.cwd())),
         spec_sha256=job.loaded.sha256,
         models=kept_configs(job),
-        fingerprint=machine,
+        fingerprint=machine or before.fingerprint,
     )
     before.refuse_if_different(now)
 

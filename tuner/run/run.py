@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.bench.events import Events
 from tuner.bench.job import Job, Request, prepare, refuse_no_repository
 from tuner.bench.machine_lock import among_neighbours, only_one_on
-from tuner.bench.sending import refuse_unreachable, sending_notes
-from tuner.bench.serving import Serving, serving
+from tuner.bench.sending import refuse_unreachable
+from tuner.bench.serving import serving
 from tuner.bench.session import Session, open_session
 from tuner.bench.timebook import TimeBook
-from tuner.bench.tools import LARGE_BYTES, client_notes, find_programs, queue_notes, request_notes
+from tuner.bench.tools import Programs, find_programs
 from tuner.errors import InterruptedRunError, TunerError
 from tuner.machine.stop import Stop, explain_error
 from tuner.measurement.measurement import Stage
@@ -21,8 +22,10 @@ from tuner.proof.edges import with_edges
 from tuner.proof.overload import probe_overload
 from tuner.proof.proof import prove
 from tuner.proof.warmup import probe_warm_up
+from tuner.record.manifest import Manifest
 from tuner.record.store import RunStore, new_run_id
 from tuner.run.ending import Ending, Finished, how_to_go_on
+from tuner.run.on_benches import on_benches
 from tuner.run.open_run import (
     end_of_a_write,
     open_run,
@@ -30,17 +33,11 @@ from tuner.run.open_run import (
     refuse_another_start,
     restore_choices,
 )
+from tuner.run.ready import Ground, Ready, beforehand
 from tuner.score.trial import Trial
+from tuner.search.beside import search_beside
 from tuner.search.cores import settle_cores
-from tuner.search.estimate import (
-    SLOW_LOAD_S,
-    Seen,
-    foresee_run,
-    minutes,
-    refuse_too_short,
-    replay_notes,
-    seen_before,
-)
+from tuner.search.estimate import minutes, refuse_too_short, seen_before
 from tuner.search.incumbent import incumbent
 from tuner.search.outlook import Ahead, outlook_of
 from tuner.search.searcher import Searcher
@@ -51,7 +48,6 @@ from tuner.spec.load import LoadedSpec, load_spec
 from tuner.spec.units import count_text
 from tuner.triton.launchers import host_of
 from tuner.writeback.repository import half_written, repair, unwritable
-from tuner.writeback.target import foreseen
 
 
 def run(
@@ -139,40 +135,28 @@ def _run(
         run_id = request.run_id or new_run_id(job.spec.name)
         if request.resume is not None:
             run_id = request.resume.name
-            host = host_of(job.spec, request.environment)
+            host = None if request.on else host_of(job.spec, request.environment)
             refuse_another_start(request.resume, job, host)
         enter(only_one_on(job))
         neighbours = enter(among_neighbours("run", run_id, job, events.note))
-        events.step("looking for tritonserver and perf_analyzer")
-        programs = enter(find_programs(job, request.environment, events.note))
-        refuse_unreachable(job, request.environment)
-        store = enter(open_store(job, programs, request, run_id, events.note))
-        # From here on, an error is stored as the run's result before it goes on.
-        ending = enter(Ending(request, store, neighbours, book, events, report))
-        events.phase(f"serving {job.spec.name}")
-        served = enter(serving(job, programs, store.logs, book, events.step))
-        refuse_empty(served.job.space)
-        for note in _beforehand(served, request):
-            events.note(note)
 
         def checkpoint() -> None:
             neighbours.look()
             stop.checkpoint()
 
-        known = store.manifest().cores
-        cores = settle_cores(served, events, book, checkpoint, known, designs(job.space)[:1])
-        opened = enter(open_run(served.job, store, request, book, events.note, cores))
+        ground: Ground = _Here(job, request, book, events, checkpoint)
+        if request.on is not None:
+            directory = request.output / run_id
+            ground = enter(on_benches(job, request, directory, book, events, stop, checkpoint))
+        programs = enter(ground.programs())
+        store = enter(open_store(job, programs, request, run_id, events.note))
+        # From here on, an error is stored as the run's result before it goes on.
+        ending = enter(Ending(request, store, neighbours, book, events, report))
+        events.phase(f"serving {job.spec.name}")
+        ready = enter(ground.serving(store))
+        opened = enter(open_run(ready.job, store, request, book, events.note, ready.cores))
         events.started(store.directory, job.spec.budget.trials, opened.manifest.space_size)
-        with open_session(
-            served,
-            events,
-            book,
-            checkpoint,
-            manifest=opened.manifest,
-            store=store,
-            more_s=request.more_s,
-            cores=cores,
-        ) as session:
+        with ground.session(ready, store, opened.manifest) as session:
             trials = _search(session, opened.searcher, store)
             stored = store.confirmation()
             if stored:
@@ -182,34 +166,66 @@ def _run(
             verdict = probe_overload(session, verdict)
             verdict = probe_warm_up(session, verdict)
         stop.measured()  # asked to stop during the last measurement: nothing is written
-        return ending.finish(served.job, opened, verdict)
+        return ending.finish(ready.job, opened, verdict)
     raise AssertionError("no context keeps an error to itself")
 
 
-def _beforehand(served: Serving, request: Request) -> Iterator[str]:
-    """What the user should know before the first measurement."""
-    job = served.job
-    if served.completed:
-        yield served.completed
-    yield from client_notes(job)
-    yield from sending_notes(job, request.environment, costly_only=True)
-    if served.load_s >= SLOW_LOAD_S:
-        yield f"loading the model took {served.load_s:.0f} s"
-    if request.resume is None:
-        seen = seen_before(request.output, job) or Seen(load_s=served.load_s)
-        yield foresee_run(request.output, job, seen).sentence
-    yield from queue_notes(job)
-    yield from request_notes(job, LARGE_BYTES)
-    yield from replay_notes(job)
-    yield from foreseen(job.searched_files) if request.write else ()
+@dataclass
+class _Here:
+    """A run on this machine, with one server."""
+
+    job: Job
+    request: Request
+    book: TimeBook
+    events: Events
+    checkpoint: Callable[[], None]
+    found: Programs | None = None
+
+    @contextmanager
+    def programs(self) -> Iterator[Programs]:
+        self.events.step("looking for tritonserver and perf_analyzer")
+        environment = self.request.environment
+        with find_programs(self.job, environment, self.events.note) as programs:
+            refuse_unreachable(self.job, environment)
+            self.found = programs
+            yield programs
+
+    @contextmanager
+    def serving(self, store: RunStore) -> Iterator[Ready]:
+        events, book, job = self.events, self.book, self.job
+        assert self.found is not None
+        with serving(job, self.found, store.logs, book, events.step) as served:
+            refuse_empty(served.job.space)
+            for note in beforehand(served.job, served.completed, served.load_s, self.request):
+                events.note(note)
+            known, likely = store.manifest().cores, designs(job.space)[:1]
+            cores = settle_cores(served, events, book, self.checkpoint, known, likely)
+            yield Ready(served.job, served.load_s, cores, served)
+
+    def session(
+        self, ready: Ready, store: RunStore, manifest: Manifest
+    ) -> AbstractContextManager[Session]:
+        assert ready.here is not None
+        return open_session(
+            ready.here,
+            self.events,
+            self.book,
+            self.checkpoint,
+            manifest=manifest,
+            store=store,
+            more_s=self.request.more_s,
+            cores=ready.cores,
+        )
 
 
 def _search(session: Session, searcher: Searcher, store: RunStore) -> list[Trial]:
     """All trials of the run, those of an earlier part of it included."""
     session.events.phase("searching")
     known = len(store.trials())
-    trials, reason = search(session, searcher)
-    searcher.over()
+    if session.benches is None:
+        trials, reason = search(session, searcher)
+    else:
+        trials, reason = search_beside(session, session.benches, searcher)
     session.events.note(reason.value.format(number=len(trials)))
     session.bench.enter(Stage.CONFIRMATION)
     if len(trials) > known:  # other finalists, or an interval of the search in between

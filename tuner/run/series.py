@@ -18,7 +18,7 @@ from tuner.bench.manifest import choices_of
 from tuner.bench.posted import PostedEvents
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
 from tuner.extras import Extra, lacking
-from tuner.fleet import Bench, BenchPlace, Fleet, Heard, Need, Post, local_fleet
+from tuner.fleet import Bench, BenchPlace, Fleet, Heard, Post, local_fleet
 from tuner.fleet_on_ray import ray_fleet
 from tuner.machine.host import read_host
 from tuner.machine.stop import Stop
@@ -36,17 +36,13 @@ from tuner.record.store import (
     write_series,
     written_by_one,
 )
+from tuner.run.on_benches import NICE, need_of, refuse_misfits_for_benches
 from tuner.run.open_run import with_choices
 from tuner.run.run import checked_job, run, settled_spec
 from tuner.run.trust import BegunRuns, refuse_unnamed, untrusted
 from tuner.spec.load import load_spec
 from tuner.spec.mistakes import Mistake, SpecMistakesError
 from tuner.spec.model import Spec
-
-_NICE = (
-    "{name}: {place.host} runs it at nice {place.niceness}, behind its other processes: start Ray "
-    "there with RAY_worker_niceness=0"
-)
 
 
 @dataclass(frozen=True)
@@ -108,30 +104,12 @@ def run_series(specs: Sequence[Path], request: Request, show: Show) -> tuple[Pat
                 wrong.append(f"machine (fingerprint): {series.fingerprint} then, {here} now")
             refuse_changes(f"series {directory.name}", wrong)
         alone = {name: job.spec for name, job in zip(found, jobs, strict=True)}
-        if request.on is not None:
-            refuse_misfits_for_benches(alone)
+        for name, spec in alone.items() if request.on is not None else ():
+            refuse_misfits_for_benches(name, spec)
         began = {_spec(series, m): m.spec_sha256 for m in series.members if m.spec in found}
         if failed := BegunRuns(request.state).remember(directory, began):
             show.note(failed)
         return directory, _go_on(directory, series, found, alone, request, show)
-
-
-def refuse_misfits_for_benches(specs: Mapping[str, Spec]) -> None:
-    """SpecError where a spec cannot share machines with others; by the spec's name in the series.
-
-    A bench has CPUs of its own: a spec names those of its server and its load generator, or none.
-    """
-    for name, spec in specs.items():
-        if not spec.server.managed:
-            raise SpecError(
-                f"{name}: the server is one that somebody else runs (server.mode: remote)",
-                "--on ray gives each spec a server of its own: use mode local or docker",
-            )
-        if isinstance(spec.server.cpus, tuple) is not isinstance(spec.workload.cpus, tuple):
-            raise SpecError(
-                f"{name}: only one of server.cpus and workload.cpus names CPUs",
-                "with --on ray name both, or neither: then each spec gets its share of a machine",
-            )
 
 
 def _machine(request: Request) -> str:
@@ -220,7 +198,7 @@ def _go_on(
                     state.keep(number, member)  # so that it is found again, whatever happens
                 own = replace(request, spec=specs[member.spec], on=None)
                 work = _Work(directory, member, own, show.report, _view(request, show))
-                fleet.open(member.run, tuned, work, _need(fleet, settled[member.spec]))
+                fleet.open(member.run, tuned, work, need_of(fleet, settled[member.spec]))
                 fleet.submit(member.run, None)
             while fleet.benches():
                 heard(state.collect(fleet), None)
@@ -264,16 +242,6 @@ def _fleet(request: Request, heard: Heard, stop: Stop) -> AbstractContextManager
     return local_fleet(heard, stop) if request.on is None else ray_fleet(request.ray, heard, stop)
 
 
-def _need(fleet: Fleet, spec: Spec) -> Need:
-    """The GPUs and CPUs of a spec; where it leaves the GPUs open one, if there is any."""
-    gpus = spec.server.gpus
-    count = None if gpus == "all" else 0 if gpus == "none" else len(gpus)
-    server, load = spec.server.cpus, spec.workload.cpus
-    if isinstance(server, tuple) and isinstance(load, tuple):
-        return fleet.need(count, sorted({*server, *load}))
-    return fleet.need(count)
-
-
 @contextmanager
 def _listening(members: Sequence[Member], request: Request, show: Show) -> Iterator[Heard]:
     """Shows what benches say, each under the name of its run's models."""
@@ -285,7 +253,7 @@ def _listening(members: Sequence[Member], request: Request, show: Show) -> Itera
             where = "" if request.on is None else f", on {what}"
             show.note(f"{number + 1} of {len(members)}: {member.name}, {member.spec}{where}")
             if what.niceness > os.getpriority(os.PRIO_PROCESS, 0):
-                show.note(_NICE.format(name=member.name, place=what))
+                show.note(NICE.format(name=member.name, place=what))
         elif isinstance(what, Exception):
             show.failed(what)
         elif shown is not None:

@@ -42,6 +42,10 @@ class TrialTime:
     measuring_s: float = 0.0
     other_s: float = 0.0
 
+    @property
+    def total_s(self) -> float:
+        return self.searching_s + self.deploying_s + self.measuring_s + self.other_s
+
 
 @dataclass(frozen=True)
 class Predicted:
@@ -53,11 +57,17 @@ class Predicted:
 
 
 @dataclass(frozen=True)
-class Worker:
-    """Who measured a trial for a run; ``gpus``: ``all``, ``none``, or numbers such as ``0,1``."""
+class TrialBench:
+    """Which of several benches measured a trial.
+
+    Attributes:
+        gpus: ``all``, ``none``, or numbers such as ``0,1``.
+        cpus: Its own, such as ``0-7``; empty: not known.
+    """
 
     host: str
     gpus: str
+    cpus: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,9 +83,10 @@ class Trial(Facts):
     time: TrialTime = TrialTime()
     started_at: str = ""  # ISO 8601, UTC
     predicted: Predicted | None = None  # before it was measured
-    worker: Worker | None = None  # None where the run measured it itself
     limit: Reason | None = None  # what ended its measuring where that was not the config itself
     refused: bool = False  # by the server, or for want of memory: so would one that asks for more
+    #: None where the run has but one.
+    bench: Annotated[TrialBench | None, Field(exclude_if=lambda bench: bench is None)] = None
     #: What it answered with many requests in flight, where it was asked.
     saturated: Annotated[Saturated | None, Field(exclude_if=lambda seen: seen is None)] = None
     #: How long batches took, before any load.

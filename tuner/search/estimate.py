@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from statistics import median
 
@@ -147,8 +148,18 @@ def rounds_at_most_s(spec: Spec, searched_s: float) -> float:
 
 
 def spent_s(trials: Sequence[Trial]) -> float:
-    """On trials of the run's own; a worker's cost it no time."""
-    return sum(sum(vars(t.time).values()) for t in trials if t.worker is None)
+    """On trials; those that several benches measured at the same time count once.
+
+    A trial of several benches ended ``time`` after it was started.
+    """
+    alone = sum(t.time.total_s for t in trials if t.bench is None)
+    beside = [datetime.fromisoformat(t.started_at).timestamp() for t in trials if t.bench]
+    ends = [t.time.total_s for t in trials if t.bench]
+    until, spent = -math.inf, 0.0
+    for start, took_s in sorted(zip(beside, ends, strict=True)):
+        spent += max(start + took_s - max(start, until), 0.0)
+        until = max(until, start + took_s)
+    return alone + spent
 
 
 def refuse_too_short(job: Job, seen: Seen | None) -> None:

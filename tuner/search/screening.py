@@ -8,7 +8,8 @@ as looks, nobody is looked at.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tuner.bench.bench import QUICK_LOOK
 from tuner.bench.evaluate import Evaluation
@@ -33,6 +34,23 @@ MEASUREMENTS = 4
 ALIKE = 0.9
 
 
+@dataclass(frozen=True)
+class KnownLooks:
+    """What looks have shown, for another bench.
+
+    Attributes:
+        applies: A look bounds what a config of this run sustains.
+        in_flight: Requests of each look; 0 before the first.
+        look_s: How long each lasts.
+        seen: By the candidate's key.
+    """
+
+    applies: bool
+    in_flight: int
+    look_s: float
+    seen: Mapping[str, Saturated]
+
+
 class Screening:
     """Looks at deployed configs, each once, and knows what they answered.
 
@@ -40,7 +58,7 @@ class Screening:
         seen: By the candidate's key.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, known: KnownLooks | None = None) -> None:
         spec = session.spec
         self._session = session
         self._seed = seeds.of_search(spec.search.seed)
@@ -48,6 +66,20 @@ class Screening:
         self._applies = session.plan.searches_rates and len(spec.streams) == 1
         self._in_flight, self._look_s = 0, QUICK_LOOK.duration_s
         self.seen: dict[str, Saturated] = {}
+        if known is not None:
+            self.learn(known)
+
+    @property
+    def looks(self) -> KnownLooks:
+        """What the looks so far have shown."""
+        return KnownLooks(self._applies, self._in_flight, self._look_s, dict(self.seen))
+
+    def learn(self, known: KnownLooks) -> None:
+        """Takes over what another bench's looks have shown; the first pace is kept."""
+        self.seen = {**known.seen, **self.seen}
+        if not self._in_flight:
+            self._in_flight, self._look_s = known.in_flight, known.look_s
+            self._applies &= known.applies
 
     def ranked(self, leads: Sequence[Candidate]) -> Sequence[Candidate]:
         """Those that answer most first, unless a capacity takes no longer than a look."""

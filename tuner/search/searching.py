@@ -58,29 +58,24 @@ def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReaso
     screening = Screening(session)
     leads = screening.ranked(searcher.leads)
     searcher.rank(leads, by_looks=len(screening.seen) > 1)
-    history = searcher.history  # grows with each trial, and with those of workers
+    history = searcher.history  # grows with each trial
     while True:
-        _refuse_unmeasurable(session, history)
+        refuse_unmeasurable(session, history)
         session.book.lap()
-        if reason := _over(session, history, budget, clock):
+        if reason := why_over(session, history, budget, clock):
             return history, reason
         with session.book.phase(Phase.SEARCHING):
             proposal = searcher.next()
-        if reason := _over(session, history, budget, clock):  # workers may have finished something
-            return history, reason
         if not isinstance(proposal, Proposal):
             return history, StopReason.EXHAUSTED if proposal is None else StopReason.ENOUGH
         session.checkpoint()
         if proposal.note is not None:
             session.events.note(proposal.note)
-        with session.book.phase(Phase.SEARCHING):
-            claimed = searcher.start(proposal.candidate)
-        if not claimed:
-            continue  # a worker was quicker
+        searcher.start(proposal)
         session.events.trial_started(len(history), proposal.candidate, session.current)
-        trial = _run_trial(session, history, proposal, clock, screening)
+        trial = run_trial(session, history, proposal, clock, screening)
         if trial is None:
-            _give_up(session, searcher, proposal.candidate)
+            give_up(session, searcher, proposal.candidate)
             if any(t.candidate == session.current for t in history):
                 return history, StopReason.ABANDONED  # nor is there time for another
             session.events.note(StopReason.ABANDONED.value.format(number=len(history)))
@@ -92,7 +87,7 @@ def search(session: Session, searcher: Searcher) -> tuple[list[Trial], StopReaso
         session.events.trial_finished(trial, best)
 
 
-def _over(
+def why_over(
     session: Session, history: Sequence[Trial], budget: SearchLimits, clock: Clock
 ) -> StopReason | None:
     """Why the search is over, by the budget; None while it goes on."""
@@ -114,7 +109,7 @@ def _over(
     return reason
 
 
-def _refuse_unmeasurable(session: Session, history: Sequence[Trial]) -> None:
+def refuse_unmeasurable(session: Session, history: Sequence[Trial]) -> None:
     """Without the current config there is nothing to compare with: its failure is reported."""
     for trial in history:
         if trial.candidate == session.current and trial.state is TrialState.FAILED:
@@ -139,7 +134,7 @@ def _more_on(session: Session, reason: Reason | None) -> Iterator[Reason]:
         yield Reason(ReasonKind.RANDOM_INPUTS)
 
 
-def _give_up(session: Session, searcher: Searcher, candidate: Candidate) -> None:
+def give_up(session: Session, searcher: Searcher, candidate: Candidate) -> None:
     """A trial that ran out of the budget's time leaves nothing behind."""
     if candidate == session.current:
         reason = Reason(ReasonKind.CURRENT_CONFIG_OUT_OF_TIME)
@@ -157,16 +152,21 @@ def _too_many_failed(history: Sequence[Trial]) -> TooManyFailedTrialsError:
     return failed(TooManyFailedTrialsError, reason, hint)
 
 
-def _run_trial(
+def run_trial(
     session: Session,
     history: Sequence[Trial],
     proposal: Proposal,
     clock: Clock,
     screening: Screening,
+    name: str = "",
 ) -> Trial | None:
-    """One trial, whatever goes wrong in it; None if it had no result when the time was over."""
+    """One trial, whatever goes wrong in it; None if it had no result when the time was over.
+
+    ``name``: what notes call it; by its number where that is known.
+    """
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     number = len(history)
+    name = name or f"trial {number}"
     bare = Trial(
         number,
         proposal.candidate,
@@ -181,8 +181,8 @@ def _run_trial(
             return replace(bare, time=_lap(session.book))
     if lost := Measuring(session, history, proposal, clock, screening).lost():
         bare = replace(bare, saturated=screening.seen[proposal.candidate.key])
-        return _measured_trial(session, bare, None, lost)
-    attempts = Attempts(lambda reason: session.events.note(f"trial {number}: {reason}"))
+        return _measured_trial(session, bare, None, lost, name)
+    attempts = Attempts(lambda reason: session.events.note(f"{name}: {reason}"))
     try:
         for attempt in attempts:
             with attempt:
@@ -198,7 +198,7 @@ def _run_trial(
         return replace(bare, attempts=attempts.made, time=_lap(session.book))
     seen = screening.seen.get(proposal.candidate.key)
     bare = replace(bare, attempts=attempts.made, saturated=seen)
-    return _measured_trial(session, bare, deployment, evaluation)
+    return _measured_trial(session, bare, deployment, evaluation, name)
 
 
 def _asks_too_much(error: TrialError) -> bool:
@@ -207,11 +207,15 @@ def _asks_too_much(error: TrialError) -> bool:
 
 
 def _measured_trial(
-    session: Session, bare: Trial, deployment: Deployment | None, evaluation: Evaluation
+    session: Session,
+    bare: Trial,
+    deployment: Deployment | None,
+    evaluation: Evaluation,
+    name: str,
 ) -> Trial:
     if evaluation.limit is not None:
         limit = sentence(evaluation.limit)
-        session.events.note(f"trial {bare.number} is not measured further: {limit}")
+        session.events.note(f"{name} is not measured further: {limit}")
     return replace(
         bare,
         state=evaluation.state,

@@ -1,7 +1,7 @@
 """What a strategy is; `tuner.search.strategies.registry` has those there are.
 
-It is a function of the finished trials: the same seed, trial number and history give the same
-candidate. That is what makes a resumed run go on as if it had never stopped.
+It is a function of the finished and the pending trials: the same seed, trial number and history
+give the same candidate. That is what makes a resumed run go on as if it had never stopped.
 """
 
 from __future__ import annotations
@@ -70,7 +70,11 @@ class Strategy(Protocol):
         """Which of the designs and the current config, at least one, is measured next."""
 
     def propose(
-        self, number: int, history: Sequence[Trial], taken: Set[str]
+        self,
+        number: int,
+        history: Sequence[Trial],
+        taken: Set[str],
+        pending: Sequence[Candidate] = (),
     ) -> Proposal | Enough | None:
         """The candidate for trial ``number``: inside the space, and not taken.
 
@@ -78,6 +82,8 @@ class Strategy(Protocol):
             number: Of the trial; with the seed the only source of chance.
             history: Finished trials, oldest first.
             taken: Keys of all candidates that are measured or about to be.
+            pending: Those that other benches are measuring: a strategy with a model counts them
+                as observed at what it expects of them.
 
         Returns:
             None when the space holds no other candidate.

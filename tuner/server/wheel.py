@@ -82,7 +82,7 @@ def not_found(environment: Mapping[str, str]) -> EnvironmentNotReadyError:
         return EnvironmentNotReadyError(message, install_hint())
     return EnvironmentNotReadyError(
         "no tritonserver found yet",
-        "tune run, check, worker and doctor fetch one when they first need it: "
+        "tune run, check and doctor fetch one when they first need it: "
         f"{_REQUIREMENT} ({_SIZE}) into {place}",
     )
 

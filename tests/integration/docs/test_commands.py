@@ -49,8 +49,8 @@ NOT_RUN = {
     "python benchmarks": "takes minutes on a quiet machine",
     "python3 run.py": "needs a GPU and the bundle",
     "tune run specs/*.yaml --on ray": "tests/integration/test_series_on_ray.py runs it",
+    "tune run bert-onnx.yaml --on ray": "tests/integration/test_search_on_ray.py runs one",
     "ray job": "needs a cluster",
-    "tune worker": "needs a run that searches at that moment",
     "tune size": "tests/unit/cli/test_size_command.py sizes a run that was soaked",
     "tune rollback nlp": "the run before it is only planned here, and wrote nothing",
 }

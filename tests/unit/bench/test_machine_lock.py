@@ -85,10 +85,11 @@ def test_a_file_system_without_locks_keeps_nobody_from_measuring(
             pass
 
 
-def test_a_worker_of_the_run_may_measure_its_model(job: Job) -> None:
+def test_benches_of_one_run_are_no_neighbours_of_each_other(job: Job) -> None:
     notes: list[str] = []
-    with among_neighbours("worker", "the-run", job, notes.append), only_one_on(job):
-        pass
+    with among_neighbours("run", "one", job, notes.append):
+        with among_neighbours("run", "one", job, notes.append) as bench:
+            assert bench.remarks == ()
     assert notes == []
 
 

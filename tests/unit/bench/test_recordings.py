@@ -10,7 +10,7 @@ from builders.told_requests import ROWS, STREAMED, STREAMS, replayed
 from tuner.bench.tools import choose_generator
 from tuner.load.generators import OWN_CLIENT
 from tuner.modelconfig.content import content_of
-from tuner.spec.meaning import files_of
+from tuner.spec.files import files_of
 
 
 def test_a_pace_is_a_rate_of_its_own_and_our_client_sends_it(tmp_path: Path) -> None:

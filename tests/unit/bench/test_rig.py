@@ -25,6 +25,7 @@ from tuner.bench.serving import Serving
 from tuner.bench.session import set_up_bench
 from tuner.bench.timebook import TimeBook
 from tuner.bench.tools import Programs, find_programs
+from tuner.fleet import BenchPlace
 from tuner.load.setup import PATIENCE_S
 from tuner.machine.cpus import Cores
 from tuner.machine.process import Priority, private_directory
@@ -38,10 +39,10 @@ from tuner.measurement.window import (
     soak_of,
     window_of,
 )
+from tuner.run import bench_side
 from tuner.server.binaries import Installation, Origin
 from tuner.server.server import Place
 from tuner.spec.model import Spec
-from tuner.workers import worker as joining
 
 REPOSITORY = Path(__file__).parents[3] / "model_repository"
 TEXT = """\
@@ -359,11 +360,11 @@ def a_rig(job: Job, tmp_path: Path) -> Iterator[None]:
         yield
 
 
-def a_workers_log(_: Job, __: Path) -> AbstractContextManager[Path]:
-    return joining._logs(None)
+def a_benchs_log(_: Job, tmp_path: Path) -> AbstractContextManager[Path]:
+    return bench_side._logs(tmp_path / "not here", BenchPlace("box"))
 
 
-@pytest.mark.parametrize("owner", [a_rig, a_workers_log])
+@pytest.mark.parametrize("owner", [a_rig, a_benchs_log])
 def test_an_open_directory_is_never_swept(
     owner: Any,
     job: Job,

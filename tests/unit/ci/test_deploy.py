@@ -100,18 +100,6 @@ def test_its_command_is_one_of_tune_and_its_paths_are_mounted(name: str) -> None
     assert container["resources"]["requests"] == container["resources"]["limits"]
 
 
-def test_the_jobs_storage_is_a_secret_that_only_its_group_reads() -> None:
-    pod = pod_of(read("job.yaml"))
-    (container,) = pod["containers"]
-    (variable,) = container["env"]
-    directory, _, key = variable["value"].rpartition("/")
-    (mount,) = (m for m in container["volumeMounts"] if m["mountPath"] == directory)
-    (volume,) = (v for v in pod["volumes"] if v["name"] == mount["name"])
-    assert variable["name"] == "TUNE_STORAGE_FILE"
-    assert volume["secret"]["defaultMode"] == 0o440
-    assert f"--from-file={key}=" in (TOP / "docs" / "kubernetes.md").read_text()
-
-
 def instructions(name: str) -> list[list[str]]:
     """Each instruction of a Dockerfile in words, comments left out."""
     lines = (DEPLOY / name).read_text().replace("\\\n", " ").splitlines()
@@ -127,7 +115,7 @@ def test_a_dockerfile_installs_the_project_on_a_pinned_image_for_a_plain_user(na
     sources = [word for words in steps if words[0] == "COPY" for word in words[1:-1]]
     assert [source for source in sources if not (TOP / source).exists()] == []
     assert {"pyproject.toml", "tuner"} < {*sources}
-    (install,) = (words for words in steps if "install" in words and '"/src[postgres]"' in words)
+    (install,) = (words for words in steps if "install" in words and '"/src[run]"' in words)
     assert any(word.endswith("pip") for word in install)
     (user,) = (words[1] for words in steps if words[0] == "USER")
     pod = pod_of(read("job.yaml"))["securityContext"]

@@ -34,7 +34,7 @@ def test_every_reading_command_can_tell_it_as_json(name: str) -> None:
 
 def test_no_command_is_forgotten_by_that() -> None:
     assert set(COMMANDS) - set(READING) == {
-        *("init", "record", "worker", "apply", "rollback", "schema", "completion")
+        *("init", "record", "apply", "rollback", "schema", "completion")
     }
 
 

@@ -316,7 +316,7 @@ def test_each_variable_that_the_command_line_reads_is_named() -> None:
         "NO_PROXY",
         "TERM",
     }
-    assert {"TUNE_DEBUG", "TUNE_STORAGE", "TUNE_TRITONSERVER", "NO_COLOR"} <= names
+    assert {"TUNE_DEBUG", "TUNE_TRITONSERVER", "NO_COLOR"} <= names
     assert names <= set(re.findall(r"^\| `([A-Z_]+)` \|", PAGE, re.MULTILINE))
 
 

@@ -22,7 +22,7 @@ def test_mistakes_around_a_run_that_is_emulated(workplace: Workplace, tmp_path: 
     assert tune("run", "my spec.yaml", "--progress", "none") == 0
     run, written = workplace.store.directory, workplace.config.read_text()
     (tmp_path / "elsewhere").mkdir()
-    told(2, "workers help while `tune run` searches: start another run", "worker", run)
+    told(2, "did you mean run --on ray?", "worker", run)
     told(2, "is not a run: it has no manifest.json", "report", "elsewhere")
     told(4, f"no model directory elsewhere/{MODEL}", "apply", run, "--repository", "elsewhere")
     workplace.config.write_text(f"{written}# mine\n")

@@ -34,9 +34,8 @@ from builders.told_rollbacks import not_taken_back
 from builders.told_searching import searching
 from builders.told_servers import not_deployed, not_served
 from builders.told_spaces import drafts, no_spaces
-from builders.told_specs import bad_texts, no_metrics, no_objectives, no_specs, other_specs
+from builders.told_specs import bad_texts, no_metrics, no_objectives, no_specs
 from builders.told_views import watching
-from builders.told_workers import mistaken, not_joined
 from builders.told_writes import no_plans, not_written, told_of_writes
 
 TOLD: dict[str, Callable[[], dict[str, Case]]] = {
@@ -91,10 +90,7 @@ TOLD: dict[str, Callable[[], dict[str, Case]]] = {
     "spec-metrics": no_metrics,
     "spec-not-read": no_specs,
     "spec-objectives": no_objectives,
-    "spec-of-another-run": other_specs,
     "watching": watching,
-    "worker-mistaken": mistaken,
-    "worker-not-joined": not_joined,
     "write-no-plan": no_plans,
     "write-not-taken-back": not_taken_back,
     "write-notes": told_of_writes,

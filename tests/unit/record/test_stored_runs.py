@@ -45,11 +45,20 @@ READ: dict[str, Callable[[], list[Any]]] = {
 
 @pytest.mark.parametrize("name", READ)
 def test_rows_are_read_and_written_with_the_same_keys_and_values(name: str) -> None:
-    assert plain([found.to_json() for found in READ[name]()]) == rows(name)
+    assert plain([found.to_json() for found in READ[name]()]) == without_workers(rows(name))
 
 
 def test_the_manifest_comes_back_as_it_was_written() -> None:
-    assert plain(STORE.manifest().to_json()) == whole("manifest.json")
+    (kept,) = without_workers([whole("manifest.json")])
+    assert plain(STORE.manifest().to_json()) == kept
+
+
+def without_workers(kept: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without what earlier versions kept of workers; these runs had none."""
+    found = [{key: value for key, value in row.items() if key != "worker"} for row in kept]
+    for row in found:
+        assert row.get("choices", {}).pop("storage", None) is None
+    return found
 
 
 @pytest.mark.parametrize("change", [{"schema_version": 2}, {"models": None}])
@@ -96,8 +105,9 @@ def test_the_run_is_reported() -> None:
 def test_a_run_of_an_ensemble_is_read_and_comes_back_as_it_was_written() -> None:
     store = RunStore(OLD.with_name("ensemble"))
     files = {path.name: path.read_text() for path in store.directory.iterdir()}
-    assert plain(store.manifest().to_json()) == json.loads(files["manifest.json"])
-    trials = [json.loads(line) for line in files["trials.jsonl"].splitlines()]
+    (kept,) = without_workers([json.loads(files["manifest.json"])])
+    assert plain(store.manifest().to_json()) == kept
+    trials = without_workers([json.loads(line) for line in files["trials.jsonl"].splitlines()])
     assert plain([trial.to_json() for trial in store.trials()]) == trials
     result = read_result(store)
     assert result is not None

@@ -21,7 +21,7 @@ from tuner.report.data import load
 from tuner.report.frames import _cell, trials_csv
 from tuner.report.markdown import code, escaped, fenced
 from tuner.report.render import pull_request_of, report_run
-from tuner.score.trial import Worker
+from tuner.score.trial import TrialBench
 
 
 @pytest.mark.parametrize("status", STATUSES)
@@ -131,12 +131,12 @@ class TestCsv:
         assert frame["field.instance_group.count"].dtype == int
         assert len(frame) == 40
 
-    def test_a_workers_trial_says_who_measured_it(self, made: Made) -> None:
+    def test_trial_of_several_benches_says_which_measured_it(self, made: Made) -> None:
         data = made(trials=6)
-        trials = (*data.trials[:5], replace(data.trials[5], worker=Worker("box", "0,1")))
+        trials = (*data.trials[:5], replace(data.trials[5], bench=TrialBench("box", "0,1")))
         rows = self.rows(trials_csv(replace(data, trials=trials)))
-        assert [r["worker_host"] for r in rows] == ["", "", "", "", "", "box"]
-        assert rows[5]["worker_gpus"] == "0,1"
+        assert [r["bench_host"] for r in rows] == ["", "", "", "", "", "box"]
+        assert rows[5]["bench_gpus"] == "0,1"
 
     def test_text_is_never_a_formula(self, made: Made) -> None:
         data = made(trials=6)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 from builders.candidates import candidate_of, the_one
-from builders.jobs import SPEC, Facts, a_job, opened
+from builders.jobs import SPEC, a_job, opened
 from builders.measurements import P99_40MS, synthetic_measurement
 from builders.reasons import said
 
@@ -20,17 +18,10 @@ from tuner.measurement.measurement import Rejected, Stage
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
 from tuner.record.confirmation import Repeat, Role
-from tuner.record.store import STUDY, RunStore
-from tuner.run import open_run as open_runs
+from tuner.record.store import RunStore
 from tuner.run.ending import write_back
-from tuner.run.open_run import open_run, open_store
 from tuner.score.point import judge_point
-from tuner.score.trial import Trial, TrialState, TrialTime, Worker
-from tuner.search.study.files import ask
-from tuner.search.study.offer import find_offer
-from tuner.search.study.record import StudyRecord
-from tuner.search.study.storage import close_storage
-from tuner.spec.meaning import meaning
+from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.writeback.rollback import rollback
 
 
@@ -86,39 +77,6 @@ def test_a_manifest_says_what_a_run_is_made_with(job: Job, tmp_path: Path) -> No
     assert len(manifest.created_at) == len("2025-01-01T00:00:00+00:00")
 
 
-def test_a_workers_trial_is_told_with_where_it_was_measured_and_costs_no_time(
-    job: Job, run: RunStore
-) -> None:
-    notes: list[str] = []
-    facts: Any = Facts()
-    theirs = Trial(
-        1,
-        candidate_of({"instance_group.count": 4}, model=job.spec.name),
-        TrialState.FAILED,
-        reason=said("no"),
-        time=TrialTime(measuring_s=1e6),
-        worker=Worker("box", "1,2"),
-    )
-    book = TimeBook(clock=lambda: 0.0)
-    with (
-        open_store(job, facts, resumed(run), "a-run") as store,
-        open_run(job, store, resumed(run), book, notes.append) as again,
-    ):
-        url = f"sqlite:///{store.directory / STUDY}"
-        with StudyRecord(
-            url, job.spec.name, store.run_id, job.space, job.spec.objective, theirs.worker
-        ) as record:
-            assert record.started(1, theirs.candidate)
-            record.hand_in(theirs)
-        again.searcher.next()
-        assert [t.worker for t in store.trials()] == [None, theirs.worker]
-    assert ["box, GPUs 1,2" in note for note in notes] == [True]
-    later = TimeBook(clock=lambda: 0.0)
-    with opened(job, resumed(run), later):
-        pass
-    assert later.seconds(Phase.MEASURING) == 4.0 + 8.0
-
-
 def test_what_is_chosen_anew_holds_for_whoever_resumes_next(job: Job, run: RunStore) -> None:
     before = run.manifest()
     with opened(job, replace(resumed(run), trials=7, write=False)):
@@ -129,46 +87,6 @@ def test_what_is_chosen_anew_holds_for_whoever_resumes_next(job: Job, run: RunSt
     with opened(job, resumed(run)):
         pass
     assert run.manifest().choices.trials is None
-
-
-def test_workers_may_join_as_long_as_a_run_is_open(job: Job, run: RunStore) -> None:
-    url = f"sqlite:///{run.directory / STUDY}"
-    with opened(job, resumed(run)):
-        offer = find_offer(url, run.run_id)
-        assert offer.meaning == meaning(job.spec)
-        assert offer.trials == job.spec.budget.trials
-    with pytest.raises(SpecError, match="has ended"):
-        find_offer(url, run.run_id)
-
-
-def test_a_run_reads_its_models_files_only_when_a_worker_asks_and_then_again_when_resumed(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = {"m/1/model.onnx": "0" * 16}
-    read: list[object] = []
-
-    def content_of(*_: object) -> dict[str, str]:
-        read.append(None)
-        return found
-
-    monkeypatch.setattr(open_runs, "content_of", content_of)
-    request = Request(
-        job.loaded.path, output=tmp_path / "results", storage=f"sqlite:///{tmp_path / 'a.db'}"
-    )
-    for times in (1, 2):
-        with opened(job, request) as run:
-            record, look = run.searcher._record, run.searcher.next
-            assert record is not None
-            look()
-            assert len(read) == times - 1
-            told: list[str] = []
-            assert ask(record, cast("Callable[[], None]", look), told.append) == found
-            assert len(told) == 1
-            assert ask(record, pytest.fail, pytest.fail) == found
-            assert len(read) == times
-        assert ask(record, pytest.fail, pytest.fail) is None
-        close_storage(record._storage)  # the question opened it once more
-        request = replace(request, resume=run.store.directory)
 
 
 def test_a_run_that_is_being_written_is_left_as_it_is(job: Job, run: RunStore) -> None:

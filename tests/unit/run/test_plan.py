@@ -68,9 +68,7 @@ def test_a_plan_needs_no_server_and_says_how_one_gets_here(
     spec.write_text(SPEC.format(repository=REPOSITORY))
     plan = draw_plan(spec, {"PATH": "", "HOME": "/home/me"}, 0)
     (note,) = [note for note in plan.notes if "tritonserver" in note]
-    assert note.startswith(
-        "no tritonserver found yet: tune run, check, worker and doctor fetch one"
-    )
+    assert note.startswith("no tritonserver found yet: tune run, check and doctor fetch one")
     assert "/home/me/.cache/triton-tune/" in note
     assert plan.commands["tritonserver"][0] == "tritonserver"
     assert plan.problems == []

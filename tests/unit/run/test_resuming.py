@@ -15,9 +15,7 @@ from builders.told_endings import forge
 from builders.workplace import Workplace, interrupt
 
 from tuner.bench.job import Job, Request
-from tuner.bench.manifest import choices_of
 from tuner.errors import SpecError
-from tuner.record.manifest import Choices
 from tuner.record.store import RunStore
 from tuner.run import trust
 from tuner.run.open_run import restore_choices
@@ -29,33 +27,9 @@ def job(tmp_path: Path) -> Job:
     return a_job(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("given", "kept"),
-    [
-        (None, None),
-        ("sqlite:///a study.db", "sqlite:///{here}/a study.db"),
-        ("sqlite:////abs/study.db", "sqlite:////abs/study.db"),
-        ("sqlite://", "sqlite://"),
-        ("sqlite:///study.db?mode=ro", "sqlite:///study.db?mode=ro"),
-        ("postgresql://tuner:pw@db/optuna", "postgresql://tuner:***@db/optuna"),
-        ("postgresql://db/optuna", "postgresql://db/optuna"),
-        ("no-url", "no-url"),
-        ("postgresql://db:port/optuna", "postgresql:..."),
-    ],
-)
-def test_a_storage_is_kept_as_found_from_anywhere_and_without_its_password(
-    given: str | None, kept: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    request = Request(Path("s"), trials=3, time_budget_s=9.0, write=False, storage=given)
-    expected = None if kept is None else kept.format(here=tmp_path)
-    assert choices_of(request) == Choices(False, 3, 9.0, expected, str(tmp_path))
-
-
 @pytest.fixture
 def run(job: Job, tmp_path: Path) -> RunStore:
-    """Begun with seed 7, at most 5 trials in 60 s, and a storage of its own."""
-    storage = f"sqlite:///{tmp_path / 'own.db'}"
+    """Begun with seed 7, at most 5 trials in 60 s."""
     search = job.spec.search.model_copy(update={"seed": 7})
     job = replace(job, spec=job.spec.model_copy(update={"search": search}))
     request = Request(
@@ -63,7 +37,6 @@ def run(job: Job, tmp_path: Path) -> RunStore:
         output=tmp_path / "results",
         trials=5,
         time_budget_s=60.0,
-        storage=storage,
     )
     with opened(job, replace(request, state=tmp_path / "state")) as new:
         store: RunStore = new.store
@@ -76,21 +49,19 @@ def begun(tmp_path: Path) -> BegunRuns:
 
 
 def again(run: RunStore, **given: object) -> Request:
-    storage = run.manifest().choices.storage
-    request = Request(Path("spec.yaml"), resume=run.directory, storage=storage)
+    request = Request(Path("spec.yaml"), resume=run.directory)
     return restore_choices(replace(request, **given))  # type: ignore[arg-type]
 
 
 def test_a_run_is_gone_on_with_as_it_was_begun(run: RunStore, tmp_path: Path) -> None:
     found = again(run)
     assert (found.trials, found.time_budget_s, found.seed, found.write) == (5, 60.0, 7, True)
-    assert found.storage == f"sqlite:///{tmp_path / 'own.db'}"
     assert (found.output, found.resume) == (run.directory.parent, run.directory)
 
 
 def test_words_given_again_override(run: RunStore) -> None:
-    found = again(run, trials=9, time_budget_s=1.0, storage="sqlite:///x.db", write=False, seed=7)
-    assert (found.trials, found.time_budget_s, found.storage) == (9, 1.0, "sqlite:///x.db")
+    found = again(run, trials=9, time_budget_s=1.0, write=False, seed=7)
+    assert (found.trials, found.time_budget_s) == (9, 1.0)
     assert not found.write
     with pytest.raises(SpecError, match=r"\b7\b.*\b0\b"):
         again(run, seed=0)
@@ -100,18 +71,6 @@ def test_a_run_that_was_not_to_write_never_does(run: RunStore) -> None:
     manifest = run.manifest()
     run.write_manifest(replace(manifest, choices=replace(manifest.choices, write=False)).to_json())
     assert not again(run).write
-
-
-def test_a_password_is_asked_for_unless_the_storage_is_given(run: RunStore) -> None:
-    manifest = run.manifest()
-    storage = "postgresql://tuner:***@db/optuna"
-    run.write_manifest(
-        replace(manifest, choices=replace(manifest.choices, storage=storage)).to_json()
-    )
-    with pytest.raises(SpecError, match="needs its password"):
-        again(run, storage=None)
-    whole = "postgresql://tuner:pw@db/optuna"
-    assert again(run, storage=whole).storage == whole
 
 
 @pytest.mark.parametrize("named", [".", "../a-run"])
@@ -167,7 +126,7 @@ def test_spec_inside_run_is_started_only_where_it_is_named(run: RunStore, begun:
     begun.remember(run.directory, {spec: manifest.spec_sha256})
     with pytest.raises(SpecError, match="run's own directory") as refused:
         spec_of(run.directory, begun)
-    command = f"tune run {spec} --storage={choices.storage} --resume {run.directory}"
+    command = f"tune run {spec} --resume {run.directory}"
     assert command in refused.value.hint
 
 
@@ -266,17 +225,6 @@ def test_what_is_resumed_sets_no_value_of_the_spec(stopped: Path, workplace: Wor
     assert "--set=server.binary=/evil.sh" in command
     assert "--set=model=\\x1b[2J\\n tune" in command
     assert command[-2:] == ["--resume", str(stopped)]
-
-
-def test_what_is_resumed_names_no_storage(stopped: Path, workplace: Workplace) -> None:
-    place = workplace.spec.with_name("other.db")
-    forge(stopped, storage=f"sqlite:///{place}")
-    command = nothing_is_started(workplace, stopped)
-    assert f"--storage=sqlite:///{place}" in command
-    assert not place.exists()
-    workplace.bench.then = {}
-    assert workplace.tune(*command, "--progress", "none") == 0
-    assert place.exists()
 
 
 def test_what_came_with_its_spec_from_elsewhere_starts_it_only_where_that_is_named(

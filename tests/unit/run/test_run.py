@@ -35,7 +35,7 @@ from tuner.run import ending
 from tuner.run import run as pipeline
 from tuner.run.ending import write_back
 from tuner.score.trial import Trial
-from tuner.search.study.record import StudyRecord
+from tuner.search.study import StudyRecord
 from tuner.writeback.journal import Action
 from tuner.writeback.plan import WritePlan
 
@@ -189,8 +189,8 @@ def test_what_is_printed_goes_on_with_all_that_was_chosen(workplace: Workplace) 
     before = workplace.config.read_bytes()
     workplace.bench.then = {1: interrupt}
     chosen = ["--no-write", "--seed", "7", "--trials", "3", "--time-budget", "10m"]
-    storage = ["--storage", "sqlite:///the study.db", "--output", "results"]
-    assert workplace.tune("run", "my spec.yaml", "--progress", "none", *chosen, *storage) == 130
+    chosen += ["--output", "results"]
+    assert workplace.tune("run", "my spec.yaml", "--progress", "none", *chosen) == 130
     err = workplace.tune.err
     assert " 2 trials " in err
     tune, *arguments = printed_command(err)
@@ -199,7 +199,7 @@ def test_what_is_printed_goes_on_with_all_that_was_chosen(workplace: Workplace) 
     manifest = workplace.store.manifest()
     assert manifest.seed == 7
     assert len(workplace.store.trials()) == 3
-    assert not (workplace.store.directory / "study.db").exists()
+    assert (workplace.store.directory / "study.db").exists()
     assert workplace.config.read_bytes() == before
     assert workplace.result["written"] is None
     assert workplace.result["status"] == "improved"
@@ -310,16 +310,15 @@ def test_neither_spec_nor_run_is_a_usage_error(workplace: Workplace) -> None:
     assert workplace.tune("run") == 2
 
 
-def test_a_password_of_the_storage_is_not_kept_and_asked_for(workplace: Workplace) -> None:
+def test_run_of_an_earlier_version_leaves_its_storage_and_says_so(workplace: Workplace) -> None:
     run = interrupted(workplace)
     path = Path(run) / "manifest.json"
     data = json.loads(path.read_text())
     data["choices"]["storage"] = "postgresql://tuner:***@db/optuna"
     path.write_text(json.dumps(data))
-    assert workplace.tune("run", "--resume", run) == 2
-    err = workplace.tune.err
-    assert "postgresql://tuner:***@db/optuna" in err
-    assert "--storage" in err
+    assert workplace.tune("run", "--resume", run) == 0
+    assert "met its workers in postgresql://tuner:***@db/optuna" in workplace.tune.err
+    assert "storage" not in json.loads(path.read_text())["choices"]
 
 
 def test_a_comment_in_latin_1_keeps_its_bytes(workplace: Workplace) -> None:
@@ -515,7 +514,6 @@ def full_database(*_: object) -> None:
         (RunStore, "append_trial", full_disk),
         (RunStore, "write_best", full_disk),
         (StudyRecord, "write", full_database),
-        (StudyRecord, "close_to_workers", full_database),
     ],
 )
 def test_a_full_disk_during_a_run_is_no_defect_of_tune(

@@ -23,7 +23,7 @@ from tuner.measurement.measurement import Stage
 from tuner.proof.verdict import RunDecision
 from tuner.record.status import Status
 from tuner.report import render
-from tuner.run import ending
+from tuner.run import ending, ready
 from tuner.run import run as pipeline
 from tuner.score.trial import Trial
 
@@ -183,8 +183,8 @@ def test_what_the_proof_measures_is_of_the_confirmation(
 def test_what_a_run_should_know_beforehand_is_told_before_it_searches(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "request_notes", lambda *_: ["large"])
-    monkeypatch.setattr(pipeline, "foreseen", lambda _: ("a link",))
+    monkeypatch.setattr(ready, "request_notes", lambda *_: ["large"])
+    monkeypatch.setattr(ready, "foreseen", lambda _: ("a link",))
     monkeypatch.setattr(Serving, "completed", "the server completes it")
     _, watching = run(workplace, write=False)
     assert "a link" not in watching.notes

@@ -10,10 +10,7 @@ from pathlib import Path
 import pytest
 from builders.workplace import Workplace, interrupt
 
-from tuner.search.study import record as study
-
 MARK = "hunter2"
-URL = f"postgresql://tuner:{MARK}@db/optuna?sslpassword={MARK}"
 ENVIRONMENT = f"""\
 server:
   environment:
@@ -26,10 +23,6 @@ server:
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
     place = Workplace(tmp_path, monkeypatch)
     place.spec.write_text(place.spec.read_text() + ENVIRONMENT)
-    database = f"sqlite:///{tmp_path / 'somewhere.db'}"
-    real = study.open_storage
-    monkeypatch.setattr(study, "open_storage", lambda _: real(database))
-    monkeypatch.setattr("tuner.search.study.offer.open_storage", lambda _: real(database))
     monkeypatch.setenv("HF_TOKEN", MARK)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
@@ -54,38 +47,22 @@ def told(workplace: Workplace) -> Iterator[Path]:
             yield path
 
 
-@pytest.mark.parametrize("where", ["--storage", "TUNE_STORAGE", "TUNE_STORAGE_FILE"])
 def test_no_file_no_line_and_no_study_holds_a_password(
-    where: str,
-    workplace: Workplace,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path_factory: pytest.TempPathFactory,
+    workplace: Workplace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    storage = [f"--storage={URL}"] if where == "--storage" else []
-    if where == "TUNE_STORAGE":
-        monkeypatch.setenv(where, URL)
-    if where == "TUNE_STORAGE_FILE":
-        file = tmp_path_factory.mktemp("home") / "storage"
-        file.write_text(URL)
-        file.chmod(0o600)
-        monkeypatch.setenv(where, str(file))
     workplace.bench.then[2] = interrupt
-    assert tune(workplace, "run", "my spec.yaml", *storage) == 130
+    assert tune(workplace, "run", "my spec.yaml") == 130
     run = str(workplace.store.directory)
-    assert tune(workplace, "run", "--resume", run, *storage, "-v") == 0
+    assert tune(workplace, "run", "--resume", run, "-v") == 0
     for form in ("text", "json", "markdown", "pr", "patch"):
         assert tune(workplace, "report", run, "--format", form) == 0
     assert tune(workplace, "apply", run, "--dry-run") in (0, 13)
-    assert tune(workplace, "worker", "my spec.yaml", *storage) == 2
     out, err = capsys.readouterr()
     assert MARK not in out + err
     assert list(told(workplace)) == []
     stored = workplace.store.manifest().to_json()
     assert "AWS_SECRET_ACCESS_KEY: '***'" in stored["spec_text"]
     assert stored["spec"]["server"]["environment"]["HF_TOKEN"] == {"from": "HF_TOKEN"}
-    assert ("ps" in err) == (where == "--storage")
-    assert (workplace.spec.parent / "somewhere.db").stat().st_size > 0
 
 
 def test_another_value_of_the_environment_is_another_run(

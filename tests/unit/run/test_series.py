@@ -165,12 +165,13 @@ def test_a_spec_that_cannot_share_a_machine_is_refused_before_ray_is_started(
     assert "specs/model-01.yaml: " in workplace.tune.err
 
 
-def test_one_spec_has_nothing_beside_which_it_could_run(
-    workplace: Workplace, tmp_path: Path
+@pytest.mark.parametrize("named", [("specs/*.yaml", "--on", "ray"), ("specs/model-00.yaml",)])
+def test_benches_are_counted_for_one_spec_on_ray(
+    named: tuple[str, ...], workplace: Workplace, tmp_path: Path
 ) -> None:
-    make_specs(tmp_path, 1)
-    assert run(workplace, "specs/model-00.yaml", "--on", "ray") == 2
-    assert "name more than one" in workplace.tune.err
+    make_specs(tmp_path, 2)
+    assert run(workplace, *named, "--benches", "2") == 2
+    assert "add --on ray" in workplace.tune.err
 
 
 def test_the_address_of_a_cluster_that_is_none_is_refused(

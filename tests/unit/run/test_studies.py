@@ -7,17 +7,14 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from builders.jobs import a_job
-from optuna.exceptions import StorageInternalError
-from sqlalchemy.exc import OperationalError
 
 from tuner.bench.job import Job
 from tuner.record.store import STUDY, RunStore
-from tuner.run.open_run import closed_to_workers, damage, study_of
-from tuner.search.study.storage import Reconnection
+from tuner.run.open_run import damage, study_of
 
 
 def database(path: Path, *tables: str) -> None:
@@ -94,7 +91,7 @@ def test_what_sqlite_keeps_beside_a_damaged_study_goes_with_it(job: Job, tmp_pat
     for suffix in companions:
         Path(f"{study}{suffix}").write_text(suffix)
     said: list[str] = []
-    with study_of(job, store, None, said.append):
+    with study_of(job, store, said.append):
         pass
     (note,) = said
     first, *others = sorted(store.directory.glob(f"{STUDY}.damaged-*"))
@@ -107,7 +104,7 @@ def test_what_sqlite_keeps_beside_a_damaged_study_goes_with_it(job: Job, tmp_pat
 
 def test_a_value_that_was_torn_on_a_sound_page_is_damage(job: Job, tmp_path: Path) -> None:
     store = RunStore.create(tmp_path, "a-run")
-    with study_of(job, store, None, lambda _: None):
+    with study_of(job, store, lambda _: None):
         pass
     study = store.directory / STUDY
     assert damage(study) == ""
@@ -116,46 +113,3 @@ def test_a_value_that_was_torn_on_a_sound_page_is_damage(job: Job, tmp_path: Pat
         opened.commit()
         assert opened.total_changes > 0
     assert "Expecting" in damage(study)
-
-
-def test_a_run_whose_study_is_elsewhere_leaves_its_own_file_alone(job: Job, tmp_path: Path) -> None:
-    store = RunStore.create(tmp_path, "a-run")
-    (store.directory / STUDY).write_bytes(b"garbage" * 500)
-    said: list[str] = []
-    with study_of(job, store, f"sqlite:///{tmp_path / 'other.db'}", said.append):
-        pass
-    assert said == []
-    assert (store.directory / STUDY).read_bytes() == b"garbage" * 500
-    assert damage(tmp_path / "other.db") == ""
-    assert (tmp_path / "other.db").stat().st_size > 0
-
-
-class Record:
-    """Stands in for a study, and fails to close as often as it is told to."""
-
-    def __init__(self, error: Exception | None) -> None:
-        self.error, self.closed = error, 0
-        self.reconnection = Reconnection("sqlite://", lambda _: None)
-
-    def close_to_workers(self) -> None:
-        self.closed += 1
-        if self.error:
-            raise self.error
-
-
-@pytest.mark.parametrize("fails", [True, False])
-@pytest.mark.parametrize("broken", [True, False])
-def test_workers_are_told_however_a_search_ends_and_a_failure_is_no_second_error(
-    fails: bool, broken: bool
-) -> None:
-    error = StorageInternalError("An exception is raised during the commit.")
-    error.__cause__ = OperationalError("UPDATE", {}, Exception("disk is full"))
-    record, said = Record(error if fails else None), list[str]()
-    try:
-        with closed_to_workers(cast("Any", record), said.append):
-            if broken:
-                raise ZeroDivisionError
-    except ZeroDivisionError:
-        assert broken
-    assert record.closed == 1
-    assert [s.count("disk is full") + s.count("\n") for s in said] == ([1] if fails else [])

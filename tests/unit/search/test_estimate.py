@@ -16,13 +16,14 @@ from builders.runs import Toy, manifest_of
 from tuner.bench.job import Job
 from tuner.record.store import RunStore
 from tuner.score.point import judge_point, score_points
-from tuner.score.trial import Trial, TrialState, TrialTime, Worker
+from tuner.score.trial import Trial, TrialBench, TrialState, TrialTime
 from tuner.search.estimate import (
     Estimate,
     Seen,
     estimate_run,
     foresee_run,
     seen_before,
+    spent_s,
 )
 from tuner.spec.slo import Objective
 
@@ -98,10 +99,6 @@ def ended(store: RunStore, job: Job, status: str = "improved", **spec: object) -
     store.write_manifest(replace(kept, spec={**job.spec.plain(), **spec}).to_json())
     candidate, own = candidate_of({"n": 1}), TrialTime(1.0, 30.0, 88.0, 1.0)
     store.append_trial(Trial(0, candidate, TrialState.FAILED, time=own))
-    worked = TrialTime(measuring_s=500.0)
-    store.append_trial(
-        Trial(1, candidate, TrialState.FAILED, time=worked, worker=Worker("another", "all"))
-    )
     took = {"wall_s": 365.0, "starting_s": 45.0, "writing_s": 10.0}
     store.write_result({"status": status, "time": took})
 
@@ -165,3 +162,16 @@ def test_rounds_of_a_slow_model_cost_looks_and_not_windows(job: Job) -> None:
     slow, fast = (estimate_run(job, Seen(rate)) for rate in (8.0, 2000.0))
     rounds_s = slow.proof_s - slow.after_rounds_s
     assert rounds_s < 6.0 * (fast.proof_s - fast.after_rounds_s)
+
+
+def test_trials_of_several_benches_count_once_where_they_overlap() -> None:
+    def trial(number: int, started_at: str, took_s: float) -> Trial:
+        time, bench = TrialTime(measuring_s=took_s), TrialBench("box", str(number))
+        beside = {"time": time, "bench": bench, "started_at": f"2026-01-01T00:{started_at}+00:00"}
+        return Trial(number, candidate_of({"n": number}), TrialState.FAILED, **beside)
+
+    beside = [trial(0, "00:10.000", 20.0), trial(1, "00:00.000", 15.0), trial(2, "00:50.000", 5.0)]
+    alone = Trial(3, candidate_of({"n": 3}), TrialState.FAILED, time=TrialTime(1.0, 2.0, 3.0, 4.0))
+    assert spent_s(beside) == 30.0 + 5.0
+    assert spent_s([*beside, alone]) == 45.0
+    assert spent_s([]) == 0.0

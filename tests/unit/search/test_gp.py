@@ -200,3 +200,39 @@ def test_it_finds_more_than_random_search() -> None:
 def test_it_keeps_away_from_what_misses_an_slo_however_much_it_answers() -> None:
     later = [t.candidate for t in tried(StrategyName.GP, 1)[12:]]
     assert sum(not feasible(c) for c in later) < 0.35 * len(later)
+
+
+def test_what_is_being_measured_counts_as_observed_at_what_is_expected_of_it() -> None:
+    """So the next bench looks elsewhere, and the one after that too."""
+    space, built = strategy(StrategyName.GP, ORDERED)
+    assert isinstance(built, GaussianStrategy)
+    known = [c for c in space.enumerate() if fields_of(c)[THREADS] in (1, 64)]
+    history = [measured(n, c, 100.0 + 20.0 * n) for n, c in enumerate([space.current, *known])]
+    taken = {t.candidate.key for t in history}
+    pending, found = list[Candidate](), list[Candidate]()
+    for _ in range(3):
+        proposal = built.propose(9, history, {*taken, *(c.key for c in pending)}, pending)
+        assert isinstance(proposal, Proposal)
+        pending.append(proposal.candidate)
+        found.append(proposal.candidate)
+    assert len({c.key for c in found}) == 3
+    left = [c for c in space.enumerate() if c.key not in taken]
+    best, used = built._leaders(history), history
+    alone = built._outlook(left, used, best, ())
+    beside = built._outlook(left, used, best, pending[:1])
+    assert alone is not None
+    assert beside is not None
+    assert (beside.deviation <= alone.deviation + 1e-9).all()
+    at = [c.key for c in left].index(pending[0].key)
+    assert beside.worth == pytest.approx(alone.worth, abs=0.02)  # it is believed, not more
+    assert beside.log_gain[at] == -math.inf
+
+
+def test_the_same_history_and_pending_configs_give_the_same_proposal() -> None:
+    space, built = strategy(StrategyName.GP, SURFACE)
+    history = [measured(n, c, 100.0 + n) for n, c in enumerate([space.current, *designs(space)])]
+    taken = {t.candidate.key for t in history}
+    pending = [*itertools.islice((c for c in space.enumerate() if c.key not in taken), 2)]
+    taken |= {c.key for c in pending}
+    first, again = (built.propose(12, history, taken, pending) for _ in range(2))
+    assert first == again

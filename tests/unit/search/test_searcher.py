@@ -26,7 +26,9 @@ class Scripted(InOrder):
         self.proposals = list(proposals)
         self.asked: list[tuple[int, int, int]] = []
 
-    def propose(self, number: int, history: Sequence[Trial], taken: Set[str]) -> Proposal | None:
+    def propose(
+        self, number: int, history: Sequence[Trial], taken: Set[str], pending: object = ()
+    ) -> Proposal | None:
         self.asked.append((number, len(history), len(taken)))
         return self.proposals.pop(0) if self.proposals else None
 
@@ -57,7 +59,7 @@ def test_a_strategy_chooses_among_designs_that_no_look_has_ranked(by_looks: bool
     assert order == [one, space.current, *((two, three) if by_looks else (three, two))]
 
 
-def test_after_a_lead_comes_the_current_config_whatever_workers_did() -> None:
+def test_after_a_lead_comes_the_current_config_whatever_else_was_measured() -> None:
     space = space_of(SURFACE)
     first_guess, other = (space.candidate(values_of({INSTANCES: n})) for n in (2, 3))
     searcher = Searcher(space, Leading(first_guess, []))
@@ -132,7 +134,7 @@ def test_a_current_config_that_equals_one_of_the_space_is_not_measured_twice() -
     searcher.tell(synthetic_trial(0, space.current, []))
     seen: list[Set[str]] = []
 
-    def propose(number: int, history: Sequence[Trial], taken: Set[str]) -> None:
+    def propose(number: int, history: Sequence[Trial], taken: Set[str], _: object) -> None:
         seen.append(taken)
 
     script.propose = propose  # type: ignore[method-assign]
@@ -152,3 +154,20 @@ def test_configs_that_differ_in_a_batch_size_without_effect_are_measured_once(
     measured = [t.candidate for t in searcher.history]
     assert len(measured) == 2 * (1 + 3)  # off, and on with each size
     assert not [pair for pair in combinations(measured, 2) if space.alike(*pair)]
+
+
+def test_what_is_being_measured_is_proposed_to_nobody_else_and_numbered_on() -> None:
+    space = space_of(SURFACE)
+    others = [space.candidate(values_of({INSTANCES: n})) for n in (1, 2, 3)]
+    script = Scripted([Proposal(c) for c in others])
+    searcher = Searcher(space, script, several=True)
+    begun = []
+    while isinstance(proposal := searcher.next(), Proposal):
+        searcher.start(proposal)
+        begun.append(proposal.candidate)
+    assert begun == [space.current, *others]
+    assert [number for number, *_ in script.asked] == [1, 2, 3, 4]
+    searcher.give_up(others[0])
+    searcher.tell(synthetic_trial(0, others[2], []))
+    assert [p.candidate for p in searcher.pending] == [space.current, others[1]]
+    assert searcher.begun == [others[2], space.current, others[1]]

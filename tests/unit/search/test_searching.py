@@ -356,25 +356,6 @@ def test_only_what_a_larger_config_would_share_counts_as_refused(
     assert Trial.from_json(searcher.history[1].to_json()) == searcher.history[1]
 
 
-def test_a_candidate_that_a_worker_claimed_first_is_not_measured_here() -> None:
-    bench, watched = EmulatedBench(served), Noting()
-    session, searcher = a_search(bench, CANDIDATES[:3])
-    claimed = [CANDIDATES[1]]
-
-    def start(candidate: Candidate) -> bool:
-        if candidate in claimed:
-            claimed.remove(candidate)
-            searcher.give_up(candidate)
-            return False
-        return True
-
-    searcher.start = start  # type: ignore[method-assign]
-    searched(replace(session, events=watched), searcher)
-    assert [t.candidate for t in searcher.history] == [CANDIDATES[0], CANDIDATES[2]]
-    assert [c for c, _ in bench.deployed] == [CANDIDATES[0], CANDIDATES[2]]
-    assert [t for t in watched.told if "started" in t] == ["trial 0 started", "trial 1 started"]
-
-
 def test_a_server_that_dies_is_told_with_the_trials_number() -> None:
     troubles: dict[Candidate, list[Exception]] = {CANDIDATES[1]: [ServerGoneError("killed")]}
     watched = Noting()

@@ -16,13 +16,12 @@ from builders.spaces import BATCH, DELAY, INSTANCES, space_of
 from builders.surface import SURFACE, searched, strategy
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.machine.uninterrupted import uninterrupted
 from tuner.score.point import Score
 from tuner.score.trial import Trial, TrialState
 from tuner.search.optuna_trial import FAILED_VIOLATION, observe
 from tuner.search.searcher import Searcher
-from tuner.search.strategy import Proposal
-from tuner.search.study.record import StudyRecord
-from tuner.search.study.uninterrupted import uninterrupted
+from tuner.search.study import StudyRecord
 from tuner.spec.model import StrategyName
 from tuner.spec.slo import Goal, Objective
 
@@ -30,18 +29,18 @@ TRIALS = 8
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'study.db'}"
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "study.db"
 
 
-def record_of(url: str, run: str = "run-1", space: dict[str, object] = SURFACE) -> StudyRecord:
-    return StudyRecord(url, "m", run, space_of(space), Objective.goodput())
+def record_of(file: Path, space: dict[str, object] = SURFACE) -> StudyRecord:
+    return StudyRecord(file, "m", "run-1", space_of(space), Objective.goodput())
 
 
-def recorded(url: str) -> list[optuna.trial.FrozenTrial]:
+def recorded(file: Path) -> list[optuna.trial.FrozenTrial]:
     """What any Optuna tool reads from the storage."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    storage = optuna.storages.RDBStorage(url)
+    storage = optuna.storages.RDBStorage(f"sqlite:///{file}")
     try:
         return optuna.load_study(study_name="m", storage=storage).trials
     finally:
@@ -49,15 +48,15 @@ def recorded(url: str) -> list[optuna.trial.FrozenTrial]:
         storage.engine.dispose()
 
 
-def run(url: str, history: list[Trial], trials: int) -> list[Trial]:
+def run(file: Path, history: list[Trial], trials: int) -> list[Trial]:
     space, chosen = strategy(StrategyName.TPE, SURFACE)
-    with record_of(url) as record:
+    with record_of(file) as record:
         return searched(Searcher(space, chosen, history, record), trials)
 
 
-def test_a_recorded_trial_has_the_names_of_the_spec_and_its_result(url: str) -> None:
-    trials = run(url, [], TRIALS)
-    frozen = recorded(url)
+def test_a_recorded_trial_has_the_names_of_the_spec_and_its_result(file: Path) -> None:
+    trials = run(file, [], TRIALS)
+    frozen = recorded(file)
     assert len(frozen) == TRIALS
     assert {f"m/{INSTANCES}", f"m/{BATCH}", f"m/{DELAY}.choice"} <= frozen[1].params.keys()
     for trial, seen in zip(trials, frozen, strict=True):
@@ -71,67 +70,39 @@ def test_a_recorded_trial_has_the_names_of_the_spec_and_its_result(url: str) -> 
     assert (frozen[6].state, frozen[6].value) == (optuna.trial.TrialState.PRUNED, None)
 
 
-def test_every_finished_trial_has_its_constraint(url: str) -> None:
-    run(url, [], TRIALS)
-    constraints = [t.system_attrs["constraints"][0] for t in recorded(url)]
+def test_every_finished_trial_has_its_constraint(file: Path) -> None:
+    run(file, [], TRIALS)
+    constraints = [t.system_attrs["constraints"][0] for t in recorded(file)]
     assert constraints[6] == FAILED_VIOLATION
     assert 0.0 in constraints
 
 
-def test_what_a_kill_left_running_is_failed_and_measured_again(url: str) -> None:
-    space, chosen = strategy(StrategyName.TPE, SURFACE)
-    with record_of(url) as record:
-        searcher = Searcher(space, chosen, record=record)
-        searched(searcher, 5)
-        killed = searcher.next()
-        assert isinstance(killed, Proposal)
-        searcher.start(killed.candidate)
-    resumed = run(url, searcher.history[:5], 6)
-    frozen = recorded(url)
-    assert [t.user_attrs["trial"] for t in frozen] == [0, 1, 2, 3, 4, 5, 5]
-    states = optuna.trial.TrialState
-    assert [frozen[5].state, frozen[6].state] == [states.FAIL, states.COMPLETE]
-    assert resumed[5].candidate == killed.candidate
-
-
-def test_trials_that_the_study_missed_are_added_once(url: str) -> None:
+def test_trials_that_the_study_missed_are_added_once(file: Path) -> None:
     trials = searched(Searcher(*strategy(StrategyName.TPE, SURFACE)), 4)
     for _ in range(2):
-        with record_of(url) as record:
-            record.resume(trials)
-    assert [t.user_attrs["trial"] for t in recorded(url)] == [0, 1, 2, 3]
+        with record_of(file) as record:
+            record.write(trials)
+    assert [t.user_attrs["trial"] for t in recorded(file)] == [0, 1, 2, 3]
 
 
-def test_runs_that_share_a_study_leave_each_other_alone(url: str) -> None:
-    candidate = space_of(SURFACE).current
-    with record_of(url, "run-1") as one, record_of(url, "run-2") as two:
-        one.started(0, candidate)
-        two.resume([])
-    assert recorded(url)[0].state is optuna.trial.TrialState.RUNNING
-
-
-def test_a_study_of_another_space_is_refused(url: str) -> None:
-    with record_of(url):
+def test_a_study_of_another_space_is_refused(file: Path) -> None:
+    with record_of(file):
         pass
     with pytest.raises(SpecError, match="another space"):
-        record_of(url, space={INSTANCES: {"int": [1, 9]}})
+        record_of(file, space={INSTANCES: {"int": [1, 9]}})
 
 
-@pytest.mark.parametrize(
-    ("bad", "cure"),
-    [("nonsense", "check the URL"), ("sqlite:////no/such/directory/study.db", "free some space")],
-)
-def test_a_storage_that_cannot_be_opened_is_an_environment_error(bad: str, cure: str) -> None:
+def test_a_study_that_cannot_be_opened_is_an_environment_error() -> None:
     with pytest.raises(EnvironmentNotReadyError) as told:
-        record_of(bad)
-    assert cure in told.value.hint
+        record_of(Path("/no/such/directory/study.db"))
+    assert "free some space" in told.value.hint
 
 
 def test_optuna_is_not_heard(
-    url: str, capsys: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
+    file: Path, capsys: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
 ) -> None:
     warnings.simplefilter("always")
-    run(url, [], 10)
+    run(file, [], 10)
     captured = capsys.readouterr()
     assert captured.out + captured.err == ""
     assert [str(w.message) for w in recwarn if "optuna" in str(w.filename).lower()] == []

@@ -23,7 +23,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,7 +56,7 @@ OTHER_CPU_PERCENT = 5.0
 
 @dataclass(frozen=True)
 class MachineReading:
-    """CPU seconds since boot, over all cores, at one moment.
+    """CPU seconds since boot, over the CPUs that count, at one moment.
 
     Attributes:
         processes_s: Spent by processes, ours and others; interrupts belong to none.
@@ -125,20 +125,27 @@ class OwnProcesses:
         self._others = (self._others & present) | parents.keys()
 
 
-def read_machine(ours: OwnProcesses | None, quota: Quota | None = None) -> MachineReading:
+def read_machine(
+    ours: OwnProcesses | None, quota: Quota | None = None, cpus: Collection[int] = ()
+) -> MachineReading:
     """Reads it now; ``ours`` only where the server's processes are known.
 
     ``quota``: what the server's processes are held to, where that is this process's own.
+    ``cpus``: those that they use, where these are not all: what happens on others is no matter.
     """
     own = None if ours is None else ours.cpu_s()
-    now = psutil.cpu_times()
-    waiting = getattr(now, "iowait", 0.0)
-    stolen = getattr(now, "steal", 0.0)
-    other = getattr(now, "irq", 0.0) + getattr(now, "softirq", 0.0)
-    processes = now.user + now.system + getattr(now, "nice", 0.0)  # guests are within user
+    every = psutil.cpu_times(percpu=True) if cpus else [psutil.cpu_times()]
+    counted = [times for cpu, times in enumerate(every) if not cpus or cpu in cpus]
+
+    def spent(name: str) -> float:
+        return float(sum(getattr(times, name, 0.0) for times in counted))
+
+    waiting, stolen, idle_s = spent("iowait"), spent("steal"), spent("idle")
+    other = spent("irq") + spent("softirq")
+    processes = spent("user") + spent("system") + spent("nice")  # guests are within user
     return MachineReading(
-        total_s=processes + other + now.idle + waiting + stolen,
-        idle_s=now.idle + waiting,
+        total_s=processes + other + idle_s + waiting + stolen,
+        idle_s=idle_s + waiting,
         processes_s=processes,
         stolen_s=stolen,
         ours_s=own,

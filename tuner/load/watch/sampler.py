@@ -7,6 +7,7 @@ taken all along and those nearest to the window's bounds are used.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -93,6 +94,7 @@ class Sampler:
         self._gpus = gpus
         self.stalls = stalls
         self.quota = read_quota() if place is Place.HERE else None
+        self._cpus: Collection[int] = ()
         self._samples: list[Sample] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="sampler", daemon=True)
@@ -138,7 +140,11 @@ class Sampler:
 
     def _run(self) -> None:
         remote = self._place is Place.ELSEWHERE
-        cores = None if remote else psutil.cpu_count()
+        cpus = os.sched_getaffinity(0) if self._place is Place.HERE else set()
+        if len(cpus) == psutil.cpu_count():
+            cpus = set()
+        self._cpus = cpus
+        cores = None if remote else len(cpus) or psutil.cpu_count()
         in_container = self._place is Place.CONTAINER
         ours = None if remote else OwnProcesses(containers=in_container)
         with nullcontext(lambda: None) if remote else gpu_clocks(self._gpus) as clocks:
@@ -152,7 +158,7 @@ class Sampler:
     def _sample(self, ours: OwnProcesses | None, clocks: ReadClocks, cores: int | None) -> Sample:
         statistics = self._snapshot()
         taken_ns = time.time_ns()
-        metrics, machine = self._scrape(), read_machine(ours, self.quota)
+        metrics, machine = self._scrape(), read_machine(ours, self.quota, self._cpus)
         here = ours is not None and has_gpu()
         memory = gpu_use(metrics) or (gpu_memory(self._gpus) if here else {})
         return Sample(taken_ns, statistics, metrics, machine, clocks(), cores, memory)

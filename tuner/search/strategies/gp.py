@@ -26,7 +26,15 @@ from tuner.search.incumbent import leaders
 from tuner.search.strategies.batch_rates import BatchRates
 from tuner.search.strategies.designs import designs
 from tuner.search.strategies.features import Features
-from tuner.search.strategies.gaussian import Bound, Observations, Posterior, Prior, Priors, learned
+from tuner.search.strategies.gaussian import (
+    Bound,
+    Observations,
+    Posterior,
+    Prior,
+    Priors,
+    learned,
+    posterior,
+)
 from tuner.search.strategies.unguided import draw_new
 from tuner.search.strategy import Enough, Proposal, chance
 from tuner.space.candidate import Candidate, FieldValue
@@ -171,7 +179,11 @@ class GaussianStrategy:
         return Proposal(chosen, informative=True, outdone=outdone)
 
     def propose(
-        self, number: int, history: Sequence[Trial], taken: Set[str]
+        self,
+        number: int,
+        history: Sequence[Trial],
+        taken: Set[str],
+        pending: Sequence[Candidate] = (),
     ) -> Proposal | Enough | None:
         designed = [c for c in self.designs if c.key not in taken]
         if designed and number <= len(self.designs):
@@ -191,7 +203,7 @@ class GaussianStrategy:
         rng.shuffle(left)  # among equals chance decides
         used = _used(history, best)
         served = self._log_served(left, used)
-        outlook = self._outlook(left, used, best) if best else None
+        outlook = self._outlook(left, used, best, pending) if best else None
         promise = served if outlook is None else served + outlook.log_gain
         chosen = int(np.argmax(np.round(promise, DECIMALS)))
         if outlook is None:
@@ -207,7 +219,11 @@ class GaussianStrategy:
         return leaders(history, self.aim.objective.goal, self.space.current)
 
     def _outlook(
-        self, candidates: Sequence[Candidate], used: Sequence[Trial], best: Sequence[Trial]
+        self,
+        candidates: Sequence[Candidate],
+        used: Sequence[Trial],
+        best: Sequence[Trial],
+        pending: Sequence[Candidate],
     ) -> _Outlook | None:
         """None while nothing is known of any worth."""
         known = [(t.candidate, found) for t in used if (found := told(self.aim, t)) is not None]
@@ -219,6 +235,11 @@ class GaussianStrategy:
         exact = values[[k is Bound.VALUE for k in kinds]]
         middle = float(np.median(exact)) if exact.size else float(values.max())
         model = self._learned(where, values - middle, kinds, Priors())
+        if pending:  # believed at their means, under the same kernel: Ginsbourger et al. 2010
+            believed_values, _ = self._at(model, pending, where)
+            known_values = np.concatenate([values - middle, believed_values])
+            where, kinds = [*where, *pending], [*kinds, *[Bound.VALUE] * len(pending)]
+            model = posterior(self._observed(where, known_values, kinds), model.kernel)
         mean, deviation = self._at(model, candidates, where)
         deviation = np.hypot(deviation, own_error(surprises(self.aim, used)))
         worth = mean + middle + prior(candidates)
@@ -256,9 +277,13 @@ class GaussianStrategy:
     def _learned(
         self, where: Sequence[Candidate], values: Vector, kinds: Sequence[Bound], priors: Priors
     ) -> Posterior:
+        return learned(self._observed(where, values, kinds), priors)
+
+    def _observed(
+        self, where: Sequence[Candidate], values: Vector, kinds: Sequence[Bound]
+    ) -> Observations:
         squares = self._features.squares(where, where)
-        alike = np.zeros(squares.shape[0], np.int64)
-        return learned(Observations(squares, alike, values, kinds), priors)
+        return Observations(squares, np.zeros(squares.shape[0], np.int64), values, kinds)
 
     def _at(
         self, found: Posterior, candidates: Sequence[Candidate], where: Sequence[Candidate]

@@ -9,6 +9,7 @@ from tuner.model_analyzer.search import ModelAnalyzerSearch
 from tuner.score.trial import Trial
 from tuner.search.optuna_trial import observe, quiet_optuna
 from tuner.search.strategy import InOrder, Proposal
+from tuner.space.candidate import Candidate
 from tuner.space.space import Space
 from tuner.spec.model import Spec
 from tuner.spec.slo import Goal
@@ -30,7 +31,13 @@ class ModelAnalyzerStrategy(InOrder):
             maximise=self._goal is Goal.MAXIMIZE_GOODPUT,
         )
 
-    def propose(self, number: int, history: Sequence[Trial], taken: Set[str]) -> Proposal | None:
+    def propose(
+        self,
+        number: int,
+        history: Sequence[Trial],
+        taken: Set[str],
+        pending: Sequence[Candidate] = (),
+    ) -> Proposal | None:
         measured = {self._space.canonical(t.candidate).key: self._told(t) for t in history}
         with quiet_optuna():
             asked = self._search.next(measured)

@@ -42,7 +42,13 @@ class TpeStrategy(InOrder):
         self._seed = spec.search.seed
         self._startup_trials = spec.search.startup_trials
 
-    def propose(self, number: int, history: Sequence[Trial], taken: Set[str]) -> Proposal | None:
+    def propose(
+        self,
+        number: int,
+        history: Sequence[Trial],
+        taken: Set[str],
+        pending: Sequence[Candidate] = (),
+    ) -> Proposal | None:
         rng = chance(self._seed, number)
         if len(history) < self._startup_trials:
             return draw_new(self._space, rng, taken)

@@ -27,7 +27,13 @@ class RandomStrategy(InOrder):
         self._space = space
         self._seed = spec.search.seed
 
-    def propose(self, number: int, history: Sequence[Trial], taken: Set[str]) -> Proposal | None:
+    def propose(
+        self,
+        number: int,
+        history: Sequence[Trial],
+        taken: Set[str],
+        pending: Sequence[Candidate] = (),
+    ) -> Proposal | None:
         return draw_new(self._space, chance(self._seed, number), taken)
 
 
@@ -61,7 +67,13 @@ class GridStrategy(InOrder):
         self._seed = spec.search.seed
         self._ordered = self._space.size().count <= spec.budget.trials
 
-    def propose(self, number: int, history: Sequence[Trial], taken: Set[str]) -> Proposal | None:
+    def propose(
+        self,
+        number: int,
+        history: Sequence[Trial],
+        taken: Set[str],
+        pending: Sequence[Candidate] = (),
+    ) -> Proposal | None:
         if not self._ordered:
             return draw_new(self._space, chance(self._seed, number), taken)
         new = (c for c in self._space.enumerate() if c.key not in taken)

@@ -241,3 +241,12 @@ def test_a_gpu_that_its_own_load_heats_is_told_and_disturbs_nothing() -> None:
 def test_what_the_server_could_not_have_is_one_number_for_both() -> None:
     assert taken_percent(measured(other_cpu_percent=13.0, stalled_percent=2.0)) == 15.0
     assert taken_percent(measured()) == 0.0
+
+
+def test_what_other_cpus_do_is_no_matter_where_the_server_has_cpus_of_its_own(
+    fake: FakeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each = [SimpleNamespace(user=10.0 * (cpu + 1), system=1.0, idle=5.0) for cpu in range(3)]
+    monkeypatch.setattr(psutil, "cpu_times", lambda percpu=False: each if percpu else None)
+    found = read_machine(OwnProcesses(), cpus={0, 2})
+    assert (found.processes_s, found.idle_s, found.total_s) == (42.0, 10.0, 52.0)

@@ -1,0 +1,123 @@
+"""Rounds on several benches: each round whole on one of them, so that its pairs stay on one device.
+
+Rounds up to the next look are measured side by side, and all of them begin with what was known at
+the last look. So they are the same again where a proof goes on, however many benches there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tuner.bench.benches import Benches, WorkDone
+from tuner.bench.session import Session
+from tuner.bench.timebook import Phase
+from tuner.proof.contender import Contender
+from tuner.proof.decide import look_after
+from tuner.proof.entrants import ProofRules
+from tuner.proof.measured import MeasuredOnce
+from tuner.proof.rounds import RoundSide, add_round
+from tuner.record.confirmation import Repeat
+
+
+@dataclass(frozen=True)
+class RoundWork:
+    """One round of all configs for any bench.
+
+    Attributes:
+        sides: In their order, with what was known of them.
+        stored: What an earlier part of the run measured in this round.
+    """
+
+    number: int
+    sides: tuple[RoundSide, ...]
+    rules: ProofRules
+    stored: tuple[Repeat, ...]
+
+    def __call__(self, session: Session) -> tuple[Sequence[Contender], Sequence[Repeat]]:
+        """The configs after it, and its measurements."""
+        rows = list[Repeat]()
+        measured = MeasuredOnce(session.bench, rows.append, self.stored, session.events.note)
+        after = [replace(c, rounds=[*c.rounds]) for c, _ in self.sides]
+        for contender, (_, role) in zip(after, self.sides, strict=True):
+            add_round(measured, contender, self.rules, self.number, role, lambda *_: None)
+        return after, rows
+
+
+class RoundsBeside:
+    """Makes rounds on the benches of a run; its calls are those of `run_rounds`.
+
+    Args:
+        stored: What an earlier part of the run measured for its proof.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        benches: Benches,
+        rules: ProofRules,
+        finalists: int,
+        stored: Sequence[Repeat],
+        round_over: Callable[[str, Contender], None],
+    ) -> None:
+        self._session, self._benches, self._rules = session, benches, rules
+        self._finalists, self._stored, self._round_over = finalists, stored, round_over
+        self._begun = 0
+        self._done: dict[int, WorkDone] = {}
+
+    def __call__(self, number: int, sides: Callable[[int], Sequence[RoundSide]]) -> None:
+        """Adds round ``number``; ``sides``: of a round by its number, in their order.
+
+        Raises:
+            TrialError: The current config cannot be measured.
+        """
+        if number >= self._begun:
+            self._begun = self._last(number) + 1
+            for ahead in range(number, self._begun):
+                self._benches.hand_out(self._work(ahead, sides(ahead)))
+        with self._session.book.phase(Phase.MEASURING):
+            while number not in self._done:
+                done = self._benches.next_done()
+                if isinstance(done.work, RoundWork):
+                    self._done[done.work.number] = done
+                elif done.error is not None:
+                    raise done.error
+        done = self._done.pop(number)
+        if done.error is not None:
+            self._session.checkpoint()
+            raise done.error
+        after, rows = done.value
+        for row in rows:
+            self._session.record(row)
+        for (side, _), now in zip(sides(number), after, strict=True):
+            side.left, side.unmeasured = now.left, now.unmeasured
+            if now.left is None:
+                side.rounds.append(now.rounds[-1])
+                self._round_over(f"round {number + 1}", side)
+
+    def _last(self, number: int) -> int:
+        """The last round that is made beside this one."""
+        at_most = int(self._rules.confirm.rounds)
+        if number >= at_most:  # a proof that the user continued
+            return number + self._benches.count - 1
+        looked = (n for n in range(number, at_most) if look_after(n + 1, at_most, self._finalists))
+        return next(looked, at_most - 1)
+
+    def _work(self, number: int, sides: Sequence[RoundSide]) -> RoundWork:
+        known = tuple(RoundSide(replace(c, rounds=[*c.rounds]), role) for c, role in sides)
+        stored = tuple(r for r in self._stored if r.round == number and not r.alone)
+        return RoundWork(number, known, self._rules, stored)
+
+
+def rounds_beside(
+    session: Session,
+    rules: ProofRules,
+    finalists: int,
+    stored: Sequence[Repeat],
+    round_over: Callable[[str, Contender], None],
+) -> RoundsBeside | None:
+    """What makes the rounds of a run that has several benches; None where it has one."""
+    benches = session.benches
+    if benches is None or benches.count < 2:
+        return None
+    return RoundsBeside(session, benches, rules, finalists, stored, round_over)

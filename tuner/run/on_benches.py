@@ -1,0 +1,186 @@
+"""A run on several benches, seen from the run: it measures nothing itself.
+
+Identify ─> the run's manifest ─> GetReady ─> trials, rounds, and calls of the first bench
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from tuner.bench.benches import Benches, FirstBench, Terms
+from tuner.bench.events import Events
+from tuner.bench.job import Job, Request
+from tuner.bench.session import Session, stored_in
+from tuner.bench.timebook import TimeBook
+from tuner.errors import SpecError
+from tuner.extras import Extra, lacking
+from tuner.fleet import BenchPlace, Fleet, Need
+from tuner.fleet_on_ray import ray_fleet
+from tuner.machine.stop import Stop
+from tuner.measurement.measurement import Rejected
+from tuner.modelconfig import content
+from tuner.record.manifest import Manifest
+from tuner.record.store import RunStore
+from tuner.run.bench_side import (
+    BenchRequest,
+    GetReady,
+    Identify,
+    SeenPrograms,
+    SeenServer,
+    measuring,
+)
+from tuner.run.ready import Ready, beforehand
+from tuner.space.build import refuse_empty
+from tuner.spec.files import files_of
+from tuner.spec.model import Spec
+from tuner.spec.units import count_text
+
+NICE = (
+    "{name}: {place.host} runs it at nice {place.niceness}, behind its other processes: start Ray "
+    "there with RAY_worker_niceness=0"
+)
+
+
+def refuse_misfits_for_benches(name: str, spec: Spec) -> None:
+    """SpecError where a spec cannot be measured on benches with CPUs of their own."""
+    if not spec.server.managed:
+        raise SpecError(
+            f"{name}: the server is one that somebody else runs (server.mode: remote)",
+            "--on ray gives each bench a server of its own: use mode local or docker",
+        )
+    if isinstance(spec.server.cpus, tuple) is not isinstance(spec.workload.cpus, tuple):
+        raise SpecError(
+            f"{name}: only one of server.cpus and workload.cpus names CPUs",
+            "with --on ray name both, or neither: then each bench gets its share of a machine",
+        )
+
+
+def need_of(fleet: Fleet, spec: Spec, beside: int | None = None) -> Need:
+    """The GPUs and CPUs of a spec; where it leaves the GPUs open one, if there is any."""
+    gpus = spec.server.gpus
+    count = None if gpus == "all" else 0 if gpus == "none" else len(gpus)
+    server, load = spec.server.cpus, spec.workload.cpus
+    if isinstance(server, tuple) and isinstance(load, tuple):
+        return fleet.need(count, sorted({*server, *load}), beside)
+    return fleet.need(count, beside=beside)
+
+
+class OnBenches:
+    """The benches of a run, opened one after the other: the first says what the others must be."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        job: Job,
+        request: Request,
+        run: Path,
+        book: TimeBook,
+        events: Events,
+        stop: Stop,
+        checkpoint: Callable[[], None],
+    ) -> None:
+        self._job, self._request, self._store = job, request, RunStore(run)
+        self._book, self._events, self._checkpoint = book, events, checkpoint
+        asked = replace(request, spec=request.spec.absolute(), output=request.output.absolute())
+        given = BenchRequest(asked, job.loaded.sha256)
+
+        def opens(bench: str, need: Need) -> None:
+            fleet.open(bench, measuring, given, need)
+
+        need = replace(need_of(fleet, job.spec, request.benches), moves=False)
+        room = fleet.room(need)
+        self._count = min(request.benches or room, room)
+        if request.benches is not None and room < request.benches:
+            events.note(f"there is room for {count_text(room, 'bench')} side by side")
+        terms = Terms(run.absolute())
+        self._benches = Benches(fleet, opens, need, terms, events.note, lambda: stop.requested)
+
+    def hear(self, bench: str, what: object) -> None:
+        """What a bench says at once."""
+        if isinstance(what, BenchPlace):
+            self._benches.places[bench] = what
+            self._events.note(f"{bench} is on {what}")
+            if what.niceness > os.getpriority(os.PRIO_PROCESS, 0):
+                self._events.note(NICE.format(name=bench, place=what))
+        elif isinstance(what, Rejected):
+            self._store.append_rejected(what)
+        else:
+            self._events.note(f"{bench}: {what}")
+
+    @contextmanager
+    def programs(self) -> Iterator[SeenPrograms]:
+        """Those of the first bench."""
+        self._events.step("waiting for the first bench")
+        self._benches.open(ready=Identify())
+        yield self._benches.first_answer()
+
+    @contextmanager
+    def serving(self, store: RunStore) -> Iterator[Ready]:
+        """The models as they are, on the first bench."""
+        job = self._job
+        files = content.content_of(job.served, files_of(job.spec), self._events.note)
+        terms = self._benches.terms
+        self._benches.terms = replace(terms, manifest=store.manifest(), files=files)
+        seen: SeenServer = self._benches.call(GetReady())
+        job = replace(job, has_perf_analyzer=seen.has_perf_analyzer)
+        models = job.served.models
+        bases = {label: base.over(models[label].base) for label, base in seen.bases.items()}
+        job = job.over(job.served.over(bases))
+        refuse_empty(job.space)
+        for note in beforehand(job, seen.completed, seen.load_s, self._request):
+            self._events.note(note)
+        yield Ready(job, seen.load_s, seen.cores)
+
+    @contextmanager
+    def session(self, ready: Ready, store: RunStore, manifest: Manifest) -> Iterator[Session]:
+        """For a run whose manifest is complete; the other benches get ready meanwhile."""
+        self._benches.terms = replace(self._benches.terms, manifest=manifest)
+        self._benches.open(self._count - 1)
+        session = Session(
+            job=ready.job,
+            bench=FirstBench(self._benches, self._book, self._events.measured),
+            events=self._events,
+            book=self._book,
+            checkpoint=self._checkpoint,
+            load_s=ready.load_s,
+            arrivals=manifest.arrivals,
+            accept_unsoaked=manifest.choices.accept_unsoaked,
+            more_s=self._request.more_s,
+            cores=ready.cores,
+            benches=self._benches,
+        )
+        yield stored_in(store, session)
+
+
+@contextmanager
+def on_benches(
+    job: Job,
+    request: Request,
+    run: Path,
+    book: TimeBook,
+    events: Events,
+    stop: Stop,
+    checkpoint: Callable[[], None],
+) -> Iterator[OnBenches]:
+    """The benches of a run on Ray; none is open yet.
+
+    Raises:
+        EnvironmentNotReadyError: Ray is not installed or cannot be started, or has too little.
+        SpecError: The spec cannot be measured on benches.
+    """
+    if missing := lacking(Extra.RAY):
+        raise missing
+    refuse_misfits_for_benches(job.spec.name, job.spec)
+    found: list[OnBenches] = []
+
+    def heard(bench: str, what: object) -> None:
+        found[0].hear(bench, what)
+
+    events.step("starting Ray" if request.ray is None else f"joining Ray at {request.ray}")
+    with ray_fleet(request.ray, heard, stop) as fleet, stop.listening():
+        found.append(OnBenches(fleet, job, request, run, book, events, stop, checkpoint))
+        yield found[0]

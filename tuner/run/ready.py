@@ -1,0 +1,68 @@
+"""What a run knows once a server has its models, and what its user should know then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from tuner.bench.job import Job, Request
+from tuner.bench.manifest import ProgramFacts
+from tuner.bench.sending import sending_notes
+from tuner.bench.serving import Serving
+from tuner.bench.session import Session
+from tuner.bench.tools import LARGE_BYTES, client_notes, queue_notes, request_notes
+from tuner.machine.cpus import Cores
+from tuner.record.manifest import Manifest
+from tuner.record.store import RunStore
+from tuner.search.estimate import SLOW_LOAD_S, Seen, foresee_run, replay_notes, seen_before
+from tuner.writeback.target import foreseen
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A server has the models as they are.
+
+    Attributes:
+        job: With the space over the configs as the server completes them.
+        load_s: Seconds that starting it and loading the models took.
+        here: It, where it is a server of this process.
+    """
+
+    job: Job
+    load_s: float
+    cores: Cores
+    here: Serving | None = None
+
+
+class Ground(Protocol):
+    """The place at which a run measures. Its steps are entered in this order, each once."""
+
+    def programs(self) -> AbstractContextManager[ProgramFacts]: ...
+
+    def serving(self, store: RunStore) -> AbstractContextManager[Ready]: ...
+
+    def session(
+        self, ready: Ready, store: RunStore, manifest: Manifest
+    ) -> AbstractContextManager[Session]: ...
+
+
+def beforehand(job: Job, completed: str, load_s: float, request: Request) -> Iterator[str]:
+    """What the user should know before the first measurement.
+
+    ``completed``: what the server completed, in a sentence.
+    """
+    if completed:
+        yield completed
+    yield from client_notes(job)
+    yield from sending_notes(job, request.environment, costly_only=True)
+    if load_s >= SLOW_LOAD_S:
+        yield f"loading the model took {load_s:.0f} s"
+    if request.resume is None:
+        seen = seen_before(request.output, job) or Seen(load_s=load_s)
+        yield foresee_run(request.output, job, seen).sentence
+    yield from queue_notes(job)
+    yield from request_notes(job, LARGE_BYTES)
+    yield from replay_notes(job)
+    yield from foreseen(job.searched_files) if request.write else ()
