@@ -14,8 +14,10 @@ from builders.refusals import Case
 
 from tuner.bench.job import Job, Request, prepare
 from tuner.bench.sending import sending_notes
-from tuner.bench.tools import LARGE_BYTES, client_notes, find_programs, request_notes
+from tuner.bench.tools import client_notes, find_programs
+from tuner.checks.requests import note_requests
 from tuner.search.estimate import replay_notes
+from tuner.spec.mistakes import Severity
 
 HEAD = "repository: repository\nslo: [p99_latency <= 40ms]\n"
 SPACE = "space: {instance_group.count: {int: [1, 4]}}\n"
@@ -99,11 +101,17 @@ def lengths(*numbers: int) -> list[Any]:
     return [{"text": {"content": ["ab"] * n, "shape": [n]}} for n in numbers]
 
 
+def request_notes(job: Job, *severities: Severity) -> list[str]:
+    """What a plan says of the requests; with `Severity.NOTED`, what a run says too."""
+    found = note_requests(job.case)
+    return [f.message for f in found if f.severity in (severities or Severity)]
+
+
 def carried() -> dict[str, Case]:
     """Of requests that fit."""
 
-    def made(dims: str, inputs: str = "{kind: random}", at_least: int = 0) -> Case:
-        return lambda here: request_notes(made_up(here, dims, inputs), at_least)
+    def made(dims: str, inputs: str = "{kind: random}", *severities: Severity) -> Case:
+        return lambda here: request_notes(made_up(here, dims, inputs), *severities)
 
     def of(config: str, workload: str = f"inputs: {TEXTS}") -> Case:
         return lambda here: request_notes(prepared(here, config, workload))
@@ -134,7 +142,7 @@ def carried() -> dict[str, Case]:
         "four floats": made("[ 4 ]"),
         "two by two floats": made("[ 2, 2 ]"),
         "8 MiB, which a run tells too": made(
-            "[ -1, -1, -1 ]", "{kind: random, shapes: {x: [128, 128, 128]}}", LARGE_BYTES
+            "[ -1, -1, -1 ]", "{kind: random, shapes: {x: [128, 128, 128]}}", Severity.NOTED
         ),
         "three inferences of two tensors": of(pair, several),
         "two shapes": of(OPEN),

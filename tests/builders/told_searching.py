@@ -17,9 +17,9 @@ from builders.refusals import Case
 from builders.searches import CANDIDATES, a_search, searched, served
 
 from tuner.bench.job import Request, prepare
+from tuner.checks.machine import note_cache_sizes
 from tuner.errors import LoadFailedError, ModelFailsError, OutOfTimeError
 from tuner.measurement.measurement import Arrivals
-from tuner.run.plan import cache_notes
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point
@@ -120,7 +120,7 @@ def told_of_cache(
 ) -> list[str]:
     path = here / "spec.yaml"
     path.write_text(CACHED.format(model=model, repository=repository, inputs=inputs))
-    return cache_notes(prepare(Request(spec=path)))
+    return [f.message for f in note_cache_sizes(prepare(Request(spec=path)).case)]
 
 
 def cached(repeat: str) -> Case:

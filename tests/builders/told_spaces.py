@@ -13,7 +13,8 @@ from builders.spaces import BATCH, BATCHING, CACHE, DELAY, INSTANCES, PREFERRED,
 from tuner.modelconfig.message import parse
 from tuner.space.build import build_space, refuse_empty, refuse_unmeasurable
 from tuner.space.candidate import split_args
-from tuner.space.draft import DraftedModel, Machine, draft_spec
+from tuner.space.draft import DraftedModel, draft_spec
+from tuner.space.draft_instances import Machine
 
 ENGINE = (
     'name: "m" platform: "tensorrt_plan" max_batch_size: 8 '
@@ -43,12 +44,9 @@ def no_spaces() -> dict[str, Case]:
         "parameters.mode": {"choice": ["fast", "slow"]},
         DELAY: {"choice": [True, 5]},
     }
-    places = {"m": {"max_batch_sizes": "s.yaml:9:3"}}
     sequences = "sequence_batching.oldest.max_candidate_sequences"
     return {
-        "two mistakes, of which one has a place": lambda _: build_space(
-            spec_of(mistakes), served_one(BATCHING), places
-        ),
+        "two mistakes": lambda _: build_space(spec_of(mistakes), served_one(BATCHING)),
         "the config is wrong by itself": searching({BATCH: {"choice": [8, 16]}}, ZERO_DIMS),
         "the config is wrong in what the space leaves alone": searching(
             {DELAY: {"int": [1, 10_000]}}, TOO_LARGE

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tuner.bench.job import Job, drawn_tensors
+from tuner.bench.job import Job
 from tuner.bench.tools import choose_generator
+from tuner.checks.requests import drawn_tensors
 from tuner.errors import SpecError
 from tuner.load.client.cost import request_cost_s
 from tuner.load.generators import OWN_CLIENT

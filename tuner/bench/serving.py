@@ -11,13 +11,13 @@ from pathlib import Path
 from tuner.bench.job import Job
 from tuner.bench.timebook import Phase, TimeBook
 from tuner.bench.tools import Programs
+from tuner.checks.machine import no_gpu_memory
 from tuner.errors import (
     DeployRefusedError,
     EnvironmentNotReadyError,
     ServerGoneError,
     TooManyFailedTrialsError,
 )
-from tuner.extras import Extra
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.schema import ModelConfig
@@ -32,9 +32,7 @@ from tuner.space.candidate import Candidate
 from tuner.space.parameters import Knob
 from tuner.space.space import Space
 from tuner.spec.labels import of_label
-from tuner.spec.metrics import GPU_MEMORY
 from tuner.spec.mistakes import listed
-from tuner.spec.model import Spec
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from tuner.triton.deploy import Deployer
 
@@ -143,20 +141,6 @@ def _complete(job: Job, deployer: Deployer) -> Job:
     more = {la: bases[la].overridden | names for la, names in found.items() if names}
     overridden = {la: replace(bases[la], overridden=names) for la, names in more.items()}
     return _over(overridden, job, deployer) if overridden else job
-
-
-def no_gpu_memory(spec: Spec, *, seen: bool) -> EnvironmentNotReadyError | None:
-    """Why a run cannot judge by gpu_memory, where it is to: a metric nobody measured never passes.
-
-    ``seen``: a GPU's memory is, or may be.
-    """
-    if seen or GPU_MEMORY not in (spec.objective.metric, *(slo.metric for slo in spec.slos)):
-        return None
-    return EnvironmentNotReadyError(
-        "no GPU's memory can be read, so no config can be judged by gpu_memory",
-        "take gpu_memory out of the spec; or, where there is a GPU that Triton does not "
-        f"measure (MIG, --allow-gpu-metrics=false), {Extra.GPU.command}",
-    )
 
 
 def _over(bases: Mapping[str, Base], job: Job, deployer: Deployer) -> Job:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-from tuner.bench.job import Job, drawn_tensors
+from tuner.bench.job import Job
+from tuner.checks.requests import drawn_tensors
 from tuner.errors import EnvironmentNotReadyError
 from tuner.load.traffic.encoding import request_bytes
 from tuner.load.traffic.inputs import most_entries

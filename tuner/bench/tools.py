@@ -12,41 +12,28 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tuner import __version__
-from tuner.bench.job import Job, drawn_tensors
+from tuner.bench.job import Job
 from tuner.bench.sharing import room_note
 from tuner.extras import Extra, lacking
 from tuner.load.generators import OWN_CLIENT, Demand, GeneratorChoice, choose
-from tuner.load.traffic.encoding import request_bytes
 from tuner.load.traffic.kinds import unlike_perf_analyzer
 from tuner.machine.cpus import ANY, Cores
 from tuner.machine.host import Host
-from tuner.modelconfig.backends import is_ensemble
-from tuner.modelconfig.base import unragged_inputs
-from tuner.modelconfig.queues import HANGS, may_be_full, may_reject
+from tuner.modelconfig.queues import may_reject
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
 from tuner.server.numpy2 import in_python, numpy_of_models
 from tuner.server.server import ServerLauncher
 from tuner.space.sequences import sequence_note
-from tuner.spec.labels import of_label
-from tuner.spec.mistakes import listed
 from tuner.spec.model import StrategyName
-from tuner.spec.paths import DYNAMIC_BATCHING
 from tuner.spec.server import ServerMode, resolve
-from tuner.spec.shapes import mixed_in
-from tuner.spec.units import Percent, bytes_text
 from tuner.spec.workload import (
-    FileInputs,
     Protocol,
     RandomInputs,
-    RecordingArrivals,
-    RecordingInputs,
 )
 from tuner.triton.launchers import NAMED, cores_of, host_of, server_launcher
 from tuner.triton.needs import refuse_names
 
-#: A larger request mainly measures the network and the copies, perhaps unintentionally.
-LARGE_BYTES = 1 << 20
 _HERE = re.compile(r"\w+://(localhost|127\.[\d.]+|\[::1\]):\d+")
 
 
@@ -177,79 +164,3 @@ def client_notes(job: Job) -> list[str]:
     read *= bool(plain and server.headers_from_env)
     notes = (who, sequence_note(job.spec), room_note(job), read)
     return [note for note in notes if note]
-
-
-def queue_notes(job: Job) -> Iterator[str]:
-    """Steps of ensembles whose queues may be full, and what becomes of requests then."""
-    models, knobs = job.served.models, [p.knob for p in job.space.parameters]
-    steps = [part for m in models.values() if is_ensemble(m.base.file) for part in m.parts]
-    for label in dict.fromkeys(steps):
-        searched = any(k.owner == label and "max_queue_size" in k.path for k in knobs)
-        if searched or may_be_full(models[label].base.completed):
-            yield f"requests that a full queue of the step {label} refuses {HANGS}"
-
-
-def request_notes(job: Job, above_bytes: int = -1) -> Iterator[str]:
-    """What a request of each stream carries, where that is large enough; what its figures count."""
-    for name, stream in job.spec.streams.items():
-        inputs = stream.inputs
-        if stream.batch_size > 1:
-            whose = of_label(name, job.spec.streams)
-            yield (
-                f"a request{whose} carries {stream.batch_size} inferences, which goodput and "
-                "throughput count; loads are in requests"
-            )
-        arrivals = job.spec.workload.arrivals
-        if isinstance(inputs, FileInputs):
-            yield from _file_notes(name, inputs.file.name, job, above_bytes)
-        if isinstance(inputs, RecordingInputs) and isinstance(arrivals, RecordingArrivals):
-            yield from _file_notes(name, arrivals.file.name, job, above_bytes)
-        if isinstance(inputs, RandomInputs):
-            yield from _drawn_notes(name, inputs, job, above_bytes)
-
-
-def _drawn_notes(name: str, inputs: RandomInputs, job: Job, above_bytes: int) -> Iterator[str]:
-    """What the random requests of a stream carry, of each of their shapes."""
-    stream, whose = job.spec.streams[name], of_label(name, job.spec.streams)
-    model = job.served.models[stream.model]
-    for shape, tensors in zip(inputs.request_shapes, drawn_tensors(stream, model), strict=False):
-        size = request_bytes(tensors, inputs.string_length) * stream.batch_size
-        if size <= above_bytes:
-            continue
-        shapes = listed(f"{t.name} {t.datatype}{list(t.shape)}" for t in tensors)
-        left = {t.name for t in model.base.completed.input} - {t.name for t in tensors}
-        without = f" (without the optional {listed(sorted(left))})" if left else ""
-        share = f"{Percent(shape.share)} of the requests{whose} carry"
-        carries = share if shape.name else f"a request{whose} carries"
-        note = f"{carries} {bytes_text(size)}: {shapes}{without}"
-        if size > LARGE_BYTES:
-            where = f"streams.{name}.inputs" if whose else "workload.inputs"
-            note += f"; where your users send less, say so in {where}.shapes"
-        yield note
-    mixed = {tensor: len(own) for tensor, own in mixed_in(inputs.shapes).items()}
-    yield from _apart_notes(name, job, mixed, f"inputs{whose}")
-
-
-def _file_notes(name: str, file: str, job: Job, above_bytes: int) -> Iterator[str]:
-    """How many requests a stream's file has, how large, and of how many shapes."""
-    stream, recorded = job.spec.streams[name], job.recorded[name]
-    if recorded.most_bytes * stream.batch_size > above_bytes:
-        least, most = bytes_text(recorded.least_bytes), bytes_text(recorded.most_bytes)
-        what = "request" if stream.batch_size == 1 else "inference"
-        size = f", {most}" if least == most else f", {least} to {most} each"
-        size *= bool(recorded.most_bytes)  # of inputs that only a server knows, nothing is known
-        yield f"{file}: {recorded.count} {what}{'s' * (recorded.count > 1)}{size}"
-    yield from _apart_notes(name, job, recorded.shapes, file)
-
-
-def _apart_notes(name: str, job: Job, shapes: Mapping[str, int], where: str) -> Iterator[str]:
-    """The inputs by whose shapes, so many, the batcher keeps requests of a stream apart."""
-    model = job.spec.streams[name].model
-    own = [p.path for p in job.space.parameters if p.knob.owner == model]
-    searched = any(path.startswith(DYNAMIC_BATCHING) for path in own)
-    for tensor in unragged_inputs(job.served.models[model].base.completed, may_batch=searched):
-        if shapes.get(tensor, 0) > 1:
-            yield (
-                f"{where}: {tensor} has {shapes[tensor]} different shapes and no "
-                "allow_ragged_batch: requests of different shapes never share a batch"
-            )

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from tuner.bench.events import Events
-from tuner.bench.job import Job, Request, prepare
+from tuner.bench.job import Job, Request, prepare, settled
 from tuner.bench.machine_lock import Neighbours, among_neighbours, only_one_on
 from tuner.bench.manifest import manifest_of, with_completed
 from tuner.bench.serving import ModelNotServedError, serving
@@ -48,7 +48,6 @@ from tuner.record.store import RunStore, new_run_id
 from tuner.score.ratio import CONFIDENCE
 from tuner.search.cores import settle_cores
 from tuner.space.environment import assignments
-from tuner.spec.load import load_spec
 from tuner.spec.units import count_text
 from tuner.writeback.repository import half_written
 from tuner.writing import write_json
@@ -76,7 +75,7 @@ def check(
     """
     stop = Stop(events.note)
     with stop.listening():
-        loaded = load_spec(request.spec, request.overrides)
+        loaded = settled(request)
         if (half := half_written(loaded.spec.repository)) is not None:
             raise half
         job = prepare(request, loaded)

@@ -118,14 +118,38 @@ def command(
     directory = Path.cwd() if to_stdout else target.absolute().parent
     server = _named_server(image, host)
     text = _drafted(model, repository, directory, profile, server=server, **wanted)
+    refused = _refusal(directory / target.name, text, brought=profile is not None or bool(slos))
     if profile is not None:
         _tell(profile)
+    _tell_refused(refused)
     if to_stdout:
         say_document(text)
         return
     _write(target, text)
     name = shlex.quote(str(target))
     say(f"next:  tune plan {name}   then   tune run {name}", err=True)
+
+
+def _refusal(target: Path, text: str, *, brought: bool) -> SpecError | None:
+    """Why `tune plan` refuses a draft that takes over what the user brings; None where it does not.
+
+    Raises:
+        SpecError: It would refuse the draft, of which all is of ours.
+    """
+    from tuner.checks.table import refuse_draft
+
+    try:
+        refuse_draft(target, text, dict(os.environ))
+    except SpecError as error:
+        if not brought:
+            raise
+        return error
+    return None
+
+
+def _tell_refused(refused: SpecError | None) -> None:
+    if refused is not None:
+        say(f"tune plan refuses this draft until it is changed:\n{refused.message}", err=True)
 
 
 def _refuse_no_config(write_to: str) -> None:
@@ -168,6 +192,7 @@ def _draft_all(
     repository: Path, directory: Path, wanted: Mapping[str, Any], *, force: bool
 ) -> None:
     """A spec for each model, wholes before their parts, so that none is searched by two."""
+    from tuner.checks.table import refuse_draft
     from tuner.modelconfig.files import model_names
     from tuner.run.models import parts_of
 
@@ -187,6 +212,7 @@ def _draft_all(
         else:
             try:
                 text = _drafted(name, repository, directory.absolute(), None, parts[name], **wanted)
+                refuse_draft(directory / f"{name}.yaml", text, dict(os.environ))
             except (SpecError, EnvironmentNotReadyError) as error:
                 left[name] = " ".join(error.message.split())
                 continue

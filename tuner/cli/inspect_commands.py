@@ -126,9 +126,10 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     something is missing; a busy machine is a warning. How well measurements repeat here is told by
     the report of each run.
     """
-    from tuner.bench.job import job_from, models_of, named_models
-    from tuner.bench.serving import no_gpu_memory
+    from tuner.bench.job import job_from
     from tuner.bench.sharing import room_note
+    from tuner.checks.machine import no_gpu_memory
+    from tuner.checks.parts import models_of, read_models
     from tuner.machine.host import has_gpu
     from tuner.spec.load import load_spec
     from tuner.spec.workload import RecordingArrivals, SharedMemory
@@ -141,7 +142,7 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     checks = run_checks(
         dict(os.environ),
         server=None if wanted is None else wanted.server,
-        models=lambda: () if loaded is None else named_models(loaded, loaded.spec).models.values(),
+        models=lambda: () if loaded is None else read_models(loaded).models.values(),
         perf_analyzer=None if wanted is None else wanted.workload.perf_analyzer,
         repository=None if wanted is None else wanted.repository,
         results=output,
@@ -184,7 +185,7 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
 
 def _recorded(spec: Spec) -> str:
     """What is to be replayed; `tune plan` also holds it against the models."""
-    from tuner.bench.recordings import traffic_of
+    from tuner.checks.recordings import traffic_of
 
     traffic = traffic_of(spec)
     assert traffic is not None

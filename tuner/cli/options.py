@@ -45,6 +45,12 @@ class RunDirectory(click.ParamType):  # type: ignore[type-arg]
         if is_file and os.access(named.parent / "manifest.json", os.F_OK):
             return named.parent  # a file of the run, such as its report
         found = next((p for p in (named, stored) if os.access(f"{p}/", os.F_OK)), None)
+        if is_file and named.suffix in (".csv", ".tsv"):
+            text = (
+                f"{str(value)!r} is a table, not a run: its rows are single measurements, with no "
+                "load that is proved to meet SLOs; tune run SPEC, or tune check SPEC, makes one"
+            )
+            self.fail(text, param, ctx)
         if found is None:
             runs = [run.name for run in self._kept(output)]
             near = difflib.get_close_matches(named.name, runs, n=1, cutoff=0.4)

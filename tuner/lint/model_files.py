@@ -8,7 +8,7 @@ tried ("loads"), or "source" where it was only read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from difflib import get_close_matches
 from pathlib import Path
@@ -23,8 +23,9 @@ from tuner.modelconfig.backends import (
     refused_in_names,
 )
 from tuner.modelconfig.base import turns_on_batching, unragged_inputs
-from tuner.modelconfig.files import ModelFiles
-from tuner.modelconfig.keys import misread_values, unread_keys
+from tuner.modelconfig.files import ModelFiles, served_versions
+from tuner.modelconfig.keys import ignored_threads, misread_values, unread_keys
+from tuner.modelconfig.known_backends import BACKENDS
 from tuner.modelconfig.queues import (
     IDLE_WAIT_US,
     policy_of_queue,
@@ -33,26 +34,11 @@ from tuner.modelconfig.queues import (
 )
 from tuner.modelconfig.rules import Check, Rule, Violation, found_by, violations
 from tuner.modelconfig.schema import ModelConfig
+from tuner.modelconfig.traps import batch_in_dims, fixed_batch, padded_batches, short_queue
 from tuner.modelconfig.tree import locate
 from tuner.regular import is_there
 from tuner.spec.mistakes import listed
 from tuner.spec.paths import CONFIG_NAME
-
-#: What each backend loads if `default_model_filename` is not set, any one of them; FIL's from its
-#: README.
-_LOADED = {
-    "onnxruntime": ("model.onnx",),
-    "tensorrt": ("model.plan",),
-    "pytorch": ("model.pt", "model.pt2", "model.py"),
-    "openvino": ("model.xml",),
-    "python": ("model.py",),
-    "fil": ("xgboost.model", "xgboost.json", "xgboost.ubj", "model.txt", "checkpoint.tl"),
-}
-#: Endings that a backend is often given and cannot read, with what to do.
-_UNREADABLE = {
-    "tensorrt": (".engine", "rename it to model.plan, or name it in default_model_filename"),
-    "fil": (".pkl", "FIL reads no pickles: convert the model to Treelite's checkpoint.tl"),
-}
 
 
 def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[LintFinding]:
@@ -87,17 +73,31 @@ def layout_findings(files: ModelFiles, config: ModelConfig) -> Iterator[LintFind
 
 def _model_files(files: ModelFiles, config: ModelConfig) -> Iterator[LintFinding]:
     name = files.backend(config)
-    if name not in _LOADED or config.cc_model_filenames:
+    row = BACKENDS.get(name)
+    if row is None or not row.files or config.cc_model_filenames:
         return
-    wanted = (config.default_model_filename,) if config.default_model_filename else _LOADED[name]
+    wanted = (config.default_model_filename,) if config.default_model_filename else row.files
+    served = served_versions(config, files.versions)
     for version in files.versions:
         directory = files.directory / str(version)
-        if any(is_there(directory / file) for file in wanted):
+        if there := [file for file in wanted if is_there(directory / file)]:
+            yield from _beside(directory, there, name) if version in served else ()
             continue
         text = f"{name} finds no {' or '.join(wanted)} in version {version}"
-        yield LintFinding(
-            directory, 1, None, Severity.ERROR, "model-file", text, _hint(directory, name)
-        )
+        severity, hint = Severity.ERROR, _hint(directory, name)
+        if version not in served:
+            severity, text = Severity.NOTE, f"{text}, which version_policy does not serve"
+        yield LintFinding(directory, 1, None, severity, "model-file", text, hint)
+
+
+def _beside(directory: Path, there: Sequence[str], backend: str) -> Iterator[LintFinding]:
+    """A second file that the backend reads beside a model's."""
+    for file in map(Path, there):
+        ending = BACKENDS[backend].beside.get(file.suffix)
+        if ending and not is_there(directory / file.with_suffix(ending)):
+            text = f"{backend} finds no {file.with_suffix(ending)} beside {file}: no weights"
+            hint = _hint(directory, backend)
+            yield LintFinding(directory, 1, None, Severity.ERROR, "model-file", text, hint)
 
 
 def _hint(directory: Path, backend: str) -> str:
@@ -105,7 +105,7 @@ def _hint(directory: Path, backend: str) -> str:
     broken = [name for name in present if not is_there(directory / name)]
     if broken:
         return f"{directory / broken[0]} is a link to nothing, or a pipe"
-    ending, hint = _UNREADABLE.get(backend, (None, ""))
+    ending, hint = BACKENDS[backend].unreadable
     if ending and any(name.endswith(ending) for name in present):
         return hint
     return f"it holds {listed(present)}" if present else "it is empty"
@@ -212,7 +212,6 @@ _CONTINUOUS = ("vllm", "tensorrtllm")
 _LONG_DELAY_US = 100_000
 _IDLE_WAIT = f"up to {IDLE_WAIT_US / 1e6:g} s beside an idle instance"
 _WEARS_OUT = "wears the batcher out in minutes, on servers before core#509 (server#8870)"
-_CLASS_SCORES = ("logit", "prob", "score", "label", "class")
 
 
 def config_findings(
@@ -321,16 +320,6 @@ def _unequal_shapes(config: ModelConfig) -> Iterator[Mistake]:
         yield f"input[{first}].dims", text, hint
 
 
-def _batch_in_dims(config: ModelConfig) -> Iterator[Mistake]:
-    """``dims`` leave the batch dimension out when max_batch_size is above 0."""
-    for index, output in enumerate(config.output) if config.max_batch_size > 0 else ():
-        scores = any(word in output.name.lower() for word in _CLASS_SCORES)
-        if scores and len(output.dims) == 2 and output.dims[0] == -1 and output.dims[1] > 0:
-            text = f"dims leave the batch out: each request gets {output.name} {list(output.dims)}"
-            hint = f"write dims: [ {output.dims[1]} ] if there is one score vector a request"
-            yield f"output[{index}].dims", text, hint
-
-
 def _mixed_kinds(config: ModelConfig) -> Iterator[Mistake]:
     """Triton schedules all instances alike, however slow some are."""
     kinds = {group.Kind.Name(group.kind) for group in config.instance_group}
@@ -367,7 +356,8 @@ def _stub_names(config: ModelConfig) -> Iterator[Mistake]:
 
 
 def _unread_keys(config: ModelConfig) -> Iterator[Mistake]:
-    return unread_keys(config, backend_of(config))
+    yield from unread_keys(config, backend_of(config))
+    yield from ignored_threads(config, backend_of(config))
 
 
 def _misread_values(config: ModelConfig) -> Iterator[Mistake]:
@@ -388,7 +378,10 @@ _REMARKS: tuple[tuple[Severity, str, Check], ...] = (
     (Severity.WARNING, "timeout-within-delay", _timeout_within_delay),
     (Severity.NOTE, "stateless-sequences", _stateless_sequences),
     (Severity.NOTE, "unequal-shapes", _unequal_shapes),
-    (Severity.NOTE, "batch-in-dims", _batch_in_dims),
+    (Severity.NOTE, "batch-in-dims", batch_in_dims),
+    (Severity.NOTE, "fixed-batch", fixed_batch),
+    (Severity.NOTE, "short-queue", short_queue),
+    (Severity.NOTE, "padded-batches", padded_batches),
     (Severity.WARNING, "mixed-kinds", _mixed_kinds),
     (Severity.NOTE, "hidden-batcher", _hidden_batcher),
     (Severity.WARNING, "tensorflow", _tensorflow),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from tuner.modelconfig.path import canonical, get, with_fields
 from tuner.regular import is_there
 from tuner.space.draft import GOODPUT, Given, open_shapes
 from tuner.spec.metrics import METRICS, P99_LATENCY, THROUGHPUT, Metric
-from tuner.spec.mistakes import Location, in_brackets
+from tuner.spec.mistakes import Location, in_brackets, listed
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE, PREFERRED, is_inside
 
 PARAMETERS = "model_config_parameters"
@@ -64,6 +65,11 @@ def carried(profile: Profile, config: Any, directory: Path, slo: str) -> Given:
     arrivals = _arrivals(profile)
     goal = _objective(profile, arrivals)
     sizes = profile.take_numbers("batch_sizes")
+    most = config.max_batch_size or math.inf
+    if large := [size for size in sizes if size > most]:
+        reason = f"{listed(large)} above the model's max_batch_size, {most}"
+        profile.leave(("batch_sizes",), reason)
+        sizes = [size for size in sizes if size <= most]
     if len(sizes) > 1:
         reason = f"{sizes[0]} is taken: all requests carry the same number of inputs"
         profile.leave(("batch_sizes",), reason)
@@ -155,8 +161,9 @@ def _inputs(profile: Profile, config: Any) -> tuple[str, dict[str, list[int]]]:
     elif data != "random":
         profile.leave((FLAGS, "input-data"), "random inputs instead; tune takes one JSON file")
     wanted, shapes, given = open_shapes(config), {}, flags.get("shape") or []
-    for text in given if isinstance(given, list) else [given]:
-        name, _, dims = str(text).rpartition(":")
+    listed_texts = map(str, given if isinstance(given, list) else [given])
+    for text in " ".join(listed_texts).split():
+        name, _, dims = text.rpartition(":")
         if not name or not all(part.strip().isdigit() for part in dims.split(",")):
             raise profile.mistake((FLAGS, "shape"), "NAME:DIM,DIM is expected")
         if name not in wanted:
@@ -165,7 +172,9 @@ def _inputs(profile: Profile, config: Any) -> tuple[str, dict[str, list[int]]]:
         elif file:
             profile.leave((FLAGS, "shape"), f"requests of a file have their own shapes of {name}")
         else:
-            shapes[name] = [int(part) for part in dims.split(",")]
+            sizes = [int(part) for part in dims.split(",")]
+            batch = len(sizes) == len(wanted[name]) + 1 and sizes[0] == 1
+            shapes[name] = sizes[1:] if batch else sizes
     return file, shapes
 
 
@@ -180,7 +189,8 @@ def _space(profile: Profile, config: Any) -> dict[str, dict[str, Any]]:
         elif reason := _refusal(config, path, values):
             profile.leave(where, reason)
         else:
-            found[path] = {"choice": list(dict.fromkeys(values))}
+            different = dict.fromkeys(values)
+            found[path] = {"choice": [[*v] if isinstance(v, tuple) else v for v in different]}
     return found
 
 
@@ -203,6 +213,8 @@ def _listed(
         if path == PREFERRED and len(values) > 1 and not isinstance(values[0], list):
             values = [values]  # one list of a repeated field
         values = [v[0] if isinstance(v, list) and len(v) == 1 else v for v in values]
+        if path == PREFERRED:  # a list of it is one value
+            values = [tuple(v) if isinstance(v, list) else v for v in values]
         yield path, at, [] if any(isinstance(v, dict | list) for v in values) else values
 
 
@@ -225,7 +237,7 @@ def _refusal(config: Any, path: str, values: list[Any]) -> str:
     batched = {DYNAMIC_BATCHING: True} if is_inside(path, DYNAMIC_BATCHING) else {}
     try:
         for value in values:
-            own = (value,) if path == PREFERRED else value
+            own = (value,) if path == PREFERRED and isinstance(value, int) else value
             with_fields(config, {**batched, canonical(path): own})
     except SpecError as error:
         return error.message

@@ -28,6 +28,8 @@ _T = TypeVar("_T")
 _Models = dict[str, tuple[dict[str, Any], Location]]
 _Named = tuple[_Models, list[tuple[Location, str]]]
 _TOP = "profile_models"
+#: What it was called in 2021.
+_OLD = ("model_names",)
 _HINT = "docs/model-analyzer.md says what is taken over from Model Analyzer's YAML"
 _KINDS = {str: "text", int: "a whole number", dict: "a mapping of names to values"}
 
@@ -111,7 +113,8 @@ def read_profile(path: Path, model: str | None) -> Profile:
             model; the message has ``file:line:column``.
     """
     tree = _tree(path)
-    models, _ = named = _models(tree.data.get(_TOP), (_TOP,))
+    top = _TOP if _TOP in tree.data else next((old for old in _OLD if old in tree.data), _TOP)
+    models, _ = named = _models(tree.data.get(top), (top,))
     name = _chosen(path, tree, named, model)
     own, at = models.get(name, ({}, ()))
     values = {str(k): v for k, v in tree.data.items()}
@@ -125,7 +128,7 @@ def read_profile(path: Path, model: str | None) -> Profile:
         if value not in (None, {}, []):
             values[str(key)], places[str(key)] = value, placed[key]
     profile = Profile(path, name, tuple(n for n in models if n != name), tree, values, places)
-    profile.take_models(_TOP)
+    profile.take_models(top)
     return profile
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os.path import commonpath, lexists, realpath
 from pathlib import Path
@@ -249,3 +250,14 @@ def versions(directory: Path) -> tuple[int, ...]:
     except OSError as error:
         raise _unreadable(directory, error) from error
     return tuple(sorted(int(n) for n in names if n.isascii() and n.isdecimal() and n[0] != "0"))
+
+
+def served_versions(config: ModelConfig, there: Sequence[int]) -> tuple[int, ...]:
+    """Those of a model's versions that its version_policy serves: by default the latest."""
+    policy = config.version_policy
+    if policy.HasField("all"):
+        return tuple(there)
+    if policy.HasField("specific"):
+        return tuple(version for version in there if version in policy.specific.versions)
+    count = policy.latest.num_versions or 1
+    return tuple(sorted(there)[-count:])

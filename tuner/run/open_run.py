@@ -30,7 +30,6 @@ from tuner.search.estimate import spent_s
 from tuner.search.searcher import Searcher
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.study import StudyRecord
-from tuner.spec.load import load_spec
 from tuner.spec.mistakes import listed
 from tuner.spec.model import Spec
 from tuner.triton.launchers import cores_of, server_launcher
@@ -213,7 +212,7 @@ def put_back(run: Path, begun: BegunRuns, environment: Mapping[str, str], *, dry
         EnvironmentNotReadyError: It cannot be put back.
     """
     store, path = RunStore.open(run), spec_of(run, begun)
-    manifest, job = store.manifest(), prepare(Request(spec=path), load_spec(path, ()))
+    manifest, job = store.manifest(), prepare(Request(spec=path))
     if job.loaded.sha256 != manifest.spec_sha256:
         why = f"{path} is not the spec of the run any more, or the run was given --set"
         refuse_unnamed(why, run, [path], manifest.choices)

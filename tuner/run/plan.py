@@ -9,38 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from tuner import extras
 from tuner.bench.job import Job, Request, draw_up, prepare
 from tuner.bench.sending import refuse_unreachable, sending_notes
-from tuner.bench.serving import no_gpu_memory
 from tuner.bench.tools import (
     choose_generator,
     client_notes,
     find_programs,
-    queue_notes,
-    request_notes,
 )
+from tuner.checks.table import sentences
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.extras import Extra
 from tuner.facts import Facts
-from tuner.lint.repository import errors_of
-from tuner.lint.rules import LintFinding
 from tuner.load.generators import PERF_ANALYZER
 from tuner.load.perf_analyzer.generator import RunFiles, command_line
 from tuner.load.setup import LoadTarget
-from tuner.load.traffic.encoding import TensorShape, content_bytes
-from tuner.load.traffic.inputs import DEFAULT_UNIQUE
-from tuner.load.traffic.repeats import ENTRY_OVERHEAD_BYTES, lru_hit_rate, popularity
-from tuner.machine.host import has_gpu, read_gpus
 from tuner.measurement.measurement import LoadPoint
 from tuner.measurement.window import window_of
-from tuner.modelconfig.keys import misread_values, unread_keys
-from tuner.modelconfig.path import with_fields
-from tuner.modelconfig.schema import enum_name
 from tuner.search.cores import cores_note
 from tuner.search.estimate import (
     Estimate,
@@ -63,41 +50,26 @@ from tuner.server.binaries import (
     refuse_missing,
 )
 from tuner.server.server import Endpoints, ServerLauncher
-from tuner.space.build import never_tried, refuse_empty
-from tuner.space.candidate import list_sizes
+from tuner.space.build import refuse_empty
 from tuner.space.environment import assignments, needed_variables
 from tuner.space.words import changes_text
-from tuner.spec.labels import of_label
 from tuner.spec.load import effective_yaml
+from tuner.spec.mistakes import Severity
 from tuner.spec.model import Spec, StrategyName
-from tuner.spec.paths import INSTANCE_GROUP
 from tuner.spec.server import MODES, ServerMode
-from tuner.spec.units import bytes_text, count_text
+from tuner.spec.units import count_text
 from tuner.spec.workload import (
     FileInputs,
-    RandomInputs,
     RecordingArrivals,
     RecordingInputs,
-    UniformRepeat,
-    ZipfRepeat,
 )
 from tuner.triton.docker import DockerLauncher
 from tuner.triton.local import LocalLauncher, find_backends
-from tuner.triton.needs import holes_of_image
 from tuner.writeback.repository import half_written, unwritable
 from tuner.writeback.target import foreseen
 
 #: The rate for which perf_analyzer's command line is shown, where rates are searched.
 SHOWN_PER_S = 1000.0
-_ON_GPU = "KIND_GPU"
-#: What the machine keeps from its users, mounts that begin above it included.
-_PRIVATE = tuple(
-    map(Path, ("/dev", "/etc", "/proc", "/root", "/sys", "/var/lib/containers", "/var/lib/docker"))
-)
-#: Messages with keys that a backend may not read.
-_KEYED = ("parameters", "optimization")
-#: Values of one of them that are looked at.
-MOST_VALUES = 64
 _ENDPOINTS = Endpoints("127.0.0.1:HTTP", "127.0.0.1:GRPC", "127.0.0.1:METRICS")
 
 
@@ -149,14 +121,7 @@ def draw_plan(
     size = job.space.size()
     unready = extras.lacking(Extra.RUN)
     commands, notes = _programs(job, environment, unready)
-    served = [model.name for model in job.served.models.values()]
-    wrong = [
-        finding
-        for name in served
-        for finding in errors_of(job.spec.repository, name, job.spec.write_to)
-    ]
-    blind = job.spec.server.gpus == "none" or not read_gpus(environment)
-    lacking = [*_without_gpu(job)] if blind else []
+    case = replace(job.case, environment=environment)
     return DrawnPlan(
         effective_spec=effective_yaml(job.spec),
         space_size=size.count,
@@ -166,20 +131,14 @@ def draw_plan(
         candidates=tuple(previews(job, candidates)),
         notes=(
             *notes,
-            *request_notes(job),
+            *sentences(case, Severity.NOTED, Severity.MINOR),
             *client_notes(job),
             *filter(None, [cores_note(job)]),
-            *queue_notes(job),
             *(() if unready else sending_notes(job, environment)),
             *window_notes(job.spec, job.plan, None if seen is None else seen.rate_per_s),
             *replay_notes(job),
-            *_completion_notes(job),
-            *_parameter_notes(job),
-            *never_tried(job.space),
-            *cache_notes(job),
             *foreseen(job.searched_files),
             *_unwritable_notes(job),
-            *(told for ends, told in lacking if not ends),
         ),
         problems=[
             *(
@@ -187,16 +146,10 @@ def draw_plan(
                 if (half := half_written(job.spec.repository))
                 else ()
             ),
-            *dict.fromkeys(map(_problem, wrong)),
-            *(told for ends, told in lacking if ends),
+            *sentences(case, Severity.DOUBTED),
             *([] if unready else _unreachable(job, environment)),
         ],
     )
-
-
-def _problem(finding: LintFinding) -> str:
-    cure = f" ({finding.hint})" if finding.hint else ""
-    return f"{finding.place}: {finding.message}{cure}"
 
 
 def _programs(
@@ -214,8 +167,6 @@ def _programs(
     if chosen:
         why = "a plan starts and contacts nothing that a spec names"
         notes = [f"not verified: {' and '.join(chosen)} ({why})"]
-        notes += mount_notes(job.spec)
-        notes += filter(None, (holes_of_image(job.spec.server.image or ""),))
     if unready is not None:
         notes.append(f"tune run is not installed here: {unready.hint}")
     if (binary := job.spec.server.binary) is not None:
@@ -242,58 +193,6 @@ def _unreachable(job: Job, environment: Mapping[str, str]) -> Iterator[str]:
 def _unwritable_notes(job: Job) -> Iterator[str]:
     if refusal := unwritable(job.spec.repository, job.searched_files):
         yield f"tune run will not start: {refusal.message}; {refusal.hint}"
-
-
-def _completion_notes(job: Job) -> Iterator[str]:
-    """Notes on what only a server knows, since a plan starts none."""
-    for label, model in job.served.models.items():
-        if model.base.leaves_batch_open:
-            yield (
-                f"config.pbtxt{of_label(label, job.served.models)} leaves max_batch_size to the "
-                "server, which is asked when the run starts; this plan takes it to be "
-                f"{model.base.completed.max_batch_size}, Triton's default"
-            )
-
-
-def _without_gpu(job: Job) -> Iterator[tuple[bool, str]]:
-    """What a run does without, and whether it would end there."""
-    server = job.spec.server
-    if lacking := no_gpu_memory(job.spec, seen=has_gpu() or not server.managed):
-        yield True, f"{lacking.message}: {lacking.hint}"
-    docker = server.mode is ServerMode.DOCKER
-    if server.gpus != "none" and (docker or "gpus" in server.model_fields_set):
-        named = server.gpus if server.gpus == "all" else [*server.gpus]
-        then = ("the container runs" if docker else "models run") + " on the CPU"
-        then = "the container is refused" if docker and named != "all" else then
-        told = f"{named}, and no GPU is seen here: {then}"
-        yield False, str(job.loaded.mistake(("server", "gpus"), told))
-    if server.mode is not ServerMode.LOCAL:
-        return
-    for model in job.served.models.values():
-        if any(enum_name(g, "kind") == _ON_GPU for g in model.base.completed.instance_group):
-            yield True, f"{model.place(INSTANCE_GROUP)}: {_ON_GPU}, and no GPU is seen: not loaded"
-    for found in (p for p in job.space.parameters if _ON_GPU in p):
-        place = job.loaded.space_positions[found.knob.owner][found.path]
-        yield False, f"{place}: {_ON_GPU}, and no GPU is seen: configs with it fail"
-
-
-def _parameter_notes(job: Job) -> Iterator[str]:
-    """Searched parameters, and values, that the model's backend does not read as they are."""
-    for parameter in job.space.parameters:
-        model = job.served.models.get(parameter.knob.owner)
-        values = [value for value in islice(parameter, MOST_VALUES) if value is not None]
-        if model is None or not parameter.path.startswith(_KEYED):
-            continue
-        base, backend = model.base.file, model.files.backend(model.base.file)
-        known = [*unread_keys(base, backend), *misread_values(base, backend)]
-        for value in values:
-            config = with_fields(base, {parameter.path: value})
-            for found in (*unread_keys(config, backend), *misread_values(config, backend)):
-                if found not in known:
-                    known.append(found)
-                    _, text, hint = found
-                    near = f" ({hint})" if hint else ""
-                    yield f"{parameter.path}: {text}{near}"
 
 
 def previews(job: Job, count: int) -> list[Preview]:
@@ -337,18 +236,6 @@ def _chosen_by(spec: Spec) -> list[str]:
     return [what for what, there in found.items() if there]
 
 
-def mount_notes(spec: Spec) -> Iterator[str]:
-    """A warning of each mount of all files, an engine's socket, or what a machine keeps private."""
-    for source in spec.server.mounts:
-        real = Path(source).resolve()
-        with_mount = f"with the mount {source} the server may reach"
-        if Path("/run") in (real, *real.parents) or real.suffix == ".sock" or real == Path("/"):
-            reach = "the container engine's socket or all files, and so be root on this machine"
-            yield f"{with_mount} {reach}"
-        elif any(real in (place, *place.parents) or place in real.parents for place in _PRIVATE):
-            yield f"{with_mount} this machine's devices or secrets"
-
-
 def _named_by(spec: Spec) -> tuple[ServerLauncher | None, Path]:
     """Server and perf_analyzer by their names alone."""
     perf_analyzer = Path(spec.workload.perf_analyzer or "perf_analyzer")
@@ -381,36 +268,3 @@ def _commands(
         perf_analyzer, target, load, window_of(spec, load), files
     )
     return commands
-
-
-def cache_notes(job: Job) -> list[str]:
-    """A sentence for each size; none where popularity or the size of an answer is not known."""
-    stream, *others = job.spec.streams.values()
-    if others:  # how much of the cache each has is not known
-        return []
-    inputs = stream.inputs
-    answer = _answer_bytes(job.served.models[stream.model].base.completed)
-    repeat = inputs.repeat
-    known = isinstance(inputs, RandomInputs) and isinstance(repeat, (UniformRepeat, ZipfRepeat))
-    if not known or answer is None:
-        return []
-    exponent = repeat.exponent if isinstance(repeat, ZipfRepeat) else 0.0
-    unique = inputs.unique if isinstance(inputs, RandomInputs) else None
-    probabilities = popularity(unique or DEFAULT_UNIQUE, exponent)
-    return [
-        f"a cache of {bytes_text(size)} holds about {count_text(size // answer, 'answer')}; "
-        f"expected hit rate {lru_hit_rate(probabilities, size / answer):.0%}"
-        for size in sorted(list_sizes(job.spec))
-    ]
-
-
-def _answer_bytes(config: Any) -> int | None:
-    """What one takes in Triton's local cache; None for strings and variable dimensions."""
-    total = 0
-    for output in config.output:
-        datatype = enum_name(output, "data_type").removeprefix("TYPE_")
-        if datatype in ("STRING", "INVALID") or min(output.dims, default=1) < 1:
-            return None
-        shape = TensorShape(output.name, datatype, tuple(output.dims))
-        total += content_bytes(shape, 0) + ENTRY_OVERHEAD_BYTES
-    return total or None

@@ -12,11 +12,13 @@ from tuner.bench.manifest import ProgramFacts
 from tuner.bench.sending import sending_notes
 from tuner.bench.serving import Serving
 from tuner.bench.session import Session
-from tuner.bench.tools import LARGE_BYTES, client_notes, queue_notes, request_notes
+from tuner.bench.tools import client_notes
+from tuner.checks.table import sentences
 from tuner.machine.cpus import Cores
 from tuner.record.manifest import Manifest
 from tuner.record.store import RunStore
 from tuner.search.estimate import SLOW_LOAD_S, Seen, foresee_run, replay_notes, seen_before
+from tuner.spec.mistakes import Severity
 from tuner.writeback.target import foreseen
 
 
@@ -62,7 +64,6 @@ def beforehand(job: Job, completed: str, load_s: float, request: Request) -> Ite
     if request.resume is None:
         seen = seen_before(request.output, job) or Seen(load_s=load_s)
         yield foresee_run(request.output, job, seen).sentence
-    yield from queue_notes(job)
-    yield from request_notes(job, LARGE_BYTES)
+    yield from sentences(job.case, Severity.NOTED)
     yield from replay_notes(job)
     yield from foreseen(job.searched_files) if request.write else ()

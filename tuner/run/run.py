@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.bench.events import Events
-from tuner.bench.job import Job, Request, prepare, refuse_no_repository
+from tuner.bench.job import Job, Request, prepare, settled
 from tuner.bench.machine_lock import among_neighbours, only_one_on
 from tuner.bench.sending import refuse_unreachable
 from tuner.bench.serving import serving
@@ -44,7 +44,7 @@ from tuner.search.searcher import Searcher
 from tuner.search.searching import search
 from tuner.search.strategies.designs import designs
 from tuner.space.build import refuse_empty
-from tuner.spec.load import LoadedSpec, load_spec
+from tuner.spec.load import LoadedSpec
 from tuner.spec.units import count_text
 from tuner.triton.launchers import host_of
 from tuner.writeback.repository import half_written, repair, unwritable
@@ -83,8 +83,7 @@ def run(
 
 def settled_spec(request: Request, note: Callable[[str], None]) -> LoadedSpec:
     """The spec of a request, once half a write in its repository has been undone."""
-    loaded = load_spec(request.spec, request.overrides)
-    refuse_no_repository(loaded)
+    loaded = settled(request)
     for undone in undo_half_writes(loaded.spec.repository, write=request.write):
         note(undone)
     return loaded

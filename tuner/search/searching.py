@@ -203,7 +203,8 @@ def run_trial(
 
 def _asks_too_much(error: TrialError) -> bool:
     """Whether a config that asks for more of the machine would fail too."""
-    return isinstance(error, DeployRefusedError) or lacks_memory(error.reason)
+    slow = any(reason.kind is ReasonKind.LOAD_TIMEOUT for reason in error.reason.chain())
+    return isinstance(error, DeployRefusedError) or slow or lacks_memory(error.reason)
 
 
 def _measured_trial(

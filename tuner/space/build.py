@@ -26,7 +26,7 @@ from tuner.space.parameters import SERVER, ChoiceParameter, Knob, Parameter, Ran
 from tuner.space.sequences import takes_sequences
 from tuner.space.space import COUNTED_ONE_BY_ONE, Space
 from tuner.spec.fields import Choice, IntRange, ParameterSpec, Subsets
-from tuner.spec.mistakes import listed
+from tuner.spec.mistakes import Finding, FindingsError, listed
 from tuner.spec.model import Spec
 from tuner.spec.paths import (
     CACHE_ENABLE,
@@ -50,18 +50,12 @@ _Mistakes = dict[Knob, str]
 _OF_STEPS = ("instance_group", "dynamic_batching", "sequence_batching")
 
 
-def build_space(
-    spec: Spec, served: Served, positions: Mapping[str, Mapping[str, str]] | None = None
-) -> Space:
+def build_space(spec: Spec, served: Served) -> Space:
     """The space of a spec over its models.
 
-    Args:
-        positions: Label of a model, or `SERVER`, to path as the spec writes it, to
-            ``file:line:column``, for the mistakes.
-
     Raises:
-        SpecError: Every wrong path, type or combination, one a line; or what is wrong with the
-            models' configs, whatever the space tries.
+        FindingsError: A `SpecError` with every wrong path, type or combination; or what is wrong
+            with the models' configs, whatever the space tries.
     """
     mistakes: _Mistakes = {}
     parameters: list[Parameter] = []
@@ -70,8 +64,7 @@ def build_space(
         parameters += _parameters(owner, given, served, mistakes)
     args, size = _own_args(spec, parameters, mistakes)
     if mistakes:
-        lines = _list_mistakes(mistakes, positions or {}, several=len(spec.models) > 1)
-        raise SpecError(lines, "`tune init MODEL` drafts a valid spec")
+        raise FindingsError([_finding(knob, text) for knob, text in mistakes.items()])
     asked = tuple(dict.fromkeys(stream.model for stream in spec.streams.values()))
     more = {s.model for s in spec.streams.values() if s.batch_size > 1}
     one_row = tuple(
@@ -81,7 +74,11 @@ def build_space(
         and not served.wholes(model)
         and not takes_sequences(served.models[model].base.completed)
     )
-    space = Space(tuple(parameters), served, asked, args, one_row)
+    rows = dict[str, int]()
+    for stream in spec.streams.values():
+        for model in served.answering([stream.model]) if stream.batch_size > 1 else ():
+            rows[model] = max(rows.get(model, 0), stream.batch_size)
+    space = Space(tuple(parameters), served, asked, args, one_row, rows)
     space = replace(space, current=_current(space, size, spec.server.environment))
     refuse_broken(space)
     return space
@@ -315,17 +312,10 @@ def _some(space: Space) -> list[Candidate]:
     return found
 
 
-def _list_mistakes(
-    mistakes: _Mistakes, positions: Mapping[str, Mapping[str, str]], *, several: bool
-) -> str:
-    """One a line, each with its place and the name it has in the form of the spec."""
-    lines = []
-    for knob, text in mistakes.items():
-        place = positions.get(knob.owner, {}).get(knob.path)
-        part = "server" if knob.owner == SERVER else f"models.{knob.owner}"
-        prefix = f"{part}." if several else ""
-        lines.append(f"{f'{place}: ' if place else ''}{prefix}space.{knob.path}: {text}")
-    return "\n".join(lines)
+def _finding(knob: Knob, text: str) -> Finding:
+    owner = ("server",) if knob.owner == SERVER else ("models", knob.owner)
+    hint = "`tune init MODEL` drafts a valid spec"
+    return Finding((*owner, "space", knob.path), text, key=True, hint=hint)
 
 
 def _show(value: FieldValue) -> str:
@@ -364,7 +354,7 @@ def refuse_broken(space: Space) -> None:
     Raises:
         SpecError: Each rule that is broken, one a line, with the place of the field.
     """
-    lasting = space.violations(space.current)
+    lasting = space.served.violations(space.current.models)
     rng = random.Random(0)  # noqa: S311
     for _ in range(_DRAWS):
         if not lasting:
@@ -377,11 +367,12 @@ def refuse_broken(space: Space) -> None:
         raise broken_config(lasting, space.served.place)
 
 
-def broken_config(violations: Sequence[Violation], place: Callable[[Violation], str]) -> SpecError:
-    lines = "\n".join(f"{place(found)}: {found.message}" for found in violations)
+def broken_config(
+    violations: Sequence[Violation], place: Callable[[Violation], str]
+) -> FindingsError:
     hint = next((found.hint for found in violations if found.hint), "")
     advice = f"fix the model's config first{f': {hint}' if hint else ''}"
-    return SpecError(lines, advice)
+    return FindingsError([Finding((), f.message, hint=advice, at=place(f)) for f in violations])
 
 
 def refuse_unmeasurable(model: str, config: ModelConfig) -> None:

@@ -13,7 +13,9 @@ from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.base import turns_on_batching, unragged_inputs
 from tuner.modelconfig.ensembles import answers_many_times
 from tuner.modelconfig.schema import enum_name
+from tuner.modelconfig.traps import batch_in_dims, fixed_batch
 from tuner.space.build import LLM_BACKENDS, refuse_unmeasurable
+from tuner.space.draft_instances import Machine, any_on_gpu, instances
 from tuner.space.draft_queue import longest_delay_us, queue_lines
 from tuner.space.draft_sequences import sequence_arrivals_lines, sequence_space_lines
 from tuner.space.draft_server import CACHE_LINES, cache_of_server, server_lines, variable_lines
@@ -24,18 +26,12 @@ from tuner.space.sequences import takes_sequences
 from tuner.spec.paths import (
     CONFIG_NAME,
     DELAY,
-    INSTANCE_GROUP,
-    INSTANCES,
     MAX_BATCH_SIZE,
 )
 from tuner.spec.slo import Slo
 from tuner.spec.units import count_text
 
 GOODPUT = "maximize goodput"
-#: Instances worth trying on a GPU: Triton's documentation finds little beyond two to four.
-MOST_GPU_INSTANCES = 4
-#: And on a CPU, however many cores there are.
-MOST_CPU_INSTANCES = 8
 #: The budget of a draft.
 TRIALS, BUDGET_S = 30, 1200
 #: The size used for a dimension that config.pbtxt leaves open, or less, so that an input has at
@@ -43,15 +39,6 @@ TRIALS, BUDGET_S = 30, 1200
 OPEN_DIMENSION, MOST_ELEMENTS = 128, 1 << 16
 _EVERY_LINE = "Every line may be changed; docs/spec.md has them all,"
 _LOCAL = MappingProxyType({"mode": "local"})
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What the server runs on; ``gpu_memory_bytes`` is of the smallest GPU."""
-
-    cores: int
-    gpus: int = 0
-    gpu_memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +75,7 @@ class DraftedModel:
         least_batch: The batches it must take at the least, for its own warm-up samples and the
             ensembles it is a step of.
         why_least: A remark where that is for a warm-up sample.
+        rows: Of a request.
         threads: A remark for each runtime whose threads its code leaves open; for CPUs.
         variables: What limits these in the server's environment.
     """
@@ -98,8 +86,13 @@ class DraftedModel:
     unnamed: tuple[str, ...] = ()
     least_batch: int = 0
     why_least: str = ""
+    rows: int = 1
     threads: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+
+    def fills(self, largest: int) -> bool:
+        """Whether no two requests fit into a batch of the largest size."""
+        return 1 < self.rows <= largest < 2 * self.rows
 
 
 def draft_spec(
@@ -140,7 +133,13 @@ def draft_spec(
     place = [f"model: {flow(model)}", f"repository: {flow(repository)}"]
     place += [] if write_to == CONFIG_NAME else [f"write_to: {write_to}"]
     given = given or Given(f"tune init {model}", slos)
-    known, on_cpu = given.space, (p for p in models.values() if not _any_on_gpu(p.config, machine))
+    rows = given.batch_size
+    models = {
+        name: replace(part, least_batch=max(part.least_batch, rows), rows=rows)
+        for name, part in models.items()
+    }
+    whole = models[model]
+    known, on_cpu = given.space, (p for p in models.values() if not any_on_gpu(p.config, machine))
     names = dict.fromkeys(name for part in on_cpu for name in part.variables)
     variables = variable_lines(names, server, machine.cores)
     if len(models) > 1 or whole.unnamed:
@@ -235,6 +234,8 @@ def _workload(models: Mapping[str, DraftedModel], given: Given) -> Iterator[str]
         open_ones += " in config.pbtxt, so guessed, and small: write what your users send"
         yield f"    shapes:{f'                          {remark(open_ones)}' if guessed else ''}"
         yield from (f"      {flow(n)}: {given.shapes.get(n, dims)}" for n, dims in shapes.items())
+        if any(path.startswith("input") for path, _, _ in batch_in_dims(config)):
+            yield "      # the first of these dimensions may be the batch once more: `tune lint`"
         if unragged_inputs(config, may_batch=True):
             yield "      # one length for all: batches form here that do not in production;"
             yield "      # several: [{dims: [64], share: 70%}, {dims: [256], share: 30%}]"
@@ -284,13 +285,17 @@ def _space(
     """Beside what is ``known``; of several, not ``alone``, finer fields would make it too large."""
     config, expert = part.config, EXPERTS.get(part.config.backend, UNKNOWN)
     yield from map(remark, expert.remarks)
-    on_gpu = _any_on_gpu(config, machine)
+    on_gpu = any_on_gpu(config, machine)
     yield from () if on_gpu else map(remark, part.threads)
     most = math.inf if on_gpu else max(machine.cores, 2)
     for path, values in (expert.on_gpu if on_gpu else expert.on_cpu).items():
         yield _choice(path, values, most)
-    yield from _instances(config, machine)
-    if why := why_unbatched(config, completes=part.completes):
+    yield from instances(config, machine)
+    fixed = next(fixed_batch(config), None)
+    if fixed is not None:
+        yield remark(f"{fixed[1]}, so sizes are not searched.")
+        yield remark(f"To batch, {fixed[2]}.")
+    elif why := why_unbatched(config, completes=part.completes):
         yield f"# {why}."
         yield "# If the model can batch, say so in config.pbtxt and draft again: it gains most."
     elif config.max_batch_size:
@@ -313,31 +318,6 @@ def why_unbatched(config: Any, *, completes: bool) -> str:
     if config.max_batch_size > 1 or (completes and not config.max_batch_size):
         return ""
     return f"max_batch_size is {config.max_batch_size}: Triton sends requests one by one"
-
-
-def _instances(config: Any, machine: Machine) -> Iterator[str]:
-    groups = list(config.instance_group)
-    for index, group in enumerate(groups or [None]):
-        on_gpu = _on_gpu(group, machine)
-        path = INSTANCES if len(groups) < 2 else f"{INSTANCE_GROUP}[{index}].count"
-        most = MOST_GPU_INSTANCES if on_gpu else min(MOST_CPU_INSTANCES, max(2, machine.cores))
-        place = "GPU" if on_gpu else f"CPU, {count_text(machine.cores, 'core')} here"
-        most = max(most, group.count if group is not None else 1)  # it has today's
-        yield f"{path}: {{int: [1, {most}]}}     # {place}"
-        if on_gpu and not machine.gpus:
-            yield "# KIND_GPU needs a GPU and none is here: Triton will refuse to load the model."
-        elif on_gpu and machine.gpu_memory_bytes is not None:
-            yield f"# Each instance takes its part of {machine.gpu_memory_bytes >> 30} GiB."
-
-
-def _any_on_gpu(config: Any, machine: Machine) -> bool:
-    return any(_on_gpu(group, machine) for group in config.instance_group or [None])
-
-
-def _on_gpu(group: Any, machine: Machine) -> bool:
-    """Whether an instance group, None: the one that Triton adds, is put on a GPU."""
-    kind = "KIND_AUTO" if group is None else enum_name(group, "kind")
-    return kind == "KIND_GPU" or (kind in ("KIND_AUTO", "KIND_MODEL") and machine.gpus > 0)
 
 
 def _completed_batching(sizes: tuple[int, ...], slo: Slo) -> Iterator[str]:
@@ -365,13 +345,26 @@ def _batching(
     drafted = (largest // 4, largest // 2, largest, *above)
     sizes = [s for s in known.get(MAX_BATCH_SIZE, {}).get("choice", drafted) if s > 1]
     taken = [size for size in sizes if size >= part.least_batch]
-    if taken != sizes and part.why_least:
-        yield f"# {part.why_least}"
+    rows = f"No smaller size: a request has {part.rows} rows (batch_size)." * (part.rows > 1)
+    if taken != sizes and (why := part.why_least or rows):
+        yield f"# {why}"
     if taken:
         yield f"max_batch_size: {{choice: {taken}}}     # {largest} in config.pbtxt"
     if takes_sequences(config):
         yield from sequence_space_lines(largest, delay)
         return
+    if part.fills(max(taken, default=largest)):
+        yield f"# A request has {part.rows} rows and fills a batch: no delay and no preferred size"
+        yield "# changes anything. Send fewer rows, or raise max_batch_size, to search these."
+        return
+    yield from _forming(part, expert, sizes, slo, alone=alone)
+
+
+def _forming(
+    part: DraftedModel, expert: Expert, sizes: Sequence[int], slo: Slo, *, alone: bool
+) -> Iterator[str]:
+    """What puts requests together."""
+    config, delay = part.config, longest_delay_us(slo)
     if config.HasField("dynamic_batching"):
         yield "# Naming a field of dynamic_batching keeps it on. To search that too, add"
         yield "#   dynamic_batching: {choice: [off, on]}"

@@ -59,6 +59,7 @@ class Space:
         asked: Names of the models that requests are sent to.
         server_args: Of the spec, without those that the candidates bring themselves.
         one_row: Names of the models that only get requests of one row, and from clients.
+        rows: By name of a model, those of its largest request, where above 1.
         current: The models as they are; it need not lie in the space.
     """
 
@@ -67,6 +68,7 @@ class Space:
     asked: tuple[str, ...] = ()
     server_args: tuple[str, ...] = ()
     one_row: tuple[str, ...] = ()
+    rows: Mapping[str, int] = field(default_factory=dict)
     current: Candidate = field(default_factory=Candidate)
 
     @property
@@ -185,10 +187,16 @@ class Space:
     def violations(self, candidate: Candidate) -> list[Violation]:
         """Why the candidate never reaches a server.
 
-        Triton would refuse it; or, unlike the current config, it would load and reject every
-        request that comes alone.
+        Triton would refuse it, or reject requests: those larger than its batches or, unlike the
+        current config, those that come alone.
         """
         found = self.served.violations(candidate.models)
+        for model, rows in self.rows.items():
+            base = self.served.models[model].base.completed.max_batch_size
+            size = candidate.of(model).get(MAX_BATCH_SIZE, base)
+            if isinstance(size, int) and 0 < size < rows:
+                text = f"max_batch_size {size}: requests have {rows} rows"
+                found.append(Violation(Rule.MAX_BATCH_SIZE, MAX_BATCH_SIZE, text, owner=model))
         for model, known in self._queues.items():
             found += [
                 Violation(Rule.TIMEOUT_WITHIN_DELAY, path, text, owner=model)
@@ -329,9 +337,8 @@ class Space:
         searched = {p.knob for p in self.parameters}
         parents = {parent for found in self._conditions.values() for parent, _ in found}
         parents |= {size for _, size in self.implied_batchers}
-        models = self.served.models
         return {
-            p: None if p in searched else get(models[p.owner].base.completed, p.path)
+            p: None if p in searched else get(self.served.models[p.owner].base.completed, p.path)
             for p in parents
         }
 
@@ -374,8 +381,8 @@ class Space:
                 off = False
             sizes = [v for v in searched.get(size, ()) if isinstance(v, int) and v > 0]
             if off and sizes:
-                own = base.max_batch_size
-                found.append((batcher, size, own if own in sizes else max(sizes)))
+                stands = base.max_batch_size if base.max_batch_size in sizes else max(sizes)
+                found.append((batcher, size, stands))
         return tuple(found)
 
     @cached_property

@@ -73,7 +73,7 @@ from tuner.spec.workload import (
 
 def cross_checks(spec: Spec) -> Iterator[Finding]:
     """Every violation of a rule; of those that need a wrong value, what they find before."""
-    for rule in _RULES:
+    for rule in RULES:
         yield from applied(rule, spec)
 
 
@@ -332,7 +332,7 @@ def _check_gpu_memory(spec: Spec) -> Iterator[Finding]:
         yield Finding(where[0], "gpu_memory means nothing with server.gpus: none")
 
 
-_RULES: tuple[Rule, ...] = (
+RULES: tuple[Rule, ...] = (
     check_names,
     check_calls,
     check_models_of_streams,

@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,19 @@ from pydantic import BaseModel
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.spec.checks import cross_checks
-from tuner.spec.fields import SpaceSpec
 from tuner.spec.forms import long_form, written
-from tuner.spec.mistakes import Finding, Location, Mistake, SpecMistakesError, path_meant
+from tuner.spec.mistakes import (
+    Finding,
+    Location,
+    Mistake,
+    SpecMistakesError,
+    lines_and_hint,
+    path_meant,
+)
 from tuner.spec.model import Spec
-from tuner.spec.paths import REPOSITORY, SERVER
+from tuner.spec.paths import REPOSITORY
 from tuner.spec.server import given_check
-from tuner.spec.shapes import shape_places
 from tuner.spec.validation import Validation
-from tuner.spec.workload import RandomInputs
 from tuner.spec.yaml_tree import (
     BadYamlError,
     Position,
@@ -47,21 +51,39 @@ class LoadedSpec:
             ``server.environment`` (without them) or the command line set something.
         sha256: Identifies the spec, in hex: of the file's bytes, or of ``text`` and a check of
             those values.
-        space_positions: By label of a model, or `SERVER`: each path of its space and the
-            ``file:line:column`` where it is, for mistakes that only a model's own config brings
-            to light.
-        shape_positions: That of an input in random requests, by stream, number of the request's
-            shape, and input.
-        mistake: Tells something of a place in the long form where that was written.
+        placed: Tells what checks find, each where it is written.
+        mistakes: Those of the text and of the command line.
+        findings: Those of single values, which are not in ``spec``: it knows only the others.
     """
 
     spec: Spec
     path: Path
     text: str
     sha256: str
-    space_positions: Mapping[str, Mapping[str, str]]
-    mistake: Callable[[Location, str], Mistake]
-    shape_positions: Mapping[tuple[str, int, str], str] = field(default_factory=dict)
+    placed: Callable[[Iterable[Finding]], list[Mistake]]
+    mistakes: tuple[Mistake, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    def mistake(self, location: Location, message: str, *, key: bool = True) -> Mistake:
+        """Something of a place in the long form, where that was written."""
+        (told,) = self.placed([Finding(location, message, key=key)])
+        return told
+
+    def refuse(self, found: Iterable[Finding] = ()) -> None:
+        """Returns where nothing is wrong with the spec by itself, nor anything ``found``.
+
+        Raises:
+            SpecMistakesError: A `SpecError` with every mistake.
+            EnvironmentNotReadyError: Only the machine or the repository is not ready.
+        """
+        every = (*self.findings, *found)
+        mistakes = [*self.mistakes, *self.placed(every)]
+        if not mistakes:
+            return
+        if not self.mistakes and all(finding.environment for finding in every):
+            told = [(str(mistake), mistake.hint) for mistake in mistakes]
+            raise EnvironmentNotReadyError(*lines_and_hint(told, len(told)))
+        raise SpecMistakesError(mistakes)
 
     def place_of(self, *locations: Location) -> str:
         """``file:line:column`` of the first of these that the spec sets; empty if it sets none."""
@@ -85,17 +107,32 @@ class LoadedSpec:
 
 
 def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
-    """Reads and checks a spec. Relative paths in it are taken from the spec file's directory.
+    """Reads a spec, and checks it by itself; `tuner.checks` also looks at its models.
+
+    Args, Raises: As `read_spec`, and SpecMistakesError with every mistake of the values too.
+    """
+    loaded = read_spec(path, overrides)
+    loaded.refuse(cross_checks(loaded.spec))
+    return loaded
+
+
+def read_spec(path: Path, overrides: Sequence[str] = (), draft: str | None = None) -> LoadedSpec:
+    """Reads a spec, whatever is wrong with its values. Relative paths are taken from its directory.
 
     Args:
         overrides: What the command line sets instead, each as ``PATH=VALUE`` with a value in YAML.
+        draft: The text that the file is to have; None: it is there.
 
     Raises:
-        SpecMistakesError: A `SpecError` with every mistake in the file and in the overrides.
+        SpecMistakesError: The file is no YAML mapping.
     """
-    _refuse_no_spec(path)
+    if draft is None:
+        _refuse_no_spec(path)
     try:
-        content, tree = read_yaml_file(path)
+        if draft is None:
+            content, tree = read_yaml_file(path)
+        else:
+            content, tree = draft.encode(), read_yaml(draft)
     except BadYamlError as error:
         raise SpecMistakesError([mistake_at(path, error.position, error.message)]) from error
     if not isinstance(tree.data, dict):
@@ -111,45 +148,48 @@ def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
             mistakes += error.mistakes
     validation = Validation({"directory": path.parent.absolute()})
     spec = validation.model(Spec, long_form(tree.data))
-    found = [
-        replace(finding, location=written(finding.location, tree.data))
-        for finding in (*validation.findings, *cross_checks(spec))
-    ]
-    meant = {(*finding.location[:-1], finding.meant) for finding in found if finding.meant}
-    for finding in dict.fromkeys(found):
-        if not (finding.absent and finding.location in meant):
-            file, position = _where(path, tree, given, finding)
-            where, about = finding.location, finding.described
-            mistakes.append(mistake_at(file, position, finding.message, where, about))
-    if mistakes:
-        raise SpecMistakesError(mistakes)
 
-    def mistake(location: Location, message: str, *, key: bool = True) -> Mistake:
-        where = written(location, tree.data)
-        file, position = _where(path, tree, given, Finding(where, message, key=key))
-        return mistake_at(file, position, message, where)
+    def placed(findings: Iterable[Finding]) -> list[Mistake]:
+        return _placed(path, tree, given, findings)
 
-    spaces: dict[str, tuple[Location, SpaceSpec]] = {
-        SERVER: (("server", "space"), spec.server.space)
-    }
-    spaces |= {label: (("models", label, "space"), m.space) for label, m in spec.models.items()}
-    positions = {
-        owner: {name: mistake((*at, name), "").place for name in space}
-        for owner, (at, space) in spaces.items()
-    }
-    shapes = {
-        (stream, number, name): mistake(at, "", key=False).place
-        for stream, asked in spec.streams.items()
-        if isinstance(asked.inputs, RandomInputs)
-        for number, name, at in shape_places(asked.inputs.shapes, stream)
-    }
     text = content.decode("utf-8-sig")
-    check = given_check(spec.server.environment)
-    if check or overrides:
-        text = effective_yaml(spec)
-        content = (f"{text}# environment {check}\n" if check else text).encode()
+    if not (mistakes or validation.findings):
+        check = given_check(spec.server.environment)
+        if check or overrides:
+            text = effective_yaml(spec)
+            content = (f"{text}# environment {check}\n" if check else text).encode()
     sha256 = hashlib.sha256(content).hexdigest()
-    return LoadedSpec(spec, path, text, sha256, positions, mistake, shapes)
+    findings = tuple(validation.findings)
+    return LoadedSpec(spec, path, text, sha256, placed, tuple(mistakes), findings)
+
+
+def _placed(
+    path: Path, tree: Tree, given: Mapping[Location, str], findings: Iterable[Finding]
+) -> list[Mistake]:
+    """Each finding where it is written; none of what an unknown key probably stands for."""
+    told = [replace(f, location=written(f.location, tree.data)) for f in findings]
+    meant = {(*found.location[:-1], found.meant) for found in told if found.meant}
+    mistakes = []
+    for found in dict.fromkeys(told):
+        if found.absent and found.location in meant:
+            continue
+        if found.location:
+            file, position = _where(path, tree, given, found)
+            where, about = found.location, found.described
+            mistake = mistake_at(file, position, found.message, where, about)
+        else:
+            mistake = _elsewhere(found)
+        mistakes.append(replace(mistake, hint=found.hint))
+    return mistakes
+
+
+def _elsewhere(found: Finding) -> Mistake:
+    """By a place in another file, or by none."""
+    file, *position = found.at.rsplit(":", 2)
+    if len(position) == 2 and all(number.isdecimal() for number in position):
+        line, column = map(int, position)
+        return Mistake(file, line, column, "", found.message)
+    return Mistake(found.at, 0, 0, "", found.message)
 
 
 def _refuse_no_spec(path: Path) -> None:

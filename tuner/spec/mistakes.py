@@ -6,11 +6,12 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from pydantic_core import ErrorDetails
 
-from tuner.errors import SpecError, shortened
+from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError, shortened
 from tuner.plain import plain
 
 #: Where a value is in the spec: keys and indexes from the top.
@@ -20,16 +21,33 @@ MOST_SHOWN = 100
 _LONGEST_LINE = 500
 
 
+class Severity(Enum):
+    """How much a finding about a spec and its repository matters.
+
+    REFUSED: no command goes on. DOUBTED: `tune plan` ends with an error; a run lets the server
+    decide. NOTED: worth knowing. MINOR: worth knowing before a run only.
+    """
+
+    REFUSED = "refused"
+    DOUBTED = "doubted"
+    NOTED = "noted"
+    MINOR = "minor"
+
+
 @dataclass(frozen=True)
 class Finding:
-    """A mistake by its place in the spec.
+    """What a check says of a place in the spec, or of another file.
 
     Attributes:
+        location: Where in the spec; empty: of no single place in it.
         key: Points at the key rather than its value.
         absent: Nothing is written there.
         meant: The known key that an unknown one probably stands for.
         described: The part of a spec whose description helps, where the message does not say what
             to write.
+        hint: What to do next.
+        at: ``file:line:column`` in another file, instead of a location.
+        environment: The machine or the repository is not ready, while the spec may be right.
     """
 
     location: Location
@@ -38,11 +56,30 @@ class Finding:
     absent: bool = False
     meant: str = ""
     described: str = ""
+    hint: str = ""
+    at: str = ""
+    severity: Severity = Severity.REFUSED
+    environment: bool = False
+
+    @classmethod
+    def of(cls, error: TunerError, location: Location = ()) -> list[Finding]:
+        """What an error says, a finding for each of its lines."""
+        environment = isinstance(error, EnvironmentNotReadyError)
+        return [
+            cls(location, line, True, hint=error.hint, environment=environment)
+            for line in error.message.splitlines()
+        ]
+
+    @property
+    def sentence(self) -> str:
+        """Without the place in the spec."""
+        text = f"{self.at}: {self.message}" if self.at else self.message
+        return f"{text} ({self.hint})" if self.hint else text
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A mistake by its place in the file; line and column count from 1."""
+    """A mistake by its place in the file; line and column count from 1, and are 0 without one."""
 
     file: str
     line: int
@@ -50,14 +87,14 @@ class Mistake:
     where: str
     message: str
     described: str = ""
+    hint: str = ""
 
     @property
     def place(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
+        return ":".join([self.file, *(str(n) for n in (self.line, self.column) if n)])
 
     def __str__(self) -> str:
-        text = f"{self.where}: {self.message}" if self.where else self.message
-        return plain(f"{self.place}: {text}")
+        return plain(": ".join(filter(None, (self.place, self.where, self.message))))
 
 
 class SpecMistakesError(SpecError):
@@ -66,10 +103,35 @@ class SpecMistakesError(SpecError):
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         found = sorted(mistakes, key=lambda m: (m.file, m.line, m.column))
         self.mistakes = tuple(found[:MOST_SHOWN])
-        lines = shown(map(str, self.mistakes), len(found))
+        lines, hint = lines_and_hint([(str(m), m.hint) for m in self.mistakes], len(found))
         parts = dict.fromkeys(m.described for m in self.mistakes if m.described)
-        hint = "docs/spec.md, under Fields, and tune schema describe the keys of "
-        super().__init__(lines, hint + " and ".join(parts) if parts else "")
+        keys = "docs/spec.md, under Fields, and tune schema describe the keys of "
+        super().__init__(
+            lines, "; ".join(filter(None, (hint, keys * bool(parts) + " and ".join(parts))))
+        )
+
+
+class FindingsError(SpecError):
+    """All that checks find, with places in the spec that nobody has looked up yet."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self.findings = tuple(findings)
+        told = [
+            (": ".join(filter(None, (f.at or dotted(f.location), f.message))), f.hint)
+            for f in self.findings
+        ]
+        super().__init__(*lines_and_hint(told[:MOST_SHOWN], len(told)))
+
+
+def lines_and_hint(told: Sequence[tuple[str, str]], count: int) -> tuple[str, str]:
+    """A line for each mistake, and what to do next; with its line where that is for one of several.
+
+    ``told``: the first of the ``count`` mistakes, each with its hint.
+    """
+    hints = [hint for _, hint in told if hint]
+    if len({*hints}) == 1 and (len(told) == 1 or len(hints) > 1):
+        return shown((line for line, _ in told), count), hints[0]
+    return shown((f"{line} ({hint})" if hint else line for line, hint in told), count), ""
 
 
 def shown(first: Iterable[str], count: int) -> str:

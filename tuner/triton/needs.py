@@ -10,6 +10,7 @@ from pathlib import Path
 from tuner.errors import EnvironmentNotReadyError
 from tuner.modelconfig.backends import refused_in_names
 from tuner.modelconfig.files import ModelFiles
+from tuner.modelconfig.known_backends import BACKENDS
 from tuner.server.log import OTHER_BACKENDS
 from tuner.spec.mistakes import listed
 from tuner.spec.server import ServerMode
@@ -23,30 +24,35 @@ _HOLES = (
 _FIRST_STRICT = (2, 61, 0)
 
 
-#: What follows the release in the name of an image of NVIDIA's, and the backends that it has
-#: (release notes of 26.09).
-_IMAGES = {
-    "-py3": (
-        *("python", "onnxruntime", "tensorrt", "pytorch", "openvino", "fil", "dali"),
-        *("identity", "repeat", "square"),
-    ),
-    "-vllm-python-py3": ("python", "vllm"),
-    "-trtllm-python-py3": ("python", "tensorrtllm"),
-}
+_EVERY = BACKENDS["python"].images
 _RELEASE = "nvcr.io/nvidia/tritonserver:26.09"
 
 
 def image_with(backends: Iterable[str]) -> str | None:
     """The name of an image of NVIDIA's that has all of these; None where none has."""
-    wanted = {*backends}
-    fit = (f"{_RELEASE}{kind}" for kind, has in _IMAGES.items() if wanted.issubset(has))
-    return next(fit, None)
+    rows = [BACKENDS.get(name) for name in backends]
+    first, *others = [() if row is None else row.images for row in rows] or [_EVERY]
+    fit = (kind for kind in first if all(kind in images for images in others))
+    return next((f"{_RELEASE}{kind}" for kind in fit), None)
 
 
 def backends_of(models: Iterable[ModelFiles]) -> dict[str, Path]:
-    """The backends that models need, each with the directory of a model."""
-    wanted = {files.backend(files.config()): files.directory for files in models}
+    """The backends that models need, each with the directory of a model.
+
+    None of a model that brings the library that its config names in ``runtime``.
+    """
+    wanted = {
+        files.backend(config): files.directory
+        for files in models
+        if not _brings(files, (config := files.config()).runtime)
+    }
     return {backend: model for backend, model in wanted.items() if backend}
+
+
+def _brings(files: ModelFiles, runtime: str) -> bool:
+    """Triton 2.51 opens such a library in the version's directory, or in the model's."""
+    places = (files.directory, *(files.directory / str(version) for version in files.versions))
+    return bool(runtime) and any((place / runtime).is_file() for place in places)
 
 
 def refuse_lacking(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -19,9 +20,11 @@ from tuner.modelconfig.message import parse
 from tuner.run.plan import draw_plan
 from tuner.server import binaries
 from tuner.server.binaries import Installation, Origin
-from tuner.space.draft import DraftedModel, Given, Machine, draft_spec
+from tuner.space.draft import DraftedModel, Given, draft_spec
+from tuner.space.draft_instances import Machine
 from tuner.space.experts import EXPERTS
 
+ROOT = Path(__file__).parents[3]
 #: CPU seconds of a plan; without what the client costs, which is measured by processes.
 SOON_S = 3.0
 TENSORS = (
@@ -81,6 +84,19 @@ def of_language_models(here: Path) -> None:
     write_model(here / "chat", CHAT, CALLING)
 
 
+def real_networks(here: Path) -> None:
+    shutil.copytree(ROOT / "benchmarks" / "real" / "models", here)
+
+
+def of_searches(here: Path) -> None:
+    shutil.copytree(ROOT / "benchmarks" / "searches" / "served_models", here)
+
+
+def published(here: Path) -> None:
+    for config in sorted((ROOT / "tests" / "cases" / "pbtxt" / "published").rglob("*.pbtxt")):
+        write_model(here / f"{config.parent.name}-{config.stem}", config.read_text())
+
+
 #: Writes a repository into a directory, or into one below it.
 REPOSITORIES: dict[str, Callable[[Path], object]] = {
     "shipped": shipped,
@@ -90,6 +106,9 @@ REPOSITORIES: dict[str, Callable[[Path], object]] = {
     "backends": of_every_backend,
     "parts": of_many_parts,
     "language models": of_language_models,
+    "real networks": real_networks,
+    "searches": of_searches,
+    "published": published,
 }
 
 

@@ -21,7 +21,8 @@ from tuner.modelconfig.files import read_model
 from tuner.modelconfig.message import parse, to_load_json
 from tuner.run.plan import previews
 from tuner.search.estimate import estimate_run
-from tuner.space.draft import DraftedModel, Machine, draft_spec
+from tuner.space.draft import DraftedModel, draft_spec
+from tuner.space.draft_instances import Machine
 from tuner.spec.load import effective_yaml, load_spec
 
 _IN_SPECS = (

@@ -20,7 +20,8 @@ from tuner.modelconfig.files import ModelFiles, read_model
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.path import FieldValue, in_order
 from tuner.modelconfig.schema import same_config
-from tuner.space.draft import DraftedModel, Machine, draft_spec
+from tuner.space.draft import DraftedModel, draft_spec
+from tuner.space.draft_instances import Machine
 from tuner.spec.load import load_spec
 from tuner.writeback.plan import FilePlan, WritePlan, apply
 from tuner.writeback.rollback import rollback

@@ -20,7 +20,8 @@ from tuner.model_analyzer.carry import carried, repository_of
 from tuner.model_analyzer.yaml_file import read_profile
 from tuner.modelconfig.message import parse
 from tuner.space.build import build_space
-from tuner.space.draft import DraftedModel, Machine, draft_spec
+from tuner.space.draft import DraftedModel, draft_spec
+from tuner.space.draft_instances import Machine
 from tuner.spec.load import load_spec
 
 ROOT = Path(__file__).parents[3]

@@ -165,7 +165,7 @@ OF_GPU = "instance_group { kind: KIND_GPU }"
         (
             "space: {instance_group.kind: {choice: [KIND_CPU, KIND_GPU]}}",
             "",
-            "spec.yaml:5:9: KIND_GPU",
+            "spec.yaml:5:9: space.instance_group.kind: KIND_GPU",
             False,
         ),
         (COUNT, OF_GPU, "config.pbtxt:2:1: instance_group: KIND_GPU", True),
@@ -180,7 +180,7 @@ OF_GPU = "instance_group { kind: KIND_GPU }"
 def test_what_needs_a_gpu_is_told_where_none_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, config: str, place: str, ends: bool
 ) -> None:
-    monkeypatch.setattr("tuner.run.plan.has_gpu", lambda: False)
+    monkeypatch.setattr("tuner.checks.machine.has_gpu", lambda: False)
     (tmp_path / "m" / "1").mkdir(parents=True)
     text = f'backend: "python" max_batch_size: 8\n{config or "instance_group { count: 1 }"}\n'
     (tmp_path / "m" / "config.pbtxt").write_text(text)

@@ -183,7 +183,7 @@ def test_what_the_proof_measures_is_of_the_confirmation(
 def test_what_a_run_should_know_beforehand_is_told_before_it_searches(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ready, "request_notes", lambda *_: ["large"])
+    monkeypatch.setattr(ready, "sentences", lambda *_: ["large"])
     monkeypatch.setattr(ready, "foreseen", lambda _: ("a link",))
     monkeypatch.setattr(Serving, "completed", "the server completes it")
     _, watching = run(workplace, write=False)

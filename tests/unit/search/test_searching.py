@@ -23,11 +23,13 @@ from tuner.errors import (
     LoadFailedError,
     OutOfTimeError,
     ServerGoneError,
+    ServerHangsError,
     TooManyFailedTrialsError,
     TrialError,
 )
 from tuner.measurement.measurement import Arrivals, Measurement
 from tuner.proof import proof
+from tuner.reason import Reason, ReasonKind
 from tuner.record.status import Status
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import NEAR_MISS
@@ -93,6 +95,16 @@ def test_a_refused_config_fails_with_the_servers_reason_and_the_search_goes_on()
     assert trials[1].reason == server_says("no GPU")
     assert bench.given_up == ["no GPU"]
     assert trials[1].attempts == 1
+    assert trials[1].refused
+    assert trials[2].state is TrialState.MEASURED
+
+
+def test_larger_config_is_not_tried_after_a_load_timeout() -> None:
+    cause = server_says("no answer within 120 s")
+    slow = failed(ServerHangsError, Reason(ReasonKind.LOAD_TIMEOUT, causes=(cause,)))
+    bench = EmulatedBench(served, troubles={CANDIDATES[3]: [slow] * 3})
+    session, searcher = a_search(bench, [CANDIDATES[0], CANDIDATES[3], CANDIDATES[1]])
+    trials, _ = searched(session, searcher)
     assert trials[1].refused
     assert trials[2].state is TrialState.MEASURED
 

@@ -17,7 +17,8 @@ from tuner.modelconfig.keys import unread_keys
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.path import with_fields
 from tuner.space.build import build_space
-from tuner.space.draft import DraftedModel, Machine, draft_spec
+from tuner.space.draft import DraftedModel, draft_spec
+from tuner.space.draft_instances import Machine
 from tuner.space.experts import EXPERTS
 from tuner.space.space import Space
 from tuner.spec.load import load_spec

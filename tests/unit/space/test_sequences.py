@@ -17,7 +17,8 @@ from tuner.errors import SpecError
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.path import get
 from tuner.space.build import build_space
-from tuner.space.draft import DraftedModel, Machine, draft_spec
+from tuner.space.draft import DraftedModel, draft_spec
+from tuner.space.draft_instances import Machine
 from tuner.space.space import Space
 from tuner.spec.load import load_spec
 from tuner.spec.paths import (

@@ -42,10 +42,8 @@ def test_every_mistake_of_a_bad_spec_is_told_with_its_place(path: Path) -> None:
 
 def test_parameters_of_the_space_have_their_places() -> None:
     path = CASES / "good" / "minimal.yaml"
-    assert load_spec(path).space_positions == {
-        "m": {"instance_group.count": f"{path}:5:3"},
-        "(server)": {},
-    }
+    found = load_spec(path).mistake(("models", "m", "space", "instance_group.count"), "")
+    assert found.place == f"{path}:5:3"
 
 
 def _load(directory: Path, text: str) -> object:

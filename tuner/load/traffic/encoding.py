@@ -24,7 +24,7 @@ from tuner.load.traffic.wire import WRITERS, Content, Lay, RequestForm, Tensors
 from tuner.modelconfig.schema import enum_name
 from tuner.plain import plain
 from tuner.regular import read_whole
-from tuner.spec.mistakes import MOST_SHOWN, in_brackets, listed, shown
+from tuner.spec.mistakes import Finding, FindingsError, in_brackets, listed
 from tuner.spec.workload import Protocol
 
 #: Above this the client would need more memory than it may take from the server.
@@ -203,10 +203,12 @@ def read_recorded(
         raise SpecError(f"{path}: data is no list of requests", _FORM)
     read = [read_entry(entry, tensors, all_known=all_known) for entry in entries]
     wrong = [
-        f"{path}: entry {k}: {listed(told, '; ')}" for k, (_, told) in enumerate(read, 1) if told
+        Finding((), plain(f"{path}: entry {k}: {listed(told, '; ')}"), hint=_FORM)
+        for k, (_, told) in enumerate(read, 1)
+        if told
     ]
     if wrong:
-        raise SpecError(shown(map(plain, wrong[:MOST_SHOWN]), len(wrong)), _FORM)
+        raise FindingsError(wrong)
     return [contents for contents, _ in read]
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from tuner.errors import SpecError
 from tuner.load import seeds
 from tuner.load.traffic.encoding import (
     MAX_BYTES,
@@ -29,11 +28,13 @@ from tuner.load.traffic.recordings.lines import HINT, LineError, RecordedStream
 from tuner.load.traffic.repeats import Order
 from tuner.load.traffic.wire import Content, ContentSize, Tensors
 from tuner.plain import plain
-from tuner.spec.mistakes import MOST_SHOWN, listed, shown
+from tuner.spec.mistakes import Finding, FindingsError, listed
 from tuner.spec.workload import RecordingInputs
 
 #: By input, what one request carries; of values that are to be drawn the shape.
 _Carried = Mapping[str, Content | TensorShape]
+#: Lines that do not fit and are counted.
+_MOST_WRONG = 10_000
 _PLACE = 5  # the seed's stream for where a row of requests begins; see `traffic.recordings.replay`
 
 
@@ -86,17 +87,16 @@ class RecordedContents:
         Raises:
             SpecError: Some do not fit the model, at the end, with the place of each.
         """
-        wrong, wrong_count = list[str](), 0
+        wrong = list[Finding]()
         for number, text, row in self._recording.read(self.numbers.tolist()):
             try:
                 yield self._sizes(text, self._carried(text, row))
             except LineError as error:
-                wrong_count += 1
-                if wrong_count <= MOST_SHOWN:
+                if len(wrong) < _MOST_WRONG:
                     place = self._recording.place(number, error.column)
-                    wrong.append(plain(f"{place}: {error.message}"))
+                    wrong.append(Finding((), plain(f"{place}: {error.message}"), hint=HINT))
         if wrong:
-            raise SpecError(shown(wrong, wrong_count), HINT)
+            raise FindingsError(wrong)
 
     def _read(self, lines: Order, seed: tuple[int, ...]) -> list[Tensors]:
         """What these requests carry; a line that is there several times is read once."""

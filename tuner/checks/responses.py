@@ -4,48 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tuner.checks.case import Case
 from tuner.modelconfig.ensembles import answers_many_times
-from tuner.modelconfig.served import Served
 from tuner.spec.checks import written_bounds
-from tuner.spec.load import LoadedSpec
 from tuner.spec.metrics import Metric, Scope, Until
-from tuner.spec.mistakes import Location, SpecMistakesError
-from tuner.spec.model import Spec
+from tuner.spec.mistakes import Finding
 from tuner.spec.workload import Protocol
 
 
-def refuse_other_latencies(loaded: LoadedSpec, spec: Spec, served: Served) -> None:
-    """A request that is answered once has one latency, and others have two.
-
-    Raises:
-        SpecError: The spec bounds or minimises one that a stream's requests do not have, or asks a
-            decoupled model over HTTP.
-    """
-    configs = {name: model.base.completed for name, model in served.models.items()}
-    decoupled = {
-        name: answers_many_times(stream.model, configs) for name, stream in spec.streams.items()
-    }
-    found = [loaded.mistake(*finding) for finding in _wrong(spec, decoupled)]
-    if found:
-        raise SpecMistakesError(found)
-
-
-def _wrong(spec: Spec, decoupled: dict[str, bool]) -> Iterator[tuple[Location, str]]:
+def check_bounded_latencies(case: Case) -> Iterator[Finding]:
+    """A request that is answered once has one latency, and others have two."""
+    spec, decoupled = case.spec, _decoupled(case)
     for where, slo in written_bounds(spec):
         named = [name for name in spec.streams if slo.holds_for(name)]
         if slo.metric.is_latency and slo.metric.scope is Scope.STREAM:
             texts = (_advice(slo.metric, spec.streams[n].model, decoupled[n]) for n in named)
-            yield from ((where, text) for text in dict.fromkeys(filter(None, texts)))
+            for text in dict.fromkeys(filter(None, texts)):
+                yield Finding(where, text, key=True)
+
+
+def check_minimized_latency(case: Case) -> Iterator[Finding]:
+    """The latency to minimize is one that the requests have."""
+    spec, decoupled = case.spec, _decoupled(case)
     metric = spec.objective.metric
     for name in spec.shares if metric is not None and metric.is_latency else ():
         if metric and (text := _advice(metric, spec.streams[name].model, decoupled[name])):
-            yield ("objective",), text
+            yield Finding(("objective",), text, key=True)
             break
-    for name, many in decoupled.items():
-        if many and spec.workload.protocol is Protocol.HTTP:
-            text = f"{spec.streams[name].model} is decoupled: it answers through gRPC streams only"
-            yield ("workload", "protocol"), f"{text}; write grpc"
+
+
+def check_protocol_of_decoupled(case: Case) -> Iterator[Finding]:
+    """Decoupled models answer through gRPC streams."""
+    for name, many in _decoupled(case).items():
+        if many and case.spec.workload.protocol is Protocol.HTTP:
+            model = case.spec.streams[name].model
+            text = f"{model} is decoupled: it answers through gRPC streams only; write grpc"
+            yield Finding(("workload", "protocol"), text, key=True)
             break
+
+
+def _decoupled(case: Case) -> dict[str, bool]:
+    configs = {name: model.base.completed for name, model in case.served.models.items()}
+    streams = case.spec.streams.items()
+    return {name: answers_many_times(stream.model, configs) for name, stream in streams}
 
 
 def _advice(metric: Metric, model: str, many: bool) -> str:

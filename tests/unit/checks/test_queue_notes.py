@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from builders.spaces import INSTANCES, space_of
 
-from tuner.bench.tools import queue_notes
+from tuner.checks.models import note_queues
 from tuner.spec.paths import QUEUE_POLICY, QUEUE_TIMEOUT
 
 BOUND = f"{QUEUE_POLICY}.max_queue_size"
@@ -27,6 +27,6 @@ def test_a_step_whose_full_queue_is_searched_is_told(path: str, told: list[str])
     models = {"e": {}, "one": {}, "two": {"space": {path: searched}}}
     space = space_of({"models": models, "streams": {"all": {"model": "e"}}})
     job: Any = SimpleNamespace(served=space.served, space=space)
-    notes = [*queue_notes(job)]
+    notes = [found.message for found in note_queues(job)]
     assert len(notes) == len(told)
     assert all(note.startswith(start) for note, start in zip(notes, told, strict=True))

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.told_requests import CHARGE, SMALL, TEXT, made_up, recorded
+from builders.told_requests import CHARGE, SMALL, TEXT, made_up, recorded, request_notes
 
-from tuner.bench.tools import LARGE_BYTES, request_notes
+from tuner.spec.mistakes import Severity
 
 
 @pytest.mark.parametrize(
     ("count", "said"), [(4, False), (1 << 18, False), ((1 << 18) + 1, True), (1 << 19, True)]
 )
 def test_more_than_a_mebibyte_is_large(count: int, said: bool, tmp_path: Path) -> None:
-    large = request_notes(made_up(tmp_path, f"[ {count} ]"), LARGE_BYTES)
-    assert bool([*large]) is said
+    large = request_notes(made_up(tmp_path, f"[ {count} ]"), Severity.NOTED)
+    assert bool(large) is said
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,56 @@
+"""A spec with what of its repository can be read: what every check looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tuner.checks.recordings import RecordedFigures
+from tuner.load.traffic.recordings.replay import RecordedTraffic
+from tuner.modelconfig.served import Served
+from tuner.space.space import Space
+from tuner.spec.fields import UnknownValueError
+from tuner.spec.load import LoadedSpec
+from tuner.spec.model import Spec
+
+_Part = TypeVar("_Part")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A spec, and the parts of its job that exist.
+
+    A check that asks for a part that does not exist, or for a value that is wrong in the spec,
+    ends there: `UnknownValueError`.
+
+    Attributes:
+        spec: With the options of the command line applied.
+        models: The models that it is about; None: they cannot be read.
+        searched: The space over them; None: it is wrong.
+        recorded: By stream, what its file of requests holds.
+        environment: Variables by which programs of this machine are found.
+        traffic: The recording that the run replays; None: there is none.
+    """
+
+    loaded: LoadedSpec
+    spec: Spec
+    environment: Mapping[str, str] = field(default_factory=dict)
+    models: Served | None = None
+    searched: Space | None = None
+    recorded: Mapping[str, RecordedFigures] = field(default_factory=dict)
+    traffic: RecordedTraffic | None = None
+
+    @property
+    def served(self) -> Served:
+        return _there(self.models)
+
+    @property
+    def space(self) -> Space:
+        return _there(self.searched)
+
+
+def _there(part: _Part | None) -> _Part:
+    if part is None:
+        raise UnknownValueError
+    return part

@@ -1,0 +1,153 @@
+"""Rules between a spec and the models that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from itertools import islice
+
+from tuner.checks.case import Case
+from tuner.errors import SpecError
+from tuner.lint.repository import errors_of
+from tuner.modelconfig.backends import is_ensemble
+from tuner.modelconfig.encoding import UTF_8
+from tuner.modelconfig.keys import misread_values, unread_keys
+from tuner.modelconfig.path import with_fields
+from tuner.modelconfig.queues import HANGS, may_be_full
+from tuner.modelconfig.traps import batch_in_dims, fixed_batch, padded_batches, short_queue
+from tuner.space.build import never_tried, refuse_unmeasurable
+from tuner.space.parameters import SERVER, Knob
+from tuner.spec.labels import of_label
+from tuner.spec.mistakes import Finding, Location, Severity
+from tuner.spec.paths import PRIORITY_LEVELS
+from tuner.spec.units import count_text
+
+#: Messages with keys that a backend may not read.
+_KEYED = ("parameters", "optimization")
+#: Values of one of them that are looked at.
+_MOST_VALUES = 64
+
+
+def check_encodings(case: Case) -> Iterator[Finding]:
+    """Text of the space can be written into the file; early, not when a winner is to be written."""
+    for label, model in case.spec.models.items():
+        files = case.served.models[label].files
+        if files.encoding != UTF_8 and not model.model_dump_json(include={"space"}).isascii():
+            text = f"{files.path} has comments in Latin-1, and the space has text beyond ASCII"
+            yield Finding(("models", label, "space"), text, hint="save config.pbtxt as UTF-8")
+
+
+def check_measurable(case: Case) -> Iterator[Finding]:
+    """Each model that requests go through answers them by itself."""
+    for name, stream in case.spec.streams.items():
+        for label in case.served.answering([stream.model]):
+            model = case.served.models[label]
+            try:
+                refuse_unmeasurable(model.name, model.base.completed)
+            except SpecError as error:
+                yield from Finding.of(error, ("streams", name, "model"))
+
+
+def check_priorities(case: Case) -> Iterator[Finding]:
+    """Triton silently replaces a level that a model does not have by the model's default.
+
+    An ensemble passes a request's priority on to its steps.
+    """
+    spec, served = case.spec, case.served
+    for name, stream in spec.streams.items():
+        labels = served.answering([stream.model])
+        levels = {
+            label: served.models[label].base.completed.dynamic_batching.priority_levels
+            for label in labels
+        }
+        label = max(reversed(labels), key=lambda label: levels[label])  # a step, of an ensemble
+        searched = any(PRIORITY_LEVELS in m.space for la, m in spec.models.items() if la in labels)
+        if (stream.priority or 0) > levels[label] and not searched:
+            model, least = served.models[label], max(stream.priority or 0, 2)  # 1 tells none apart
+            many = levels[label]
+            has = count_text(many, "priority level") if many else "no priority levels"
+            yield Finding(
+                (),
+                f"{model.name} has {has}, and requests of the stream {name} have priority "
+                f"{stream.priority}",
+                at=model.place(PRIORITY_LEVELS),
+                hint=f"write dynamic_batching {{ priority_levels: {least} "
+                f"default_priority_level: {least} }}, or leave the priority out",
+            )
+
+
+def check_files(case: Case) -> Iterator[Finding]:
+    """Errors of the models, and of those that they call, that lint sees and a server decides."""
+    for model in case.served.models.values():
+        for found in errors_of(case.spec.repository, model.name, case.spec.write_to):
+            severity = Severity.DOUBTED
+            yield Finding((), found.message, hint=found.hint, at=found.place, severity=severity)
+
+
+def note_open_batches(case: Case) -> Iterator[Finding]:
+    """What only a server knows, since a plan starts none."""
+    for label, model in case.served.models.items():
+        if model.base.leaves_batch_open:
+            yield _note(
+                f"config.pbtxt{of_label(label, case.served.models)} leaves max_batch_size to the "
+                "server, which is asked when the run starts; this plan takes it to be "
+                f"{model.base.completed.max_batch_size}, Triton's default",
+                severity=Severity.MINOR,
+            )
+
+
+def note_traps(case: Case) -> Iterator[Finding]:
+    """Settings of the models that make batches other than they seem to."""
+    for model in case.served.models.values():
+        config = deepcopy(model.base.file)
+        config.backend = model.files.backend(config)
+        for trap in (batch_in_dims, fixed_batch, short_queue, padded_batches):
+            for path, text, hint in trap(config):
+                at = model.place(path)
+                yield Finding((), text, hint=hint, at=at, severity=Severity.MINOR)
+
+
+def note_parameters(case: Case) -> Iterator[Finding]:
+    """Searched parameters, and values, that the model's backend does not read as they are."""
+    for parameter in case.space.parameters:
+        model = case.served.models.get(parameter.knob.owner)
+        if model is None or not parameter.path.startswith(_KEYED):
+            continue
+        values = [value for value in islice(parameter, _MOST_VALUES) if value is not None]
+        base, backend = model.base.file, model.files.backend(model.base.file)
+        known = [*unread_keys(base, backend), *misread_values(base, backend)]
+        for value in values:
+            config = with_fields(base, {parameter.path: value})
+            for found in (*unread_keys(config, backend), *misread_values(config, backend)):
+                if found not in known:
+                    known.append(found)
+                    _, text, hint = found
+                    yield _note(text, place_of(parameter.knob), hint, Severity.MINOR)
+
+
+def note_untried(case: Case) -> Iterator[Finding]:
+    """Values of the space that no config would be loaded with."""
+    yield from (_note(text, severity=Severity.MINOR) for text in never_tried(case.space))
+
+
+def note_queues(case: Case) -> Iterator[Finding]:
+    """Steps of ensembles whose queues may be full, and what becomes of requests then."""
+    models, knobs = case.served.models, [p.knob for p in case.space.parameters]
+    steps = [part for m in models.values() if is_ensemble(m.base.file) for part in m.parts]
+    for label in dict.fromkeys(steps):
+        searched = any(k.owner == label and "max_queue_size" in k.path for k in knobs)
+        if searched or may_be_full(models[label].base.completed):
+            yield _note(f"requests that a full queue of the step {label} refuses {HANGS}")
+
+
+def place_of(knob: Knob) -> Location:
+    """Where the spec searches it."""
+    if knob.owner == SERVER:
+        return ("server", "space", knob.path)
+    return ("models", knob.owner, "space", knob.path)
+
+
+def _note(
+    text: str, location: Location = (), hint: str = "", severity: Severity = Severity.NOTED
+) -> Finding:
+    return Finding(location, text, key=True, hint=hint, severity=severity)

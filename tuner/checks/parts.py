@@ -1,0 +1,109 @@
+"""The parts of a case: its models, the space over them, and what its files of requests hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+from tuner.checks.case import Case
+from tuner.checks.recordings import traffic_of
+from tuner.checks.requests import figures
+from tuner.errors import EnvironmentNotReadyError, SpecError
+from tuner.machine.host import has_gpu
+from tuner.modelconfig.files import model_directory, model_names
+from tuner.modelconfig.served import Served, read_served
+from tuner.space.build import build_space
+from tuner.spec.fields import UnknownValueError
+from tuner.spec.load import LoadedSpec
+from tuner.spec.mistakes import Finding, FindingsError
+from tuner.spec.model import Spec
+
+_Part = TypeVar("_Part")
+
+
+def models_of(spec: Spec) -> Served:
+    """The models that a spec is about; raises as `read_served` does."""
+    calls = {label: model.calls for label, model in spec.models.items()}
+    on_cpu = spec.server.gpus == "none" or (spec.server.managed and not has_gpu())
+    return read_served(spec.repository, calls, calls, on_cpu=on_cpu, write_to=spec.write_to)
+
+
+def completed(case: Case) -> tuple[Case, list[Finding]]:
+    """The case with every part that can be made, and what is wrong with the others.
+
+    Parts that it has stay, but for the space, which depends on the models.
+    """
+    found: list[Finding] = []
+    models = case.models or _made(lambda: _read_models(case.spec), found)
+    traffic = case.traffic or _made(lambda: traffic_of(case.spec), found)
+    case = replace(case, models=models, traffic=traffic)
+    recorded = dict(case.recorded)
+    for number, name in enumerate(_made(lambda: [*case.spec.streams], found) or ()):
+        own = recorded.get(name) or _made(lambda: figures(case, number, name), found)  # noqa: B023
+        recorded |= {} if own is None else {name: own}
+    space = _made(lambda: build_space(case.spec, case.served), found)
+    return replace(case, searched=space, recorded=recorded), found
+
+
+def _made(make: Callable[[], _Part], found: list[Finding]) -> _Part | None:
+    """The part; None where the spec does not say it, or where something is ``found``."""
+    try:
+        return make()
+    except UnknownValueError:
+        return None
+    except FindingsError as error:
+        found += error.findings
+    except (SpecError, EnvironmentNotReadyError) as error:
+        found += Finding.of(error)
+    return None
+
+
+def read_models(loaded: LoadedSpec) -> Served:
+    """The models of a spec.
+
+    Raises:
+        SpecError: Every one that is missing, or cannot be read, with its place.
+        EnvironmentNotReadyError: There is no such repository.
+    """
+    found: list[Finding] = []
+    models = _made(lambda: _read_models(loaded.spec), found)
+    loaded.refuse(found)
+    assert models is not None
+    return models
+
+
+def _read_models(spec: Spec) -> Served:
+    """The models; every one that is missing, or cannot be read, is told."""
+    found = [*_missing(spec)]
+    if not found:
+        try:
+            return models_of(spec)
+        except SpecError as error:
+            found = [*_unreadable(spec)] or Finding.of(error)
+    raise FindingsError(found)
+
+
+def _missing(spec: Spec) -> Iterator[Finding]:
+    try:
+        model_names(spec.repository)
+    except (SpecError, EnvironmentNotReadyError) as error:
+        yield from Finding.of(error, ("repository",))
+        return
+    for label in spec.models:
+        try:
+            model_directory(spec.repository, label)
+        except (SpecError, EnvironmentNotReadyError) as error:
+            yield from Finding.of(error, ("models", label))
+
+
+def _unreadable(spec: Spec) -> Iterator[Finding]:
+    """Of each model by itself, with those it consists of."""
+    told = set[str]()
+    for label, model in spec.models.items():
+        try:
+            read_served(spec.repository, [label], {label: model.calls}, write_to=spec.write_to)
+        except SpecError as error:
+            if error.message not in told:
+                yield from Finding.of(error)
+            told.add(error.message)

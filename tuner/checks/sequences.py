@@ -1,0 +1,92 @@
+"""Whether a load of sequences meets models that take them, and no other load does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tuner.checks.case import Case
+from tuner.modelconfig.base import DEFAULT_SEQUENCE_IDLE_US
+from tuner.modelconfig.schema import ModelConfig
+from tuner.modelconfig.served import ServedModel
+from tuner.space.sequences import EXAMPLE, takes_sequences
+from tuner.spec.mistakes import Finding, in_brackets, listed
+from tuner.spec.paths import SEQUENCE_IDLE
+from tuner.spec.workload import SequenceArrivals
+
+_ARRIVALS = ("workload", "arrivals")
+
+
+def check_arrivals(case: Case) -> Iterator[Finding]:
+    """Sequences go to models that take them, and other loads to the others."""
+    arrivals, taking = case.spec.workload.arrivals, _taking(case)
+    if isinstance(arrivals, SequenceArrivals) and not taking:
+        names = listed(dict.fromkeys(stream.model for stream in case.spec.streams.values()))
+        yield Finding(
+            _ARRIVALS,
+            f"arrivals are sequences, and {names} has no sequence_batching",
+            hint="take other arrivals, such as {kind: poisson}; what keeps no state needs no "
+            "sequences",
+        )
+    elif taking and not isinstance(arrivals, SequenceArrivals):
+        yield Finding(
+            _ARRIVALS,
+            f"{taking[0].name} takes sequences of requests (sequence_batching), and arrivals are "
+            f"{arrivals.kind}",
+            hint=f"write workload.arrivals: {EXAMPLE}, with what your users send",
+        )
+
+
+def check_decoupled(case: Case) -> Iterator[Finding]:
+    """Sequences of a decoupled model are not measured."""
+    if not isinstance(case.spec.workload.arrivals, SequenceArrivals) or not _taking(case):
+        return
+    for model in _asked(case):
+        if _config(model).model_transaction_policy.decoupled:
+            text = f"{model.name} is decoupled, and arrivals are sequences: not measured together"
+            hint = "tune it without the others, or the models that it calls"
+            yield Finding(_ARRIVALS, text, hint=hint)
+
+
+def check_idle_time(case: Case) -> Iterator[Finding]:
+    """Models keep a sequence until its next request comes."""
+    spec, arrivals = case.spec, case.spec.workload.arrivals
+    if not isinstance(arrivals, SequenceArrivals):
+        return
+    for model in _taking(case):
+        searched = spec.models[model.name].space if model.name in spec.models else {}
+        batching = _config(model).sequence_batching
+        idle_us = batching.max_sequence_idle_microseconds or DEFAULT_SEQUENCE_IDLE_US
+        if SEQUENCE_IDLE not in searched and idle_us <= 1e6 * float(arrivals.interval):
+            yield Finding(
+                (*_ARRIVALS, "interval"),
+                f"{model.name} drops a sequence after {idle_us / 1e6:g} s without a request, and "
+                f"the next one comes after {arrivals.interval}",
+                hint=f"write {SEQUENCE_IDLE.replace('.', ' { ')}: ... }} in config.pbtxt, well "
+                "above it",
+            )
+
+
+def check_count_output(case: Case) -> Iterator[Finding]:
+    """What counts the requests of a sequence is an output of the model."""
+    arrivals, models = case.spec.workload.arrivals, case.served.models
+    name = arrivals.count_output if isinstance(arrivals, SequenceArrivals) else None
+    for stream in case.spec.streams.values() if name is not None else ():
+        answering = case.served.answering([stream.model])
+        if any(takes_sequences(_config(models[model])) for model in answering):
+            outputs = [tensor.name for tensor in _config(models[stream.model]).output]
+            if name not in outputs:
+                text = f"{name} is no output of {stream.model}{in_brackets(str(name), outputs)}"
+                yield Finding((*_ARRIVALS, "count_output"), text)
+
+
+def _asked(case: Case) -> list[ServedModel]:
+    labels = case.served.answering(stream.model for stream in case.spec.streams.values())
+    return [case.served.models[label] for label in labels]
+
+
+def _taking(case: Case) -> list[ServedModel]:
+    return [model for model in _asked(case) if takes_sequences(_config(model))]
+
+
+def _config(model: ServedModel) -> ModelConfig:
+    return model.base.completed

@@ -1,0 +1,126 @@
+"""The table of checks: everything that is refused or noted of a spec and its repository.
+
+`tune init`, `plan`, `run`, `check` and workers all ask it, so that what one accepts, the next one
+does. A check is a function from a `Case` to findings; it ends where the case lacks what it needs.
+Rules about one model's files, whatever the spec, are those of `tune lint` (`tuner.lint.rules`),
+which `check_files` asks here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tuner.checks import machine, models, requests, responses, sequences
+from tuner.checks.case import Case
+from tuner.checks.parts import completed
+from tuner.modelconfig.served import Served
+from tuner.spec.checks import cross_checks
+from tuner.spec.load import LoadedSpec, read_spec
+from tuner.spec.mistakes import Finding, Severity
+from tuner.spec.model import Spec
+from tuner.spec.rules import applied
+
+
+@dataclass(frozen=True)
+class Check:
+    """A row of the table; ``severities``: those that its findings may have."""
+
+    rule: Callable[[Case], Iterator[Finding]]
+    severities: tuple[Severity, ...] = (Severity.REFUSED,)
+
+
+def _doubted(rule: Callable[[Case], Iterator[Finding]]) -> Check:
+    return Check(rule, (Severity.DOUBTED,))
+
+
+def _noted(rule: Callable[[Case], Iterator[Finding]]) -> Check:
+    return Check(rule, (Severity.NOTED, Severity.MINOR))
+
+
+def _values(case: Case) -> Iterator[Finding]:
+    """Every rule between the parts of a spec: `tuner.spec.checks`."""
+    yield from cross_checks(case.loaded.spec)  # what the command line sets has rules of its own
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(_values),
+    Check(models.check_encodings),
+    Check(models.check_measurable),
+    Check(models.check_priorities),
+    Check(sequences.check_arrivals),
+    Check(sequences.check_decoupled),
+    Check(sequences.check_idle_time),
+    Check(sequences.check_count_output),
+    Check(responses.check_bounded_latencies),
+    Check(responses.check_minimized_latency),
+    Check(responses.check_protocol_of_decoupled),
+    Check(requests.check_rows),
+    Check(requests.check_shapes),
+    Check(requests.check_open_shapes),
+    _doubted(models.check_files),
+    _doubted(machine.check_gpus),
+    _noted(machine.note_mounts),
+    _noted(machine.note_release),
+    _noted(requests.note_requests),
+    _noted(requests.note_full_batches),
+    _noted(requests.note_validation_data),
+    _noted(models.note_queues),
+    _noted(models.note_open_batches),
+    _noted(models.note_traps),
+    _noted(models.note_parameters),
+    _noted(machine.note_weights),
+    _noted(machine.note_shared_memory),
+    _noted(models.note_untried),
+    _noted(machine.note_cache_sizes),
+    _noted(machine.note_gpus),
+)
+
+
+def checked(loaded: LoadedSpec, spec: Spec, environment: Mapping[str, str]) -> Case:
+    """A spec with its models, their space and its files of requests.
+
+    Raises:
+        SpecMistakesError: The spec is wrong, by itself or for these models, or they are: every
+            mistake.
+        EnvironmentNotReadyError: There is no such repository or model, and nothing else is wrong.
+    """
+    return _refused(Case(loaded, spec, environment))
+
+
+def refuse_draft(path: Path, text: str, environment: Mapping[str, str]) -> None:
+    """Refuses what `tune plan` would refuse of a spec before that is written; as `checked`."""
+    loaded = read_spec(path, draft=text)
+    checked(loaded, loaded.spec, environment)
+
+
+def checked_again(case: Case, served: Served) -> Case:
+    """The same over what a server completed; raises as `checked`."""
+    changed = any(model.base.completes for model in served.models.values())
+    recorded = {} if changed else case.recorded
+    return _refused(replace(case, models=served, recorded=recorded))
+
+
+def _refused(case: Case) -> Case:
+    case, found = completed(case)
+    case.loaded.refuse([*found, *findings(case, Severity.REFUSED)])
+    return case
+
+
+def findings(case: Case, *severities: Severity) -> Iterator[Finding]:
+    """What the checks of these severities find, as far as the case has what they need."""
+    for check in CHECKS:
+        if {*severities} & {*check.severities}:
+            found = applied(check.rule, case)
+            yield from (finding for finding in found if finding.severity in severities)
+
+
+def sentences(case: Case, *severities: Severity) -> list[str]:
+    """The same as text, each with its place."""
+    return [*dict.fromkeys(_sentence(case.loaded, f) for f in findings(case, *severities))]
+
+
+def _sentence(loaded: LoadedSpec, finding: Finding) -> str:
+    text = finding.sentence
+    return str(loaded.mistake(finding.location, text)) if finding.location else text
