@@ -43,6 +43,8 @@ OTHERS: Mapping[str, Callable[[Space, Spec], Strategy]] = {
     "tpe with designs": DesignedTpe,
     "GPSampler with designs": DesignedGpSampler,
 }
+#: Of those, what the project's own environment cannot run.
+NEED_TORCH = ("GPSampler with designs",)
 
 
 def strategy_of(name: str, space: Space, spec: Spec) -> Strategy:

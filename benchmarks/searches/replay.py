@@ -30,7 +30,7 @@ from typing import Any
 
 import recorded_curves as results
 import recorded_table as tables
-from other_samplers import strategy_of
+from other_samplers import NEED_TORCH, strategy_of
 from recorded_bench import RecordedBench, RecordedWorld
 from recorded_calls import first_calls
 from recorded_curves import Replay, Step
@@ -137,7 +137,8 @@ def compared_on(ground: Ground) -> list[str]:
     """All; for several models without Model Analyzer's generators, which vary only one here."""
     job, _ = world_of(ground)
     one = not any(job.served.models)
-    return [name for name, how in COMPARED.items() if one or how["strategy"] != "model-analyzer"]
+    found = [name for name, how in COMPARED.items() if one or how["strategy"] != "model-analyzer"]
+    return [name for name in found if name not in NEED_TORCH]
 
 
 def replayed(

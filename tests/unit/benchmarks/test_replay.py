@@ -160,7 +160,7 @@ def test_everything_that_is_compared_has_a_row() -> None:
 
 @pytest.mark.usefixtures("pair")
 def test_of_several_models_searches_that_vary_one_are_not_compared() -> None:
-    assert replay.compared_on(PAIR) == ["gp", "tpe", "random", "grid"]
+    assert replay.compared_on(PAIR) == ["gp", "tpe", "tpe with designs", "random", "grid"]
 
 
 @pytest.mark.parametrize("strategy", ["random", "grid"])
