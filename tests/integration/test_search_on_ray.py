@@ -60,7 +60,7 @@ def test_no_trial_is_lost_with_a_bench_that_is_killed(place: Path) -> None:
     assert "ray::" not in err
     (database,) = (place / "results").glob("*/study.db")
     assert database.stat().st_size > 0
-    wait_until(lambda: not left_over(place), 20)
+    wait_until(lambda: not left_over(place), 40)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
@@ -70,7 +70,7 @@ def test_a_stopped_run_leaves_no_process_and_goes_on(place: Path, number: int) -
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL), err
-    wait_until(lambda: not left_over(place), 20)
+    wait_until(lambda: not left_over(place), 40)
     before = trials_in(place)
     (run,) = (place / "results").glob("*/manifest.json")
     resumed = start(place, "--resume", str(run.parent), "--format", "json")
