@@ -121,8 +121,7 @@ def observe_open(
     end_s = (requests.end_ns - begin_ns) / 1e9
     answered_s = (requests.answered_ns - begin_ns) / 1e9
     latency_us = 1e6 * np.append(answered_s - due_s[:count], end_s - due_s[count:])
-    slowest = float(latency_us[:count].max(initial=0.0))
-    latency_us[count:] = np.maximum(latency_us[count:], slowest)
+    latency_us[count:] = np.maximum(latency_us[count:], latency_us[:count].max(initial=0.0))
     by_arrival = _by_arrival(due_s, latency_us, refused_s, window)
     spells = [((a - begin_ns) / 1e9, (b - begin_ns) / 1e9) for a, b in spells_ns]
     quiet = quiet or quiet_spans(window.span_s, *by_arrival, spells)

@@ -68,9 +68,7 @@ class Sequences(Traffic):
                 numbers.append(own_numbers[due_s < window.total_s] + count)
                 count += int(own_numbers.max()) + 1
             else:
-                single = part.arrivals is Arrivals.SEQUENCES
-                kind = Arrivals.POISSON if single else part.arrivals
-                due_s = arrivals_of(LoadPoint(kind, part.level), spans_s, own)
+                due_s = arrivals_of(part, spans_s, own)
                 numbers.append(np.full(due_s[due_s < window.total_s].size, -1))
             times.append(due_s[due_s < window.total_s])
         return on_one_clock(times, numbers)
