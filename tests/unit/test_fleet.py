@@ -17,7 +17,7 @@ from tuner.fleet import BenchLostError, BenchPlace, Done, Need
 from tuner.fleet_on_ray import RayFleet, _Board
 from tuner.machine.stop import Stop
 from tuner.spec.metrics import METRICS, Metric
-from tuner.spec.mistakes import Mistake
+from tuner.spec.mistakes import Finding, Mistake
 
 
 def kinds(of: type[TunerError] = TunerError) -> Iterator[type[TunerError]]:
@@ -35,6 +35,8 @@ def every_error() -> list[type[TunerError]]:
 def made(kind: type[TunerError]) -> TunerError:
     if kind.__name__ == "SpecMistakesError":
         return kind([Mistake("spec.yaml", 3, 7, "slo", "no such metric")])  # type: ignore[arg-type]
+    if kind.__name__ == "FindingsError":
+        return kind([Finding(("slo",), "no such metric", hint="p99_latency")])  # type: ignore[arg-type]
     return kind("what happened", "what to do")
 
 
