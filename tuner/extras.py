@@ -24,6 +24,7 @@ class Extra(Enum):
     MODEL_ANALYZER = "model-analyzer"
     GPU = "gpu"
     RAY = "ray"
+    PICTURE = "picture"
 
     @property
     def command(self) -> str:
@@ -36,6 +37,7 @@ MODULES: Mapping[Extra, tuple[str, ...]] = {
     Extra.RUN: ("docker", "grpc", "optuna", "pandas", "requests", "scipy", "sqlalchemy"),
     Extra.MODEL_ANALYZER: ("model_analyzer",),
     Extra.RAY: ("ray",),
+    Extra.PICTURE: ("matplotlib",),
 }
 
 

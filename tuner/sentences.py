@@ -186,6 +186,8 @@ def _answers_same(reason: Reason, facts: _Facts) -> str:
     asked, tolerance = _count(facts, "request_count"), _number(facts, "tolerance")
     every = f"all {asked} sample requests" if asked > 1 else "the sample request"
     within = f"floats within {tolerance:g}" if tolerance else "exactly"
+    apart = facts.get("largest_differences")
+    within += f"; largest difference: {apart}" if apart else ""
     same = f"Answers match the current config's on {every} ({within})."
     return " ".join([same, *map(clause, reason.causes)])
 

@@ -13,17 +13,18 @@ from tuner.errors import EnvironmentNotReadyError
 from tuner.extras import Extra
 from tuner.load.traffic.encoding import TensorShape, content_bytes
 from tuner.load.traffic.inputs import DEFAULT_UNIQUE
+from tuner.load.traffic.recordings.duplicates import duplicates
 from tuner.load.traffic.repeats import ENTRY_OVERHEAD_BYTES, lru_hit_rate, popularity
 from tuner.machine.host import has_gpu, read_gpus, read_host
 from tuner.modelconfig.files import served_versions
 from tuner.modelconfig.schema import enum_name
 from tuner.modelconfig.served import ServedModel
-from tuner.space.candidate import list_sizes
+from tuner.space.candidate import CACHE, list_sizes
 from tuner.space.parameters import Knob
-from tuner.spec.metrics import GPU_MEMORY
+from tuner.spec.metrics import OF_GPUS
 from tuner.spec.mistakes import Finding, Location, Severity
 from tuner.spec.model import Spec
-from tuner.spec.paths import INSTANCE_GROUP, INSTANCES
+from tuner.spec.paths import CACHE_SIZE, INSTANCE_GROUP, INSTANCES
 from tuner.spec.server import ServerMode
 from tuner.spec.units import bytes_text, count_text
 from tuner.spec.workload import RandomInputs, UniformRepeat, ZipfRepeat
@@ -39,15 +40,17 @@ _PRIVATE = tuple(
 
 
 def no_gpu_memory(spec: Spec, *, seen: bool) -> EnvironmentNotReadyError | None:
-    """Why a run cannot judge by gpu_memory, where it is to: a metric nobody measured never passes.
+    """Why a run cannot judge by a GPU, where it is to: a metric nobody measured never passes.
 
     ``seen``: a GPU's memory is, or may be.
     """
-    if seen or GPU_MEMORY not in (spec.objective.metric, *(slo.metric for slo in spec.slos)):
+    wanted = (spec.objective.metric, *(slo.metric for slo in spec.slos))
+    metric = next((m for m in wanted if m in OF_GPUS), None)
+    if seen or metric is None:
         return None
     return EnvironmentNotReadyError(
-        "no GPU's memory can be read, so no config can be judged by gpu_memory",
-        "take gpu_memory out of the spec; or, where there is a GPU that Triton does not "
+        f"no GPU's memory can be read, so no config can be judged by {metric.name}",
+        f"take {metric.name} out of the spec; or, where there is a GPU that Triton does not "
         f"measure (MIG, --allow-gpu-metrics=false), {Extra.GPU.command}",
     )
 
@@ -165,11 +168,23 @@ def note_release(case: Case) -> Iterator[Finding]:
 
 def note_cache_sizes(case: Case) -> Iterator[Finding]:
     """A sentence for each size; none where popularity or the size of an answer is not known."""
+    for size in list_sizes(case.spec):
+        if not any(size in p for p in case.space.parameters if p.knob == CACHE):
+            told = f"{CACHE_SIZE} {bytes_text(size)}: it is more than this machine's memory"
+            yield _note(f"not tried: {told}")
     stream, *others = case.spec.streams.values()
     if others:  # how much of the cache each has is not known
         return
     inputs = stream.inputs
     answer = _answer_bytes(case.served.models[stream.model].base.completed)
+    recorded = None if case.traffic is None else duplicates(case.traffic.recording)
+    for size in sorted(list_sizes(case.spec)) if recorded is not None and answer else ():
+        assert recorded is not None
+        assert answer is not None
+        yield _note(
+            f"a cache of {bytes_text(size)} holds about {count_text(size // answer, 'answer')}; "
+            f"of the recording it would answer {recorded.answered(size // answer):.0%}"
+        )
     repeat = inputs.repeat
     known = isinstance(inputs, RandomInputs) and isinstance(repeat, (UniformRepeat, ZipfRepeat))
     if not known or answer is None:

@@ -10,10 +10,11 @@ from tuner.checks.case import Case
 from tuner.checks.recordings import traffic_of
 from tuner.checks.requests import figures
 from tuner.errors import EnvironmentNotReadyError, SpecError
-from tuner.machine.host import has_gpu
+from tuner.machine.host import has_gpu, machine_memory_bytes
 from tuner.modelconfig.files import model_directory, model_names
 from tuner.modelconfig.served import Served, read_served
 from tuner.space.build import build_space
+from tuner.space.space import Space
 from tuner.spec.fields import UnknownValueError
 from tuner.spec.load import LoadedSpec
 from tuner.spec.mistakes import Finding, FindingsError
@@ -42,8 +43,13 @@ def completed(case: Case) -> tuple[Case, list[Finding]]:
     for number, name in enumerate(_made(lambda: [*case.spec.streams], found) or ()):
         own = recorded.get(name) or _made(lambda: figures(case, number, name), found)  # noqa: B023
         recorded |= {} if own is None else {name: own}
-    space = _made(lambda: build_space(case.spec, case.served), found)
+    space = _made(lambda: _space(case), found)
     return replace(case, searched=space, recorded=recorded), found
+
+
+def _space(case: Case) -> Space:
+    space = build_space(case.spec, case.served)
+    return space.with_caches_up_to(machine_memory_bytes()) if case.spec.server.managed else space
 
 
 def _made(make: Callable[[], _Part], found: list[Finding]) -> _Part | None:

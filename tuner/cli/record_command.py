@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tuner.cli import options
-from tuner.cli.terminal import say
+from tuner.cli.terminal import say, say_notes
 from tuner.errors import SpecError
 
 if TYPE_CHECKING:
@@ -46,16 +46,34 @@ def _shapes(
     "source",
     type=click.Choice(["triton-trace", "log", "inputs"]),
     required=True,
-    help="triton-trace: files of tritonserver --trace-config triton,file=FILE; log: CSV with a "
-    "header, or JSON lines; inputs: perf_analyzer's JSON of inputs.",
+    help="triton-trace: files of tritonserver --trace-config triton,file=FILE; log: lines of nginx "
+    "or Envoy, CSV with a header, or JSON lines; inputs: perf_analyzer's JSON of inputs.",
 )
-@click.option("--time", metavar="COLUMN", help="log: when a request came.")
+@click.option(
+    "--time",
+    metavar="COLUMN",
+    help="log: when a request came. Lines of nginx and Envoy, and columns with the names of their "
+    "variables, need none.",
+)
 @click.option(
     "--time-unit",
     type=click.Choice(["s", "ms", "us", "ns"]),
     default="s",
     show_default=True,
     help="log: unit of times that are numbers; dates are as of ISO 8601.",
+)
+@click.option(
+    "--took",
+    metavar="COLUMN",
+    default="",
+    help="log: how long it took, where --time is when it was answered.",
+)
+@click.option(
+    "--took-unit",
+    type=click.Choice(["s", "ms", "us", "ns"]),
+    default="s",
+    show_default=True,
+    help="log: unit of --took.",
 )
 @click.option(
     "--shape",
@@ -68,13 +86,16 @@ def _shapes(
 )
 @click.option("--stream", metavar="COLUMN", default="", help="log: the stream of a request.")
 @click.option("--model", metavar="COLUMN", default="", help="log: the model of a request.")
+@click.option("--client", metavar="COLUMN", default="", help="log: who sent a request.")
 @click.option(
     "--no-batch",
     is_flag=True,
     help="triton-trace: the first dimension of tensors is no batch (max_batch_size: 0).",
 )
 @click.option(
-    "--named", is_flag=True, help="triton-trace: each line says its model, for several streams."
+    "--named",
+    is_flag=True,
+    help="triton-trace, log: each line says its model, for several streams; of a log by the path.",
 )
 @click.option(
     "--rate",
@@ -95,9 +116,12 @@ def record_command(
     source: str,
     time: str | None,
     time_unit: str,
+    took: str,
+    took_unit: str,
     shapes: dict[str, list[str]],
     stream: str,
     model: str,
+    client: str,
     no_batch: bool,
     named: bool,
     rate: float | None,
@@ -119,19 +143,33 @@ def record_command(
         raise SpecError(f"{output} already exists", "--force replaces it, --output names another")
     making = Making()
     if source == "log":
-        if time is None:
-            raise click.UsageError("--from log needs --time: the column that says when")
-        columns = LogColumns(time, shapes, time_unit, stream, model)
-        found = requests_of_log(files, columns)
+        columns = LogColumns(
+            time or "", shapes, time_unit, stream, model, client, took, took_unit, by_path=named
+        )
+        found = requests_of_log(files, columns, making)
     elif source == "inputs":
         found = _of_inputs(files, rate, intervals)
     else:
         found = requests_of_trace(files, making, batched=not no_batch, named=named)
-    make_recording(found, output, making)
+    make_recording(found, output, making, of_a_log=source == "log")
     say(f"{output}: {count_text(making.requests, 'request')} in {digits(making.length_s)} s")
     for sentence, times in making.notes.items():
-        say(f"note:  {count_text(times, 'request')}: {sentence}", err=True)
+        about = f"{count_text(times, 'request')}: " if times else ""
+        say(f"note:  {about}{sentence}", err=True)
+    say_notes(_repeats(output))
     say(f"next:  workload: {{arrivals: {{kind: recording, file: {output}}}}} in a spec", err=True)
+
+
+def _repeats(recording: Path) -> Iterator[str]:
+    """What repeats in what was made, as far as its lines say what requests carry."""
+    from tuner.load.traffic.recordings.duplicates import duplicates
+    from tuner.load.traffic.recordings.lines import read_recording
+
+    try:
+        found = duplicates(read_recording(recording))
+    except SpecError:  # such as one that is shorter than a second: a run says so
+        return
+    yield from () if found is None else found.sentences()
 
 
 def _of_inputs(

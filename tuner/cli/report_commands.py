@@ -36,7 +36,16 @@ from tuner.spec.mistakes import listed, path_meant
     is_flag=True,
     help="Print why RUN chose its config, what each field is worth, and where the time went.",
 )
-def report_command(run: Path | None, output: Path, output_format: str, why: bool) -> None:
+@click.option(
+    "--png",
+    type=options.FILE,
+    metavar="FILE",
+    help="Also write the first chart of RUN as a picture, for a slide or a pull request; needs "
+    "matplotlib, the extra picture.",
+)
+def report_command(
+    run: Path | None, output: Path, output_format: str, why: bool, png: Path | None
+) -> None:
     """Render the reports of RUN again or, without RUN, list all runs, checks and series.
 
     RUN is a directory, or an id below --output. Works from the stored results, even if the run
@@ -46,11 +55,13 @@ def report_command(run: Path | None, output: Path, output_format: str, why: bool
     from tuner.record.store import SERIES
 
     if run is None:
-        if why:
-            raise click.UsageError("--why is about one run: name RUN")
+        if why or png is not None:
+            raise click.UsageError("--why and --png are about one run: name RUN")
         _list_runs(output, output_format)
         return
     is_check, is_series = os.path.lexists(run / CHECK), os.path.lexists(run / SERIES)
+    if png is not None:
+        _write_png(run, png, of_a_run=not (is_check or is_series))
     if why:
         _show_why(run, output_format, of_a_run=not (is_check or is_series))
         return
@@ -88,6 +99,23 @@ def _show_run(run: Path, output_format: str) -> list[Path]:
     else:
         say_report(run, document(load(run)))
     return files
+
+
+def _write_png(run: Path, target: Path, *, of_a_run: bool) -> None:
+    from tuner.extras import Extra, lacking
+    from tuner.report.charts.load import load_charts
+    from tuner.report.data import load
+    from tuner.report.picture import png
+    from tuner.writing import write_bytes
+
+    if missing := lacking(Extra.PICTURE):
+        raise missing
+    data = load(run) if of_a_run else None
+    chart = next(iter(load_charts(data)), None) if data is not None else None
+    if data is None or chart is None:
+        raise SpecError(f"{run} has no chart of loads", "name a run that measured a config")
+    write_bytes(target, png(data, chart))
+    say(f"wrote {target}", err=True)
 
 
 def _show_why(run: Path, output_format: str, *, of_a_run: bool) -> None:
@@ -176,7 +204,7 @@ def compare_command(a: Path, b: Path, output: Path, output_format: str) -> None:
 
 
 @click.command("size")
-@options.run_argument
+@click.argument("runs", type=options.RunDirectory(), metavar="RUN...", nargs=-1, required=True)
 @click.option(
     "--rate",
     type=options.Quantity("Rate"),
@@ -194,17 +222,20 @@ def compare_command(a: Path, b: Path, output: Path, output_format: str) -> None:
 )
 @click.option(
     "--price",
+    "prices",
     type=options.Quantity("Price"),
     metavar="PRICE",
-    help="Cost of one replica for one hour, such as 2.5/h.",
+    multiple=True,
+    help="Cost of one replica for one hour, such as 2.5/h; of several RUNs one for each, in their "
+    "order.",
 )
 @options.results_option
 @options.output_format
 def size_command(
-    run: Path,
+    runs: tuple[Path, ...],
     rate: float,
     headroom: float,
-    price: float | None,
+    prices: tuple[float, ...],
     output: Path,
     output_format: str,
 ) -> None:
@@ -212,12 +243,26 @@ def size_command(
 
     By the load that RUN proved in its soak, on one server: every replica must be like the machine
     of the run. Also tells whether the rate is still answered when one replica is lost.
+
+    Several RUNs of one model, on other machines, are ordered by cost; those that miss an SLO are
+    named.
     """
     del output  # read by the argument
     from tuner.report.data import load
-    from tuner.report.sizing import size
+    from tuner.report.sizing import HEADER, machines, refuse_unlike, size
 
-    sizing = size(load(run), rate, headroom, price)
+    if len(prices) not in (0, len(runs)):
+        raise click.UsageError(f"--price is given {len(prices)} times for {len(runs)} RUNs")
+    if len(runs) > 1:
+        data = [load(run) for run in runs]
+        refuse_unlike(data)
+        found = machines(data, rate, headroom, prices or [None] * len(runs))
+        if output_format == "json":
+            say_json([asdict(machine) for machine in found])
+        else:
+            say_columns([HEADER, *(machine.cells() for machine in found)])
+        return
+    sizing = size(load(runs[0]), rate, headroom, prices[0] if prices else None)
     if output_format == "json":
         say_json(asdict(sizing))
     else:

@@ -34,9 +34,20 @@ _IGNORED = (
 @click.option(
     "--dry-run", is_flag=True, help="Show the diff, check that it applies, write nothing."
 )
+@click.option(
+    "--by-load",
+    is_flag=True,
+    help="Write the best config for 20, 50 and 100% of the proved load instead, as "
+    "configs/load-20.pbtxt and so on: tritonserver --model-config-name=load-20 serves it.",
+)
 @options.through_links_option
 def apply_command(
-    run: Path, spec: Path | None, repository: Path | None, dry_run: bool, through_links: bool
+    run: Path,
+    spec: Path | None,
+    repository: Path | None,
+    dry_run: bool,
+    by_load: bool,
+    through_links: bool,
 ) -> None:
     """Write the winner of RUN into the model repository, and note that in the run's reports.
 
@@ -55,6 +66,9 @@ def apply_command(
     store = RunStore.open(run)
     manifest = store.manifest()
     result = _result(store)
+    if by_load:
+        _apply_by_load(store, spec, repository, dry_run=dry_run, through_links=through_links)
+        return
     plan = plan_from_run(manifest, result, repository)
     looked = apply(plan, through_links=through_links, dry_run=True)
     begun = BegunRuns(state_directory(os.environ))
@@ -82,6 +96,41 @@ def apply_command(
     options += ["--through-links"] if through_links else []
     for line in next_lines(run, manifest, plan, options, dry_run=dry_run):
         say(line, err=True)
+
+
+def _apply_by_load(
+    store: RunStore,
+    spec: Path | None,
+    repository: Path | None,
+    *,
+    dry_run: bool,
+    through_links: bool,
+) -> None:
+    """Writes a config for each part of the proved load beside the model's own."""
+    from tuner.report.by_load import by_load
+    from tuner.report.data import load
+    from tuner.run.trust import BegunRuns, spec_of, state_directory
+    from tuner.spec.load import load_spec
+    from tuner.writeback.plan import apply, plan_by_load
+
+    found = by_load(load(store.directory))
+    if not found:
+        raise SpecError(f"run {store.run_id} proved no load", "its report says why")
+    begun = BegunRuns(state_directory(os.environ))
+    configs = {own.name: own.candidate for own in found}
+    plan = plan_by_load(
+        store.manifest(),
+        configs,
+        lambda: load_spec(spec or spec_of(store.directory, begun)).spec,
+        repository,
+    )
+    written = apply(plan, through_links=through_links, dry_run=dry_run)
+    changes, stays = ("would write", "stays as it is") if dry_run else ("written", "already there")
+    for file in written.files:
+        say(f"{changes if file.changed else stays}: {file.real}", err=dry_run)
+    for own in found:
+        if own.candidate.server_args:
+            say(f"{own.name}: start tritonserver with {shlex.join(own.candidate.server_args)}")
 
 
 def _result(store: RunStore) -> dict[str, Any]:

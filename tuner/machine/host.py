@@ -85,12 +85,17 @@ def read_host(environment: Mapping[str, str]) -> Host:
     return Host(
         cpu=_cpu_model(),
         cores=core_count(),
-        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        memory_bytes=machine_memory_bytes(),
         kernel=platform.release(),
         load_1m=os.getloadavg()[0],
         governor=read_governor(),
         gpus=read_gpus(environment),
     )
+
+
+def machine_memory_bytes() -> int:
+    """All of it, whoever uses it."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def thread_variables(environment: Mapping[str, str]) -> dict[str, str]:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from tuner.bench.protocol import Bench
-from tuner.load.probes.answers import ConfigAnswers, differences
+from tuner.load.probes.answers import ConfigAnswers, differences, largest_differences
 from tuner.reason import Fact, Reason, ReasonKind
 from tuner.space.candidate import Candidate
 from tuner.spec.labels import labelled
 
 
-def same_answers(bench: Bench, current: Candidate, winner: Candidate, tolerance: float) -> Reason:
+def same_answers(
+    bench: Bench,
+    current: Candidate,
+    winner: Candidate,
+    tolerance: float,
+    by_output: Mapping[str, float] = MappingProxyType({}),
+) -> Reason:
     """Asks both, each on a fresh server, and the current config again before the winner is blamed.
 
-    Where the answers are changed, the winner must not be written.
+    Where the answers are changed, the winner must not be written. ``by_output``: the tolerance of
+    single outputs.
 
     Raises:
         TrialError: One of them cannot be served, or died when asked.
@@ -30,12 +38,15 @@ def same_answers(bench: Bench, current: Candidate, winner: Candidate, tolerance:
     expected = {name: answers for name, answers in expected.items() if not reasons[name]}
     if not expected:
         return Reason(ReasonKind.ANSWERS_NOT_COMPARED, causes=not_compared)
-    found = _differences(expected, given, tolerance)
+    within = (tolerance, by_output)
+    found = _differences(expected, given, *within)
     if not found:
         asked = sum(len(answers.alone) for answers in expected.values())
         same: dict[str, Fact] = {"request_count": asked, "tolerance": tolerance}
+        if apart := _apart(expected, given):
+            same["largest_differences"] = apart
         return Reason(ReasonKind.ANSWERS_SAME, facts=same, causes=not_compared)
-    own = _differences(expected, _answers(bench, current), tolerance)
+    own = _differences(expected, _answers(bench, current), *within)
     if own:
         return Reason(ReasonKind.ANSWERS_VARY, facts={"difference": own[0]})
     changed: dict[str, Fact] = {"difference": found[0], "other_differences": len(found) - 1}
@@ -43,14 +54,27 @@ def same_answers(bench: Bench, current: Candidate, winner: Candidate, tolerance:
 
 
 def _differences(
-    expected: Mapping[str, ConfigAnswers], given: Mapping[str, ConfigAnswers], tolerance: float
+    expected: Mapping[str, ConfigAnswers],
+    given: Mapping[str, ConfigAnswers],
+    tolerance: float,
+    by_output: Mapping[str, float],
 ) -> list[str]:
     """The differences of every stream that can be compared."""
     return [
         labelled(name, text, given)
         for name, answers in expected.items()
-        for text in differences(answers, given[name], tolerance)
+        for text in differences(answers, given[name], tolerance, by_output)
     ]
+
+
+def _apart(expected: Mapping[str, ConfigAnswers], given: Mapping[str, ConfigAnswers]) -> str:
+    """The outputs with floats that differ at all, each with how far it is off at the most."""
+    found = [
+        labelled(name, f"{output} {worst:.1g}", given)
+        for name, answers in expected.items()
+        for output, worst in largest_differences(answers, given[name]).items()
+    ]
+    return ", ".join(found)
 
 
 def _answers(bench: Bench, candidate: Candidate) -> Mapping[str, ConfigAnswers]:

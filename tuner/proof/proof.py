@@ -261,8 +261,9 @@ class _Proof:
         if idle := slo_missed_at_low_load(session, candidate, level):
             raise failed(TrialError, idle)
         session.events.phase("comparing answers")
-        tolerance = session.spec.confirm.tolerance
-        answers = same_answers(session.bench, session.current, candidate, tolerance)
+        confirm = session.spec.confirm
+        within = (confirm.tolerance, confirm.tolerances)
+        answers = same_answers(session.bench, session.current, candidate, *within)
         if answers.kind is ReasonKind.ANSWERS_CHANGED:
             raise failed(TrialError, answers)
         self._tell(candidate, answers)

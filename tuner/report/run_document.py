@@ -11,7 +11,7 @@ from dataclasses import asdict
 
 from tuner.measurement.measurement import Measurement
 from tuner.record.status import Status
-from tuner.report import sentence, tables
+from tuner.report import by_load, sentence, tables
 from tuner.report.blocks import (
     Block,
     Bullets,
@@ -161,7 +161,8 @@ def diff(data: ReportData) -> Fold:
 
 
 def numbers(data: ReportData) -> Fold:
-    return Fold("numbers", "Before and after in numbers", filled(tables.comparison(data)))
+    blocks = filled(tables.comparison(data), by_load.table(data))
+    return Fold("numbers", "Before and after in numbers", blocks)
 
 
 def loads(data: ReportData) -> Fold:

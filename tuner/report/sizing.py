@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 
 from tuner.errors import SpecError
 from tuner.record.manifest import Manifest
 from tuner.record.status import Status
 from tuner.report.data import ReportData
-from tuner.report.quantities import rate_text, share_text
+from tuner.report.quantities import found_text, rate_text, share_text
+from tuner.report.tables import machine_text
+from tuner.score.judge import SloOutcome
 from tuner.spec.units import count_text, digits
 
 
@@ -41,6 +44,12 @@ class Sizing:
     one_lost_holds: bool
     threshold_requests_per_s: float
     notes: tuple[str, ...]
+
+    @property
+    def cost_per_million(self) -> float | None:
+        """Of inferences, at the rate; in the price's currency."""
+        cost = self.cost_per_hour
+        return None if cost is None else cost / (self.rate_infer_per_s * 3600.0) * 1e6
 
     def rows(self) -> list[tuple[str, str]]:
         """What a terminal shows: each fact with its name."""
@@ -107,6 +116,86 @@ def size(data: ReportData, rate: float, headroom: float, price: float | None) ->
         threshold_requests_per_s=(1.0 - soak.headroom) * held.requests_per_s / (1.0 + headroom),
         notes=() if held.load.arrivals.open_loop else (closed,),
     )
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A run's machine for a rate; ``missed``: why it is none, and then it has no sizing."""
+
+    run_id: str
+    machine: str
+    sizing: Sizing | None = None
+    missed: str = ""
+
+    def cells(self) -> tuple[str, ...]:
+        found = self.sizing
+        if found is None:
+            return (self.run_id, self.machine, "-", "-", "-", "-", self.missed)
+        cost, million = found.cost_per_hour, found.cost_per_million
+        return (
+            self.run_id,
+            self.machine,
+            rate_text(found.credited_infer_per_s),
+            f"{found.replicas:,}",
+            "-" if cost is None else f"{cost:,.2f}",
+            "-" if million is None else f"{million:,.3f}",
+            "holds" if found.one_lost_holds else "does not hold",
+        )
+
+
+HEADER = ("run", "machine", "proved", "replicas", "an hour", "a million", "if one fails")
+
+
+def machines(
+    runs: Sequence[ReportData], rate: float, headroom: float, prices: Sequence[float | None]
+) -> list[Machine]:
+    """The runs' machines, the cheapest first; without prices, that with the fewest replicas.
+
+    Those that are credited with no load, such as where no config meets the SLOs, are the last.
+    """
+    found = list[Machine]()
+    for data, price in zip(runs, prices, strict=True):
+        name = machine_text(data.manifest)
+        try:
+            found.append(Machine(data.run_id, name, size(data, rate, headroom, price)))
+        except SpecError as error:
+            found.append(Machine(data.run_id, name, missed=_why_none(data, error)))
+    return sorted(found, key=_order)
+
+
+def _order(machine: Machine) -> tuple[bool, float, int]:
+    sizing = machine.sizing
+    if sizing is None:
+        return True, 0.0, 0
+    cost = inf if sizing.cost_per_hour is None else sizing.cost_per_hour
+    return False, cost, sizing.replicas
+
+
+def _why_none(data: ReportData, error: SpecError) -> str:
+    missed = [r.found for r in data.slo if r.found.verdict.outcome is SloOutcome.MISSED]
+    if data.status is Status.INFEASIBLE and missed:
+        return "misses " + ", ".join(f"{r.expression} ({found_text(r)})" for r in missed)
+    return error.message.partition(": ")[2] or error.message
+
+
+def refuse_unlike(runs: Sequence[ReportData]) -> None:
+    """SpecError where runs answer different questions: other models, or other SLOs."""
+    first, *others = runs
+    for other in others:
+        for what, of in (("models", _models), ("SLOs", _slos)):
+            if (a := of(first)) != (b := of(other)):
+                raise SpecError(
+                    f"{first.run_id} and {other.run_id} have other {what}: {a} and {b}",
+                    "name runs of one model within the same SLOs, on other machines",
+                )
+
+
+def _models(data: ReportData) -> str:
+    return data.model
+
+
+def _slos(data: ReportData) -> str:
+    return ", ".join(sorted(row.found.expression for row in data.slo))
 
 
 def _gpus(manifest: Manifest, seen: int | None) -> int:

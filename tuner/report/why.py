@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tuner.report import sentence, tables
+from tuner.report import by_load, sentence, tables
 from tuner.report.blocks import Block, Bullets, Document, Table, filled
 from tuner.report.charts.request import latency_parts, model_times
 from tuner.report.data import ReportData, judged_point
@@ -36,6 +36,7 @@ def _this_config(data: ReportData) -> Iterator[Block | None]:
     yield configs(data)
     rounds = tables.comparison(data)
     yield None if rounds is None else replace(rounds, caption="Why this config: before and after")
+    yield by_load.table(data)
 
 
 def _fields(data: ReportData) -> Iterator[Block | None]:

@@ -167,7 +167,7 @@ def parts_of(
         part = DraftedModel(config, files.completes(config), calls, unnamed)
         threads = threads_left_open(files, config)
         variables = tuple(filter(None, dict.fromkeys(threads.values())))
-        part = replace(part, threads=tuple(threads), variables=variables)
+        part = replace(part, threads=tuple(threads), variables=variables, versions=files.versions)
         reached[name] = replace(part, why_least=why if at >= 0 else "")
         for step in config.ensemble_scheduling.step:
             least[step.model_name] = max(least[step.model_name], config.max_batch_size)

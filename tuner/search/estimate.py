@@ -14,6 +14,7 @@ from tuner.bench.job import Job
 from tuner.errors import LoadFailedError, SpecError
 from tuner.load.restarts import part_s
 from tuner.load.traffic.arrivals import read_trace
+from tuner.load.traffic.recordings.duplicates import duplicates
 from tuner.load.traffic.recordings.replay import busiest_per_s
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import requests_for, round_window, soak_of, window_of
@@ -319,6 +320,13 @@ def replay_notes(job: Job) -> Iterator[str]:
         f"{name}: {own.due_s.size} requests in {minutes(own.length_s)}, {mean}/s on average and "
         f"{digits(busiest_per_s(own))}/s in its busiest second"
     )
+    if own.resolution_s:
+        yield (
+            f"{name} was made from times of a resolution of {digits(own.resolution_s)} s, spread "
+            "by chance: bursts within it are not those of production, so leave the SLOs a margin"
+        )
+    found = duplicates(own)
+    yield from () if found is None else found.sentences()
     level = min(plan.listed) if plan.listed else plan.levels.nearest(own.rate_per_s)
     pace = level / own.rate_per_s if traffic.keeps_pace else 1.0
     window_s = pace * window_of(spec, LoadPoint(plan.arrivals, level), brief=True).duration_s

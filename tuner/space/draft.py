@@ -21,6 +21,7 @@ from tuner.space.draft_sequences import sequence_arrivals_lines, sequence_space_
 from tuner.space.draft_server import CACHE_LINES, cache_of_server, server_lines, variable_lines
 from tuner.space.draft_slos import EXAMPLE, EXAMPLE_OF_MANY, latency_bound, slo_lines
 from tuner.space.draft_text import flow, remark
+from tuner.space.draft_variants import variants
 from tuner.space.experts import EXPERTS, UNKNOWN, Expert
 from tuner.space.sequences import takes_sequences
 from tuner.spec.paths import (
@@ -78,6 +79,7 @@ class DraftedModel:
         rows: Of a request.
         threads: A remark for each runtime whose threads its code leaves open; for CPUs.
         variables: What limits these in the server's environment.
+        versions: Numbers of the version directories that there are.
     """
 
     config: Any
@@ -89,6 +91,7 @@ class DraftedModel:
     rows: int = 1
     threads: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+    versions: tuple[int, ...] = ()
 
     def fills(self, largest: int) -> bool:
         """Whether no two requests fit into a batch of the largest size."""
@@ -302,6 +305,7 @@ def _space(
         yield from _batching(part, expert, slo, known, alone=alone)
     else:
         yield from _completed_batching(expert.sizes if alone else (), slo)
+    yield from variants(part.versions)
     if rare := (expert.rare_on_gpu if on_gpu else expert.rare_on_cpu) if alone else {}:
         yield "# Few models gain from these:"
         for path, given in rare.items():

@@ -7,8 +7,10 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tuner.errors import SpecError
 from tuner.modelconfig.values import FieldValue
 from tuner.spec.paths import SERVER, is_inside
+from tuner.spec.units import bytes_text
 
 __all__ = ["SERVER", "Knob"]
 
@@ -145,3 +147,19 @@ def text(value: FieldValue) -> str:
 def sizes_in(value: FieldValue) -> tuple[int, ...]:
     """The numbers of a list, such as preferred batch sizes; none for any other value."""
     return tuple(v for v in value if isinstance(v, int)) if isinstance(value, tuple) else ()
+
+
+def up_to(parameter: Parameter, memory_bytes: int) -> Parameter:
+    """A list of sizes without those that so much memory cannot hold.
+
+    Raises:
+        SpecError: None is left.
+    """
+    left = tuple(v for v in parameter if v is None or int(str(v)) < memory_bytes)
+    if not left:
+        raise SpecError(
+            f"{parameter.path}: each size is larger than this machine's memory, "
+            f"{bytes_text(memory_bytes)}",
+            "list smaller ones, such as 64MiB, or off",
+        )
+    return ChoiceParameter(parameter.knob, left)

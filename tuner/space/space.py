@@ -23,7 +23,7 @@ from tuner.modelconfig.rules import Rule, Violation
 from tuner.modelconfig.served import Served
 from tuner.space.candidate import CACHE, Candidate, FieldValue
 from tuner.space.conditions import Condition, conditions_of, least_batch
-from tuner.space.parameters import SERVER, Knob, Parameter, RangeParameter
+from tuner.space.parameters import SERVER, Knob, Parameter, RangeParameter, up_to
 from tuner.space.walk import Values, Walk
 from tuner.spec.paths import (
     CACHE_ENABLE,
@@ -84,6 +84,11 @@ class Space:
     def caches(self) -> bool:
         """The size of the response cache is searched."""
         return any(p.knob == CACHE for p in self.parameters)
+
+    def with_caches_up_to(self, memory_bytes: int) -> Space:
+        """Without sizes of the response cache that a machine with so much memory cannot hold."""
+        kept = (up_to(p, memory_bytes) if p.knob == CACHE else p for p in self.parameters)
+        return replace(self, parameters=tuple(kept))
 
     def narrow(self, parameter: Parameter, chosen: Values) -> Parameter | None:
         """``parameter`` with the values that are left beside ``chosen``; None: means nothing.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tuner.spec.fields import known
 from tuner.spec.labels import labelled
-from tuner.spec.metrics import GPU_MEMORY, THROUGHPUT, Metric, Scope
+from tuner.spec.metrics import OF_GPUS, THROUGHPUT, Metric, Scope
 from tuner.spec.mistakes import Finding, Location
 from tuner.spec.model import Spec, is_given
 from tuner.spec.model_checks import (
@@ -323,13 +323,17 @@ def _check_load_held(spec: Spec) -> Iterator[Finding]:
 
 
 def _check_gpu_memory(spec: Spec) -> Iterator[Finding]:
-    where: list[Location] = [at for at, slo in written_bounds(spec) if slo.metric is GPU_MEMORY]
-    where += [("objective",)] if spec.objective.metric is GPU_MEMORY else []
-    if where and not spec.server.managed and not spec.server.metrics:
-        text = "gpu_memory of a remote server is read from server.metrics, which is missing"
-        yield Finding(where[0], text)
-    elif where and spec.server.gpus == "none":
-        yield Finding(where[0], "gpu_memory means nothing with server.gpus: none")
+    where = [(at, slo.metric) for at, slo in written_bounds(spec) if slo.metric in OF_GPUS]
+    if (metric := spec.objective.metric) in OF_GPUS and metric is not None:
+        where.append((("objective",), metric))
+    if not where:
+        return
+    place, metric = where[0]
+    if not spec.server.managed and not spec.server.metrics:
+        text = f"{metric.name} of a remote server is read from server.metrics, which is missing"
+        yield Finding(place, text)
+    elif spec.server.gpus == "none":
+        yield Finding(place, f"{metric.name} means nothing with server.gpus: none")
 
 
 RULES: tuple[Rule, ...] = (

@@ -267,6 +267,17 @@ GPU_MEMORY = Metric(
     scope=Scope.SERVER,
 )
 
+GPU_UTILIZATION = Metric(
+    "gpu_utilization",
+    SHARE,
+    "host.gpu_utilization",
+    aliases=("utilization", "gpu_util"),
+    not_minimised="gpu_utilization is bounded by an SLO, not minimised: gpu_utilization <= 85%",
+    scope=Scope.SERVER,
+)
+#: What only a GPU has.
+OF_GPUS = (GPU_MEMORY, GPU_UTILIZATION)
+
 _LATENCIES = (P50_LATENCY, P90_LATENCY, P95_LATENCY, P99_LATENCY, AVG_LATENCY)
 
 
@@ -284,7 +295,7 @@ _OF_RESPONSES = {
     Until.LAST: ("last_response", "request_latency"),
 }
 _RESPONSES = (_until(until, metric) for until in _OF_RESPONSES for metric in _LATENCIES)
-METRICS = {m.name: m for m in (*_LATENCIES, *_RESPONSES, ERROR_RATE, THROUGHPUT, GPU_MEMORY)}
+METRICS = {m.name: m for m in (*_LATENCIES, *_RESPONSES, ERROR_RATE, THROUGHPUT, *OF_GPUS)}
 
 #: What a slow model answers; few are slower.
 SLOW_PER_S = 5

@@ -105,6 +105,12 @@ class Confirm(Strict):
         "answers "
         "and the current config's; 0: none; half precision may need 0.01",
     )
+    tolerances: dict[str, Annotated[float, Field(strict=True, ge=0, le=1)]] = Field(
+        default_factory=dict,
+        description="the same for single outputs, by name, such as {logits: 0.02}: of two versions "
+        "of a model, such as one in half precision",
+        examples=[{"logits": 0.02}],
+    )
 
 
 class Check(Strict):

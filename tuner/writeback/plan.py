@@ -12,7 +12,7 @@ from tuner.facts import adapter
 from tuner.load.probes.warmup import WarmUp, propose
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.edit import edit, unified_diff
-from tuner.modelconfig.encoding import UTF_8, encode
+from tuner.modelconfig.encoding import UTF_8, decode, encode
 from tuner.modelconfig.files import directory_of
 from tuner.modelconfig.message import ParseMistake, parse, try_parse
 from tuner.modelconfig.path import canonical
@@ -24,7 +24,7 @@ from tuner.space.environment import Needed, needed_variables, with_variables
 from tuner.spec.labels import of_label
 from tuner.spec.mistakes import listed
 from tuner.spec.model import Spec
-from tuner.writeback.files import sha256_of_bytes, sha256_or_none
+from tuner.writeback.files import read_plain, sha256_of_bytes, sha256_or_none
 from tuner.writeback.journal import Action
 from tuner.writeback.repository import (
     OpenRepository,
@@ -124,6 +124,34 @@ def plan_from_run(
     files = [f for label, text in texts.items() for f in file_plans(read[label], text, repository)]
     args, environment = result.get("server_args") or (), result.get("environment") or {}
     return WritePlan(tuple(files), manifest.run_id, tuple(args), environment)
+
+
+def plan_by_load(
+    manifest: Manifest,
+    configs: Mapping[str, Candidate],
+    own: Callable[[], Spec],
+    repository: Path | None = None,
+) -> WritePlan:
+    """The plan to write configs beside a model's own, as `configs/NAME.pbtxt`, by NAME.
+
+    ``repository`` as in `plan_from_run`, ``own`` as in `refuse_forged`.
+
+    Raises:
+        SpecError: A config sets code that the user's spec does not search.
+    """
+    files = list[FilePlan]()
+    for name, candidate in configs.items():
+        _refuse_strange_code(candidate, own)
+        for label in candidate.models:
+            config = manifest.models[label]
+            read = directory_of(Path(config.path))
+            there = read if repository is None else repository / config.name
+            path = there / "configs" / f"{name}.pbtxt"
+            text, there_now = text_with(config, candidate.of(label)), read_plain(path)
+            old = None if there_now is None else decode(there_now)[0]
+            before = sha256_or_none(there_now)
+            files.append(FilePlan(config.name, path, before, old, text, config.encoding))
+    return WritePlan(tuple(files), manifest.run_id)
 
 
 def refuse_forged(manifest: Manifest, result: Mapping[str, Any], own: Callable[[], Spec]) -> None:

@@ -15,6 +15,7 @@ import pytest
 from builders.commands import Tune
 from builders.runs import BETTER, CONFIG, Toy, edit_config, make_run
 from builders.told_commands import CONTRADICTIONS, contradict, edit, put, texts, with_code, written
+from builders.told_runs import put_one
 
 from tuner.writeback.plan import sha256_of
 
@@ -206,3 +207,21 @@ def test_what_is_written_is_recorded_though_nobody_reads_what_is_printed(
     assert config.read_text() != CONFIG
     recorded = json.loads((run / "result.json").read_text())["written"]
     assert recorded["sha256_after"] == sha256_of(config.read_text())
+
+
+def test_configs_by_load_are_written_beside_the_model_s_own_and_rolled_back_together(
+    tmp_path: Path, tune: Tune
+) -> None:
+    run = put_one(tmp_path)
+    model = tmp_path / "models" / "toy"
+    before = (model / "config.pbtxt").read_bytes()
+    assert tune("apply", run, "--by-load", "--dry-run") == 0
+    assert not (model / "configs").exists()
+    assert tune("apply", run, "--by-load") == 0
+    names = sorted(path.name for path in (model / "configs").glob("*.pbtxt") if path.name[0] != ".")
+    assert names == ["load-100.pbtxt", "load-20.pbtxt", "load-50.pbtxt"]
+    assert (model / "config.pbtxt").read_bytes() == before
+    assert tune("apply", run, "--by-load") == 0
+    assert "already there" in tune.out
+    assert tune("rollback", "toy", "--repository", tmp_path / "models") == 0
+    assert list((model / "configs").glob("load*.pbtxt")) == []

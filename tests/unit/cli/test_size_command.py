@@ -71,3 +71,47 @@ def test_a_run_in_which_nothing_met_the_slos_says_so(tune: Tune, tmp_path: Path)
     assert tune("size", run, "--rate", "100/s") == 2
     assert "credits no config with a load: none met the SLOs" in tune.err
     assert "confirm.soak" not in tune.err
+
+
+def on(parent: Path, name: str, cpu: str, credited: float, **result: Any) -> Path:
+    """A stored run of another machine that is credited with so much."""
+    (parent / name).mkdir()
+    share = 1.0 - credited / CREDITED
+    run = sized_run(parent / name, soak={"headroom": share}, manifest={"run_id": name})
+    edit(run, "manifest", {"host": {"cpu": cpu, "cores": 2}})
+    if result:
+        edit(run, "result", result)
+    return run
+
+
+def test_machines_are_ordered_by_cost_and_those_that_miss_an_slo_are_named(
+    tune: Tune, tmp_path: Path
+) -> None:
+    runs = [
+        on(tmp_path, "large", "Large", 300.0),
+        on(tmp_path, "small", "Small", 100.0),
+        on(tmp_path, "slow", "Slow", 50.0, status="infeasible", winner=None, gain=None),
+    ]
+    prices = [word for price in ("9/h", "2/h", "1/h") for word in ("--price", price)]
+    assert tune("size", *runs, "--rate", "1000/s", "--headroom", "0%", *prices) == 0
+    header, first, second, last = tune.out.splitlines()
+    assert header.split() == [
+        *("run", "machine", "proved", "replicas", "an", "hour", "a", "million", "if", "one"),
+        "fails",
+    ]
+    assert ("small" in first, "large" in second, "slow" in last) == (True, True, True)
+    assert " 20.00 " in first  # ten replicas for 2 an hour
+    assert " 36.00 " in second
+    assert tune("size", *runs, "--rate", "1000/s", *prices, "--format", "json") == 0
+    found = json.loads(tune.out)
+    assert [m["run_id"] for m in found] == ["small", "large", "slow"]
+    assert (found[2]["sizing"], bool(found[2]["missed"])) == (None, True)
+
+
+def test_prices_are_one_for_each_run_and_runs_are_of_one_model(tune: Tune, tmp_path: Path) -> None:
+    runs = [on(tmp_path, "a", "A", 300.0), on(tmp_path, "b", "B", 100.0)]
+    assert tune("size", *runs, "--rate", "1000/s", "--price", "2/h") == 2
+    assert "--price is given 1 times for 2 RUNs" in tune.err
+    edit(runs[1], "manifest", {"name": "another"})
+    assert tune("size", *runs, "--rate", "1000/s") == 2
+    assert "other models" in tune.err

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -183,7 +184,12 @@ def unlike_config(answer: bytes, config: Any) -> list[str]:
     return found
 
 
-def differences(one: ConfigAnswers, other: ConfigAnswers, tolerance: float) -> list[str]:
+def differences(
+    one: ConfigAnswers,
+    other: ConfigAnswers,
+    tolerance: float,
+    by_output: Mapping[str, float] = MappingProxyType({}),
+) -> list[str]:
     """A sentence for each input and output for which ``other`` answers otherwise than ``one``.
 
     Integers, booleans and strings must be equal. Floats may be off by ``tolerance`` of their own
@@ -191,9 +197,11 @@ def differences(one: ConfigAnswers, other: ConfigAnswers, tolerance: float) -> l
     that share of the mean size of the output's values, since a value near zero came about by
     cancellation.
 
-    Both were asked the same questions; a ``tolerance`` of 0 asks for equal floats.
+    Both were asked the same questions; a ``tolerance`` of 0 asks for equal floats. ``by_output``
+    has that of single outputs.
     """
     found = []
+    within = (tolerance, by_output)
     for how, expected, given in (
         ("alone", one.alone, other.alone),
         ("with others", one.together, other.together),
@@ -201,11 +209,27 @@ def differences(one: ConfigAnswers, other: ConfigAnswers, tolerance: float) -> l
         for number, (a, b) in enumerate(zip(expected, given, strict=True)):
             if not (a.rejected or b.rejected):
                 where = f"input {number % len(one.alone)} asked {how}"
-                found += [f"{where}: {text}" for text in _different(a, b, tolerance)]
+                found += [f"{where}: {text}" for text in _different(a, b, *within)]
     for (where, a), (_, b) in zip(one.varied, other.varied, strict=True):
         if not (a.rejected or b.rejected):
-            found += [f"{where}: {text}" for text in _different(a, b, tolerance)]
+            found += [f"{where}: {text}" for text in _different(a, b, *within)]
     return list(dict.fromkeys(found))
+
+
+def largest_differences(one: ConfigAnswers, other: ConfigAnswers) -> dict[str, float]:
+    """By output with floats, how far answers are apart, as `differences` counts it; 0s left out."""
+    found = dict[str, float]()
+    for a, b in zip((*one.alone, *one.together), (*other.alone, *other.together), strict=True):
+        for name in a.outputs.keys() & b.outputs.keys():
+            was, now = a.outputs[name], b.outputs[name]
+            if was.dtype.kind == "f" and was.shape == now.shape and was.size:
+                sizes = np.abs(was.astype(float))
+                off = np.abs(was.astype(float) - now.astype(float))
+                with np.errstate(all="ignore"):
+                    apart = off / (sizes + sizes.mean())
+                worst = float(np.max(apart, initial=0.0, where=np.isfinite(apart)))
+                found[name] = max(found.get(name, 0.0), worst)
+    return {name: worst for name, worst in sorted(found.items()) if worst > 0.0}
 
 
 def _answer(call: Any) -> Answer:
@@ -218,7 +242,9 @@ def _answer(call: Any) -> Answer:
         return Answer({}, str(error))
 
 
-def _different(one: Answer, other: Answer, tolerance: float) -> Iterator[str]:
+def _different(
+    one: Answer, other: Answer, tolerance: float, by_output: Mapping[str, float]
+) -> Iterator[str]:
     if one.error or other.error:
         if bool(one.error) != bool(other.error):
             yield f"only one config answers, the other fails: {one.error or other.error}"
@@ -230,7 +256,7 @@ def _different(one: Answer, other: Answer, tolerance: float) -> Iterator[str]:
         elif (a.dtype, a.shape) != (b.dtype, b.shape):
             was, now = (f"{x.dtype}{list(x.shape)}" for x in (a, b))
             yield f"output {name} was {was} and is {now}"
-        elif text := _unequal(a, b, tolerance):
+        elif text := _unequal(a, b, by_output.get(name, tolerance)):
             yield f"output {name} differs {text}"
 
 

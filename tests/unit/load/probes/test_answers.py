@@ -9,7 +9,14 @@ import pytest
 from builders.told_probes import answer, compared
 from tritonclient.grpc import service_pb2
 
-from tuner.load.probes.answers import Answer, ConfigAnswers, differences, unlike_config, vary
+from tuner.load.probes.answers import (
+    Answer,
+    ConfigAnswers,
+    differences,
+    largest_differences,
+    unlike_config,
+    vary,
+)
 from tuner.modelconfig.message import parse
 
 
@@ -135,3 +142,14 @@ def test_without_batching_the_first_dimension_is_one_of_the_config() -> None:
     assert unlike_config(b"no protobuf", config) == []
     assert unlike_config(_answered("BYTES", 2), config) == []
     assert unlike_config(_answered("BYTES", 1, 2), config) == ["y is BYTES [1, 2], not BYTES [2]"]
+
+
+def test_output_may_have_a_tolerance_of_its_own_and_its_difference_is_told() -> None:
+    one = Answer({"logits": np.array([1.0, 2.0]), "scores": np.array([1.0, 1.0])})
+    other = Answer({"logits": np.array([1.02, 2.0]), "scores": np.array([1.0, 1.0])})
+    a, b = ConfigAnswers(alone=(one,)), ConfigAnswers(alone=(other,))
+    assert len(differences(a, b, 0.001)) == 1
+    assert differences(a, b, 0.001, {"logits": 0.02}) == []
+    assert len(differences(a, b, 0.1, {"logits": 0.001})) == 1
+    assert largest_differences(a, b) == {"logits": pytest.approx(0.02 / 2.5)}
+    assert largest_differences(a, a) == {}

@@ -6,6 +6,7 @@ request carries is read from its line when it is replayed.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +28,7 @@ from tuner.spec.mistakes import MOST_SHOWN, in_brackets, listed, shown
 #: What a line may hold beside its time: what the request carries, in one of three ways, and whose
 #: it is.
 CARRIED = ("inputs", "shapes", "entry")
-KEYS = ("due_s", *CARRIED, "stream", "model")
+KEYS = ("due_s", *CARRIED, "stream", "model", "client", "resolution_s")
 HINT = "docs/recordings.md says what a line holds; tune record makes such a file"
 #: From the first to the last request there is at least so much time.
 LEAST_S = 1.0
@@ -70,6 +71,11 @@ class Recording:
         owners: The label of each, as its place in ``labels``.
         shapes: What the inputs of a request may be like, as far as lines say it.
         forms: The shapes of each, as their place in ``shapes``.
+        contents: What each carries, equal where that is the same to the byte; `UNKNOWN` where its
+            line does not say it.
+        clients: Who sent requests; "" for those whose line does not say it.
+        callers: The client of each, as its place in ``clients``.
+        resolution_s: Of the times that it was made from: finer ones are by chance. 0: as recorded.
     """
 
     path: Path
@@ -79,6 +85,10 @@ class Recording:
     owners: Order
     shapes: tuple[LineShapes, ...]
     forms: Order
+    contents: Order
+    clients: tuple[str, ...]
+    callers: Order
+    resolution_s: float = 0.0
 
     @property
     def length_s(self) -> float:
@@ -139,6 +149,9 @@ def _read(path: Path, size: int, changed_ns: int) -> Recording:
     due_s, offsets, owners = array("d"), array("q"), array("i")
     labels: dict[Label, int] = {}
     forms, shapes = array("i"), dict[LineShapes, int]()
+    contents, known = array("q"), dict[bytes, int]()
+    callers, clients = array("i"), dict[str, int]()
+    resolution_s = 0.0
     wrong: list[str] = []
     wrong_count = offset = 0
     with opened(path) as file:
@@ -160,6 +173,10 @@ def _read(path: Path, size: int, changed_ns: int) -> Recording:
                 label = Label(row.get("stream", ""), row.get("model", ""))
                 owners.append(labels.setdefault(label, len(labels)))
                 forms.append(shapes.setdefault(shapes_of_line(row), len(shapes)))
+                carried = content_of_line(row)
+                contents.append(known.setdefault(carried, len(known)) if carried else UNKNOWN)
+                callers.append(clients.setdefault(row.get("client", ""), len(clients)))
+                resolution_s = max(resolution_s, row.get("resolution_s", 0.0))
             offset += len(line)
     if wrong:
         raise SpecError(shown(wrong, wrong_count), HINT)
@@ -170,8 +187,21 @@ def _read(path: Path, size: int, changed_ns: int) -> Recording:
     if long := too_long(due_s[-1] - due_s[0]):
         late = int(times.searchsorted(due_s[0] + MOST_S, side="right"))
         raise SpecError(f"{path}:{late + 1}:1: due_s {due_s[late]:.15g}: {long}", HINT)
-    places, whose, like = (np.array(own, np.int64) for own in (offsets, owners, forms))
-    return Recording(path, times - times[0], places, tuple(labels), whose, tuple(shapes), like)
+    columns = (offsets, owners, forms, contents, callers)
+    places, whose, like, carries, by = (np.array(column, np.int64) for column in columns)
+    return Recording(
+        path=path,
+        due_s=times - times[0],
+        offsets=places,
+        labels=tuple(labels),
+        owners=whose,
+        shapes=tuple(shapes),
+        forms=like,
+        contents=carries,
+        clients=tuple(clients),
+        callers=by,
+        resolution_s=resolution_s,
+    )
 
 
 def _row(line: bytes) -> tuple[str, dict[str, Any]]:
@@ -203,9 +233,12 @@ def parse_line(text: str) -> dict[str, Any]:
             message = f"unknown key {key!r}{in_brackets(key, KEYS)}"
             raise LineError.at(text, key, message)
     row["due_s"] = _seconds(text, row)
-    for key in ("stream", "model"):
+    for key in ("stream", "model", "client"):
         if key in row and not (isinstance(row[key], str) and row[key]):
             raise LineError.at(text, key, f"{key} is no name: {row[key]!r}")
+    if "resolution_s" in row and finite(row["resolution_s"]) is None:
+        message = f"resolution_s is no number of seconds: {row['resolution_s']!r:.80}"
+        raise LineError.at(text, "resolution_s", message)
     if len(carried := [key for key in CARRIED if key in row]) > 1:
         message = f"{carried[0]} and {carried[1]} are given, and one of them is enough"
         raise LineError.at(text, carried[1], message)
@@ -221,6 +254,19 @@ def _seconds(text: str, row: Mapping[str, Any]) -> float:
     if due_s is None:
         raise LineError.at(text, "due_s", f"due_s is no number of seconds: {given!r:.80}")
     return due_s
+
+
+#: In place of what a request carries.
+UNKNOWN = -1
+
+
+def content_of_line(row: Mapping[str, Any]) -> bytes:
+    """Equal for two requests of one model that carry the same; empty where that is not known."""
+    given = {key: row[key] for key in ("inputs", "entry") if key in row}
+    if not given:
+        return b""
+    text = json.dumps([row.get("model", ""), given], sort_keys=True)
+    return hashlib.blake2b(text.encode(errors="backslashreplace"), digest_size=16).digest()
 
 
 def shapes_of_line(row: Mapping[str, Any]) -> LineShapes:

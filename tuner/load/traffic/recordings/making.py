@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import SpecError
-from tuner.load.traffic.arrivals import too_long
+from tuner.load.traffic.arrivals import Times, too_long
 from tuner.writing import explained
 
 
@@ -29,11 +29,13 @@ class FoundRequest:
     Attributes:
         row: Its line, without a time.
         place: Where it was found, as file, line and column.
+        took_s: It came so long before ``at_s``, which is when it was answered.
     """
 
     at_s: float
     row: dict[str, Any]
     place: str = ""
+    took_s: float = 0.0
 
 
 @dataclass
@@ -42,7 +44,7 @@ class Making:
 
     Attributes:
         requests: Lines that were written.
-        notes: Sentences, each with the number of requests that it is about.
+        notes: Sentences, each with the number of requests that it is about; 0: all of them.
     """
 
     requests: int = 0
@@ -52,17 +54,39 @@ class Making:
     def note(self, sentence: str) -> None:
         self.notes[sentence] = self.notes.get(sentence, 0) + 1
 
+    def note_of_all(self, sentence: str) -> None:
+        self.notes[sentence] = 0
 
-def make_recording(found: Iterable[FoundRequest], path: Path, making: Making) -> None:
+
+#: What requests are spread by whose times are whole seconds.
+_SPREAD_SEED = 0
+
+
+def spread(at_s: Times) -> tuple[Times, float]:
+    """Times that are whole seconds, by chance within their second; and the resolution they had.
+
+    0 for others, which are as they were. Where no second has two requests there is nothing to
+    spread.
+    """
+    whole = at_s.size > 1 and bool(np.all(at_s == np.floor(at_s)))
+    if not whole or np.unique(at_s).size == at_s.size:
+        return at_s, 0.0
+    return at_s + np.random.default_rng(_SPREAD_SEED).random(at_s.size), 1.0
+
+
+def make_recording(
+    found: Iterable[FoundRequest], path: Path, making: Making, *, of_a_log: bool = False
+) -> None:
     """Writes the requests in the order of their times, which count from the first one's.
 
-    ``making`` is told how many there are; ``path`` is the old file or the whole new one.
+    ``making`` is told how many there are; ``path`` is the old file or the whole new one. Times
+    ``of_a_log`` may be whole seconds, and are spread then.
 
     Raises:
         SpecError: There are fewer than two requests, or one comes more than `MOST_S` after another.
         EnvironmentNotReadyError: It cannot be written.
     """
-    at_s, offsets, lengths = array("d"), array("q"), array("q")
+    at_s, took_s, offsets, lengths = array("d"), array("d"), array("q"), array("q")
     unfinished = path.with_name(f".tune-{secrets.token_hex(8)}.tmp")
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,6 +100,7 @@ def make_recording(found: Iterable[FoundRequest], path: Path, making: Making) ->
                     row = json.dumps(one.row, ensure_ascii=False)[1:]
                     text = row.encode(errors="backslashreplace") + b"\n"  # halves of surrogates
                     at_s.append(one.at_s)
+                    took_s.append(one.took_s)
                     offsets.append(rows.tell())
                     lengths.append(len(text))
                     rows.write(text)
@@ -83,19 +108,32 @@ def make_recording(found: Iterable[FoundRequest], path: Path, making: Making) ->
                     held = "one request" if at_s else "no request"
                     message = f"there is {held} to record, and a recording needs two"
                     raise SpecError(message, "see tune record --help for what is read")
-                first_s = min(at_s)
-                for number in np.argsort(np.array(at_s), kind="stable").tolist():
+                at, resolution_s = spread(np.array(at_s)) if of_a_log else (np.array(at_s), 0.0)
+                if resolution_s:
+                    making.note_of_all(_SPREAD)
+                at = at - np.array(took_s)
+                first_s, own = float(at.min()), b'"resolution_s": 1.0' if resolution_s else b""
+                for number in np.argsort(at, kind="stable").tolist():
                     rows.seek(offsets[number])
                     rest = rows.read(lengths[number])
-                    comma = b"" if rest == b"}\n" else b", "
-                    due_s = round(at_s[number] - first_s, 6)
-                    lines.write(b'{"due_s": %s%s%s' % (str(due_s).encode(), comma, rest))
+                    parts = [b"", own] if own else [b""]
+                    parts += [] if rest == b"}\n" else [rest]
+                    due_s = round(float(at[number]) - first_s, 6)
+                    end = b"}\n" if rest == b"}\n" else b""
+                    lines.write(b'{"due_s": ' + str(due_s).encode() + b", ".join(parts) + end)
+                    own = b""  # the first line says it
                 lines.flush()
                 os.fsync(lines.fileno())
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
-    making.requests, making.length_s = len(at_s), max(at_s) - first_s
+    making.requests, making.length_s = len(at_s), float(at.max()) - first_s
+
+
+_SPREAD = (
+    f"times are whole seconds: spread within their second by chance (seed {_SPREAD_SEED}), so "
+    "bursts within a second are not the log's; log milliseconds, as nginx's $msec, for these"
+)
 
 
 def _refuse_apart(first: FoundRequest, last: FoundRequest) -> None:

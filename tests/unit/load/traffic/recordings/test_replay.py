@@ -27,7 +27,9 @@ from tuner.load.traffic.recordings.replay import (
 def recording(due_s: Times) -> Recording:
     count = due_s.size
     same = np.zeros(count, np.int64)
-    return Recording(Path("r"), due_s, np.arange(count), (Label(),), same, ((),), same)
+    return Recording(
+        Path("r"), due_s, np.arange(count), (Label(),), same, ((),), same, same, ("",), same
+    )
 
 
 def traffic(due_s: Times, streams: int = 1, *, keeps_pace: bool = False) -> RecordedTraffic:
