@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tuner.version import VERSION
+
 if TYPE_CHECKING:  # `import tuner` stays light
     from tuner.report.frames import RunFrames
     from tuner.starting import StartedRun
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 
 def read_run(path: Path | str) -> RunFrames:

@@ -17,7 +17,7 @@ from tuner.bench.sending import sending_notes
 from tuner.bench.tools import client_notes, find_programs
 from tuner.checks.requests import note_requests
 from tuner.search.estimate import replay_notes
-from tuner.spec.mistakes import Severity
+from tuner.spec.mistakes import FindingSeverity
 
 HEAD = "repository: repository\nslo: [p99_latency <= 40ms]\n"
 SPACE = "space: {instance_group.count: {int: [1, 4]}}\n"
@@ -101,16 +101,16 @@ def lengths(*numbers: int) -> list[Any]:
     return [{"text": {"content": ["ab"] * n, "shape": [n]}} for n in numbers]
 
 
-def request_notes(job: Job, *severities: Severity) -> list[str]:
-    """What a plan says of the requests; with `Severity.NOTED`, what a run says too."""
+def request_notes(job: Job, *severities: FindingSeverity) -> list[str]:
+    """What a plan says of the requests; with `FindingSeverity.NOTED`, what a run says too."""
     found = note_requests(job.case)
-    return [f.message for f in found if f.severity in (severities or Severity)]
+    return [f.message for f in found if f.severity in (severities or FindingSeverity)]
 
 
 def carried() -> dict[str, Case]:
     """Of requests that fit."""
 
-    def made(dims: str, inputs: str = "{kind: random}", *severities: Severity) -> Case:
+    def made(dims: str, inputs: str = "{kind: random}", *severities: FindingSeverity) -> Case:
         return lambda here: request_notes(made_up(here, dims, inputs), *severities)
 
     def of(config: str, workload: str = f"inputs: {TEXTS}") -> Case:
@@ -142,7 +142,7 @@ def carried() -> dict[str, Case]:
         "four floats": made("[ 4 ]"),
         "two by two floats": made("[ 2, 2 ]"),
         "8 MiB, which a run tells too": made(
-            "[ -1, -1, -1 ]", "{kind: random, shapes: {x: [128, 128, 128]}}", Severity.NOTED
+            "[ -1, -1, -1 ]", "{kind: random, shapes: {x: [128, 128, 128]}}", FindingSeverity.NOTED
         ),
         "three inferences of two tensors": of(pair, several),
         "two shapes": of(OPEN),

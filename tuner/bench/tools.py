@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from tuner import __version__
 from tuner.bench.job import Job
 from tuner.bench.sharing import room_note
 from tuner.extras import Extra, lacking
@@ -33,6 +32,7 @@ from tuner.spec.workload import (
 )
 from tuner.triton.launchers import NAMED, cores_of, host_of, server_launcher
 from tuner.triton.needs import refuse_names
+from tuner.version import VERSION
 
 _HERE = re.compile(r"\w+://(localhost|127\.[\d.]+|\[::1\]):\d+")
 
@@ -55,7 +55,7 @@ class Programs:
 
     def versions(self) -> dict[str, str]:
         return {
-            "tune": __version__,
+            "tune": VERSION,
             "tritonserver": self.server_version,
             "perf_analyzer": self.perf_analyzer.version,
             "optuna": version("optuna"),

@@ -22,7 +22,7 @@ from tuner.modelconfig.served import ServedModel
 from tuner.space.candidate import CACHE, list_sizes
 from tuner.space.parameters import Knob
 from tuner.spec.metrics import OF_GPUS
-from tuner.spec.mistakes import Finding, Location, Severity
+from tuner.spec.mistakes import Finding, FindingSeverity, Location
 from tuner.spec.model import Spec
 from tuner.spec.paths import CACHE_SIZE, INSTANCE_GROUP, INSTANCES
 from tuner.spec.server import ServerMode
@@ -66,12 +66,12 @@ def check_gpus(case: Case) -> Iterator[Finding]:
         return
     if lacking := no_gpu_memory(case.spec, seen=has_gpu() or not server.managed):
         text = f"{lacking.message}: {lacking.hint}"
-        yield Finding((), text, severity=Severity.DOUBTED)
+        yield Finding((), text, severity=FindingSeverity.DOUBTED)
     for model in case.served.models.values() if server.mode is ServerMode.LOCAL else ():
         if any(enum_name(g, "kind") == _ON_GPU for g in model.base.completed.instance_group):
             text = f"{_ON_GPU}, and no GPU is seen: not loaded"
             at = model.place(INSTANCE_GROUP)
-            yield Finding((), text, at=at, severity=Severity.DOUBTED)
+            yield Finding((), text, at=at, severity=FindingSeverity.DOUBTED)
 
 
 def note_gpus(case: Case) -> Iterator[Finding]:
@@ -114,7 +114,7 @@ def note_weights(case: Case) -> Iterator[Finding]:
 
 
 def _weights_bytes(model: ServedModel) -> int:
-    """Of the files of its largest version, at least 1."""
+    """Size of the files of its largest version, at least 1."""
     served = served_versions(model.base.file, model.files.versions)
     places = [model.files.directory / str(version) for version in served]
     sizes = [sum(f.stat().st_size for f in p.rglob("*") if f.is_file()) for p in places]
@@ -212,4 +212,4 @@ def _answer_bytes(config: Any) -> int | None:
 
 
 def _note(text: str, location: Location = ()) -> Finding:
-    return Finding(location, text, key=True, severity=Severity.MINOR)
+    return Finding(location, text, key=True, severity=FindingSeverity.MINOR)

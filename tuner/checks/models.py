@@ -18,7 +18,7 @@ from tuner.modelconfig.traps import batch_in_dims, fixed_batch, padded_batches, 
 from tuner.space.build import never_tried, refuse_unmeasurable
 from tuner.space.parameters import SERVER, Knob
 from tuner.spec.labels import of_label
-from tuner.spec.mistakes import Finding, Location, Severity
+from tuner.spec.mistakes import Finding, FindingSeverity, Location
 from tuner.spec.paths import PRIORITY_LEVELS
 from tuner.spec.units import count_text
 
@@ -80,7 +80,7 @@ def check_files(case: Case) -> Iterator[Finding]:
     """Errors of the models, and of those that they call, that lint sees and a server decides."""
     for model in case.served.models.values():
         for found in errors_of(case.spec.repository, model.name, case.spec.write_to):
-            severity = Severity.DOUBTED
+            severity = FindingSeverity.DOUBTED
             yield Finding((), found.message, hint=found.hint, at=found.place, severity=severity)
 
 
@@ -92,7 +92,7 @@ def note_open_batches(case: Case) -> Iterator[Finding]:
                 f"config.pbtxt{of_label(label, case.served.models)} leaves max_batch_size to the "
                 "server, which is asked when the run starts; this plan takes it to be "
                 f"{model.base.completed.max_batch_size}, Triton's default",
-                severity=Severity.MINOR,
+                severity=FindingSeverity.MINOR,
             )
 
 
@@ -104,7 +104,7 @@ def note_traps(case: Case) -> Iterator[Finding]:
         for trap in (batch_in_dims, fixed_batch, short_queue, padded_batches):
             for path, text, hint in trap(config):
                 at = model.place(path)
-                yield Finding((), text, hint=hint, at=at, severity=Severity.MINOR)
+                yield Finding((), text, hint=hint, at=at, severity=FindingSeverity.MINOR)
 
 
 def note_parameters(case: Case) -> Iterator[Finding]:
@@ -122,12 +122,12 @@ def note_parameters(case: Case) -> Iterator[Finding]:
                 if found not in known:
                     known.append(found)
                     _, text, hint = found
-                    yield _note(text, place_of(parameter.knob), hint, Severity.MINOR)
+                    yield _note(text, place_of(parameter.knob), hint, FindingSeverity.MINOR)
 
 
 def note_untried(case: Case) -> Iterator[Finding]:
     """Values of the space that no config would be loaded with."""
-    yield from (_note(text, severity=Severity.MINOR) for text in never_tried(case.space))
+    yield from (_note(text, severity=FindingSeverity.MINOR) for text in never_tried(case.space))
 
 
 def note_queues(case: Case) -> Iterator[Finding]:
@@ -141,13 +141,16 @@ def note_queues(case: Case) -> Iterator[Finding]:
 
 
 def place_of(knob: Knob) -> Location:
-    """Where the spec searches it."""
+    """The place in the spec that searches it."""
     if knob.owner == SERVER:
         return ("server", "space", knob.path)
     return ("models", knob.owner, "space", knob.path)
 
 
 def _note(
-    text: str, location: Location = (), hint: str = "", severity: Severity = Severity.NOTED
+    text: str,
+    location: Location = (),
+    hint: str = "",
+    severity: FindingSeverity = FindingSeverity.NOTED,
 ) -> Finding:
     return Finding(location, text, key=True, hint=hint, severity=severity)

@@ -104,7 +104,7 @@ def _missing(spec: Spec) -> Iterator[Finding]:
 
 
 def _unreadable(spec: Spec) -> Iterator[Finding]:
-    """Of each model by itself, with those it consists of."""
+    """What each model, with those it consists of, says by itself."""
     told = set[str]()
     for label, model in spec.models.items():
         try:

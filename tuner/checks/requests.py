@@ -20,7 +20,7 @@ from tuner.modelconfig.backends import may_set_batch
 from tuner.modelconfig.base import unragged_inputs
 from tuner.modelconfig.served import ServedModel
 from tuner.spec.labels import of_label
-from tuner.spec.mistakes import Finding, Severity, listed
+from tuner.spec.mistakes import Finding, FindingSeverity, listed
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from tuner.spec.shapes import mixed_in, shape_places
 from tuner.spec.units import Percent, bytes_text
@@ -79,7 +79,7 @@ def check_rows(case: Case) -> Iterator[Finding]:
 
 
 def note_full_batches(case: Case) -> Iterator[Finding]:
-    """Where two requests never fit into one batch, what forms batches changes nothing."""
+    """Notes that what forms batches changes nothing where two requests never fit into one."""
     for name, stream in case.spec.streams.items():
         for label in case.served.answering([stream.model]) if stream.batch_size > 1 else ():
             sizes = [case.served.models[label].base.completed.max_batch_size]
@@ -96,7 +96,7 @@ def note_full_batches(case: Case) -> Iterator[Finding]:
                     "and its preferred sizes change nothing",
                     hint=f"send fewer rows, or search a max_batch_size from "
                     f"{2 * stream.batch_size} on",
-                    severity=Severity.NOTED,
+                    severity=FindingSeverity.NOTED,
                 )
 
 
@@ -190,7 +190,7 @@ def note_validation_data(case: Case) -> Iterator[Finding]:
             if '"validation_data"' in text:
                 told = "answers are not compared with the validation_data of this file"
                 at = ("streams", name, "inputs", "file")
-                yield Finding(at, told, severity=Severity.MINOR)
+                yield Finding(at, told, severity=FindingSeverity.MINOR)
 
 
 def _drawn_notes(name: str, inputs: RandomInputs, case: Case) -> Iterator[Finding]:
@@ -241,4 +241,4 @@ def _apart_notes(name: str, case: Case, shapes: Mapping[str, int], where: str) -
 def _note(text: str, size: int | None = None) -> Finding:
     """``size``: bytes of the request that it is about; a run tells that of large ones only."""
     small = size is not None and size <= LARGE_BYTES
-    return Finding((), text, severity=Severity.MINOR if small else Severity.NOTED)
+    return Finding((), text, severity=FindingSeverity.MINOR if small else FindingSeverity.NOTED)

@@ -18,25 +18,25 @@ from tuner.checks.parts import completed
 from tuner.modelconfig.served import Served
 from tuner.spec.checks import cross_checks
 from tuner.spec.load import LoadedSpec, read_spec
-from tuner.spec.mistakes import Finding, Severity
+from tuner.spec.mistakes import Finding, FindingSeverity
 from tuner.spec.model import Spec
 from tuner.spec.rules import applied
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckRule:
     """A row of the table; ``severities``: those that its findings may have."""
 
     rule: Callable[[Case], Iterator[Finding]]
-    severities: tuple[Severity, ...] = (Severity.REFUSED,)
+    severities: tuple[FindingSeverity, ...] = (FindingSeverity.REFUSED,)
 
 
-def _doubted(rule: Callable[[Case], Iterator[Finding]]) -> Check:
-    return Check(rule, (Severity.DOUBTED,))
+def _doubted(rule: Callable[[Case], Iterator[Finding]]) -> CheckRule:
+    return CheckRule(rule, (FindingSeverity.DOUBTED,))
 
 
-def _noted(rule: Callable[[Case], Iterator[Finding]]) -> Check:
-    return Check(rule, (Severity.NOTED, Severity.MINOR))
+def _noted(rule: Callable[[Case], Iterator[Finding]]) -> CheckRule:
+    return CheckRule(rule, (FindingSeverity.NOTED, FindingSeverity.MINOR))
 
 
 def _values(case: Case) -> Iterator[Finding]:
@@ -44,21 +44,21 @@ def _values(case: Case) -> Iterator[Finding]:
     yield from cross_checks(case.loaded.spec)  # what the command line sets has rules of its own
 
 
-CHECKS: tuple[Check, ...] = (
-    Check(_values),
-    Check(models.check_encodings),
-    Check(models.check_measurable),
-    Check(models.check_priorities),
-    Check(sequences.check_arrivals),
-    Check(sequences.check_decoupled),
-    Check(sequences.check_idle_time),
-    Check(sequences.check_count_output),
-    Check(responses.check_bounded_latencies),
-    Check(responses.check_minimized_latency),
-    Check(responses.check_protocol_of_decoupled),
-    Check(requests.check_rows),
-    Check(requests.check_shapes),
-    Check(requests.check_open_shapes),
+CHECKS: tuple[CheckRule, ...] = (
+    CheckRule(_values),
+    CheckRule(models.check_encodings),
+    CheckRule(models.check_measurable),
+    CheckRule(models.check_priorities),
+    CheckRule(sequences.check_arrivals),
+    CheckRule(sequences.check_decoupled),
+    CheckRule(sequences.check_idle_time),
+    CheckRule(sequences.check_count_output),
+    CheckRule(responses.check_bounded_latencies),
+    CheckRule(responses.check_minimized_latency),
+    CheckRule(responses.check_protocol_of_decoupled),
+    CheckRule(requests.check_rows),
+    CheckRule(requests.check_shapes),
+    CheckRule(requests.check_open_shapes),
     _doubted(models.check_files),
     _doubted(machine.check_gpus),
     _noted(machine.note_mounts),
@@ -104,11 +104,11 @@ def checked_again(case: Case, served: Served) -> Case:
 
 def _refused(case: Case) -> Case:
     case, found = completed(case)
-    case.loaded.refuse([*found, *findings(case, Severity.REFUSED)])
+    case.loaded.refuse([*found, *findings(case, FindingSeverity.REFUSED)])
     return case
 
 
-def findings(case: Case, *severities: Severity) -> Iterator[Finding]:
+def findings(case: Case, *severities: FindingSeverity) -> Iterator[Finding]:
     """What the checks of these severities find, as far as the case has what they need."""
     for check in CHECKS:
         if {*severities} & {*check.severities}:
@@ -116,7 +116,7 @@ def findings(case: Case, *severities: Severity) -> Iterator[Finding]:
             yield from (finding for finding in found if finding.severity in severities)
 
 
-def sentences(case: Case, *severities: Severity) -> list[str]:
+def sentences(case: Case, *severities: FindingSeverity) -> list[str]:
     """The same as text, each with its place."""
     return [*dict.fromkeys(_sentence(case.loaded, f) for f in findings(case, *severities))]
 

@@ -41,7 +41,7 @@ class LoadConfig:
 
     @property
     def name(self) -> str:
-        """Of its file in `configs/`."""
+        """Name of its file in `configs/`."""
         return f"load-{self.share * 100:.0f}"
 
 

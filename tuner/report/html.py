@@ -8,11 +8,11 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from tuner import __version__
 from tuner.plain import plain_lines
 from tuner.record.result_schema import SCHEMA_VERSION
 from tuner.report.blocks import Document, charts_in
 from tuner.report.quantities import time_text
+from tuner.version import VERSION
 
 
 def render(document: Document) -> str:
@@ -32,7 +32,7 @@ def render(document: Document) -> str:
     drawn = {chart.name: chart.figure for chart in charts_in(document.blocks)}
     return environment.get_template("page.html.j2").render(
         document=document,
-        version=__version__,
+        version=VERSION,
         schema_version=SCHEMA_VERSION,
         css=Markup(_asset("report.css")),  # noqa: S704  our own file
         js=Markup(_asset("report.js")),  # noqa: S704  our own file

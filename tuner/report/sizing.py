@@ -47,7 +47,7 @@ class Sizing:
 
     @property
     def cost_per_million(self) -> float | None:
-        """Of inferences, at the rate; in the price's currency."""
+        """Cost of a million inferences at the rate, in the price's currency."""
         cost = self.cost_per_hour
         return None if cost is None else cost / (self.rate_infer_per_s * 3600.0) * 1e6
 
@@ -119,7 +119,7 @@ def size(data: ReportData, rate: float, headroom: float, price: float | None) ->
 
 
 @dataclass(frozen=True)
-class Machine:
+class SizedMachine:
     """A run's machine for a rate; ``missed``: why it is none, and then it has no sizing."""
 
     run_id: str
@@ -148,22 +148,22 @@ HEADER = ("run", "machine", "proved", "replicas", "an hour", "a million", "if on
 
 def machines(
     runs: Sequence[ReportData], rate: float, headroom: float, prices: Sequence[float | None]
-) -> list[Machine]:
+) -> list[SizedMachine]:
     """The runs' machines, the cheapest first; without prices, that with the fewest replicas.
 
     Those that are credited with no load, such as where no config meets the SLOs, are the last.
     """
-    found = list[Machine]()
+    found = list[SizedMachine]()
     for data, price in zip(runs, prices, strict=True):
         name = machine_text(data.manifest)
         try:
-            found.append(Machine(data.run_id, name, size(data, rate, headroom, price)))
+            found.append(SizedMachine(data.run_id, name, size(data, rate, headroom, price)))
         except SpecError as error:
-            found.append(Machine(data.run_id, name, missed=_why_none(data, error)))
+            found.append(SizedMachine(data.run_id, name, missed=_why_none(data, error)))
     return sorted(found, key=_order)
 
 
-def _order(machine: Machine) -> tuple[bool, float, int]:
+def _order(machine: SizedMachine) -> tuple[bool, float, int]:
     sizing = machine.sizing
     if sizing is None:
         return True, 0.0, 0
@@ -175,7 +175,7 @@ def _why_none(data: ReportData, error: SpecError) -> str:
     missed = [r.found for r in data.slo if r.found.verdict.outcome is SloOutcome.MISSED]
     if data.status is Status.INFEASIBLE and missed:
         return "misses " + ", ".join(f"{r.expression} ({found_text(r)})" for r in missed)
-    return error.message.partition(": ")[2] or error.message
+    return error.message
 
 
 def refuse_unlike(runs: Sequence[ReportData]) -> None:

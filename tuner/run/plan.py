@@ -54,7 +54,7 @@ from tuner.space.build import refuse_empty
 from tuner.space.environment import assignments, needed_variables
 from tuner.space.words import changes_text
 from tuner.spec.load import effective_yaml
-from tuner.spec.mistakes import Severity
+from tuner.spec.mistakes import FindingSeverity
 from tuner.spec.model import Spec, StrategyName
 from tuner.spec.server import MODES, ServerMode
 from tuner.spec.units import count_text
@@ -131,7 +131,7 @@ def draw_plan(
         candidates=tuple(previews(job, candidates)),
         notes=(
             *notes,
-            *sentences(case, Severity.NOTED, Severity.MINOR),
+            *sentences(case, FindingSeverity.NOTED, FindingSeverity.MINOR),
             *client_notes(job),
             *filter(None, [cores_note(job)]),
             *(() if unready else sending_notes(job, environment)),
@@ -146,7 +146,7 @@ def draw_plan(
                 if (half := half_written(job.spec.repository))
                 else ()
             ),
-            *sentences(case, Severity.DOUBTED),
+            *sentences(case, FindingSeverity.DOUBTED),
             *([] if unready else _unreachable(job, environment)),
         ],
     )

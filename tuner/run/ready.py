@@ -18,7 +18,7 @@ from tuner.machine.cpus import Cores
 from tuner.record.manifest import Manifest
 from tuner.record.store import RunStore
 from tuner.search.estimate import SLOW_LOAD_S, Seen, foresee_run, replay_notes, seen_before
-from tuner.spec.mistakes import Severity
+from tuner.spec.mistakes import FindingSeverity
 from tuner.writeback.target import foreseen
 
 
@@ -64,6 +64,6 @@ def beforehand(job: Job, completed: str, load_s: float, request: Request) -> Ite
     if request.resume is None:
         seen = seen_before(request.output, job) or Seen(load_s=load_s)
         yield foresee_run(request.output, job, seen).sentence
-    yield from sentences(job.case, Severity.NOTED)
+    yield from sentences(job.case, FindingSeverity.NOTED)
     yield from replay_notes(job)
     yield from foreseen(job.searched_files) if request.write else ()

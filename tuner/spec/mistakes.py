@@ -21,7 +21,7 @@ MOST_SHOWN = 100
 _LONGEST_LINE = 500
 
 
-class Severity(Enum):
+class FindingSeverity(Enum):
     """How much a finding about a spec and its repository matters.
 
     REFUSED: no command goes on. DOUBTED: `tune plan` ends with an error; a run lets the server
@@ -58,7 +58,7 @@ class Finding:
     described: str = ""
     hint: str = ""
     at: str = ""
-    severity: Severity = Severity.REFUSED
+    severity: FindingSeverity = FindingSeverity.REFUSED
     environment: bool = False
 
     @classmethod

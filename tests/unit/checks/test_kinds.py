@@ -14,7 +14,7 @@ from tuner.errors import SpecError
 from tuner.lint.repository import lint_repository
 from tuner.lint.rules import Severity as LintSeverity
 from tuner.modelconfig.known_backends import BACKENDS
-from tuner.spec.mistakes import Severity
+from tuner.spec.mistakes import FindingSeverity
 from tuner.triton.needs import image_with
 
 HEAD = "repository: models\nslo: [p99_latency <= 100ms]\n"
@@ -33,7 +33,7 @@ def job(here: Path, spec: str, **configs: str) -> Job:
 
 
 def notes(found: Job) -> list[str]:
-    return sentences(found.case, Severity.NOTED, Severity.MINOR)
+    return sentences(found.case, FindingSeverity.NOTED, FindingSeverity.MINOR)
 
 
 def linted(here: Path, config: str, *files: str, rule: str = "") -> list[Any]:

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from builders.told_requests import CHARGE, SMALL, TEXT, made_up, recorded, request_notes
 
-from tuner.spec.mistakes import Severity
+from tuner.spec.mistakes import FindingSeverity
 
 
 @pytest.mark.parametrize(
     ("count", "said"), [(4, False), (1 << 18, False), ((1 << 18) + 1, True), (1 << 19, True)]
 )
 def test_more_than_a_mebibyte_is_large(count: int, said: bool, tmp_path: Path) -> None:
-    large = request_notes(made_up(tmp_path, f"[ {count} ]"), Severity.NOTED)
+    large = request_notes(made_up(tmp_path, f"[ {count} ]"), FindingSeverity.NOTED)
     assert bool(large) is said
 
 

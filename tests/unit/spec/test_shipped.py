@@ -42,7 +42,7 @@ MODELS = [
     if issubclass(model, BaseModel) and model is not BaseModel
 ]
 #: Mappings whose keys are the user's.
-FREE = {"environment", "models", "mounts", "shapes", "space", "streams"}
+FREE = {"environment", "models", "mounts", "shapes", "space", "streams", "tolerances"}
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+|(?:[0-9a-fA-F]{0,4}:){3,7}[0-9a-fA-F]
 
 
 @dataclass(frozen=True)
-class Asked:
+class LoggedCall:
     """What a line says of a request.
 
     Attributes:
@@ -74,17 +74,19 @@ class Asked:
     model: str = ""
 
 
-def asked(row: Mapping[str, Any]) -> Asked:
+def asked(row: Mapping[str, Any]) -> LoggedCall:
     """Health probes, metrics and other calls than inferences have no place in a load."""
     given = next((str(row[name]) for name in _REQUEST if name in row), "")
     words = given.split()
     path = (words[1] if len(words) > 1 else given).partition("?")[0]
     if found := _INFERENCE.search(path):
-        return Asked(model=found["model"] or "")
+        return LoggedCall(model=found["model"] or "")
     agent = next((str(row[name]) for name in _AGENT if name in row), "")
     if _PROBE_AGENT.search(agent) or _PROBE_PATH.search(path):
-        return Asked("health probes and metrics, left out")
-    return Asked("calls of Triton that are no inference, left out" if _TRITON.search(path) else "")
+        return LoggedCall("health probes and metrics, left out")
+    return LoggedCall(
+        "calls of Triton that are no inference, left out" if _TRITON.search(path) else ""
+    )
 
 
 def row_of(line: str, known: str) -> dict[str, str] | None:

@@ -98,7 +98,7 @@ def _client(recording: Recording, repeats: Order) -> tuple[str, int]:
 
 
 def stack_distances(contents: Order) -> Order:
-    """Of each request the different ones since its last like, itself counted; 0: it is the first.
+    """How many different requests came since each one's last like, itself counted; 0: no like.
 
     A cache answers it if it holds at least so many responses.
     """
