@@ -289,7 +289,7 @@ def refuse_another(
     told += content.differences(files, content.content_of(job.served, files_of(job.spec)))
     if told:
         raise BenchRefusedError(
-            f"{place} cannot measure for {manifest.run_id}, since it differs:\n"
+            f"the bench on {place}, cannot measure for {manifest.run_id}, since it differs:\n"
             + "\n".join(f"  {line}" for text in told for line in text.splitlines()),
             "use machines of one kind, with the same versions and the same files",
         )

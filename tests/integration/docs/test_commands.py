@@ -50,7 +50,6 @@ NOT_RUN = {
     "python3 run.py": "needs a GPU and the bundle",
     "tune run specs/*.yaml --on ray": "tests/integration/test_series_on_ray.py runs it",
     "tune run bert-onnx.yaml --on ray": "tests/integration/test_search_on_ray.py runs one",
-    "ray job": "needs a cluster",
     "tune size": "tests/unit/cli/test_size_command.py sizes a run that was soaked",
     "tune rollback nlp": "the run before it is only planned here, and wrote nothing",
 }
@@ -73,6 +72,11 @@ TRAFFIC = {
                 {"id": number, "timestamps": [{"name": "REQUEST_START", "ns": number * 10**9}]},
             )
         ]
+    ),
+    "access.log": "".join(
+        f'10.0.0.1 - - [28/Nov/2026:10:00:0{second} +0000] "POST /v2/models/m/infer HTTP/1.1" '
+        '200 12 "-" "-"\n'
+        for second in (0, 1)
     ),
     "access.csv": "time,tokens\n1.0,12\n1.5,300\n",
     "inputs.json": json.dumps({"data": [{"x": [0.0]}, {"x": [1.0]}]}),
