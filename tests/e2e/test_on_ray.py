@@ -32,14 +32,25 @@ def place_two(directory: Path) -> Workplace:
     return Workplace(directory)
 
 
+def two_servers(workplace: Workplace) -> list[psutil.Process]:
+    """Both servers, once they run at the same time."""
+    found = list[psutil.Process]()
+
+    def are_there() -> bool:
+        found[:] = workplace.children("tritonserver")
+        return len(found) == 2
+
+    wait_until(are_there, 180)
+    return found
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="each server needs a CPU")
 def test_two_servers_have_separate_cpus_and_a_killed_bench_is_started_again(
     tmp_path: Path,
 ) -> None:
     workplace = place_two(tmp_path)
     process = workplace.start("run", "specs/*.yaml", "--on", "ray", "--progress", "plain")
-    wait_until(lambda: len(workplace.children("tritonserver")) == 2, 180)
-    found = workplace.children("tritonserver")
+    found = two_servers(workplace)
     masks = [set(server.cpu_affinity()) for server in found]
     assert not masks[0] & masks[1]
     for server in found:
@@ -60,7 +71,7 @@ def test_two_servers_have_separate_cpus_and_a_killed_bench_is_started_again(
     assert [m["exit_code"] for m in members] == [10, 10]
     trials = {p.parent.name: p.read_text() for p in results.glob("*/trials.jsonl")}
     assert sorted(trials) == sorted(m["run"] for m in members)
-    wait_until(lambda: not workplace.children(), 20)
+    wait_until(lambda: not workplace.children(), 60)
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="each server needs a CPU")
@@ -74,8 +85,7 @@ def test_one_search_on_two_servers_loses_no_trial_with_a_bench_that_is_killed(
     workplace = Workplace(tmp_path)
     on = ("--on", "ray", "--benches", "2", "--progress", "plain")
     process = workplace.start("run", "spec.yaml", *on)
-    wait_until(lambda: len(workplace.children("tritonserver")) == 2, 180)
-    servers = workplace.children("tritonserver")
+    servers = two_servers(workplace)
     masks = [set(server.cpu_affinity()) for server in servers]
     assert not masks[0] & masks[1]
     bench = servers[-1].parent()
@@ -90,4 +100,4 @@ def test_one_search_on_two_servers_loses_no_trial_with_a_bench_that_is_killed(
     rows = [json.loads(line) for line in trials.read_text().splitlines()]
     assert [row["number"] for row in rows] == [*range(4)]
     assert "failed" not in {row["state"] for row in rows}
-    wait_until(lambda: not workplace.children(), 20)
+    wait_until(lambda: not workplace.children(), 60)

@@ -63,7 +63,7 @@ def test_a_stopped_series_leaves_no_process_and_goes_on(tmp_path: Path, number: 
     else:
         assert process.returncode == 130
         assert "go on with: tune run specs/model-00.yaml" in err
-    wait_until(lambda: not left_over(tmp_path), 20)
+    wait_until(lambda: not left_over(tmp_path), 60)
     before = {p.parent.name: p.read_text() for p in results.glob("*/trials.jsonl")}
     directory = series_in(results)
     resumed = start(tmp_path, "--resume", str(directory), "--format", "json")
