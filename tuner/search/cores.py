@@ -15,6 +15,7 @@ from tuner.lint.model_py import threads_left_open
 from tuner.load import seeds
 from tuner.machine.cpus import LITTLE, Cores, Sharing, core_count, decide_sharing, may_be_first
 from tuner.modelconfig.schema import ModelConfig, enum_name
+from tuner.modelconfig.values import FieldValue
 from tuner.search.first_load import at_once
 from tuner.space.candidate import Candidate, variable
 from tuner.space.parameters import Knob
@@ -117,8 +118,7 @@ def leaves_its_cpus(job: Job) -> bool:
     for label, model in job.served.models.items():
         if model.files.backend(model.base.file) != "onnxruntime":
             continue
-        knob = Knob(label, f"parameters.{_THREADS}")
-        searched = next((p for p in job.space.parameters if p.knob == knob), ())
+        searched = _searched(job, Knob(label, f"parameters.{_THREADS}"))
         if any(value is None or _is_open_count(str(value)) for value in searched):
             return True
         if _is_open_count(_thread_count(model.base.completed)):
@@ -138,26 +138,25 @@ def _follows_its_cpus(job: Job) -> str:
         groups = {enum_name(group, "kind") for group in config.instance_group}
         if groups == {"KIND_GPU"}:
             continue
-        counted = _COUNTED_BY.get(backend, "")
-        if counted and not (counted in config.parameters or _is_searched(job, label, counted)):
-            return _FOLLOWS.format(backend, model.name)
+        if counted := _COUNTED_BY.get(backend, ""):
+            searched = _searched(job, Knob(label, f"parameters.{counted}"))
+            if counted not in config.parameters and (not searched or None in searched):
+                return _FOLLOWS.format(backend, model.name)
         limits = threads_left_open(model.files, config).values()
         if any(_is_open_variable(job, name) for name in limits):
             return _FOLLOWS.format("a runtime", model.name)
     return ""
 
 
-def _is_searched(job: Job, label: str, parameter: str) -> bool:
-    knob = Knob(label, f"parameters.{parameter}")
-    searched = next((p for p in job.space.parameters if p.knob == knob), (None,))
-    return None not in searched
+def _searched(job: Job, knob: Knob) -> Sequence[FieldValue]:
+    """The values that the search may give a field; none where it is not searched."""
+    return next((tuple(p) for p in job.space.parameters if p.knob == knob), ())
 
 
 def _is_open_variable(job: Job, name: str) -> bool:
     """Whether the current config or a candidate runs without this variable; "" limits nothing."""
     now = job.space.current.start.environment.get(name)
-    searched = next((p for p in job.space.parameters if p.knob == variable(name)), ())
-    return now is None or None in searched
+    return now is None or None in _searched(job, variable(name))
 
 
 def _thread_count(config: ModelConfig) -> str:
