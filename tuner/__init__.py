@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,9 @@ from tuner.version import VERSION
 
 if TYPE_CHECKING:  # `import tuner` stays light
     from tuner.report.frames import RunFrames
-    from tuner.starting import StartedRun
+    from tuner.starting import start_run
+
+    __all__ = ["read_run", "start_run"]
 
 __version__ = VERSION
 
@@ -27,40 +28,11 @@ def read_run(path: Path | str) -> RunFrames:
     return frames.read_run(Path(path))
 
 
-def start_run(
-    spec: Path | str,
-    *,
-    output: Path | str = "results",
-    trials: int | None = None,
-    time_budget_s: float | None = None,
-    seed: int | None = None,
-    write: bool = True,
-    overrides: Sequence[str] = (),
-    resume: Path | str | None = None,
-) -> StartedRun:
-    """Starts what `tune run SPEC` does, in a thread; iterate over it for its events.
+if not TYPE_CHECKING:  # which would take any name for one of the package
 
-    Needs the extra `run`, and `local` for a server on this machine. See docs/python.md.
+    def __getattr__(name: str) -> object:
+        if name == "start_run":
+            from tuner.starting import start_run
 
-    Args:
-        spec: File of the spec.
-        output: Directory that runs are stored in.
-        trials: Most configs to measure; None: as the spec says.
-        time_budget_s: Most seconds of the search.
-        seed: Of the search.
-        write: Write a winner that proved better into the model repository.
-        overrides: Values of the spec, such as ``budget.trials=3``.
-        resume: Directory of an interrupted run to go on with.
-    """
-    from tuner import starting
-
-    return starting.start_run(
-        spec,
-        output=output,
-        trials=trials,
-        time_budget_s=time_budget_s,
-        seed=seed,
-        write=write,
-        overrides=overrides,
-        resume=resume,
-    )
+            return start_run
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

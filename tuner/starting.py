@@ -115,7 +115,20 @@ def start_run(
     overrides: Sequence[str] = (),
     resume: Path | str | None = None,
 ) -> StartedRun:
-    """See `tuner.start_run`."""
+    """Starts what `tune run SPEC` does, in a thread; iterate over it for its events.
+
+    Needs the extra `run`, and `local` for a server on this machine. See docs/python.md.
+
+    Args:
+        spec: File of the spec.
+        output: Directory that runs are stored in.
+        trials: Most configs to measure; None: as the spec says.
+        time_budget_s: Most seconds of the search.
+        seed: Of the search.
+        write: Write a winner that proved better into the model repository.
+        overrides: Values of the spec, such as ``budget.trials=3``.
+        resume: Directory of an interrupted run to go on with.
+    """
     return StartedRun(
         Request(
             spec=Path(spec),
