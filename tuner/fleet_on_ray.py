@@ -12,6 +12,7 @@ import platform
 import secrets
 import signal
 import socket
+import tempfile
 import threading
 import time
 from collections import deque
@@ -34,6 +35,8 @@ _LOOK_S = 0.5
 _CLOSE_S = 10.0
 _NAMESPACE = "tune"
 _STORE_BYTES = 80 << 20  # the least that Ray takes: what travels here is small
+#: The name of a socket has at most 107 bytes, of which Ray adds up to 75 to the directory.
+_MAX_TMPDIR_BYTES = 32
 #: For a Ray that is started here. Benches are neither slower nor killed sooner than other
 #: processes: Ray would run them at nice +15, and kill all of a node when memory is short.
 _OURS = {"worker_niceness": 0, "worker_oom_score_adjustment": 0, "memory_monitor_refresh_ms": 0}
@@ -63,10 +66,12 @@ def ray_fleet(address: str | None, heard: Heard, stop: Stop) -> Iterator[RayFlee
 
 
 def _settle_environment(*, own: bool) -> None:
-    """Ray reads it when it is imported: a token of its own, and nothing is reported to anybody."""
+    """For Ray's import: a token, no usage reports, and a directory that is short enough."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if own and not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    if own and len(os.fsencode(tempfile.gettempdir())) > _MAX_TMPDIR_BYTES:
+        os.environ.setdefault("RAY_TMPDIR", "/tmp")  # noqa: S108 - Ray's default
 
 
 def _join(ray: Any, address: str | None) -> None:
