@@ -10,10 +10,10 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
 
-from tuner.bench.events import Tee
-from tuner.bench.job import Request
-from tuner.bench.run_events import RunEvent, ToldEvents
 from tuner.machine.stop import Stop
+from tuner.prepare.job import Request
+from tuner.progress.events import Tee
+from tuner.progress.run_events import RunEvent, ToldEvents
 from tuner.record.result_schema import Result
 from tuner.report.frames import RunFrames, read_run
 from tuner.report.live_page import LivePage

@@ -26,14 +26,14 @@ from pathlib import Path
 import numpy as np
 from rounds import BATCHING, MODEL, job_in
 
-from tuner.bench.evaluate import MOST_PROBES, Race, evaluate, race
-from tuner.bench.events import Silent
-from tuner.bench.job import Job
-from tuner.bench.protocol import Bench
-from tuner.bench.serving import serving
-from tuner.bench.session import set_up_bench
-from tuner.bench.timebook import TimeBook
-from tuner.bench.tools import find_programs
+from tuner.meter.evaluate import MOST_PROBES, Race, evaluate, race
+from tuner.meter.protocol import Bench
+from tuner.meter.session import set_up_bench
+from tuner.prepare.job import Job
+from tuner.prepare.serving import serving
+from tuner.prepare.timebook import TimeBook
+from tuner.prepare.tools import find_programs
+from tuner.progress.events import Silent
 from tuner.score.capacity import Bracket, Probe
 from tuner.score.next_load import TOLERANCE
 from tuner.score.point import Point

@@ -13,11 +13,11 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from tuner.bench.evaluate import ClientCeiling
 from tuner.load.latency import AnsweredRequests, measurement_of, observe_open
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, Stage
 from tuner.measurement.window import LatencyBound, Window, soak_for, window_for
+from tuner.meter.evaluate import ClientCeiling
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 from tuner.spec.metrics import P99_LATENCY

@@ -22,13 +22,13 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from tuner.bench.events import Silent
-from tuner.bench.job import Job, Request, prepare
-from tuner.bench.serving import serving
-from tuner.bench.session import set_up_bench
-from tuner.bench.timebook import TimeBook
-from tuner.bench.tools import find_programs
 from tuner.measurement.measurement import Stage
+from tuner.meter.session import set_up_bench
+from tuner.prepare.job import Job, Request, prepare
+from tuner.prepare.serving import serving
+from tuner.prepare.timebook import TimeBook
+from tuner.prepare.tools import find_programs
+from tuner.progress.events import Silent
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import run_rounds

@@ -24,11 +24,11 @@ import recorded_table as tables
 from record import Grid, recorded
 from recorded_grid import in_order
 
-from tuner.bench.job import Job, Request, prepare
 from tuner.load.latency import AnsweredRequests, measurement_of, observe_open
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.measurement import Arrivals, LoadPoint, ServerStatistics
 from tuner.measurement.window import Window, window_for
+from tuner.prepare.job import Job, Request, prepare
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
 
@@ -137,7 +137,7 @@ class Queue:
 
 
 class EmulatedBench:
-    """The part of `tuner.bench.protocol.Bench` that recording a table needs."""
+    """The part of `tuner.meter.protocol.Bench` that recording a table needs."""
 
     def __init__(self, job: Job) -> None:
         self.job = job

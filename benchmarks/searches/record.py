@@ -34,15 +34,15 @@ import recorded_table as tables
 from recorded_grid import guess, in_order, next_load, one_by_one
 from recorded_table import Recording
 
-from tuner.bench.evaluate import evaluate
-from tuner.bench.events import Silent
-from tuner.bench.job import Job, Request, prepare
-from tuner.bench.protocol import Bench
-from tuner.bench.serving import serving
-from tuner.bench.session import set_up_bench
-from tuner.bench.timebook import TimeBook
-from tuner.bench.tools import Programs, find_programs
 from tuner.errors import TrialError
+from tuner.meter.evaluate import evaluate
+from tuner.meter.protocol import Bench
+from tuner.meter.session import set_up_bench
+from tuner.prepare.job import Job, Request, prepare
+from tuner.prepare.serving import serving
+from tuner.prepare.timebook import TimeBook
+from tuner.prepare.tools import Programs, find_programs
+from tuner.progress.events import Silent
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point, judge_point
 from tuner.search.first_load import first_level

@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 from recorded_table import LONG, Recording, Table, luck_of
 
-from tuner.bench.evaluate import ClientCeiling
 from tuner.errors import LoadFailedError
 from tuner.measurement.batch_profile import BatchCall
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement, ServerStatistics
 from tuner.measurement.window import Window
+from tuner.meter.evaluate import ClientCeiling
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate
@@ -248,7 +248,7 @@ class RecordedWorld:
 
 
 class RecordedBench:
-    """Takes the place of `tuner.bench.protocol.Bench` in a search; see this module.
+    """Takes the place of `tuner.meter.protocol.Bench` in a search; see this module.
 
     Args:
         world: What answers.

@@ -36,13 +36,13 @@ from recorded_calls import first_calls
 from recorded_curves import Replay, Step
 from recorded_truth import shrunk
 
-from tuner.bench.events import Silent
-from tuner.bench.job import Job, Request, prepare
-from tuner.bench.session import Session
-from tuner.bench.timebook import TimeBook
 from tuner.errors import TunerError
 from tuner.measurement.batch_profile import BatchCall
 from tuner.measurement.window import window_of
+from tuner.meter.session import Session
+from tuner.prepare.job import Job, Request, prepare
+from tuner.prepare.timebook import TimeBook
+from tuner.progress.events import Silent
 from tuner.proof.entrants import ProofRules, entrant_of, finalists_of
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.rounds import run_rounds

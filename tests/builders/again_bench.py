@@ -12,16 +12,16 @@ from unittest.mock import patch
 from builders.candidates import candidate_of
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 
-from tuner.bench.again import LONG_S
-from tuner.bench.bench import TritonBench
-from tuner.bench.rules import BenchRules
-from tuner.bench.timebook import TimeBook
 from tuner.errors import LoadFailedError, ServerGoneError, UndecidedError
 from tuner.load.probes.answers import ConfigAnswers
 from tuner.load.probes.preparing import Filling
 from tuner.load.probes.warming import FirstCalls
 from tuner.measurement.measurement import Arrivals, HostUse, LoadPoint, Measurement, Rejected
 from tuner.measurement.window import LatencyBound, Window
+from tuner.meter.again import LONG_S
+from tuner.meter.bench import TritonBench
+from tuner.meter.rules import BenchRules
+from tuner.prepare.timebook import TimeBook
 from tuner.server.server import Endpoints
 from tuner.space.candidate import Candidate
 from tuner.triton.changes import DeploymentKind
@@ -152,5 +152,5 @@ def sleeping() -> Iterator[list[float]]:
     """What the bench slept, in no time."""
     slept: list[float] = []
     clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
-    with patch("tuner.bench.bench.time", clock), patch("tuner.bench.again.time", clock):
+    with patch("tuner.meter.bench.time", clock), patch("tuner.meter.again.time", clock):
         yield slept

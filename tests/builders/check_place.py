@@ -16,15 +16,15 @@ from builders.jobs import serving
 from builders.measurements import synthetic_server
 from builders.model_files import copy_examples
 
-from tuner.bench import session
-from tuner.bench.events import Silent
-from tuner.bench.job import Job, Request
-from tuner.bench.serving import Serving
 from tuner.check import check as steps
 from tuner.check.check import check
 from tuner.load.seeds import CONFIRMATION_FROM
 from tuner.machine.host import Gpu, Host
 from tuner.measurement.measurement import LoadPoint, Measurement
+from tuner.meter import session
+from tuner.prepare.job import Job, Request
+from tuner.prepare.serving import Serving
+from tuner.progress.events import Silent
 from tuner.report.check_document import render_check
 
 ROOT = Path(__file__).parents[2]

@@ -19,17 +19,17 @@ import numpy as np
 from builders.candidates import candidate_of, fields_of
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
 
-from tuner.bench.evaluate import ClientCeiling
-from tuner.bench.events import Silent
-from tuner.bench.job import Job
-from tuner.bench.session import Session
-from tuner.bench.timebook import TimeBook
 from tuner.errors import ClientLimitError, DeployRefusedError
 from tuner.load.probes.answers import Answer, ConfigAnswers
 from tuner.load.probes.overload import Overload
 from tuner.measurement.batch_profile import BatchCall
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
+from tuner.meter.evaluate import ClientCeiling
+from tuner.meter.session import Session
+from tuner.prepare.job import Job
+from tuner.prepare.timebook import TimeBook
+from tuner.progress.events import Silent
 from tuner.score.next_load import LoadPlan, load_plan
 from tuner.score.point import Point, judge_point
 from tuner.space.candidate import Candidate

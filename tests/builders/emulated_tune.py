@@ -20,8 +20,8 @@ from builders.emulated import EmulatedBench
 from builders.jobs import Facts, serving
 from builders.searches import served
 
-from tuner.bench import session
 from tuner.cli import main as tune
+from tuner.meter import session
 from tuner.run import bench_side, run
 from tuner.search import cores
 from tuner.space.candidate import Candidate

@@ -8,7 +8,7 @@ from builders.candidates import candidate_of
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 from builders.reasons import said
 
-from tuner.bench.events import Events, Silent
+from tuner.progress.events import Events, Silent
 from tuner.score.point import Point, judge_point, score_points
 from tuner.score.trial import Trial, TrialState
 from tuner.spec.slo import Objective

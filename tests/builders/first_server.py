@@ -12,11 +12,11 @@ from unittest.mock import patch
 
 from builders.model_files import write_model
 
-from tuner.bench import serving as module
-from tuner.bench.job import Request, prepare
-from tuner.bench.serving import Serving, serving
-from tuner.bench.timebook import TimeBook
 from tuner.modelconfig.served import Served
+from tuner.prepare import serving as module
+from tuner.prepare.job import Request, prepare
+from tuner.prepare.serving import Serving, serving
+from tuner.prepare.timebook import TimeBook
 from tuner.server.memory import Memories
 from tuner.space.candidate import Candidate
 from tuner.spec.paths import DYNAMIC_BATCHING

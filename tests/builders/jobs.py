@@ -10,9 +10,9 @@ from typing import Any, cast
 
 from builders.model_files import REPOSITORY
 
-from tuner.bench.job import Job, Request, prepare
-from tuner.bench.serving import Serving
-from tuner.bench.timebook import TimeBook
+from tuner.prepare.job import Job, Request, prepare
+from tuner.prepare.serving import Serving
+from tuner.prepare.timebook import TimeBook
 from tuner.run.open_run import OpenRun, open_run, open_store
 
 SPEC = """\

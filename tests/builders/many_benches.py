@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner.bench.benches import Benches, BenchTask, Terms
-from tuner.bench.session import Session
 from tuner.errors import TunerError
 from tuner.fleet import BenchPlace, Done, Need
+from tuner.meter.benches import Benches, BenchTask, Terms
+from tuner.meter.session import Session
 
 
 class SteppedFleet:

@@ -9,9 +9,9 @@ from builders.emulated import EmulatedBench, a_session
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 from builders.reasons import said
 
-from tuner.bench.session import Session
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import Arrivals
+from tuner.meter.session import Session
 from tuner.proof.verdict import RunDecision
 from tuner.record.proved import ProvedConfig
 from tuner.record.status import Status

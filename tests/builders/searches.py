@@ -8,8 +8,8 @@ from typing import Any
 from builders.candidates import candidate_of, fields_of
 from builders.emulated import EmulatedBench, a_session
 
-from tuner.bench.session import Session
 from tuner.measurement.measurement import Arrivals
+from tuner.meter.session import Session
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
 from tuner.score.trial import Trial

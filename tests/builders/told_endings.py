@@ -25,9 +25,9 @@ from builders.series import make_specs, series_in
 from builders.told_writes import failing
 from builders.workplace import MODEL, Workplace, best_of, interrupt
 
-from tuner.bench.job import Job, Request
-from tuner.bench.serving import Serving
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, InterruptedRunError
+from tuner.prepare.job import Job, Request
+from tuner.prepare.serving import Serving
 from tuner.proof.verdict import RunDecision
 from tuner.record.confirmation import Repeat, Role
 from tuner.record.store import RunStore

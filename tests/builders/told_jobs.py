@@ -22,9 +22,9 @@ from builders.first_server import (
 from builders.refusals import Case
 from builders.serving import write_models
 
-from tuner.bench.job import Job, Request, prepare
-from tuner.bench.machine_lock import LockHolder, Neighbours, registered
 from tuner.errors import DeployRefusedError, TunerError
+from tuner.prepare.job import Job, Request, prepare
+from tuner.prepare.machine_lock import LockHolder, Neighbours, registered
 from tuner.score.next_load import load_plan
 from tuner.search.estimate import window_notes
 from tuner.spec.model import Spec
@@ -197,7 +197,7 @@ def measuring() -> dict[str, Case]:
 
     def neighbours(here: Path) -> list[str]:
         notes: list[str] = []
-        with patch("tuner.bench.machine_lock.registry", lambda: here / "registry"):
+        with patch("tuner.prepare.machine_lock.registry", lambda: here / "registry"):
             with registered(holder("one")) as own, registered(holder("two")):
                 seen = Neighbours(holder("one"), own, notes.append)
                 seen.look()

@@ -12,10 +12,10 @@ from unittest.mock import patch
 
 from builders.refusals import Case
 
-from tuner.bench.job import Job, Request, prepare
-from tuner.bench.sending import sending_notes
-from tuner.bench.tools import client_notes, find_programs
 from tuner.checks.requests import note_requests
+from tuner.prepare.job import Job, Request, prepare
+from tuner.prepare.sending import sending_notes
+from tuner.prepare.tools import client_notes, find_programs
 from tuner.search.estimate import replay_notes
 from tuner.spec.mistakes import FindingSeverity
 
@@ -235,7 +235,7 @@ def senders() -> dict[str, Case]:
                 return cost_s if size else 0.0001
 
             job = sent(here, dims, workload)
-            with patch("tuner.bench.sending.request_cost_s", cost):
+            with patch("tuner.prepare.sending.request_cost_s", cost):
                 return [*client_notes(job), *sending_notes(job, {})]
 
         return notes
@@ -248,7 +248,7 @@ def senders() -> dict[str, Case]:
         return client_notes(replace(job, spec=spec))
 
     def without(here: Path) -> list[str]:
-        with patch("tuner.bench.job.has_perf_analyzer", lambda *_: False):
+        with patch("tuner.prepare.job.has_perf_analyzer", lambda *_: False):
             return client_notes(sent(here))
 
     def crowded(free: int, more: str = "") -> Case:

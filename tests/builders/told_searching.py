@@ -16,10 +16,10 @@ from builders.reasons import model_fails, texts
 from builders.refusals import Case
 from builders.searches import CANDIDATES, a_search, searched, served
 
-from tuner.bench.job import Request, prepare
 from tuner.checks.machine import note_cache_sizes
 from tuner.errors import LoadFailedError, ModelFailsError, OutOfTimeError
 from tuner.measurement.measurement import Arrivals
+from tuner.prepare.job import Request, prepare
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
 from tuner.score.point import Point

@@ -16,11 +16,11 @@ from builders.measurements import P99_40MS, synthetic_server
 from builders.refusals import Case
 from rich.console import Console
 
-from tuner.bench.events import Outlook
 from tuner.cli.check_command import annotation_lines
 from tuner.cli.console import PlainEvents, outcome_text
 from tuner.cli.live import LiveEvents
 from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.progress.events import Outlook
 from tuner.record.status import CheckStatus
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState

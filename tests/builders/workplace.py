@@ -16,9 +16,9 @@ from builders.model_files import copy_examples
 from builders.reasons import said
 from builders.searches import served
 
-from tuner.bench import session
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
+from tuner.meter import session
 from tuner.proof.verdict import RunDecision
 from tuner.record.proved import ProvedConfig
 from tuner.record.status import Status

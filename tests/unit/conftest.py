@@ -29,13 +29,13 @@ def _no_neighbours(
 ) -> None:
     """What measures on this machine besides is none of a unit test's business."""
     alone = tmp_path_factory.getbasetemp() / "measuring"
-    monkeypatch.setattr("tuner.bench.machine_lock.registry", lambda: alone)
+    monkeypatch.setattr("tuner.prepare.machine_lock.registry", lambda: alone)
 
 
 @pytest.fixture(autouse=True)
 def _has_perf_analyzer(monkeypatch: pytest.MonkeyPatch) -> None:
     """So it is on every machine, whatever is installed there."""
-    monkeypatch.setattr("tuner.bench.job.has_perf_analyzer", lambda *_: True)
+    monkeypatch.setattr("tuner.prepare.job.has_perf_analyzer", lambda *_: True)
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def _has_tritonserver(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _requests_have_a_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which is measured with processes elsewhere."""
-    monkeypatch.setattr("tuner.bench.sending.request_cost_s", lambda *_: 0.0004)
+    monkeypatch.setattr("tuner.prepare.sending.request_cost_s", lambda *_: 0.0004)
 
 
 @pytest.fixture(autouse=True)

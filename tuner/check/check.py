@@ -14,20 +14,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import geometric_mean
 
-from tuner.bench.events import Events
-from tuner.bench.job import Job, Request, prepare, settled
-from tuner.bench.machine_lock import Neighbours, among_neighbours, only_one_on
-from tuner.bench.manifest import manifest_of, with_completed
-from tuner.bench.serving import ModelNotServedError, serving
-from tuner.bench.session import open_session
-from tuner.bench.timebook import TimeBook
-from tuner.bench.tools import Programs, choose_generator, client_notes, find_programs
 from tuner.check.nights import MOST, shows_no_change, slo_status
 from tuner.check.outcome import CheckVerdict, verdict_of
 from tuner.check.rounds import CheckRounds
 from tuner.errors import DeployRefusedError, InterruptedRunError, TrialError, TunerError
 from tuner.machine.stop import Stop
 from tuner.measurement.measurement import Stage
+from tuner.meter.session import open_session
+from tuner.prepare.job import Job, Request, prepare, settled
+from tuner.prepare.machine_lock import Neighbours, among_neighbours, only_one_on
+from tuner.prepare.manifest import manifest_of, with_completed
+from tuner.prepare.serving import ModelNotServedError, serving
+from tuner.prepare.timebook import TimeBook
+from tuner.prepare.tools import Programs, choose_generator, client_notes, find_programs
+from tuner.progress.events import Events
 from tuner.record.checks import (
     CHECK,
     Baseline,

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from tuner.bench.evaluate import evaluate, evaluate_listed
-from tuner.bench.events import Outlook
-from tuner.bench.protocol import Bench
-from tuner.bench.session import Session
 from tuner.check.nights import change_of, over_nights, slo_status
 from tuner.errors import LoadFailedError, TrialError
 from tuner.measurement.measurement import LoadPoint
 from tuner.measurement.window import soak_of
+from tuner.meter.evaluate import evaluate, evaluate_listed
+from tuner.meter.protocol import Bench
+from tuner.meter.session import Session
+from tuner.progress.events import Outlook
 from tuner.proof.contender import Contender, measure_round
 from tuner.proof.decide import look_after
 from tuner.proof.entrants import Entrant, ProofRules

@@ -29,7 +29,7 @@ from tuner.errors import TunerError
 from tuner.hiding import hidden_command
 
 if TYPE_CHECKING:
-    from tuner.bench.job import Request
+    from tuner.prepare.job import Request
     from tuner.record.checks import CheckFacts
 
 
@@ -88,7 +88,7 @@ def command(
     """
     refuse_two_answers(progress, output_format)
     progress = choose_progress(progress, -quiet, spec)
-    from tuner.bench.job import Request
+    from tuner.prepare.job import Request
 
     request = Request(
         spec=spec,

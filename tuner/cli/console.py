@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, assert_never
 
-from tuner.bench.events import Outlook
-from tuner.bench.posted import RunProgress
 from tuner.cli.terminal import say
 from tuner.measurement.measurement import LoadPoint
+from tuner.progress.events import Outlook
+from tuner.progress.posted import RunProgress
 from tuner.report.quantities import found_text, metric_text
 from tuner.score.judge import SloOutcome, SloResult, Verdict, rank, too_few_text
 from tuner.score.point import Point

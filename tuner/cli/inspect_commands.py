@@ -126,11 +126,11 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     something is missing; a busy machine is a warning. How well measurements repeat here is told by
     the report of each run.
     """
-    from tuner.bench.job import job_from
-    from tuner.bench.sharing import room_note
     from tuner.checks.machine import no_gpu_memory
     from tuner.checks.parts import models_of, read_models
     from tuner.machine.host import has_gpu
+    from tuner.prepare.job import job_from
+    from tuner.prepare.sharing import room_note
     from tuner.spec.load import load_spec
     from tuner.spec.workload import RecordingArrivals, SharedMemory
     from tuner.triton.doctor import MachineCheck, checked, placed, run_checks

@@ -11,8 +11,6 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from tuner.bench.events import Outlook
-from tuner.bench.posted import RunProgress
 from tuner.cli.console import (
     Loading,
     Repeated,
@@ -27,6 +25,8 @@ from tuner.cli.console import (
 )
 from tuner.cli.terminal import harmless
 from tuner.measurement.measurement import LoadPoint
+from tuner.progress.events import Outlook
+from tuner.progress.posted import RunProgress
 from tuner.report.quantities import margin_text
 from tuner.score.judge import SloOutcome, too_few_text
 from tuner.score.point import Point

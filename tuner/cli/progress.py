@@ -15,7 +15,7 @@ from tuner.cli.terminal import say, say_json_line
 from tuner.errors import InterruptedRunError
 
 if TYPE_CHECKING:
-    from tuner.bench.events import Events
+    from tuner.progress.events import Events
 
 progress_option = click.option(
     "--progress",
@@ -56,7 +56,7 @@ def shown_events(
         no_color = click.get_current_context().color is False
         return LiveEvents(no_color=no_color, details=details and verbosity >= 0)
     if progress == "none":
-        from tuner.bench.events import Silent
+        from tuner.progress.events import Silent
 
         return nullcontext(Silent())
     if progress == "json":
@@ -69,7 +69,7 @@ def shown_events(
 @contextmanager
 def _json_lines() -> Iterator[Events]:
     """A line for each event; the last one where it ends with an error is that error."""
-    from tuner.bench.run_events import ToldEvents
+    from tuner.progress.run_events import ToldEvents
 
     events = ToldEvents(lambda event: say_json_line(event.to_json()))
     try:

@@ -25,9 +25,9 @@ from tuner.cli.terminal import append_summary, say, say_json, say_report
 from tuner.hiding import hidden_command
 
 if TYPE_CHECKING:
-    from tuner.bench.events import Events
-    from tuner.bench.job import Request
     from tuner.cli.together import Heard
+    from tuner.prepare.job import Request
+    from tuner.progress.events import Events
 
 
 @click.command("run")
@@ -135,8 +135,8 @@ def command(
         run_id, draft = drafted_run(specs[0], slos, output)
         specs = (draft,)
     refuse_no_spec(specs)
-    from tuner.bench.job import Request
     from tuner.cli.together import view_of_several
+    from tuner.prepare.job import Request
     from tuner.record.store import SERIES
     from tuner.run.trust import BegunRuns, spec_of, state_directory
 
@@ -184,7 +184,7 @@ def command(
 @contextmanager
 def shown_run(progress: str, verbosity: int) -> Iterator[Events]:
     """The progress of a run, and its live page."""
-    from tuner.bench.events import Tee
+    from tuner.progress.events import Tee
     from tuner.report.live_page import LivePage
 
     with shown_events(progress, verbosity) as events:

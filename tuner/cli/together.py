@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 
 import click
 
-from tuner.bench.posted import RunProgress
 from tuner.cli.console import progress_text
 from tuner.cli.terminal import say, say_json_line
+from tuner.progress.posted import RunProgress
 
 Heard = Callable[[str, object], None]
 

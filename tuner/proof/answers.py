@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tuner.bench.protocol import Bench
 from tuner.load.probes.answers import ConfigAnswers, differences, largest_differences
+from tuner.meter.protocol import Bench
 from tuner.reason import Fact, Reason, ReasonKind
 from tuner.space.candidate import Candidate
 from tuner.spec.labels import labelled

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tuner.bench.benches import Benches, WorkDone
-from tuner.bench.session import Session
-from tuner.bench.timebook import Phase
+from tuner.meter.benches import Benches, WorkDone
+from tuner.meter.session import Session
+from tuner.prepare.timebook import Phase
 from tuner.proof.contender import Contender
 from tuner.proof.decide import look_after
 from tuner.proof.entrants import ProofRules

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, geometric_mean
 
-from tuner.bench.evaluate import ClientCeiling, MeasureOrLower
 from tuner.errors import ClientLimitError, LoadFailedError, TrialError
 from tuner.load import seeds
 from tuner.load.watch.machine import taken_percent
+from tuner.meter.evaluate import ClientCeiling, MeasureOrLower
 from tuner.proof.compare import Side
 from tuner.proof.entrants import Entrant, Looks, ProofRules
 from tuner.proof.measured import MeasuredOnce

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tuner.bench.session import Session
+from tuner.meter.session import Session
 from tuner.proof.verdict import RunDecision
 from tuner.record.result_schema import Edge
 from tuner.score.judge import tightest_latency

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tuner.bench.session import Session
 from tuner.errors import TrialError
 from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
 from tuner.measurement.window import round_window, window_of
+from tuner.meter.session import Session
 from tuner.reason import Fact, Reason, ReasonKind
 from tuner.score.capacity import Bracket, saturated
 from tuner.score.judge import SloOutcome, Verdict

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tuner.bench.again import Attempts
-from tuner.bench.protocol import Bench
 from tuner.errors import ServerGoneError
+from tuner.meter.again import Attempts
+from tuner.meter.protocol import Bench
 from tuner.record.confirmation import Repeat, Role
 from tuner.score.point import Point
 from tuner.space.candidate import Candidate

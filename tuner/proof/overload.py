@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tuner.bench.session import Session, why_no_overload
 from tuner.errors import ClientLimitError, TrialError
 from tuner.load import seeds
 from tuner.load.probes.overload import Overload
 from tuner.load.traffic.arrivals import OVERLOAD
+from tuner.meter.session import Session, why_no_overload
 from tuner.proof.verdict import RunDecision
 from tuner.record.proved import ProvedConfig
 from tuner.record.result_schema import Overloads

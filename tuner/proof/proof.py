@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tuner.bench.session import Session
 from tuner.errors import TrialError
+from tuner.meter.session import Session
 from tuner.proof.answers import same_answers
 from tuner.proof.beside import rounds_beside
 from tuner.proof.contender import Contender

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tuner.bench.job import draw_up
-from tuner.bench.session import Session
 from tuner.errors import TrialError
+from tuner.meter.session import Session
 from tuner.modelconfig.backends import is_ensemble
+from tuner.prepare.job import draw_up
 from tuner.proof.verdict import RunDecision
 from tuner.record.status import Status
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tuner.bench.events import Silent
 from tuner.errors import TunerError
+from tuner.progress.events import Silent
 from tuner.report import html
 from tuner.report.blocks import Document, Sentence, Tone, filled
 from tuner.report.charts.load import load_charts

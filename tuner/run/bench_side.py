@@ -12,24 +12,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tuner.bench.benches import BenchRefusedError, BenchTask, Terms
-from tuner.bench.events import Silent
-from tuner.bench.job import Job, Request, prepare
-from tuner.bench.machine_lock import among_neighbours
-from tuner.bench.manifest import with_completed
-from tuner.bench.serving import Serving, serving
-from tuner.bench.session import Session, open_session
-from tuner.bench.timebook import TimeBook
-from tuner.bench.tools import Programs, find_programs
 from tuner.errors import EnvironmentNotReadyError
 from tuner.fleet import Bench, BenchPlace, Post
 from tuner.machine.cpus import Cores
 from tuner.machine.host import Host
 from tuner.machine.process import private_directory
+from tuner.meter.benches import BenchRefusedError, BenchTask, Terms
+from tuner.meter.session import Session, open_session
 from tuner.modelconfig import content
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.edit import unified_diff
 from tuner.modelconfig.schema import new_config
+from tuner.prepare.job import Job, Request, prepare
+from tuner.prepare.machine_lock import among_neighbours
+from tuner.prepare.manifest import with_completed
+from tuner.prepare.serving import Serving, serving
+from tuner.prepare.timebook import TimeBook
+from tuner.prepare.tools import Programs, find_programs
+from tuner.progress.events import Silent
 from tuner.record.manifest import Identity, Manifest, machine_of, programs_of
 from tuner.record.store import RunStore
 from tuner.search.cores import settle_cores

@@ -9,10 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tuner.bench.events import Events
-from tuner.bench.job import Change, Job, Request, draw_up, with_proposal
-from tuner.bench.machine_lock import Neighbours
-from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
     EnvironmentNotReadyError,
     InterruptedRunError,
@@ -22,6 +18,10 @@ from tuner.errors import (
 from tuner.machine.stop import explain_error
 from tuner.machine.uninterrupted import uninterrupted
 from tuner.modelconfig.encoding import encode
+from tuner.prepare.job import Change, Job, Request, draw_up, with_proposal
+from tuner.prepare.machine_lock import Neighbours
+from tuner.prepare.timebook import Phase, TimeBook
+from tuner.progress.events import Events
 from tuner.proof.verdict import RunDecision
 from tuner.reason import Reason
 from tuner.record.manifest import Manifest, resume_command, run_command

@@ -11,18 +11,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tuner.bench.benches import Benches, FirstBench, Terms
-from tuner.bench.events import Events
-from tuner.bench.job import Job, Request
-from tuner.bench.session import Session, stored_in
-from tuner.bench.timebook import TimeBook
 from tuner.errors import SpecError
 from tuner.extras import Extra, lacking
 from tuner.fleet import BenchPlace, Fleet, Need
 from tuner.fleet_on_ray import ray_fleet
 from tuner.machine.stop import Stop
 from tuner.measurement.measurement import Rejected
+from tuner.meter.benches import Benches, FirstBench, Terms
+from tuner.meter.session import Session, stored_in
 from tuner.modelconfig import content
+from tuner.prepare.job import Job, Request
+from tuner.prepare.timebook import TimeBook
+from tuner.progress.events import Events
 from tuner.record.manifest import Manifest
 from tuner.record.store import RunStore
 from tuner.run.bench_side import (

@@ -12,14 +12,14 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tuner.bench.job import Job, Request, prepare
-from tuner.bench.manifest import ProgramFacts, kept_configs, manifest_of, with_completed
-from tuner.bench.timebook import TimeBook
 from tuner.errors import SpecError
 from tuner.machine.cpus import Cores
 from tuner.machine.host import Host
 from tuner.measurement.measurement import Stage
 from tuner.modelconfig.files import read_config
+from tuner.prepare.job import Job, Request, prepare
+from tuner.prepare.manifest import ProgramFacts, kept_configs, manifest_of, with_completed
+from tuner.prepare.timebook import TimeBook
 from tuner.record.manifest import Choices, Manifest
 from tuner.record.noise import count_of_whole_rounds
 from tuner.record.result_schema import Result

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tuner.bench.job import Change
 from tuner.measurement.measurement import Rejected
+from tuner.prepare.job import Change
 from tuner.proof.verdict import RunDecision
 from tuner.record.bottleneck import bottleneck_of
 from tuner.record.confirmation import RunNoise

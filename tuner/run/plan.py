@@ -12,13 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tuner import extras
-from tuner.bench.job import Job, Request, draw_up, prepare
-from tuner.bench.sending import refuse_unreachable, sending_notes
-from tuner.bench.tools import (
-    choose_generator,
-    client_notes,
-    find_programs,
-)
 from tuner.checks.table import sentences
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.extras import Extra
@@ -28,6 +21,13 @@ from tuner.load.perf_analyzer.generator import RunFiles, command_line
 from tuner.load.setup import LoadTarget
 from tuner.measurement.measurement import LoadPoint
 from tuner.measurement.window import window_of
+from tuner.prepare.job import Job, Request, draw_up, prepare
+from tuner.prepare.sending import refuse_unreachable, sending_notes
+from tuner.prepare.tools import (
+    choose_generator,
+    client_notes,
+    find_programs,
+)
 from tuner.search.cores import cores_note
 from tuner.search.estimate import (
     Estimate,

@@ -7,14 +7,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from tuner.bench.job import Job, Request
-from tuner.bench.manifest import ProgramFacts
-from tuner.bench.sending import sending_notes
-from tuner.bench.serving import Serving
-from tuner.bench.session import Session
-from tuner.bench.tools import client_notes
 from tuner.checks.table import sentences
 from tuner.machine.cpus import Cores
+from tuner.meter.session import Session
+from tuner.prepare.job import Job, Request
+from tuner.prepare.manifest import ProgramFacts
+from tuner.prepare.sending import sending_notes
+from tuner.prepare.serving import Serving
+from tuner.prepare.tools import client_notes
 from tuner.record.manifest import Manifest
 from tuner.record.store import RunStore
 from tuner.search.estimate import SLOW_LOAD_S, Seen, foresee_run, replay_notes, seen_before

@@ -7,17 +7,17 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.bench.events import Events
-from tuner.bench.job import Job, Request, prepare, settled
-from tuner.bench.machine_lock import among_neighbours, only_one_on
-from tuner.bench.sending import refuse_unreachable
-from tuner.bench.serving import serving
-from tuner.bench.session import Session, open_session
-from tuner.bench.timebook import TimeBook
-from tuner.bench.tools import Programs, find_programs
 from tuner.errors import InterruptedRunError, TunerError
 from tuner.machine.stop import Stop, explain_error
 from tuner.measurement.measurement import Stage
+from tuner.meter.session import Session, open_session
+from tuner.prepare.job import Job, Request, prepare, settled
+from tuner.prepare.machine_lock import among_neighbours, only_one_on
+from tuner.prepare.sending import refuse_unreachable
+from tuner.prepare.serving import serving
+from tuner.prepare.timebook import TimeBook
+from tuner.prepare.tools import Programs, find_programs
+from tuner.progress.events import Events
 from tuner.proof.edges import with_edges
 from tuner.proof.overload import probe_overload
 from tuner.proof.proof import prove

@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tuner.bench.events import Events
-from tuner.bench.job import Job, Request
-from tuner.bench.manifest import choices_of
-from tuner.bench.posted import PostedEvents
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, SpecError, TunerError
 from tuner.extras import Extra, lacking
 from tuner.fleet import Bench, BenchPlace, Fleet, Heard, Post, local_fleet
 from tuner.fleet_on_ray import ray_fleet
 from tuner.machine.host import read_host
 from tuner.machine.stop import Stop
+from tuner.prepare.job import Job, Request
+from tuner.prepare.manifest import choices_of
+from tuner.progress.events import Events
+from tuner.progress.posted import PostedEvents
 from tuner.record.manifest import refuse_changes, resume_command
 from tuner.record.result_schema import Result
 from tuner.record.status import Status

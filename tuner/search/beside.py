@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tuner.bench.benches import Benches, WorkPlace
-from tuner.bench.session import Session
-from tuner.bench.timebook import Phase
 from tuner.errors import InterruptedRunError, TrialError
 from tuner.fleet import BenchLostError
+from tuner.meter.benches import Benches, WorkPlace
+from tuner.meter.session import Session
+from tuner.prepare.timebook import Phase
 from tuner.reason import Reason
 from tuner.score.trial import Trial, TrialBench, TrialState
 from tuner.search.budget import SearchLimits, StopReason

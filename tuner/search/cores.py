@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tuner.bench.events import Events, Silent
-from tuner.bench.job import Job
-from tuner.bench.rates import SLOW_S
-from tuner.bench.serving import Serving
-from tuner.bench.session import set_up_bench
-from tuner.bench.timebook import TimeBook
 from tuner.errors import TrialError
 from tuner.lint.model_py import threads_left_open
 from tuner.load import seeds
 from tuner.machine.cpus import LITTLE, Cores, Sharing, core_count, decide_sharing, may_be_first
+from tuner.meter.rates import SLOW_S
+from tuner.meter.session import set_up_bench
 from tuner.modelconfig.schema import ModelConfig, enum_name
 from tuner.modelconfig.values import FieldValue
+from tuner.prepare.job import Job
+from tuner.prepare.serving import Serving
+from tuner.prepare.timebook import TimeBook
+from tuner.progress.events import Events, Silent
 from tuner.search.first_load import at_once
 from tuner.space.candidate import Candidate, variable
 from tuner.space.parameters import Knob

@@ -9,8 +9,6 @@ from datetime import datetime
 from pathlib import Path
 from statistics import median
 
-from tuner.bench.evaluate import MOST_PROBES
-from tuner.bench.job import Job
 from tuner.errors import LoadFailedError, SpecError
 from tuner.load.restarts import part_s
 from tuner.load.traffic.arrivals import read_trace
@@ -18,6 +16,8 @@ from tuner.load.traffic.recordings.duplicates import duplicates
 from tuner.load.traffic.recordings.replay import busiest_per_s
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import requests_for, round_window, soak_of, window_of
+from tuner.meter.evaluate import MOST_PROBES
+from tuner.prepare.job import Job
 from tuner.record.status import Status
 from tuner.record.store import RunStore, find_newest
 from tuner.score.next_load import LoadPlan, lowest_level

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tuner.bench.protocol import Bench
-from tuner.bench.rates import LOOK_S
 from tuner.errors import LoadFailedError, ModelFailsError
+from tuner.meter.protocol import Bench
+from tuner.meter.rates import LOOK_S
 from tuner.score.next_load import LoadPlan
 from tuner.score.saturation import Saturated
 from tuner.spec.slo import Slo

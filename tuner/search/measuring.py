@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from tuner.bench.evaluate import Evaluation, Race, SecondChance, evaluate, evaluate_listed, race
-from tuner.bench.session import Session
 from tuner.errors import (
     ClientLimitError,
     LoadFailedError,
@@ -19,6 +17,8 @@ from tuner.errors import (
 from tuner.load import seeds
 from tuner.measurement.measurement import LoadPoint
 from tuner.measurement.window import informing_window
+from tuner.meter.evaluate import Evaluation, Race, SecondChance, evaluate, evaluate_listed, race
+from tuner.meter.session import Session
 from tuner.reason import Reason, ReasonKind
 from tuner.score.judge import Verdict, tightest_latency
 from tuner.score.point import Point

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from enum import Enum
 
-from tuner.bench.events import Outlook
-from tuner.bench.job import Job
+from tuner.prepare.job import Job
+from tuner.progress.events import Outlook
 from tuner.score.trial import Aim, Trial
 from tuner.search.estimate import estimate_run, seen_in
 from tuner.search.incumbent import incumbent

@@ -11,11 +11,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tuner.bench.bench import QUICK_LOOK
-from tuner.bench.evaluate import Evaluation
-from tuner.bench.session import Session
 from tuner.errors import ClientLimitError, LoadFailedError, ModelFailsError, TrialError
 from tuner.load import seeds
+from tuner.meter.bench import QUICK_LOOK
+from tuner.meter.evaluate import Evaluation
+from tuner.meter.session import Session
 from tuner.score.judge import tightest_latency
 from tuner.score.point import Score
 from tuner.score.saturation import Saturated

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from tuner.bench.again import Attempts
-from tuner.bench.evaluate import Evaluation
-from tuner.bench.session import Session
-from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import (
     DeployRefusedError,
     OutOfTimeError,
     TooManyFailedTrialsError,
     TrialError,
 )
+from tuner.meter.again import Attempts
+from tuner.meter.evaluate import Evaluation
+from tuner.meter.session import Session
 from tuner.modelconfig.files import model_names
+from tuner.prepare.timebook import Phase, TimeBook
 from tuner.reason import Reason, ReasonKind
 from tuner.record.remedies import remedies
 from tuner.score.trial import Trial, TrialState, TrialTime

@@ -146,7 +146,7 @@ def test_its_commands_work(
 ) -> None:
     store_runs(page, workplace, monkeypatch)
     # A plan runs no model, so the examples with strings go with NumPy 2 here.
-    monkeypatch.setattr("tuner.bench.tools.numpy_of_models", lambda *_: "")
+    monkeypatch.setattr("tuner.prepare.tools.numpy_of_models", lambda *_: "")
     known = dict(PLACEHOLDERS)
     for typed in commands_of(page):
         words = [known.get(word, word) for word in typed]

@@ -18,11 +18,11 @@ import pytest
 from builders.candidates import fields_of, the_one, values_of
 from contract.server_contract import answer
 
-from tuner.bench.job import Request, draw_up, prepare
-from tuner.bench.serving import ModelNotServedError, Serving, serving
-from tuner.bench.timebook import TimeBook
-from tuner.bench.tools import Programs
 from tuner.errors import NothingToSearchError
+from tuner.prepare.job import Request, draw_up, prepare
+from tuner.prepare.serving import ModelNotServedError, Serving, serving
+from tuner.prepare.timebook import TimeBook
+from tuner.prepare.tools import Programs
 from tuner.server.binaries import Installation
 from tuner.server.control import Control
 from tuner.space.build import refuse_empty

@@ -11,7 +11,7 @@ import recorded_table as tables
 from emulate import EmulatedBench, Queue, Served
 from record import Grid, recorded
 
-from tuner.bench.job import Request, prepare
+from tuner.prepare.job import Request, prepare
 
 
 def seconds(size: int, instances: int = 1) -> float:

@@ -16,7 +16,7 @@ from builders.measurements import synthetic_server
 from recorded_bench import RecordedBench, RecordedWorld
 from recorded_table import Recording, Table
 
-from tuner.bench.job import Job, Request, prepare
+from tuner.prepare.job import Job, Request, prepare
 from tuner.score.capacity import Bracket
 from tuner.score.point import Point
 

@@ -12,11 +12,11 @@ import pytest
 from builders.check_place import CLOSED, Noting, Place, ToyBench
 from builders.emulated import EmulatedBench
 
-from tuner.bench.machine_lock import only_one_on
 from tuner.check import check as steps
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, LoadFailedError
 from tuner.load.seeds import of_confirmation
 from tuner.measurement.measurement import HostUse, Measurement
+from tuner.prepare.machine_lock import only_one_on
 from tuner.record.confirmation import Repeat, Role
 from tuner.record.status import CheckStatus
 from tuner.record.store import RunStore

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from builders.model_files import write_model
 
-from tuner.bench.job import Job, Request, prepare
 from tuner.checks.table import sentences
 from tuner.errors import SpecError
 from tuner.lint.repository import lint_repository
 from tuner.lint.rules import Severity as LintSeverity
 from tuner.modelconfig.known_backends import BACKENDS
+from tuner.prepare.job import Job, Request, prepare
 from tuner.spec.mistakes import FindingSeverity
 from tuner.triton.needs import image_with
 

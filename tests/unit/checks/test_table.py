@@ -8,9 +8,9 @@ import pytest
 from builders.commands import called
 from builders.model_files import write_model
 
-from tuner.bench.job import Request, prepare
 from tuner.checks.table import CHECKS, refuse_draft
 from tuner.errors import EnvironmentNotReadyError
+from tuner.prepare.job import Request, prepare
 from tuner.spec.mistakes import SpecMistakesError
 
 MODEL = """\

@@ -20,12 +20,12 @@ from builders.runs import CONFIG, Toy, make_run
 from builders.told_runs import put_one, write_twice
 from builders.workplace import Workplace
 
-from tuner.bench.events import Outlook
-from tuner.bench.job import Request
-from tuner.bench.posted import RunProgress
 from tuner.cli import COMMANDS, EXAMPLES, cli
 from tuner.cli.reference import with_commands
 from tuner.cli.together import json_line
+from tuner.prepare.job import Request
+from tuner.progress.events import Outlook
+from tuner.progress.posted import RunProgress
 from tuner.record.result_schema import check
 from tuner.run import models
 from tuner.run.series import checked_jobs
@@ -48,7 +48,7 @@ def test_the_package_is_the_command_where_another_one_has_its_name(
 
 @pytest.mark.parametrize("model", ["emulated-accelerator", "tiny-bert", "tokenizer", "nlp"])
 def test_init_drafts_a_spec_that_loads(model: str, tmp_path: Path, tune: Tune) -> None:
-    from tuner.bench.job import Request, prepare
+    from tuner.prepare.job import Request, prepare
     from tuner.spec.load import load_spec
 
     target = tmp_path / "spec.yaml"
@@ -240,7 +240,7 @@ def test_a_draft_that_finds_no_room_leaves_no_file_or_the_old_one(
 def test_a_model_whose_code_asks_others_is_drafted_with_them_and_the_draft_can_be_planned(
     tmp_path: Path, tune: Tune
 ) -> None:
-    from tuner.bench.job import Request, prepare
+    from tuner.prepare.job import Request, prepare
 
     repository = tmp_path / "models"
     calls = (

@@ -7,11 +7,11 @@ import io
 import pytest
 from rich.console import Console
 
-from tuner.bench.events import Outlook
-from tuner.bench.posted import PostedEvents, RunProgress
 from tuner.cli.console import progress_text
 from tuner.cli.live import LiveRuns
 from tuner.cli.together import Lines
+from tuner.progress.events import Outlook
+from tuner.progress.posted import PostedEvents, RunProgress
 
 HALF = RunProgress("trial 3", 6, 3, 412.04, Outlook(95.0, 1.31))
 

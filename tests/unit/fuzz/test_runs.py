@@ -26,8 +26,8 @@ from fuzz.near import (
 )
 from hypothesis import strategies as st
 
-from tuner.bench.job import Job, Request
 from tuner.errors import TunerError
+from tuner.prepare.job import Job, Request
 from tuner.run.open_run import restore_choices
 from tuner.run.trust import BegunRuns, spec_of
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from fuzz.near import CONFIG, MODEL_PY, cases, found, fuzzed, lay_out, near, place
 
-from tuner.bench.job import job_from
 from tuner.errors import TunerError
 from tuner.lint.repository import errors_of, lint_repository
 from tuner.load.perf_analyzer import outputs
@@ -19,6 +18,7 @@ from tuner.model_analyzer.yaml_file import read_profile
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.files import read_model
 from tuner.modelconfig.message import parse, to_load_json
+from tuner.prepare.job import job_from
 from tuner.run.plan import previews
 from tuner.search.estimate import estimate_run
 from tuner.space.draft import DraftedModel, draft_spec

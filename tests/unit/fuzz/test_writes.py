@@ -13,13 +13,13 @@ from builders.rendering import config_text
 from fuzz.near import CONFIG, cases, fuzzed, lay_out, place
 from hypothesis import strategies as st
 
-from tuner.bench.job import Job, draw_up, job_from
 from tuner.errors import TunerError
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.files import ModelFiles, read_model
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.path import FieldValue, in_order
 from tuner.modelconfig.schema import same_config
+from tuner.prepare.job import Job, draw_up, job_from
 from tuner.space.draft import DraftedModel, draft_spec
 from tuner.space.draft_instances import Machine
 from tuner.spec.load import load_spec

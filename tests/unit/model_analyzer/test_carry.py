@@ -12,13 +12,13 @@ from builders.commands import Tune
 from builders.model_files import shipped_config
 from builders.serving import served_one
 
-from tuner.bench.job import Request, prepare
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.errors import SpecError, TunerError
 from tuner.model_analyzer.carry import carried, repository_of
 from tuner.model_analyzer.yaml_file import read_profile
 from tuner.modelconfig.message import parse
+from tuner.prepare.job import Request, prepare
 from tuner.space.build import build_space
 from tuner.space.draft import DraftedModel, draft_spec
 from tuner.space.draft_instances import Machine

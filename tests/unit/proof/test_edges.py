@@ -11,8 +11,8 @@ import yaml
 from builders.measurements import P99_40MS, synthetic_measurement
 from builders.proving import OTHER
 
-from tuner.bench.job import Job, Request, prepare
-from tuner.bench.session import Session
+from tuner.meter.session import Session
+from tuner.prepare.job import Job, Request, prepare
 from tuner.proof.edges import next_beyond, with_edges
 from tuner.proof.verdict import RunDecision
 from tuner.record.proved import ProvedConfig

@@ -10,8 +10,8 @@ from builders.emulated import EmulatedBench, FreshBench, a_session
 from builders.many_benches import SteppedFleet, benches_on
 from builders.searches import a_spec
 
-from tuner.bench.session import Session
 from tuner.errors import DeployRefusedError, TrialError
+from tuner.meter.session import Session
 from tuner.proof.beside import rounds_beside
 from tuner.proof.decide import look_after
 from tuner.proof.entrants import Entrant, ProofRules

@@ -6,9 +6,9 @@ import pytest
 from builders.candidates import candidate_of
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 
-from tuner.bench.evaluate import evaluate_listed
 from tuner.cli.console import outcome_text, point_text
 from tuner.cli.live import _outcome
+from tuner.meter.evaluate import evaluate_listed
 from tuner.record.proved import ProvedConfig
 from tuner.report.charts import TrialMarker
 from tuner.report.charts.load import _symbol

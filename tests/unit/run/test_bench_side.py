@@ -11,11 +11,11 @@ from builders.check_place import ToyPrograms
 from builders.jobs import SPEC
 from builders.model_files import REPOSITORY
 
-from tuner.bench.benches import BenchRefusedError
-from tuner.bench.job import Job, Request, prepare
-from tuner.bench.manifest import manifest_of
 from tuner.fleet import BenchPlace
+from tuner.meter.benches import BenchRefusedError
 from tuner.modelconfig import content
+from tuner.prepare.job import Job, Request, prepare
+from tuner.prepare.manifest import manifest_of
 from tuner.run.bench_side import refuse_another
 from tuner.spec.files import files_of
 

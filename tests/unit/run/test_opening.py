@@ -11,12 +11,12 @@ from builders.jobs import SPEC, a_job, opened
 from builders.measurements import P99_40MS, synthetic_measurement
 from builders.reasons import said
 
-from tuner.bench.job import Job, Request, draw_up, prepare
-from tuner.bench.timebook import Phase, TimeBook
 from tuner.errors import SpecError
 from tuner.measurement.measurement import Rejected, Stage
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.message import parse
+from tuner.prepare.job import Job, Request, draw_up, prepare
+from tuner.prepare.timebook import Phase, TimeBook
 from tuner.record.confirmation import Repeat, Role
 from tuner.record.store import RunStore
 from tuner.run.ending import write_back

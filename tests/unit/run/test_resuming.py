@@ -14,8 +14,8 @@ from builders.series import make_specs, runs_of, series_in
 from builders.told_endings import forge
 from builders.workplace import Workplace, interrupt
 
-from tuner.bench.job import Job, Request
 from tuner.errors import SpecError
+from tuner.prepare.job import Job, Request
 from tuner.record.store import RunStore
 from tuner.run import trust
 from tuner.run.open_run import restore_choices

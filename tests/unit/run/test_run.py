@@ -21,12 +21,12 @@ from builders.reasons import said
 from builders.workplace import MODEL, Workplace, best_of, interrupt
 from sqlalchemy.exc import OperationalError
 
-from tuner.bench.machine_lock import LockHolder, registered
-from tuner.bench.session import Session
 from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError
 from tuner.load.seeds import of_confirmation
 from tuner.machine.host import read_host
+from tuner.meter.session import Session
 from tuner.modelconfig.files import read_config
+from tuner.prepare.machine_lock import LockHolder, registered
 from tuner.proof.proof import prove
 from tuner.proof.verdict import RunDecision
 from tuner.record.status import Status

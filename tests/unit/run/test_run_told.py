@@ -16,10 +16,10 @@ from builders.reasons import said
 from builders.told_endings import twice_measured
 from builders.workplace import MODEL, Workplace, best_of, interrupt
 
-from tuner.bench.job import Request
-from tuner.bench.serving import Serving
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
 from tuner.measurement.measurement import Stage
+from tuner.prepare.job import Request
+from tuner.prepare.serving import Serving
 from tuner.proof.verdict import RunDecision
 from tuner.record.status import Status
 from tuner.report import render

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from builders.jobs import a_job
 
-from tuner.bench.job import Job
+from tuner.prepare.job import Job
 from tuner.record.store import STUDY, RunStore
 from tuner.run.open_run import damage, study_of
 

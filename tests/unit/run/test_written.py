@@ -10,9 +10,9 @@ from builders.jobs import opened
 from builders.plans import cut_short, make_file
 from pydantic import TypeAdapter
 
-from tuner.bench.job import Job, Request, draw_up, prepare, with_proposal
 from tuner.errors import SpecError
 from tuner.load.probes.warmup import WarmUp
+from tuner.prepare.job import Job, Request, draw_up, prepare, with_proposal
 from tuner.record.store import RunStore
 from tuner.run.ending import best_configs, write_back
 from tuner.run.run import undo_half_writes

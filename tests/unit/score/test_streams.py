@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from builders.measurements import synthetic_measurement
 
-from tuner.bench.again import missed_by_gaps
 from tuner.measurement.measurement import Measurement, ServerStatistics
+from tuner.meter.again import missed_by_gaps
 from tuner.score.capacity import LevelRange, saturated
 from tuner.score.judge import SloOutcome, Verdict, judge
 from tuner.score.late_share import measured_late_share

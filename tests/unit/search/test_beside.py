@@ -11,9 +11,9 @@ from builders.events import Watching
 from builders.many_benches import SteppedFleet, benches_on
 from builders.searches import CANDIDATES, ListedSearcher, a_search, served
 
-from tuner.bench.session import Session
 from tuner.errors import InterruptedRunError, TunerError
 from tuner.fleet import BenchLostError
+from tuner.meter.session import Session
 from tuner.score.trial import Trial, TrialBench, TrialState
 from tuner.search.beside import search_beside
 from tuner.search.budget import StopReason

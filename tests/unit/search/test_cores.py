@@ -14,13 +14,13 @@ from builders.jobs import SPEC as QUICK
 from builders.jobs import a_job
 from builders.measurements import synthetic_server
 
-from tuner.bench.events import Silent
-from tuner.bench.job import Job, Request, prepare
-from tuner.bench.serving import Serving
-from tuner.bench.timebook import TimeBook
 from tuner.errors import LoadFailedError
 from tuner.machine.cpus import ANY, LITTLE, Cores
 from tuner.measurement.measurement import Measurement
+from tuner.prepare.job import Job, Request, prepare
+from tuner.prepare.serving import Serving
+from tuner.prepare.timebook import TimeBook
+from tuner.progress.events import Silent
 from tuner.search import cores as module
 from tuner.search.cores import cores_note, leaves_its_cpus, settle_cores
 

@@ -13,7 +13,7 @@ from builders.jobs import SPEC, a_job
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 from builders.runs import Toy, manifest_of
 
-from tuner.bench.job import Job
+from tuner.prepare.job import Job
 from tuner.record.store import RunStore
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialBench, TrialState, TrialTime

@@ -12,10 +12,10 @@ from builders.measurements import NO_ERRORS, P99_40MS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.bench.session import Session
 from tuner.check.rounds import highest_that_holds, rough_capacity
 from tuner.errors import LoadFailedError, ModelFailsError
 from tuner.measurement.measurement import Arrivals
+from tuner.meter.session import Session
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
 from tuner.search.first_load import first_level

@@ -17,9 +17,6 @@ from builders.measurements import synthetic_measurement, synthetic_server
 from builders.serving import served_one
 
 import tuner
-from tuner.bench.bench import TritonBench
-from tuner.bench.rules import BenchRules
-from tuner.bench.timebook import TimeBook
 from tuner.load.client.generator import OpenClient
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER, GeneratorKind
 from tuner.load.perf_analyzer.generator import PerfAnalyzer
@@ -31,7 +28,10 @@ from tuner.load.watch.machine import NOT_WATCHED
 from tuner.machine.process import Priority
 from tuner.measurement.measurement import LoadPoint, Measurement
 from tuner.measurement.window import Window, window_of
+from tuner.meter.bench import TritonBench
+from tuner.meter.rules import BenchRules
 from tuner.modelconfig.message import parse
+from tuner.prepare.timebook import TimeBook
 from tuner.score.next_load import load_plan
 from tuner.score.trial import Trial
 from tuner.search.searching import search

@@ -10,9 +10,9 @@ import pytest
 from builders.ensemble_cases import step
 from builders.model_files import write_model
 
-from tuner.bench.job import Request, prepare
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
+from tuner.prepare.job import Request, prepare
 from tuner.run.plan import previews
 from tuner.score.point import Score
 from tuner.score.trial import Trial, TrialState

@@ -10,7 +10,7 @@ from builders.jobs import SPEC, a_job
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 from builders.reasons import said
 
-from tuner.bench.job import Job
+from tuner.prepare.job import Job
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState, TrialTime
 from tuner.search.estimate import estimate_run, seen_in

@@ -11,9 +11,9 @@ from builders.emulated import EmulatedBench
 from builders.events import Watching
 from builders.searches import CANDIDATES, a_search, served
 
-from tuner.bench.session import Session
 from tuner.errors import DeployRefusedError, LoadFailedError, ModelFailsError
 from tuner.measurement.measurement import Measurement
+from tuner.meter.session import Session
 from tuner.score.trial import TrialState
 from tuner.search.first_load import FIRST_SHARE
 from tuner.search.screening import Screening

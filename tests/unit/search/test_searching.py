@@ -15,7 +15,6 @@ from builders.measurements import synthetic_measurement
 from builders.reasons import model_fails, said, server_says, texts
 from builders.searches import CANDIDATES, a_search, searched, served
 
-from tuner.bench.events import Silent
 from tuner.errors import (
     ClientLimitError,
     DeployRefusedError,
@@ -28,6 +27,7 @@ from tuner.errors import (
     TrialError,
 )
 from tuner.measurement.measurement import Arrivals, Measurement
+from tuner.progress.events import Silent
 from tuner.proof import proof
 from tuner.reason import Reason, ReasonKind
 from tuner.record.status import Status

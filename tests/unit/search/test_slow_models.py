@@ -15,16 +15,16 @@ from builders.emulated import a_session, saying
 from builders.events import Watching
 from builders.searches import ListedSearcher
 
-from tuner.bench.bench import TritonBench
-from tuner.bench.rules import BenchRules
-from tuner.bench.session import Session
-from tuner.bench.timebook import TimeBook
 from tuner.errors import LoadFailedError
 from tuner.load.latency import AnsweredRequests, measurement_of, observe_closed, observe_open
 from tuner.load.probes.warming import FirstCalls
 from tuner.load.traffic.arrivals import arrivals_of
 from tuner.measurement.measurement import LoadPoint, Measurement, Rejected, Stage
 from tuner.measurement.window import Window, round_window, soak_of, window_of
+from tuner.meter.bench import TritonBench
+from tuner.meter.rules import BenchRules
+from tuner.meter.session import Session
+from tuner.prepare.timebook import TimeBook
 from tuner.proof.proof import prove
 from tuner.record.status import Status
 from tuner.score.judge import SloOutcome

@@ -20,9 +20,9 @@ from builders.spaces import (
 )
 from builders.told_spaces import ENGINE, ZERO_DIMS
 
-from tuner.bench.job import Request, prepare
 from tuner.errors import SpecError
 from tuner.modelconfig.message import parse
+from tuner.prepare.job import Request, prepare
 from tuner.search.optuna_trial import params
 from tuner.search.strategies.features import Features
 from tuner.space.build import build_space, never_tried, refuse_unmeasurable

@@ -11,11 +11,11 @@ import yaml
 from builders.sequence_model import sequence_config
 from builders.serving import served_one, write_models
 
-from tuner.bench.job import Request, prepare
-from tuner.bench.tools import choose_generator, client_notes
 from tuner.errors import SpecError
 from tuner.modelconfig.message import parse
 from tuner.modelconfig.path import get
+from tuner.prepare.job import Request, prepare
+from tuner.prepare.tools import choose_generator, client_notes
 from tuner.space.build import build_space
 from tuner.space.draft import DraftedModel, draft_spec
 from tuner.space.draft_instances import Machine

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from builders.candidates import the_one
 
-from tuner.bench import tools as programs
-from tuner.bench.job import Request, prepare
 from tuner.errors import EnvironmentNotReadyError
 from tuner.modelconfig.served import ServedModel, read_served
+from tuner.prepare import tools as programs
+from tuner.prepare.job import Request, prepare
 from tuner.server import binaries, numpy2
 from tuner.server.binaries import Installation, Origin
 from tuner.server.numpy2 import SHIM, in_python, numpy_of_models

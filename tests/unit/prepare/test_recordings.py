@@ -1,0 +1,45 @@
+"""What a recording means for a run; what is told of one is in `golden/told`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders.told_requests import ROWS, STREAMED, STREAMS, replayed
+
+from tuner.load.generators import OWN_CLIENT
+from tuner.modelconfig.content import content_of
+from tuner.prepare.tools import choose_generator
+from tuner.spec.files import files_of
+
+
+def test_a_pace_is_a_rate_of_its_own_and_our_client_sends_it(tmp_path: Path) -> None:
+    job = replayed(tmp_path, arrivals=", pace: [2, 1]")
+    assert job.plan.listed == pytest.approx((8.0, 16.0))
+    assert choose_generator(job).kind is OWN_CLIENT
+    assert replayed(tmp_path).plan.listed is None
+
+
+def test_a_window_is_long_enough_for_several_stretches_unless_the_spec_says_otherwise(
+    tmp_path: Path,
+) -> None:
+    assert replayed(tmp_path).spec.workload.window == 30.0
+    assert replayed(tmp_path, more=", window: 5s").spec.workload.window == 5.0
+
+
+def test_shares_of_streams_are_those_of_the_recording(tmp_path: Path) -> None:
+    job = replayed(tmp_path, STREAMED, spec=STREAMS % ("75%", "25%"))
+    assert {name: own.count for name, own in job.recorded.items()} == {
+        "online": 450,
+        "nightly": 151,
+    }
+
+
+def test_what_a_recording_holds_is_part_of_what_a_worker_compares(tmp_path: Path) -> None:
+    job = replayed(tmp_path)
+    files = files_of(job.spec)
+    assert files["workload.arrivals.file"] == tmp_path / "requests.jsonl"
+    before = content_of(job.served, files)
+    other = replayed(tmp_path, [*ROWS, {"due_s": 99.0, "shapes": {"ids": [1]}}])
+    after = content_of(other.served, files_of(other.spec))
+    assert {name for name in before if before[name] != after[name]} == {"workload.arrivals.file"}

@@ -1,0 +1,24 @@
+"""What a spec may ask of decoupled models; what it may not is in `golden/told/jobs-refused`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders.told_jobs import DECOUPLED, PLAIN, SPEECH, made
+
+from tuner.load.generators import OWN_CLIENT
+from tuner.prepare.tools import choose_generator
+
+
+@pytest.mark.parametrize("until", ["first", "last"])
+def test_an_slo_on_either_response_makes_a_job_for_our_own_client(
+    tmp_path: Path, until: str
+) -> None:
+    text = SPEECH.format(
+        slo=f"p99_{until}_response <= 1s",
+        protocol="grpc",
+        objective=f"minimize p90_{until}_response at 20/s",
+    )
+    choice = choose_generator(made(text, speech=PLAIN + DECOUPLED)(tmp_path))
+    assert choice.kind is OWN_CLIENT

@@ -1,0 +1,71 @@
+"""What a measurement finds in the response cache: what its traffic leaves there, or nothing.
+
+Triton's cache outlives a reload of the model, so a config that uses it gets a server of its own. A
+warm cache is filled once for each server; an empty one needs a new server for every measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tuner.load import seeds
+from tuner.meter.protocol import LoadClient
+from tuner.modelconfig.served import Served, ServedModel
+from tuner.space.candidate import Candidate, split_args
+from tuner.spec.paths import CACHE_ENABLE
+from tuner.spec.workload import CacheState
+
+
+@dataclass(frozen=True)
+class ResponseCache:
+    """The response cache of a deployed config; ``size`` in bytes is None when not known."""
+
+    size: int | None
+
+
+@dataclass(frozen=True)
+class CacheRules:
+    """How a run treats caches; by default, no config has one.
+
+    Attributes:
+        state: What each measurement is to find.
+        of: The cache a candidate uses; None without one.
+        note: Gets a sentence about each filling.
+    """
+
+    state: CacheState = CacheState.WARM
+    of: Callable[[Candidate], ResponseCache | None] = lambda _: None
+    note: Callable[[str], None] = lambda _: None
+
+    def fill(self, generator: LoadClient, cache: ResponseCache) -> None:
+        """Brings the empty cache of a new server to the state a measurement is to find."""
+        if self.state is CacheState.WARM:
+            self.note(generator.fill(seeds.CACHE_FILL, cache.size).sentence)
+
+
+def cache_of(
+    served: Served, own_args: Sequence[str], candidate: Candidate, *, remote: bool
+) -> ResponseCache | None:
+    """The cache of a candidate, whether the search owns its size or the user's config has it.
+
+    Args:
+        served: The models; what their configs say counts beside the candidate's fields.
+        own_args: The server's own arguments, which count beside the candidate's.
+        candidate: Any of the space.
+        remote: The server's arguments are not known: a config that enables a cache may have one.
+    """
+    if not any(_uses_cache(model, candidate) for model in served.models.values()):
+        return None
+    if candidate.cache_bytes is not None:
+        return ResponseCache(candidate.cache_bytes)
+    try:
+        _, size = split_args(own_args)
+    except ValueError:  # redis, or a local one without a size
+        return ResponseCache(None)
+    return ResponseCache(size) if remote or size is not None else None
+
+
+def _uses_cache(model: ServedModel, candidate: Candidate) -> bool:
+    own = model.base.completed.response_cache.enable
+    return bool(candidate.of(model.name).get(CACHE_ENABLE, own))

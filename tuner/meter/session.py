@@ -1,0 +1,233 @@
+"""What the steps of a run, a check or one of several benches share: the bench that is set up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from tuner.lint.model_py import parameters_read
+from tuner.load import seeds
+from tuner.load.setup import PATIENCE_S, Site
+from tuner.load.streams_load import asked_of, streams_load
+from tuner.machine.cpus import ANY, Cores
+from tuner.machine.process import Priority, private_directory
+from tuner.measurement.measurement import Rejected
+from tuner.measurement.window import round_window, search_window, soak_of
+from tuner.meter.bench import TritonBench
+from tuner.meter.benches import Benches
+from tuner.meter.cache import CacheRules, cache_of
+from tuner.meter.evaluate import ClientCeiling
+from tuner.meter.protocol import Bench
+from tuner.meter.rules import BenchRules
+from tuner.prepare.job import Job
+from tuner.prepare.serving import Serving
+from tuner.prepare.timebook import TimeBook
+from tuner.prepare.tools import choose_generator
+from tuner.progress.events import Events
+from tuner.record.confirmation import Repeat
+from tuner.record.manifest import Manifest
+from tuner.record.store import RunStore
+from tuner.score.judge import NEAR_MISS, tail_slo
+from tuner.score.next_load import LoadPlan
+from tuner.server.log import last_words
+from tuner.server.memory import Memories
+from tuner.space.candidate import Candidate
+from tuner.space.parameters import Knob
+from tuner.spec.model import Spec
+from tuner.spec.paths import CACHE_ENABLE
+
+#: Killing perf_analyzer over a queue can crash Triton: never done to a server somebody else runs.
+REMOTE_PATIENCE_S = 120.0
+
+
+@dataclass(frozen=True)
+class Session:
+    """A job, a bench to measure it on, and its watchers.
+
+    Attributes:
+        job: Over the config as the server completes it.
+        book: Records the seconds spent.
+        checkpoint: Raises when the run is to stop.
+        record: Stores a measurement of a round at once.
+        load_s: What loading the model took before the search; the time of the budget counts it.
+        memory: What the models that are loaded take.
+        near_miss: SLO utilisation up to which an SLO may be missed by noise alone.
+        arrivals: Seed of the first round's; None: from the seed of the search.
+        accept_unsoaked: Write a winner of which no soak could tell whether its load lasts.
+        more_s: Time for further rounds of a proof that was left open; None: as the spec says.
+        cores: The CPUs of server and load generator.
+        benches: Those of the run where it has several; `bench` is the first of them.
+    """
+
+    job: Job
+    bench: Bench
+    events: Events
+    book: TimeBook
+    checkpoint: Callable[[], None]
+    record: Callable[[Repeat], None] = lambda _: None
+    load_s: float = 0.0
+    memory: Callable[[], Memories] = dict
+    near_miss: float = NEAR_MISS
+    arrivals: int | None = None
+    accept_unsoaked: bool = False
+    more_s: float | None = None
+    cores: Cores = ANY
+    benches: Benches | None = None
+
+    @property
+    def spec(self) -> Spec:
+        return self.job.spec
+
+    @property
+    def plan(self) -> LoadPlan:
+        """Its loads are those that the load generator can send."""
+        plan = self.job.plan
+        return replace(plan, levels=plan.levels.below(self.bench.sendable.most))
+
+    @property
+    def current(self) -> Candidate:
+        """The config in the repository."""
+        return self.job.space.current
+
+    @property
+    def first_seed(self) -> int:
+        """Seed of the first round's arrivals."""
+        own = self.arrivals
+        return seeds.of_rounds(self.spec.search.seed) if own is None else own
+
+
+@contextmanager
+def open_session(
+    served: Serving,
+    events: Events,
+    book: TimeBook,
+    checkpoint: Callable[[], None],
+    *,
+    manifest: Manifest | None = None,
+    store: RunStore | None = None,
+    more_s: float | None = None,
+    cores: Cores = ANY,
+    reject: Callable[[Rejected], None] = lambda _: None,
+) -> Iterator[Session]:
+    """Opens a session on a bench of its own, all of which is gone afterwards.
+
+    ``checkpoint`` raises when it is to stop. ``manifest`` has the seed of the rounds; ``store``
+    keeps the rounds, and measurements that do not count; without one, ``reject`` receives these.
+    """
+    rejected = reject if store is None else store.append_rejected
+    with set_up_bench(served, events, book, checkpoint, rejected, cores) as bench:
+        session = Session(
+            job=served.job,
+            bench=bench,
+            events=events,
+            book=book,
+            checkpoint=checkpoint,
+            load_s=served.load_s,
+            memory=served.deployer.memory,
+            arrivals=None if manifest is None else manifest.arrivals,
+            accept_unsoaked=manifest is not None and manifest.choices.accept_unsoaked,
+            more_s=more_s,
+            cores=cores,
+        )
+        yield session if store is None else stored_in(store, session)
+
+
+def stored_in(store: RunStore, session: Session) -> Session:
+    """The same, whose rounds go into ``store``; its bench knows what was sent before."""
+    kept = [p.measurement for t in store.trials() for p in t.points]
+    kept += [row.point.measurement for row in store.confirmation()]
+    rejected = [r.measurement for r in store.rejected() if r.measurement is not None]
+    session.bench.sendable = ClientCeiling.seen([*kept, *rejected])
+    return replace(session, record=store.append_confirmation)
+
+
+@contextmanager
+def set_up_bench(
+    served: Serving,
+    events: Events,
+    book: TimeBook,
+    checkpoint: Callable[[], None],
+    reject: Callable[[Rejected], None] = lambda _: None,
+    cores: Cores = ANY,
+) -> Iterator[TritonBench]:
+    """A bench that is ready to measure; every process and file of it is gone afterwards.
+
+    ``reject`` receives each measurement that does not count.
+    """
+    job, programs, deployer = served.job, served.programs, served.deployer
+    spec = job.spec
+    priority = cores.load_priority if spec.server.managed else Priority.NORMAL
+    generator = replace(programs.perf_analyzer, cpus=cores.load, priority=priority)
+    with private_directory() as directory:
+        rules = BenchRules(
+            slos=spec.slos,
+            arrivals=job.plan.arrivals,
+            window=lambda load, rate: round_window(spec, load, rate),
+            brief=lambda load, rate: search_window(spec, load, rate),
+            checkpoint=checkpoint,
+            measured=events.measured,
+            rejected=reject,
+            note=events.note,
+            step=events.step,
+            disturbed=events.disturbed,
+            loading=events.loading,
+            first_answer_s=float(spec.server.load_timeout),
+            soak=lambda load, rate, least_s: soak_of(spec, load, rate, least_s),
+            cache=CacheRules(
+                spec.workload.cache,
+                lambda candidate: cache_of(
+                    job.served,
+                    job.space.server_args,
+                    candidate,
+                    remote=not programs.launcher.restartable,
+                ),
+                events.note,
+            ),
+        )
+        yield TritonBench(
+            deployer,
+            lambda endpoints: streams_load(
+                spec.workload,
+                asked_of(spec, may_be_cached(job)),
+                job.served.models,
+                Site(
+                    deployer.control,
+                    endpoints,
+                    generator,
+                    directory,
+                    place=programs.launcher.place,
+                    gpus=spec.server.gpus,
+                    patience_s=PATIENCE_S if programs.launcher.restartable else REMOTE_PATIENCE_S,
+                    server_words=lambda: last_words(deployer.server),
+                ),
+                choose_generator(job).kind,
+            ),
+            rules,
+            book,
+            cores,
+        )
+
+
+def may_be_cached(job: Job) -> dict[str, tuple[str, ...]]:
+    """The models to which the response cache may answer, with the parameters that they read."""
+    found = {}
+    for label in job.space.asked:
+        enable = Knob(label, CACHE_ENABLE)
+        searched = job.space.caches or any(p.knob == enable for p in job.space.parameters)
+        if searched or job.served.models[label].base.completed.response_cache.enable:
+            parts = [job.served.models[name] for name in job.served.answering([label])]
+            names = [n for p in parts for n in parameters_read(p.files, p.base.completed)]
+            found[label] = tuple(dict.fromkeys(names))
+    return found
+
+
+def why_no_overload(spec: Spec, plan: LoadPlan) -> str:
+    """Why nothing can be overloaded; empty when there is a capacity to exceed."""
+    if not plan.arrivals.open_loop:
+        return "A closed loop cannot be overloaded: its clients wait for their answers."
+    if plan.listed is not None:
+        return "The loads are fixed by the spec: no capacity was searched, so none is exceeded."
+    if tail_slo(spec.slos) is None:
+        return "No SLO bounds a high percentile of the latency: nothing to recover to."
+    return ""

@@ -1,0 +1,166 @@
+"""The programs of a run, seen to run here; which of them sends requests, and how large."""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from tuner.extras import Extra, lacking
+from tuner.load.generators import OWN_CLIENT, Demand, GeneratorChoice, choose
+from tuner.load.traffic.kinds import unlike_perf_analyzer
+from tuner.machine.cpus import ANY, Cores
+from tuner.machine.host import Host
+from tuner.modelconfig.queues import may_reject
+from tuner.prepare.job import Job
+from tuner.prepare.sharing import room_note
+from tuner.server import binaries
+from tuner.server.binaries import Installation, Origin
+from tuner.server.numpy2 import in_python, numpy_of_models
+from tuner.server.server import ServerLauncher
+from tuner.space.sequences import sequence_note
+from tuner.spec.model import StrategyName
+from tuner.spec.server import ServerMode, resolve
+from tuner.spec.workload import (
+    Protocol,
+    RandomInputs,
+)
+from tuner.triton.launchers import NAMED, cores_of, host_of, server_launcher
+from tuner.triton.needs import refuse_names
+from tuner.version import VERSION
+
+_HERE = re.compile(r"\w+://(localhost|127\.[\d.]+|\[::1\]):\d+")
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What was found on this machine and seen to run.
+
+    Attributes:
+        launcher: Starts servers the way the spec says.
+        cores: As the spec says.
+        server_version: What its servers are, as exactly as that is known.
+    """
+
+    launcher: ServerLauncher
+    perf_analyzer: Installation
+    host: Host
+    server_version: str
+    cores: Cores = ANY
+
+    def versions(self) -> dict[str, str]:
+        return {
+            "tune": VERSION,
+            "tritonserver": self.server_version,
+            "perf_analyzer": self.perf_analyzer.version,
+            "optuna": version("optuna"),
+            "python": platform.python_version(),
+        }
+
+    def fingerprint(self) -> str:
+        return self.host.fingerprint(self.server_version, self.cores)
+
+
+@contextmanager
+def find_programs(
+    job: Job, environment: Mapping[str, str], note: Callable[[str], None] | None = None
+) -> Iterator[Programs]:
+    """Finds the programs the job needs and runs each once.
+
+    The server gets the spec's arguments except those the search owns, which come with each
+    candidate.
+
+    Args:
+        note: Receives lines about a server that is fetched because none is here; None: no fetch.
+
+    Raises:
+        EnvironmentNotReadyError: One is missing or does not run here, or would serve nonsense; or
+            `/dev/shm` has no room for inputs that are to lie in it.
+    """
+    wanted = [Extra.RUN]
+    if job.spec.search.strategy is StrategyName.MODEL_ANALYZER:
+        wanted.append(Extra.MODEL_ANALYZER)
+    for told in filter(None, map(lacking, wanted)):
+        raise told
+    room_note(job)
+    server = job.spec.server.model_copy(update={"args": job.space.server_args})
+    spec = job.spec.model_copy(update={"server": server})
+    models, cores = job.served.models.values(), cores_of(spec)
+    configs, files = {m.name: m.base.file for m in models}, [model.files for model in models]
+    with ExitStack() as stack:
+        with job.loaded.placing(*NAMED):
+            if note is not None and server.mode is ServerMode.LOCAL:
+                variables = {**environment, **resolve(server.environment, environment)}
+                binaries.fetch_tritonserver(server.binary, variables, note)
+            launcher = stack.enter_context(server_launcher(spec, configs, environment))
+            server_version = launcher.version()
+            launcher.check_backends(files)
+        with job.loaded.placing(("workload", "perf_analyzer")):
+            program = stack.enter_context(_load_program(job, environment))
+        refuse_names(server_version, files)
+        if launcher.python is not None and (asking := in_python(models)):
+            numpy_of_models(launcher.python, asking)
+        host = host_of(spec, environment)
+        yield Programs(launcher, program, host, server_version, cores)
+
+
+@contextmanager
+def _load_program(job: Job, environment: Mapping[str, str]) -> Iterator[Installation]:
+    """perf_analyzer, or this Python, which runs our own client, where there is none."""
+    if not job.has_perf_analyzer:
+        yield Installation(Path(sys.executable), "none", Origin.PATH, environment)
+        return
+    with binaries.perf_analyzer(job.spec.workload.perf_analyzer, environment) as found:
+        yield found
+
+
+def choose_generator(job: Job) -> GeneratorChoice:
+    """Which load generator measures: the same in a run, its benches and a check of its config."""
+    if not job.has_perf_analyzer:
+        return GeneratorChoice(OWN_CLIENT, "there is no perf_analyzer here")
+    if job.spec.server.headers_from_env:
+        return GeneratorChoice(
+            OWN_CLIENT, "perf_analyzer would show headers in the list of processes"
+        )
+    if job.spec.server.tls and job.spec.workload.protocol is Protocol.HTTP:
+        return GeneratorChoice(OWN_CLIENT, "perf_analyzer is given TLS over gRPC only")
+    configs = {name: model.base.completed for name, model in job.served.models.items()}
+    may_refuse = any(map(may_reject, configs.values()))
+    may_refuse |= any("queue_policy" in path for path in job.space.paths)
+    demands = []
+    for stream in job.spec.streams.values():
+        shapes = stream.inputs.request_shapes if isinstance(stream.inputs, RandomInputs) else ()
+        demand = Demand(
+            configs[stream.model],
+            shapes[0].dims if shapes else {},
+            stream.batch_size,
+            may_refuse,
+            stream.priority or 0,
+            unlike_perf_analyzer(job.spec.workload, stream, configs),
+        )
+        demands.append(demand)
+    return choose(demands)
+
+
+def client_notes(job: Job) -> list[str]:
+    """One sentence where perf_analyzer does not measure.
+
+    And one of connections on which headers can be read, of inputs in shared memory, and of
+    sequences.
+
+    Raises:
+        EnvironmentNotReadyError: There is no room for these inputs.
+    """
+    choice = choose_generator(job)
+    who = f"measured with {choice.kind.title}: {choice.why}" if choice.why else ""
+    server = job.spec.server
+    plain = [url for url in server.urls if "s://" not in url and not _HERE.fullmatch(url)]
+    read = f"{' '.join(plain)} has no TLS: whoever is on the way can read the headers"
+    read *= bool(plain and server.headers_from_env)
+    notes = (who, sequence_note(job.spec), room_note(job), read)
+    return [note for note in notes if note]

@@ -1,0 +1,1 @@
+"""What a run reports while it lasts: events for watchers, and as values for programs."""
