@@ -29,8 +29,8 @@ def decoupled_run(parent: Path) -> Path:
         for measured in _measurements(result[side]):
             measured["responses"] = responses(*figures)
             if side == "baseline":
-                told = {"count": 2, "p50_told_us": 5e3, "p99_told_us": 9e3}
-                measured["failures"] = {"incomplete": told}
+                incomplete = {"count": 2, "p50_told_us": 5e3, "p99_told_us": 9e3}
+                measured["failures"] = {"incomplete": incomplete}
     (run / "result.json").write_text(json.dumps(result))
     rows = [json.loads(line) for line in (run / "trials.jsonl").read_text().splitlines()]
     for measured in _measurements(rows):

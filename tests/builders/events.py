@@ -1,4 +1,4 @@
-"""A short run, told to whoever watches: a good trial, one that failed, the first round."""
+"""The events of a short run: a good trial, one that failed, the first round."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OTHER = candidate_of({"instance_group.count": 2})
 
 
 class Watching(Silent):
-    """Keeps what it is told."""
+    """Keeps all events."""
 
     def __init__(self) -> None:
         self.begun: list[tuple[object, ...]] = []

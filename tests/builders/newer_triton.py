@@ -130,13 +130,13 @@ class NewerTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignor
     def _restricted(self, context: Any) -> None:
         header = "triton-grpc-protocol-tune-key"
         if self.key and dict(context.invocation_metadata()).get(header) != self.key:
-            told = f"This protocol is restricted, expecting header '{header}'"
-            context.abort(grpc.StatusCode.UNAVAILABLE, told)
+            message = f"This protocol is restricted, expecting header '{header}'"
+            context.abort(grpc.StatusCode.UNAVAILABLE, message)
 
     def _loaded(self, name: str, context: Any) -> None:
         if name != self.model or self.running is None:
-            told = f"Request for unknown model: '{name}' is not found"
-            context.abort(grpc.StatusCode.NOT_FOUND, told)
+            message = f"Request for unknown model: '{name}' is not found"
+            context.abort(grpc.StatusCode.NOT_FOUND, message)
 
     def ServerMetadata(self, request: Any, context: Any) -> Any:
         return service_pb2.ServerMetadataResponse(
@@ -211,10 +211,10 @@ class _Demand(grpc.ServerInterceptor):  # type: ignore[misc]
     def intercept_service(self, proceed: Any, call: Any) -> Any:
         if self._wanted in call.invocation_metadata:
             return proceed(call)
-        told = f"not allowed: {dict(call.invocation_metadata).get(self._wanted[0])}"
+        message = f"not allowed: {dict(call.invocation_metadata).get(self._wanted[0])}"
 
         def refuse(_: Any, context: Any) -> None:
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, told)
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, message)
 
         return grpc.unary_unary_rpc_method_handler(refuse)
 

@@ -38,8 +38,8 @@ def terminal_of(shown: Document) -> str:
     return click.unstyle("\n".join(lines(shown)))
 
 
-def told(data: ReportData, **changes: object) -> ReportData:
-    """The run as if its result had been another one."""
+def with_result(data: ReportData, **changes: object) -> ReportData:
+    """The run with other values in its result."""
     if "reasons" in changes:  # as sentences, like those of an earlier version
         changes["why"] = tuple(map(reason_of_sentence, changes["reasons"]))  # type: ignore[call-overload]
     return replace(data, result=data.result.model_copy(update=changes))

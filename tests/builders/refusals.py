@@ -1,4 +1,4 @@
-"""What is told in each of many cases, each in a directory of its own."""
+"""Messages of many cases, each in a separate directory."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from builders.golden import table_of
 
 from tuner.errors import TunerError
 
-#: What is done in a directory: it raises, or answers what is said.
+#: Runs in a directory: raises, or returns its messages.
 Case = Callable[[Path], Any]
 
 
-def told_of(cases: Mapping[str, Case]) -> str:
+def messages_of(cases: Mapping[str, Case]) -> str:
     """A table of what each case says or is refused with, with its exit code."""
     return table_of({name: said(case, name) for name, case in cases.items()})
 
@@ -39,10 +39,10 @@ def said(case: Case, name: str) -> str:
 def refusal(case: Case, here: Path) -> str:
     """The error as the terminal shows it, or what was said without one, a line for each part."""
     try:
-        told = case(here)
+        messages = case(here)
     except TunerError as error:
         hint = f"\nnext: {error.hint}" if error.hint else ""
         return f"{error.message}{hint}\n({error.exit_code})"
     except ValueError as error:
         return f"{type(error).__name__}: {error}"
-    return told if isinstance(told, str) else "\n".join(told)
+    return messages if isinstance(messages, str) else "\n".join(messages)

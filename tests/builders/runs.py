@@ -360,8 +360,8 @@ def result_of(
     ratio = {"estimate": gain, "low": gain * 0.97, "high": gain * 1.03}
     metric = Objective.parse(toy.objective).metric
     compared = metric.name if metric else "capacity"
-    told = {"ratio": ratio, "confidence": 0.95, "compared": compared}
-    told["means"] = {"best": 118.0 * gain, "current": 118.0}
+    compared_gain = {"ratio": ratio, "confidence": 0.95, "compared": compared}
+    compared_gain["means"] = {"best": 118.0 * gain, "current": 118.0}
     result = {
         "schema_version": 1,
         "run_id": run_id,
@@ -373,7 +373,7 @@ def result_of(
         "baseline": facts_of(trials[0], proofs[Role.CURRENT]),
         "winner": None if winner is None else facts_of(winner, proofs[Role.CANDIDATE]),
         "best": None if other is None else facts_of(other, proofs[Role.CANDIDATE]),
-        "gain": None if winner is None else told,
+        "gain": None if winner is None else compared_gain,
         "trials": {"asked": len(trials), "duplicates": 2, **counts},
         "rejected": RejectedFacts.of([], 0.0).model_dump(),
         "time": {"wall_s": sum(parts.values()), **parts},

@@ -10,7 +10,7 @@ import jsonschema
 import numpy as np
 import pytest
 from builders.check_place import CLOSED, Place, ToyBench, ToyPrograms
-from builders.told_checks import SlowClient
+from builders.messages_checks import SlowClient
 
 from tuner.check import check as steps
 from tuner.errors import (

@@ -1,4 +1,4 @@
-"""What of requests is told before they are sent; `golden/told` holds what is said."""
+"""What of requests is told before they are sent; `golden/messages` holds what is said."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.told_requests import CHARGE, SMALL, TEXT, made_up, recorded, request_notes
+from builders.messages_requests import CHARGE, SMALL, TEXT, made_up, recorded, request_notes
 
 from tuner.spec.mistakes import FindingSeverity
 

@@ -1,6 +1,6 @@
 """`tune apply` of a run that somebody else made: a config of a model is written, or nothing.
 
-What is said is in `golden/told/commands-apply.txt`.
+What is said is in `golden/messages/commands-apply.txt`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,17 @@ from pathlib import Path
 
 import pytest
 from builders.commands import Tune
+from builders.messages_commands import (
+    CONTRADICTIONS,
+    contradict,
+    edit,
+    put,
+    texts,
+    with_code,
+    written,
+)
+from builders.messages_runs import put_one
 from builders.runs import BETTER, CONFIG, Toy, edit_config, make_run
-from builders.told_commands import CONTRADICTIONS, contradict, edit, put, texts, with_code, written
-from builders.told_runs import put_one
 
 from tuner.writeback.plan import sha256_of
 

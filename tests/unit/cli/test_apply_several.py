@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from builders.commands import Tune
-from builders.told_runs import SEARCHED, add_a_model, edit_tokenizer, put_several
+from builders.messages_runs import SEARCHED, add_a_model, edit_tokenizer, put_several
 
 from tuner.record.result_schema import check
 

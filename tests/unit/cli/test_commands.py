@@ -15,9 +15,9 @@ import click
 import pytest
 import yaml
 from builders.commands import Tune
+from builders.messages_runs import put_one, write_twice
 from builders.model_files import copy_examples
 from builders.runs import CONFIG, Toy, make_run
-from builders.told_runs import put_one, write_twice
 from builders.workplace import Workplace
 
 from tuner.cli import COMMANDS, EXAMPLES, cli

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 from builders.commands import Tune
+from builders.messages_doctor import put_server
 from builders.model_files import write_model
-from builders.told_doctor import put_server
 
 from tuner.cli.inspect_commands import lines_of
 from tuner.run import plan as planning

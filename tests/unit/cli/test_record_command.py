@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from builders.commands import Tune
-from builders.told_commands import RECORDED, write_recordables
+from builders.messages_commands import RECORDED, write_recordables
 
 from tuner.load.traffic.recordings.making import FoundRequest
 
@@ -68,7 +68,7 @@ def test_sigterm_leaves_no_temporary_file(
 def test_of_what_cannot_be_recorded_nothing_is_written(
     tune: Tune, here: Path, arguments: str
 ) -> None:
-    """What is said is in `golden/told/commands-record.txt`."""
+    """What is said is in `golden/messages/commands-record.txt`."""
     before = {path: path.read_bytes() for path in here.iterdir()}
     assert tune("record", *arguments.split()) == 2
     assert {path: path.read_bytes() for path in here.iterdir()} == before

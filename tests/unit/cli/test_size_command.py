@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from builders.commands import Tune
-from builders.told_runs import SIZED, edit, sized_run
+from builders.messages_runs import SIZED, edit, sized_run
 
 CREDITED = 383.7
 

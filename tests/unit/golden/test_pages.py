@@ -15,7 +15,7 @@ from builders.checks import SLO, facts, nights
 from builders.decoupled_runs import decoupled_run
 from builders.golden import Golden, difference, forms, sections, table_of
 from builders.mixed_shapes import shaped_run
-from builders.pages import STATUSES, terminal_of, told
+from builders.pages import STATUSES, terminal_of, with_result
 from builders.proof_cases import CASES
 from builders.reasons import texts
 from builders.runs import Toy, make_run
@@ -50,7 +50,7 @@ def stored(name: str) -> Callable[[], str]:
 
 
 def run(status: str, change: Callable[[ReportData], ReportData] = lambda d: d) -> Callable[[], str]:
-    """A made-up run that ended in this way, as far as its end is told otherwise."""
+    """A made-up run with this status, after `change`."""
 
     def text() -> str:
         return of_run(change(load(make_run(Path("results"), Toy(trials=8), status))))
@@ -108,30 +108,30 @@ def series() -> str:
 
 
 def sentences() -> str:
-    """How the answer of a run is told, by what is known."""
+    """The answers of a run, one for each state of knowledge."""
     data = {status: load(make_run(Path("results"), Toy(trials=8), status)) for status in STATUSES}
     better, kept, unknown = data["improved"], data["kept"], data["not known"]
     infeasible = data["infeasible"]
     cases: dict[str, ReportData] = {
-        "a gain in percent": told(better, gain=gain(1.65, 1.53, 1.78)),
-        "a gain in times": told(better, gain=gain(17.9, 17.4, 18.4)),
-        "at least": told(better, gain=gain(17.9, 17.4, 18.4, at_least=True)),
-        "in capacity": told(better, gain=gain(1.65, 1.53, 1.78, compared="capacity")),
+        "a gain in percent": with_result(better, gain=gain(1.65, 1.53, 1.78)),
+        "a gain in times": with_result(better, gain=gain(17.9, 17.4, 18.4)),
+        "at least": with_result(better, gain=gain(17.9, 17.4, 18.4, at_least=True)),
+        "in capacity": with_result(better, gain=gain(1.65, 1.53, 1.78, compared="capacity")),
         "the client could send no more": replace(better, best=replace(better.best, at_least=True)),
-        "kept, less than 7%": told(kept, gain=gain(0.97, 0.94, 1.064)),
-        "kept, no gain is possible": told(kept, gain=gain(0.97, 0.94, 0.97)),
-        "kept, nothing compared": told(kept, gain=None),
+        "kept, less than 7%": with_result(kept, gain=gain(0.97, 0.94, 1.064)),
+        "kept, no gain is possible": with_result(kept, gain=gain(0.97, 0.94, 0.97)),
+        "kept, nothing compared": with_result(kept, gain=None),
         "kept, after what looked better": replace(kept, repeats=better.repeats),
         "not known, and what it takes": open_after(unknown, 5),
         "not known, and no round is left": open_after(unknown, 8),
         "not known, a bound beside a figure": with_current(
             unknown, credited_infer_per_s=5000.0, at_least=True
         ),
-        "not known, better in the rounds": told(unknown, gain=gain(2.0, 1.98, 2.02)),
-        "not known, worse in the rounds": told(unknown, gain=gain(0.9, 0.86, 0.94)),
+        "not known, better in the rounds": with_result(unknown, gain=gain(2.0, 1.98, 2.02)),
+        "not known, worse in the rounds": with_result(unknown, gain=gain(0.9, 0.86, 0.94)),
         "not known, busy": busy(unknown),
         "not known, busy, and rounds are left": busy(open_after(unknown, 5)),
-        "infeasible, one slow request": told(
+        "infeasible, one slow request": with_result(
             infeasible, reasons=("the current config: one request at a time takes 50 ms: misses x",)
         ),
         "infeasible, none failed": replace(
@@ -150,12 +150,12 @@ def sentences() -> str:
         "answered no more": {"at_most_infer_per_s": 35.2},
         "met at no load": {},
     }.items():
-        least = told(better, gain=gain(1.65, 1.53, 1.78, at_least=True))
+        least = with_result(better, gain=gain(1.65, 1.53, 1.78, at_least=True))
         cases[f"the current config {name}"] = with_current(
             least, **{"credited_infer_per_s": None, **known}
         )
     for reason in REASONS:
-        cases[reason] = told(unknown, reasons=(reason,))
+        cases[reason] = with_result(unknown, reasons=(reason,))
     return table_of({name: answer(data) for name, data in cases.items()})
 
 
@@ -188,7 +188,7 @@ def open_after(data: ReportData, rounds: int) -> ReportData:
     """It is known how many rounds more would tell."""
     made = Rounds(best=rounds, current=rounds)
     known = gain(1.05, 0.97, 1.13, rounds=made)
-    return told(data, gain=known, to_know=ToKnow(rounds=4, minutes=6.2), reasons=())
+    return with_result(data, gain=known, to_know=ToKnow(rounds=4, minutes=6.2), reasons=())
 
 
 def proofs() -> str:
@@ -222,7 +222,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "run-interrupted": run("interrupted"),
     "run-failed": run("failed"),
     "run-killed": run("killed"),
-    "run-not-written": run("improved", lambda data: told(data, written=None)),
+    "run-not-written": run("improved", lambda data: with_result(data, written=None)),
     "run-taken-back": run("improved", lambda data: replace(data, taken_back=True)),
     "run-decoupled": lambda: of_run(load(decoupled_run(Path("results")))),
     "run-shapes": lambda: of_run(load(shaped_run(Path("results")))),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from builders.configs import CASES, case
 from builders.ensemble_cases import ENSEMBLE, MODEL, step
-from builders.told_lint import COMPLETED, COMPLETING, EXECUTE, MODEL_PY, PYTHON, add
+from builders.messages_lint import COMPLETED, COMPLETING, EXECUTE, MODEL_PY, PYTHON, add
 
 from tuner.errors import SpecError
 from tuner.lint.model_py import called_models

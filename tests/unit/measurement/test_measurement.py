@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders.told_measuring import measured
+from builders.messages_measuring import measured
 
 from tuner.load.latency import within_bounds
 from tuner.load.perf_analyzer.generator import RunFiles, command_line, interval_ms, load_s
@@ -72,7 +72,7 @@ def test_few_requests_are_told_of_the_percentile_that_the_slo_is_about() -> None
 
 @pytest.mark.parametrize("fields", [{"sent_per_s": 150.0}, {"late_sends": 0.12}])
 def test_a_client_that_was_behind_did_not_keep_up(fields: dict[str, Any]) -> None:
-    """What held it is told in `golden/told/measurements.txt`."""
+    """What held it is told in `golden/messages/measurements.txt`."""
     assert not client_kept_up(measured(**fields))
 
 

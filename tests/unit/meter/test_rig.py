@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 from builders.candidates import candidate_of, the_one
 from builders.jobs import a_job
-from builders.told_jobs import MOST, RARE, a_mix
+from builders.messages_jobs import MOST, RARE, a_mix
 
 from tuner.fleet import BenchPlace
 from tuner.load.setup import PATIENCE_S

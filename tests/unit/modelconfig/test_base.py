@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from builders.configs import config
-from builders.told_models import REPORTED
+from builders.messages_models import REPORTED
 
 from tuner.modelconfig.base import Base, differences
 from tuner.modelconfig.message import parse

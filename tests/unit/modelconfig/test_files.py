@@ -5,7 +5,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from builders.told_models import NO_FILES, no_file
+from builders.messages_models import NO_FILES, no_file
 
 from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.lint.repository import Severity, lint_repository

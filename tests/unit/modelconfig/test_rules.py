@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from builders.configs import config
 from builders.ensemble_cases import ENSEMBLE, ENSEMBLE_MISTAKES, MODEL
+from builders.messages_models import joins
 from builders.rule_cases import DEADLY, DYNAMIC, IDLE, REFUSED
-from builders.told_models import joins
 
 from tuner.lint.model_files import without_effect
 from tuner.modelconfig.ensembles import (

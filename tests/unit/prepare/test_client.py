@@ -1,11 +1,11 @@
-"""Who measures follows from the spec and the model; `golden/told` holds what is said."""
+"""Who measures follows from the spec and the model; `golden/messages` holds what is said."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from builders.told_requests import IMAGE, sent
+from builders.messages_requests import IMAGE, sent
 
 from tuner.errors import SpecError
 from tuner.load.generators import OWN_CLIENT, PERF_ANALYZER

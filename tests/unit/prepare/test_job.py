@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from builders.ensemble_cases import ENSEMBLE, MODEL
+from builders.messages_jobs import LEVELS, ONE_SPEC, PRIORITIES, TWO
 from builders.serving import write_models
-from builders.told_jobs import LEVELS, ONE_SPEC, PRIORITIES, TWO
 
 from tuner.load.generators import OWN_CLIENT
 from tuner.prepare.job import Request, prepare

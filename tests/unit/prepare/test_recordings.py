@@ -1,11 +1,11 @@
-"""What a recording means for a run; what is told of one is in `golden/told`."""
+"""What a recording means for a run; what is told of one is in `golden/messages`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from builders.told_requests import ROWS, STREAMED, STREAMS, replayed
+from builders.messages_requests import ROWS, STREAMED, STREAMS, replayed
 
 from tuner.load.generators import OWN_CLIENT
 from tuner.modelconfig.content import content_of

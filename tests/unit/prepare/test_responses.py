@@ -1,11 +1,11 @@
-"""What a spec may ask of decoupled models; what it may not is in `golden/told/jobs-refused`."""
+"""What a spec may ask of decoupled models; what it may not is in `golden/messages/jobs-refused`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from builders.told_jobs import DECOUPLED, PLAIN, SPEECH, made
+from builders.messages_jobs import DECOUPLED, PLAIN, SPEECH, made
 
 from tuner.load.generators import OWN_CLIENT
 from tuner.prepare.tools import choose_generator

@@ -1,12 +1,12 @@
 """Whether a config answers what the current one does, on an emulated bench.
 
-What is told of it is in `golden/told/answers.txt`.
+What is told of it is in `golden/messages/answers.txt`.
 """
 
 from __future__ import annotations
 
 from builders.emulated import saying
-from builders.told_probes import CURRENT, DECOUPLED, STREAMS, WINNER, compare
+from builders.messages_probes import CURRENT, DECOUPLED, STREAMS, WINNER, compare
 
 from tuner.reason import Reason, ReasonKind
 

@@ -10,9 +10,7 @@ from builders.candidates import candidate_of
 from builders.emulated import a_session
 from builders.events import Watching
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement, synthetic_server
-from builders.proving import ProvingBench, prove, result, spec_of, trial
-from builders.reasons import said, texts
-from builders.told_proofs import (
+from builders.messages_proofs import (
     FASTER,
     FASTER_SLOW,
     QUICK,
@@ -22,6 +20,8 @@ from builders.told_proofs import (
     proved,
     trials_of,
 )
+from builders.proving import ProvingBench, prove, result, spec_of, trial
+from builders.reasons import said, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

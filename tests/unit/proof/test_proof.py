@@ -1,6 +1,6 @@
 """From the trials of a search to a verdict: which config, by which figures.
 
-For what reasons is told in `golden/proofs.txt` and `golden/told/proofs-hindered.txt`.
+For what reasons is told in `golden/proofs.txt` and `golden/messages/proofs-hindered.txt`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import ClassVar
 import pytest
 from builders.events import Watching
 from builders.measurements import P99_40MS, synthetic_measurement
+from builders.messages_proofs import bench_of
 from builders.proof_cases import CASES
 from builders.proving import (
     CURRENT,
@@ -25,7 +26,6 @@ from builders.proving import (
     trial,
 )
 from builders.reasons import said, texts
-from builders.told_proofs import bench_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,6 +1,6 @@
 """One long load: whether a claim holds, what is claimed where it does not, and what is written.
 
-What is told of a proof in which none holds is in `golden/told/proofs-hindered.txt`.
+What is told of a proof in which none holds is in `golden/messages/proofs-hindered.txt`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from builders.candidates import candidate_of
 from builders.emulated import FreshBench
 from builders.events import Watching
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
+from builders.messages_proofs import STOLEN, Late, Robbed
 from builders.proving import CURRENT, OTHER, ProvingBench, prove, result, spec_of
 from builders.reasons import texts
-from builders.told_proofs import STOLEN, Late, Robbed
 from builders.truths import Truth, truth
 from hypothesis import given, settings
 from hypothesis import strategies as st

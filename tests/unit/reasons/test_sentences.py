@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders.pages import text_of, told
+from builders.messages_proofs import TWO, Late, Robbed
+from builders.pages import text_of, with_result
 from builders.proof_cases import CASES
 from builders.proving import prove, spec_of
 from builders.runs import Toy, make_run
-from builders.told_proofs import TWO, Late, Robbed
 
 from tuner import sentences
 from tuner.errors import LoadFailedError
@@ -97,7 +97,7 @@ def test_a_report_differs_in_its_texts_alone_where_a_sentence_is_reworded(
     data = load(make_run(tmp_path, Toy(trials=6), status))
     assert data.shown_config is not None
     name = changes_text(data.shown_config.candidate, data.manifest.current)
-    data = told(data, why=(reason.of(name),))
+    data = with_result(data, why=(reason.of(name),))
     before, text = answers(data), text_of(data)
     reword(monkeypatch, reason.kind)
     assert answers(data) == before

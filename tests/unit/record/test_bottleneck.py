@@ -17,7 +17,7 @@ from tuner.report.sentence import bottleneck_text
 from tuner.score.point import Point, judge_point
 from tuner.spec.slo import Slo
 
-#: What the sentence of `golden/told/bottlenecks.txt` says of a run.
+#: What the sentence of `golden/messages/bottlenecks.txt` says of a run.
 VALUES = re.compile(r"[\d.]+(?:%|/s)|tiny-bert|image-prep|images")
 P99 = Slo.parse("p99_latency <= 40ms")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from builders.candidates import the_one
 from builders.checks import row
+from builders.messages_measuring import BASELINE, KEY
 from builders.soaked_runs import soaked_run
-from builders.told_measuring import BASELINE, KEY
 
 from tuner.errors import TunerError
 from tuner.record.checks import (

@@ -136,7 +136,7 @@ def completed(text: str | None) -> Manifest:
 
 @pytest.mark.parametrize("started_with", [None, "perf_analyzer", "tune"])
 def test_a_run_is_resumed_where_nothing_changed_that_counts(started_with: str | None) -> None:
-    """What is refused instead is told in `golden/told/run-not-resumed.txt`."""
+    """What is refused instead is told in `golden/messages/run-not-resumed.txt`."""
     held = {"workload.arrivals.file": "1"}
     before = a_manifest(client=started_with, load_files=held)
     before.refuse_if_different(replace(before, created_at="later", run_id="q"))

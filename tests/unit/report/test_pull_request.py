@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builders.pages import NASTY, Made, told
+from builders.pages import NASTY, Made, with_result
 from builders.runs import BETTER, CONFIG, Toy, make_run, with_config
 
 from tuner.report.data import load
@@ -23,7 +23,7 @@ def test_the_body_names_no_place_of_the_machine(made: Made) -> None:
 
 
 def test_the_body_fits_and_loses_whole_parts_only(made: Made) -> None:
-    data = told(made("improved"), diff="+ a line of a very long diff\n" * 5000)
+    data = with_result(made("improved"), diff="+ a line of a very long diff\n" * 5000)
     text = pull_request_of(data)
     assert len(text) <= LIMIT
     assert "very long diff" not in text

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders.pages import STATUSES, Made, told
+from builders.pages import STATUSES, Made, with_result
 
 from tuner.load.probes.warmup import WarmUp
 from tuner.record.confirmation import ChangeUndone
@@ -52,7 +52,7 @@ def test_a_run_whose_config_was_edited_meanwhile_is_run_again(
             "rounds": {"best": 5, "current": 5},
         }
         more = ToKnow(rounds=4, minutes=6.2)
-        data = told(data, gain=Gain.model_validate(gain), to_know=more, reasons=())
+        data = with_result(data, gain=Gain.model_validate(gain), to_know=more, reasons=())
     ((label, config),) = data.manifest.models.items()
     edited = tmp_path / "config.pbtxt"
     edited.write_text(f"{config.text}# edited\n")
@@ -68,7 +68,7 @@ def test_rounds_that_take_longer_than_twice_the_run_are_not_offered(made: Made) 
 
     def step(minutes: float) -> str:
         more = ToKnow(rounds=4, minutes=minutes)
-        ((_, command),) = next_steps(told(data, to_know=more, reasons=()))
+        ((_, command),) = next_steps(with_result(data, to_know=more, reasons=()))
         return command
 
     assert "--resume" in step(run_minutes)
@@ -100,13 +100,13 @@ def test_a_new_section_is_a_function_and_its_place_in_the_list(
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_winner_made_simpler_is_told(made: Made, kept: bool) -> None:
     row = ChangeUndone("max_batch_size", 900.0, 899.0, -1.0, kept=kept)
-    proof = folds_of(document(told(made("improved"), simplification=(row,))))["proof"]
+    proof = folds_of(document(with_result(made("improved"), simplification=(row,))))["proof"]
     simpler = [b for b in proof.blocks if isinstance(b, Sentence) and "simpler config" in b.text]
     assert bool(simpler) is not kept
 
 
 def test_a_variable_that_the_winner_needs_is_said_with_every_place_to_set_it(made: Made) -> None:
-    data = told(made("improved"), environment={"OMP_NUM_THREADS": 1})
+    data = with_result(made("improved"), environment={"OMP_NUM_THREADS": 1})
     shown = document(data)
     (code,) = [b for b in shown.blocks if isinstance(b, Code) and "environment" in b.caption]
     places = [line.split()[0] for line in code.text.splitlines()]
@@ -121,11 +121,11 @@ def test_what_a_warm_up_spares_is_told_at_once_and_can_be_pasted_below(made: Mad
     block = "model_warmup [\n]\n"
     found = WarmUp("toy", (1, 2), block, 0.7, 0.005, 1.3, 0.006, 5.1)
     improved = made("improved")
-    shown = document(told(improved, warm_up=found))
+    shown = document(with_result(improved, warm_up=found))
     (first,) = [b for b in shown.blocks if isinstance(b, Bullets) and b.caption == "First calls"]
     assert first.sentences[0] == found.sentence
     (pasted,) = folds_of(shown)["warm-up"].blocks
     assert isinstance(pasted, Code)
     assert pasted.text == block
     slow = replace(found, first_warm_s=0.6)
-    assert "warm-up" not in folds_of(document(told(improved, warm_up=slow)))
+    assert "warm-up" not in folds_of(document(with_result(improved, warm_up=slow)))

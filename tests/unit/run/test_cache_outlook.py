@@ -3,19 +3,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builders.told_searching import told_of_cache
+from builders.messages_searching import cache_notes
 
 
 @pytest.mark.parametrize(
     "inputs", ["{kind: random}", "{kind: random, repeat: {kind: duplicates, share: 30%}}"]
 )
 def test_nothing_is_said_where_popularity_is_not_known(tmp_path: Path, inputs: str) -> None:
-    assert told_of_cache(tmp_path, inputs) == []
+    assert cache_notes(tmp_path, inputs) == []
 
 
 def test_what_requests_repeat_by_a_power_law_is_found_more_often(tmp_path: Path) -> None:
     law = "{kind: random, unique: 400, repeat: {kind: zipf, exponent: 1.2}}"
-    (small, large) = told_of_cache(tmp_path, law)
+    (small, large) = cache_notes(tmp_path, law)
     assert " 102 answers; " in small
     share = int(small.split("hit rate ")[1].split("%")[0])
     assert 50 < share < 100
@@ -44,7 +44,7 @@ def test_how_many_answers_fit_follows_their_size(
         f'output {{ name: "y" {output} }}\n'
     )
     inputs = "{kind: random, unique: 400, repeat: {kind: uniform}}"
-    said = told_of_cache(tmp_path, inputs, "m", tmp_path / "repository")
+    said = cache_notes(tmp_path, inputs, "m", tmp_path / "repository")
     expected = [] if answers is None else [f"holds about {answers} answers"]
     assert [n for n in said[:1] if expected and expected[0] in n] == said[:1]
     assert bool(said) is (answers is not None)

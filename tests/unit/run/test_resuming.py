@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from builders.jobs import a_job, opened
+from builders.messages_endings import forge
 from builders.series import make_specs, runs_of, series_in
-from builders.told_endings import forge
 from builders.workplace import Workplace, interrupt
 
 from tuner.errors import SpecError

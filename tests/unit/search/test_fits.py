@@ -24,7 +24,7 @@ from tuner.spec.model import StrategyName
 from tuner.spec.slo import Slo
 
 GIB = 1 << 30
-#: In the sentence of `golden/told/memory-that-is-not-there.txt`.
+#: In the sentence of `golden/messages/missing-memory.txt`.
 VALUES = re.compile(r"[\d.]+ GiB|GPU-\w+|\d+%")
 GPU = "memory of GPU-5d2c"
 WITHIN = Slo.parse("gpu_memory <= 8GiB")

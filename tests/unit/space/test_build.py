@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from builders.candidates import fields_of
+from builders.messages_spaces import ENGINE, ZERO_DIMS
 from builders.serving import served_one
 from builders.spaces import (
     BATCH,
@@ -18,7 +19,6 @@ from builders.spaces import (
     space_of,
     spec_of,
 )
-from builders.told_spaces import ENGINE, ZERO_DIMS
 
 from tuner.errors import SpecError
 from tuner.modelconfig.message import parse

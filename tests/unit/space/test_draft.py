@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 from builders.candidates import fields_of, the_one, values_of
+from builders.messages_spaces import ENSEMBLE, IO
 from builders.serving import served_one
 from builders.spaces import BATCHING, CACHE, DELAY, INSTANCES, PREFERRED
-from builders.told_spaces import ENSEMBLE, IO
 
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.keys import unread_keys

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from builders.told_specs import BAD, BOMB
+from builders.messages_specs import BAD, BOMB
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +19,7 @@ from tuner.spec.yaml_tree import MOST_NODES, BadYamlError, dump_item, dump_scala
 
 @pytest.mark.parametrize("name", BAD)
 def test_no_text_gives_a_traceback_or_takes_long(name: str, tmp_path: Path) -> None:
-    """What is said of each is told in `golden/told/spec-bad-texts.txt`."""
+    """What is said of each is told in `golden/messages/spec-bad-texts.txt`."""
     path = tmp_path / "spec.yaml"
     path.write_text(BAD[name])
     began = time.process_time()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builders.told_specs import THEIRS
+from builders.messages_specs import THEIRS
 
 from tuner.spec.files import files_of
 from tuner.spec.load import load_spec

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from builders.messages_writes import linked
 from builders.plans import AFTER, BEFORE, make_plan, make_read_only, only
-from builders.told_writes import linked
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, StalePlanError
 from tuner.writeback.journal import journal_of, locked_journal

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from builders.messages_writes import NEW, OLD, RESULT, manifest
 from builders.plans import AFTER, BEFORE, cut_short, make_file, make_plan, only
-from builders.told_writes import NEW, OLD, RESULT, manifest
 
 from tuner.errors import SpecError, StalePlanError
 from tuner.record.manifest import KeptConfig

@@ -1,4 +1,4 @@
-"""perf_analyzer's files and words; those of no use are in `golden/told/loads-without-result`."""
+"""Files and messages of perf_analyzer; unusable ones: `golden/messages/loads-without-result`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from builders.told_loads import HEADER, ROW
+from builders.messages_loads import HEADER, ROW
 
 from tuner.load.perf_analyzer import outputs
 from tuner.load.perf_analyzer.outputs import answered_errors, useful_words

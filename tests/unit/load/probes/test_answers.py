@@ -1,4 +1,4 @@
-"""Answers compared; none of them comes from a model. Others are told in `golden/told`."""
+"""Answers compared; none of them comes from a model. Others are told in `golden/messages`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders.told_probes import answer, compared
+from builders.messages_probes import answer, compared
 from tritonclient.grpc import service_pb2
 
 from tuner.load.probes.answers import (

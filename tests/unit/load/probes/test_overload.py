@@ -1,6 +1,6 @@
 """Overloads read from synthetic queues and curves: what was served, and when it was over.
 
-How that is told is in `golden/told/overloads.txt`.
+How that is told is in `golden/messages/overloads.txt`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is proposed of a model_warmup that was tried; `golden/told` holds what is told."""
+"""What is proposed of a model_warmup that was tried; `golden/messages` holds what is told."""
 
 from __future__ import annotations
 

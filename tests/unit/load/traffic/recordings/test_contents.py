@@ -1,6 +1,6 @@
 """What the lines of a recording hold becomes what requests carry, in their order.
 
-What does not fit the model is told in `golden/told`.
+What does not fit the model is told in `golden/messages`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders.told_recordings import IDS, contents
+from builders.messages_recordings import IDS, contents
 
 from tuner.errors import LoadFailedError, SpecError
 from tuner.load.traffic.wire import ContentSize, Tensors

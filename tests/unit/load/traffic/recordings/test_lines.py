@@ -1,4 +1,4 @@
-"""A recording is read line by line; what is wrong with one is told in `golden/told`."""
+"""A recording is read line by line; what is wrong with one is told in `golden/messages`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders.told_recordings import STREAMS, written
+from builders.messages_recordings import STREAMS, written
 
 from tuner.errors import SpecError
 from tuner.load.traffic.recordings.lines import Label, read_recording, streams_of

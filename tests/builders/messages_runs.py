@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from builders.checks import facts
 from builders.commands import called
+from builders.messages_commands import edit, put
 from builders.refusals import Case
 from builders.runs import CONFIG, RUNS, Toy, edit_config, make_run, stored_run
-from builders.told_commands import edit, put
 
 ROOT = Path(__file__).parents[2]
 SIZED = RUNS / "one-model"
@@ -25,20 +25,20 @@ SEARCHED = ("tiny-bert", "tokenizer")
 
 def noted(*lines: str) -> str:
     """What `tune` notes on stderr at each of these lines, and its exit code."""
-    told = []
+    printed = []
     for words in lines:
         code, _, err = called(*words.split())
         said = err.replace(sys.executable, "python")  # may be in ROOT
-        told.append(f"$ tune {words}\n{said}({code})".replace(str(ROOT), "ROOT"))
-    return "\n".join(told)
+        printed.append(f"$ tune {words}\n{said}({code})".replace(str(ROOT), "ROOT"))
+    return "\n".join(printed)
 
 
 def lines(*words: str, make: Callable[[Path], object] = lambda _: None) -> Case:
-    def told(here: Path) -> str:
+    def case(here: Path) -> str:
         make(here)
         return noted(*words)
 
-    return told
+    return case
 
 
 def sized_run(
@@ -100,11 +100,11 @@ def edit_tokenizer(run: Path) -> Path:
 
 
 def several(*words: str, change: Callable[[Path], Path] = lambda run: run) -> Case:
-    def told(here: Path) -> str:
+    def case(here: Path) -> str:
         run = change(put_several(here)).name
         return noted(*(line.replace("RUN", run) for line in words))
 
-    return told
+    return case
 
 
 def write_twice(here: Path) -> None:

@@ -19,10 +19,10 @@ import pytest
 from builders.events import Watching
 from builders.jobs import SPEC, Facts
 from builders.measurements import P99_40MS, synthetic_measurement
+from builders.messages_writes import failing
 from builders.model_files import REPOSITORY, shipped_config, write_model
 from builders.refusals import Case
 from builders.series import make_specs, series_in
-from builders.told_writes import failing
 from builders.workplace import MODEL, Workplace, best_of, interrupt
 
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, InterruptedRunError
@@ -45,7 +45,7 @@ RUN_ID = re.compile(r"\d{8}-\d{6}-([\w-]+?)(-[0-9a-f]{4,})?(?=[/'\s:;,)]|$)", re
 def ended(before: Before) -> Case:
     """The standard error of a `tune` with its exit code."""
 
-    def told(here: Path) -> str:
+    def case(here: Path) -> str:
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch:
             workplace = Workplace(here, patch)
@@ -57,7 +57,7 @@ def ended(before: Before) -> Case:
         shown = RUN_ID.sub(r"ID-\1", text).rstrip()
         return f"{shown}\n({code})"
 
-    return told
+    return case
 
 
 OPTIONS = (
@@ -259,7 +259,7 @@ def noted_runs() -> dict[str, Case]:
     """What a run notes while it goes on, and what its result says of a defect."""
 
     def noted(before: Before) -> Case:
-        def told(here: Path) -> list[str]:
+        def case(here: Path) -> list[str]:
             watching = Watching()
             with pytest.MonkeyPatch.context() as patch:
                 workplace = Workplace(here, patch)
@@ -273,7 +273,7 @@ def noted_runs() -> dict[str, Case]:
             notes = [re.sub(r"\d+:\d\d|[\d.]+ minutes", "TIME", note) for note in watching.notes]
             return [*notes, *(f"ended: {reason}" for reason in ends)]
 
-        return told
+        return case
 
     def loading(_: Workplace, patch: pytest.MonkeyPatch) -> Sequence[object]:
         @contextmanager
@@ -318,13 +318,13 @@ def plans() -> dict[str, Case]:
     """What a plan notes of models and servers that are special, or ends with."""
 
     def planned(make: Callable[[Path], object], spec: str) -> Case:
-        def told(here: Path) -> list[str]:
+        def case(here: Path) -> list[str]:
             make(here)
             (here / "spec.yaml").write_text(spec)
             plan = draw_plan(here / "spec.yaml", {"PATH": ""}, 0)
             return [*plan.notes, replace(plan, space_exact=False).space_text]
 
-        return told
+        return case
 
     def onnx(config: str | None = None) -> Callable[[Path], object]:
         def make(here: Path) -> None:

@@ -38,7 +38,7 @@ PYTHON = Path("/venv/bin/python")
 def deploying(act: Callable[[Deployer, Notes], object], *, steps_too: bool = False) -> Case:
     """What is raised, or logged, as a server that runs one config is given another."""
 
-    def told(here: Path) -> list[str]:
+    def case(here: Path) -> list[str]:
         logged: list[str] = []
         handler = logging.Handler()
         handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
@@ -54,7 +54,7 @@ def deploying(act: Callable[[Deployer, Notes], object], *, steps_too: bool = Fal
             root.removeHandler(handler)
         return logged
 
-    return told
+    return case
 
 
 def not_deployed() -> dict[str, Case]:
@@ -110,7 +110,7 @@ def not_deployed() -> dict[str, Case]:
 def numpy_is(version: str, python: tuple[int, int] = (3, 12), kind: str = "STRING") -> Case:
     """The Python of models has this NumPy, and tune runs in this Python."""
 
-    def told(here: Path) -> str:
+    def case(here: Path) -> str:
         tensors = f'input {{ name: "x" data_type: TYPE_{kind} dims: [1] }}'
         config = f'backend: "python"\n{tensors} {tensors.replace("input", "output")}\n'
         served_several(here, m=config)
@@ -119,23 +119,23 @@ def numpy_is(version: str, python: tuple[int, int] = (3, 12), kind: str = "STRIN
             patch.setattr(numpy2.sys, "version_info", python)
             return numpy_of_models(PYTHON, [*read_served(here, ["m"]).models.values()])
 
-    return told
+    return case
 
 
 def not_served() -> dict[str, Case]:
     def named(version: str, config: str, name: str) -> Case:
-        def told(here: Path) -> None:
+        def case(here: Path) -> None:
             (model,) = served_several(here, **{name: config}).models.values()
             refuse_names(version, [model.files])
 
-        return told
+        return case
 
     def no_engine(_: Path) -> str:
         missing = FileNotFoundError(2, "No such file or directory")
 
         def refused(**_: object) -> None:
-            told = f"Error while fetching server API version: {('Connection aborted.', missing)}"
-            raise DockerException(told)
+            message = f"Error while fetching server API version: {('Connection aborted.', missing)}"
+            raise DockerException(message)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("docker.from_env", refused)
@@ -149,12 +149,12 @@ def not_served() -> dict[str, Case]:
             pass
 
     def no_server(python: str, **variables: str) -> Case:
-        def told(_: Path) -> None:
+        def case(_: Path) -> None:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(wheel, "PYTHON", python)
                 raise wheel.not_found({"HOME": "/home/me", **variables})
 
-        return told
+        return case
 
     group = 'backend: "python" instance_group { name: "a$b" }'
     return {

@@ -101,11 +101,11 @@ PLAIN = draft_spec({"m": DraftedModel(parse(BATCHING + IO))}, Machine(cores=4), 
 def remarks(parts: Mapping[str, DraftedModel], slo: str = "p99_latency <= 100ms") -> Case:
     """The lines of a draft that the plain one does not have."""
 
-    def told(_: Path) -> list[str]:
+    def case(_: Path) -> list[str]:
         draft = draft_spec(parts, Machine(cores=4), "models", (slo,))
         return [line for line in draft.splitlines() if line not in PLAIN.splitlines()]
 
-    return told
+    return case
 
 
 def drafts() -> dict[str, Case]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from builders.messages_commands import line
 from builders.model_files import write_model
 from builders.refusals import Case
-from builders.told_commands import line
 
 from tuner.machine.quota import Quota
 from tuner.server import binaries
@@ -49,19 +49,19 @@ def put_server(patch: Patch, version: str) -> None:
 
 
 def server(version: str) -> Case:
-    def told(_: Path) -> str:
+    def case(_: Path) -> str:
         with Patch.context() as patch:
             put_server(patch, version)
             _, check, *_ = run_checks({})
         return f"{check.found}\n{check.mend}".strip()
 
-    return told
+    return case
 
 
 def of_spec(make: Callable[[Path], object], spec: str = SPEC) -> Case:
     """What it says of a spec, on a machine that has all it needs."""
 
-    def told(here: Path) -> str:
+    def case(here: Path) -> str:
         (here / "spec.yaml").write_text(spec)
         write_model(here / "real" / "fast", CONFIG, CODE)
         write_model(here / "models" / "fast", CONFIG, CODE)
@@ -71,13 +71,13 @@ def of_spec(make: Callable[[Path], object], spec: str = SPEC) -> Case:
             patch.setattr("tuner.machine.host.has_gpu", lambda: False)
             return str(line("doctor spec.yaml")(here))
 
-    return told
+    return case
 
 
 def machine(check: Callable[[], Iterable[MachineCheck]], **patched: object) -> Case:
     """What it says of one thing, where the machine is made up."""
 
-    def told(here: Path) -> str:
+    def case(here: Path) -> str:
         with Patch.context() as patch:
             for name, value in patched.items():
                 patch.setattr(name.replace("__", "."), value)
@@ -85,7 +85,7 @@ def machine(check: Callable[[], Iterable[MachineCheck]], **patched: object) -> C
             patch.setattr("tuner.triton.doctor.run_checks", lambda *_, **__: found)
             return str(line("doctor")(here))
 
-    return told
+    return case
 
 
 def not_there(here: Path) -> str:
@@ -115,7 +115,7 @@ def record(text: str) -> Case:
     return of_spec(lambda here: (here / "requests.jsonl").write_text(text), RECORDED)
 
 
-def found() -> dict[str, Case]:
+def findings() -> dict[str, Case]:
     full = SimpleNamespace(free=1 << 20)
     return {
         "a server with public holes": server("2.51.0"),

@@ -152,20 +152,20 @@ def outside(here: Path) -> None:
 
 
 def no_journal(make: Callable[[Path], object]) -> Case:
-    def told(here: Path) -> None:
+    def case(here: Path) -> None:
         make(journal_of(here))
         apply(make_plan(here))
 
-    return told
+    return case
 
 
 def where(module: Any, name: str, number: int) -> Case:
-    def told(here: Path) -> None:
+    def case(here: Path) -> None:
         plan = make_plan(here)
         with patch.object(module, name, failing(number)):
             apply(plan)
 
-    return told
+    return case
 
 
 def named(here: Path) -> WritePlan:
@@ -214,7 +214,7 @@ def not_written() -> dict[str, Case]:
     }
 
 
-def told_of_writes() -> dict[str, Case]:
+def write_notes() -> dict[str, Case]:
     def half(here: Path) -> WritePlan:
         files = tuple(make_file(here, m) for m in ("m", "n"))
         cut_short(WritePlan(files, "r1"), "n")
@@ -222,9 +222,9 @@ def told_of_writes() -> dict[str, Case]:
 
     def seen(here: Path) -> str:
         half(here)
-        told = half_written(here)
-        assert told is not None
-        return f"{told.message}\nnext: {told.hint}"
+        error = half_written(here)
+        assert error is not None
+        return f"{error.message}\nnext: {error.hint}"
 
     def shared(here: Path) -> tuple[str, ...]:
         target = here / "configs" / "both.pbtxt"

@@ -164,12 +164,12 @@ def measuring() -> dict[str, Case]:
     def server(completes: Any = None, *, words: str = "", config: str = SIZED) -> Case:
         trouble: dict[int, Exception] = {1: DeployRefusedError(words)} if words else {}
 
-        def told(here: Path) -> str:
+        def case(here: Path) -> str:
             first = Server(completes or as_given, trouble)
             with first_server(here, first, config) as found:
                 return found.completed
 
-        return told
+        return case
 
     def both(config: Any) -> None:
         always_eight(config)
@@ -178,7 +178,7 @@ def measuring() -> dict[str, Case]:
     def again(*steps: Step, levels: Sequence[float] = (50.0,)) -> Case:
         """The notes, how it ends, and why what does not count does not."""
 
-        def told(_: Path) -> list[str]:
+        def case(_: Path) -> list[str]:
             notes: list[str] = []
             with sleeping():
                 bench, rejected = a_bench(
@@ -193,7 +193,7 @@ def measuring() -> dict[str, Case]:
                     notes += filter(None, (error.message, error.hint))
             return [*notes, *(f"rejected: {one.level:g}/s: {one.reason}" for one in rejected)]
 
-        return told
+        return case
 
     def neighbours(here: Path) -> list[str]:
         notes: list[str] = []

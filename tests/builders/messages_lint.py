@@ -64,9 +64,9 @@ def add(
         path.write_text(source if file.endswith(".py") else "")
 
 
-def found() -> dict[str, Case]:
+def findings() -> dict[str, Case]:
     def linted(make: Callable[[Path], object], model: str | None = None) -> Case:
-        def told(here: Path) -> list[str]:
+        def case(here: Path) -> list[str]:
             make(here)
             return [
                 f"{f.file.relative_to(here)}:{f.line}: {f.severity.value} {f.rule}: {f.message}"
@@ -74,7 +74,7 @@ def found() -> dict[str, Case]:
                 for f in lint_repository(here, model)
             ]
 
-        return told
+        return case
 
     def coded(code: str, config: str = COMPLETED, completing: str = COMPLETING) -> Case:
         return linted(lambda here: add(here, "m", config, source=EXECUTE + completing % code))

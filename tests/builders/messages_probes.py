@@ -63,7 +63,7 @@ Streams = ConfigAnswers | Mapping[str, ConfigAnswers]
 
 
 def compare(current: list[Streams], winner: Streams) -> tuple[Reason, list[Candidate]]:
-    """What is told of the winner's answers, and what was deployed for it."""
+    """Messages about the winner's answers, and what was deployed for them."""
     bench = Speaking({CURRENT: current, WINNER: [winner]})
     return same_answers(bench, CURRENT, WINNER, TOLERANCE), [c for c, _ in bench.deployed]
 
@@ -142,7 +142,7 @@ BEFORE = StatisticsSnapshot(success_count=100, fail_count=2)
 
 
 def first_calls() -> dict[str, Case]:
-    """What is told of a model before its load: slow first calls, a warm-up, a cache to fill."""
+    """Messages about a model before its load: slow first calls, a warm-up, a cache to fill."""
     slow = {size: CallTimes(0.7, 0.004) for size in range(1, 17)}
     some = {1: CallTimes(9.0, 0.5), 2: CallTimes(9.0, 0.5)}
     helps = WarmUp("m", (1, 2), "model_warmup [\n]\n", 0.72, 0.005, 1.3, 0.006, 5.1)

@@ -85,11 +85,11 @@ def form(size: int = 1) -> RequestForm:
 
 def reading(read: Callable[[Path], object], texts: dict[str, str], name: str) -> dict[str, Case]:
     def of(text: str) -> Case:
-        def told(here: Path) -> object:
+        def case(here: Path) -> object:
             (here / "file").write_text(text)
             return read(here / "file")
 
-        return told
+        return case
 
     return {f"{name}: {what}": of(text) for what, text in texts.items()}
 
@@ -164,8 +164,8 @@ def no_results() -> dict[str, Case]:
     }
 
 
-def remarked() -> dict[str, Case]:
-    """What is told beside a result."""
+def noted() -> dict[str, Case]:
+    """Notes beside a result."""
 
     def restarted(_: Path) -> Sequence[str]:
         load = LoadPoint(Arrivals.CLOSED, 32)
@@ -179,14 +179,14 @@ def remarked() -> dict[str, Case]:
             return DrawnInputs(spec, [TensorShape("x", "FP32", (300,))]).of_run(1, 1000).warnings
 
     def grouped(*shapes: dict[str, list[int]]) -> Case:
-        def told(here: Path) -> list[str]:
+        def case(here: Path) -> list[str]:
             lines = [json.dumps({"due_s": k, "shapes": own}) for k, own in enumerate(shapes)]
             (here / "requests.jsonl").write_text("\n".join(lines) + "\n")
             recording = read_recording(here / "requests.jsonl")
             groups = groups_of(RecordedStream(recording, np.arange(len(shapes))))
             return [group.name for group in groups]
 
-        return told
+        return case
 
     return {
         "a closed loop settles otherwise at each start": restarted,

@@ -104,7 +104,7 @@ def spoil(place: Place, change: tuple[str, str] | str) -> None:
         place.text = place.text.replace(*change)
 
 
-def told(check: Callable[[Place], Done]) -> Case:
+def case(check: Callable[[Place], Done]) -> Case:
     def ended(here: Path) -> list[str]:
         with pytest.MonkeyPatch.context() as patch:
             facts = check(place_in(here, patch)).facts
@@ -122,7 +122,7 @@ def first(*changes: tuple[str, str] | str, accept: bool = False, **bench: Any) -
             spoil(place, change)
         return place.check(accept=accept, **bench)
 
-    return told(check)
+    return case(check)
 
 
 def then(
@@ -140,7 +140,7 @@ def then(
         place.bench_of = of
         return place.check(**bench)
 
-    return told(check)
+    return case(check)
 
 
 def elsewhere(place: Place, **more: bool) -> Done:
@@ -162,7 +162,7 @@ def soaked(bench: Callable[..., ToyBench]) -> Case:
         place.bench_of = bench
         return place.check()
 
-    return told(check)
+    return case(check)
 
 
 def unread(place: Place) -> Done:
@@ -193,15 +193,15 @@ def checks() -> dict[str, Case]:
         "clients at another load": then("check: {at: 8}\n", closed, capacity=20.0),
         "too few requests": first(accept=True, requests=20),
         "too few requests of clients": first(closed, requests=20, capacity=20.0),
-        "another machine": told(elsewhere),
-        "another machine, which is asked for": told(
+        "another machine": case(elsewhere),
+        "another machine, which is asked for": case(
             lambda place: elsewhere(place, any_machine=True)
         ),
-        "another client": told(lambda place: edited(place, client="tune").check()),
+        "another client": case(lambda place: edited(place, client="tune").check()),
         "the load generator is the limit": then(of=SlowClient),
-        "the load generator was the limit before too": told(limited),
+        "the load generator was the limit before too": case(limited),
         "the load generator could not keep up once": then(of=Hindered, capacity=88.0),
-        "a metric was not read": told(unread),
+        "a metric was not read": case(unread),
         "something disturbs": then(of=Noisy),
         "what is worse is accepted": then(accept=True, capacity=80.0),
         "the credited load holds": soaked(Fading),

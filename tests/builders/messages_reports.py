@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 from builders.checks import facts, nights
 from builders.decoupled_runs import decoupled_run
 from builders.golden import visible
-from builders.pages import page_of, terminal_of, told
+from builders.pages import page_of, terminal_of, with_result
 from builders.refusals import Case
 from builders.runs import Toy, make_run, with_config
 from builders.soaked_runs import soaked_run
@@ -77,7 +77,7 @@ def beyond_the_bound(data: ReportData) -> list[str]:
 
 def with_warm_up(data: ReportData) -> str:
     found = WarmUp("toy", (1, 2), "model_warmup [\n]\n", 0.7, 0.005, 1.3, 0.006, 5.1)
-    shown = visible(page_of(told(data, warm_up=found)))
+    shown = visible(page_of(with_result(data, warm_up=found)))
     return "\n".join(line for line in shown if "call" in line or "past" in line or "tried" in line)
 
 
@@ -108,7 +108,7 @@ def started_with(data: ReportData) -> list[str]:
         overrides=("slo=[p99_latency <= 90ms]", "name=a\n```\ntune run other"),
     )
     data = replace(data, manifest=replace(data.manifest, choices=choices))
-    kept = told(data, status=Status.KEPT)
+    kept = with_result(data, status=Status.KEPT)
     proposed = pull_request_of(data).splitlines()
     return [
         *(f"{what}: {command}" for what, command in (*repeat_commands(data), *next_steps(kept))),
@@ -152,9 +152,9 @@ def parts() -> dict[str, Case]:
         "an SLO's metric was not read, in JUnit": of_run(
             unmet, "kept", slo=("gpu_memory <= 1GiB",)
         ),
-        "noise": of_run(lambda data: noise_sentences(told(data, noise=noise)), **few),
+        "noise": of_run(lambda data: noise_sentences(with_result(data, noise=noise)), **few),
         "a field without which no load was stood": of_run(
-            lambda data: rows(simplification(told(data, simplification=(undone,)))), **few
+            lambda data: rows(simplification(with_result(data, simplification=(undone,)))), **few
         ),
         "requests timed out": of_run(failing, **few),
         "a soak was given up for a sentence": of_run(
@@ -162,7 +162,7 @@ def parts() -> dict[str, Case]:
         ),
         "a run was started with choices": of_run(started_with, **few),
         "a pull request would be too long": of_run(
-            lambda d: pull_request_of(told(d, diff=long)).splitlines()[-6:], **few
+            lambda d: pull_request_of(with_result(d, diff=long)).splitlines()[-6:], **few
         ),
         "a config was not there": lambda here: patch_of(
             with_config(make_run(here, Toy(**few)), Path("/no/toy/config.pbtxt"), before=None)
@@ -247,9 +247,9 @@ def with_host(data: ReportData, **host: Any) -> ReportData:
 
 
 def said_of_it(data: ReportData, *reasons: str) -> ReportData:
-    """Reasons that are told of the config that the answer is about."""
+    """A report with these reasons about the config of the answer."""
     name = changes_text(best_of(data).candidate, data.manifest.current)
-    return told(data, reasons=tuple(f"{name}: {text}" for text in reasons))
+    return with_result(data, reasons=tuple(f"{name}: {text}" for text in reasons))
 
 
 def lone(data: ReportData, served: int) -> ReportData:
@@ -258,7 +258,7 @@ def lone(data: ReportData, served: int) -> ReportData:
     assert probes is not None
     assert probes.winner is not None
     winner = replace(probes.winner, lone=LoneRequests(30, served, 12e3))
-    return told(data, overload=replace(probes, winner=winner))
+    return with_result(data, overload=replace(probes, winner=winner))
 
 
 def one_missed(data: ReportData) -> ReportData:
@@ -309,10 +309,10 @@ def trusted() -> dict[str, Case]:
         **{name: of(lambda d, h=host: with_host(d, **h)) for name, host in hosts.items()},
         "it stood still in a soak that was lost": stood_still,
         "what others took is not known": of(with_host),
-        "a probe was left out": of(lambda d: told(d, reasons=(left_out,))),
+        "a probe was left out": of(lambda d: with_result(d, reasons=(left_out,))),
         "the answers change": of(lambda d: said_of_it(d, CHANGED)),
         "the answers change of a simpler config that did not hold": of(
-            lambda d: told(d, reasons=(simpler, *said_of_it(d, SAME).result.reasons))
+            lambda d: with_result(d, reasons=(simpler, *said_of_it(d, SAME).result.reasons))
         ),
         "lone requests were served after an overload": of(lambda d: lone(d, 30)),
         "lone requests were refused after an overload": of(lambda d: lone(d, 28)),

@@ -149,12 +149,12 @@ def not_served() -> dict[str, Case]:
     """Of models that are searched together, and candidates of them."""
 
     def candidate(fields: dict[str, dict[str, object]], **configs: str) -> Case:
-        def told(here: Path) -> list[str]:
+        def case(here: Path) -> list[str]:
             served = read_served(write_models(here, **configs), [next(iter(configs))])
             found = served.violations(fields)
             return [f"{served.place(v)}: {v.message}" for v in found]
 
-        return told
+        return case
 
     both = {"one": ["two"], "two": ["one"]}
     sample = (
@@ -309,10 +309,10 @@ def compared() -> dict[str, Case]:
         write_models(here, m=PYTHON)
         for name in "abc":
             (here / "m" / name).touch()
-        told: list[str] = []
+        messages: list[str] = []
         with patch.object(content, "_MOST_FILES", 3):
-            content.content_of(read_served(here, ["m"]), {}, told.append)
-        return told
+            content.content_of(read_served(here, ["m"]), {}, messages.append)
+        return messages
 
     def overridden(_: Path) -> list[str]:
         running = parse("max_batch_size: 8")

@@ -95,24 +95,24 @@ LINES = (
 def line(words: str) -> Case:
     """What `tune` with these words prints, and its exit code."""
 
-    def told(_: Path) -> str:
+    def case(_: Path) -> str:
         code, out, err = called(*words.format(repository=REPOSITORY).split())
         said = f"{out}{err}({code})".replace(sys.executable, "python")  # may be in ROOT
         return said.replace(str(REPOSITORY.parent), "ROOT")
 
-    return told
+    return case
 
 
 def spec_mistakes() -> dict[str, Case]:
     """Of specs that are planned."""
 
     def planned(right: str, wrong: str) -> Case:
-        def told(here: Path) -> str:
+        def case(here: Path) -> str:
             text = SPEC.replace(right, wrong).format(repository=REPOSITORY)
             (here / "spec.yaml").write_text(text)
             return str(line("plan spec.yaml")(here))
 
-        return told
+        return case
 
     def named(right: str, wrong: str) -> str:
         name = f"{wrong.strip()} instead of {right.strip(' :')}"
@@ -123,14 +123,14 @@ def spec_mistakes() -> dict[str, Case]:
 
 def command_mistakes() -> dict[str, Case]:
     def typed(words: str) -> Case:
-        def told(here: Path) -> str:
+        def case(here: Path) -> str:
             (here / "spec.yaml").write_text(SPEC.format(repository=REPOSITORY))
             (here / "empty.yaml").touch()
             (here / "specs" / "m").mkdir(parents=True)
             (here / "specs" / "m.yaml").touch()
             return str(line(words)(here))
 
-        return told
+        return case
 
     return {f"tune {words}".replace("{repository}", "REPOSITORY"): typed(words) for words in LINES}
 
@@ -165,11 +165,11 @@ def recording() -> dict[str, Case]:
     """What a log becomes, and what becomes no recording."""
 
     def record(words: str) -> Case:
-        def told(here: Path) -> str:
+        def case(here: Path) -> str:
             write_recordables(here)
             return str(line(f"record {words}")(here))
 
-        return told
+        return case
 
     good = "access.csv --from log --time=time --shape=ids=tokens"
     return {f"tune record {words}": record(words) for words in (good, *RECORDED)}
@@ -250,15 +250,15 @@ def not_applied() -> dict[str, Case]:
         return str(line(f"apply run {words}")(here))
 
     def contradicting(name: str) -> Case:
-        def told(here: Path) -> str:
+        def case(here: Path) -> str:
             put(made, here)
             contradict(here / "run", name)
             return apply(here)
 
-        return told
+        return case
 
     def of_file(path: str, text: str = "") -> Case:
-        def told(here: Path) -> str:
+        def case(here: Path) -> str:
             put(made, here)
             (here / "home").mkdir()
             (here / "home" / ".bashrc").write_text(text)
@@ -266,7 +266,7 @@ def not_applied() -> dict[str, Case]:
             edit_config(here / "run", path=str(here / path), **known)
             return apply(here)
 
-        return told
+        return case
 
     def of_link(here: Path) -> str:
         put(made, here)
@@ -279,7 +279,7 @@ def not_applied() -> dict[str, Case]:
         return apply(here)
 
     def choosing_code(searched: str = "") -> Case:
-        def told(here: Path) -> str:
+        def case(here: Path) -> str:
             put(made, here)
             with_code(here / "run", "EXECUTION_ENV_PATH")
             space = f"{{parameters.EXECUTION_ENV_PATH: {{choice: [unset, {searched}]}}}}"
@@ -287,7 +287,7 @@ def not_applied() -> dict[str, Case]:
             (here / "own.yaml").write_text(f"{head}space: {space}\n")
             return apply(here, "own.yaml --dry-run" if searched else "")
 
-        return told
+        return case
 
     def elsewhere(here: Path) -> str:
         put(made, here)
@@ -318,7 +318,7 @@ def drafting() -> dict[str, Case]:
     """What `tune init` says of models and places, where it drafts a spec or none."""
 
     def init(words: str, *configs: str, code: str = GOOD) -> Case:
-        def told(here: Path) -> str:
+        def case(here: Path) -> str:
             for config in configs:
                 text = f'backend: "python" max_batch_size: 8\n{config}'
                 write_model(here / "models" / "m", text, code)
@@ -327,7 +327,7 @@ def drafting() -> dict[str, Case]:
                 write_model(here / "models" / "callee", 'backend: "python"', "class Model: ...\n")
             return str(line(f"init m --repository models {words}")(here))
 
-        return told
+        return case
 
     def every(here: Path) -> str:
         copy_examples(here / "models")
@@ -338,7 +338,7 @@ def drafting() -> dict[str, Case]:
     def remarked(config: str, model: str = "model.py") -> Case:
         """What the draft itself remarks, where the server here has the Python backend alone."""
 
-        def told(here: Path) -> list[str]:
+        def case(here: Path) -> list[str]:
             (here / "python").mkdir()
             (here / "python" / "libtriton_python.so").touch()
             write_model(here / "models" / "m", config, GOOD if model == "model.py" else "")
@@ -349,7 +349,7 @@ def drafting() -> dict[str, Case]:
                 draft = str(line("init m --repository models --output -")(here))
             return [text for text in draft.splitlines() if "# here" in text or "# No" in text]
 
-        return told
+        return case
 
     warm = 'inputs { key: "x" value { data_type: TYPE_FP32 dims: 1 random_data: true } }'
     full = (

@@ -1,4 +1,4 @@
-"""What those who watch a run are told while it goes on, in a log and in the live view."""
+"""Messages during a run, in a log and in the live view."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Clock:
 def live(tell: Callable[[LiveEvents, Clock], object], *at_s: float, width: int = 100) -> Case:
     """The view at each of these times."""
 
-    def told(_: Path) -> str:
+    def case(_: Path) -> str:
         screen, clock = io.StringIO(), Clock()
         console = Console(file=screen, width=width, color_system=None)
         with LiveEvents(Console(file=io.StringIO(), width=width), clock=clock) as events:
@@ -46,13 +46,13 @@ def live(tell: Callable[[LiveEvents, Clock], object], *at_s: float, width: int =
                 console.print(events.view())
         return "\n".join(line.rstrip() for line in screen.getvalue().splitlines())
 
-    return told
+    return case
 
 
 def log(tell: Callable[[PlainEvents], object], *at_s: float) -> Case:
     """The log where each of these times is looked whether it is quiet for long."""
 
-    def told(_: Path) -> str:
+    def case(_: Path) -> str:
         err, clock = io.StringIO(), Clock()
         with redirect_stderr(err):
             events = PlainEvents(clock=clock)
@@ -61,7 +61,7 @@ def log(tell: Callable[[PlainEvents], object], *at_s: float) -> Case:
                 events.say_if_quiet()
         return click.unstyle(err.getvalue())
 
-    return told
+    return case
 
 
 def trial(capacity: float, *levels: float, state: TrialState = TrialState.MEASURED) -> Trial:

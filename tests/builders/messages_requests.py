@@ -128,11 +128,11 @@ def carried() -> dict[str, Case]:
         return request_notes(prepared(here, "", file, backend="onnxruntime"))
 
     def replay(**more: Any) -> Case:
-        def told(here: Path) -> list[str]:
+        def case(here: Path) -> list[str]:
             job = replayed(here, **more)
             return [*client_notes(job), *request_notes(job), *replay_notes(job)]
 
-        return told
+        return case
 
     times = [{"due_s": row["due_s"]} for row in ROWS]
     several = "batch_size: 3, inputs: {kind: random, string_length: 20}"
@@ -229,7 +229,7 @@ def sent(here: Path, dims: str = "8", workload: str = "", **more: str) -> Job:
 def senders() -> dict[str, Case]:
     """Who sends the requests, what a request takes it, and where there is too little room."""
 
-    def told(dims: str, cost_s: float = 0.0007, workload: str = "") -> Case:
+    def case(dims: str, cost_s: float = 0.0007, workload: str = "") -> Case:
         def notes(here: Path) -> list[str]:
             def cost(size: int, *_: object) -> float:
                 return cost_s if size else 0.0001
@@ -264,9 +264,9 @@ def senders() -> dict[str, Case]:
     return {
         "perf_analyzer, on CPUs of its own": pinned,
         "there is no perf_analyzer": without,
-        "an image": told(IMAGE),
-        "an image that takes long": told(IMAGE, 0.02),
-        "an image in shared memory": told(IMAGE, workload=", shared_memory: system"),
+        "an image": case(IMAGE),
+        "an image that takes long": case(IMAGE, 0.02),
+        "an image in shared memory": case(IMAGE, workload=", shared_memory: system"),
         "too little shared memory": crowded(40 << 20),
         "too little shared memory for 8 inputs": crowded(
             4 << 20, ", inputs: {kind: random, unique: 8}"

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from builders.events import Watching
+from builders.messages_endings import twice_measured
 from builders.reasons import said
-from builders.told_endings import twice_measured
 from builders.workplace import MODEL, Workplace, best_of, interrupt
 
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError

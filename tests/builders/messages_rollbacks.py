@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from builders.messages_writes import failing
 from builders.plans import cut_short, make_file, make_plan
 from builders.refusals import Case
-from builders.told_writes import failing
 
 from tuner.writeback.journal import journal_of
 from tuner.writeback.plan import WritePlan, apply
@@ -72,13 +72,13 @@ def no_backup(here: Path) -> None:
 
 
 def damaged(line: str) -> Case:
-    def told(here: Path) -> None:
+    def case(here: Path) -> None:
         written(here)
         with journal_of(here).open("a") as journal:
             journal.write(f"{line}\n")
         rollback(here, "m")
 
-    return told
+    return case
 
 
 def elsewhere(here: Path) -> None:
@@ -104,14 +104,14 @@ def colleagues(here: Path) -> None:
 
 
 def no_model(name: str) -> Case:
-    def told(here: Path) -> None:
+    def case(here: Path) -> None:
         written(here)
         rollback(here, name)
 
-    return told
+    return case
 
 
-def not_taken_back() -> dict[str, Case]:
+def not_rolled_back() -> dict[str, Case]:
     return {
         "tune never wrote it": never,
         "tune never wrote a step of the ensemble": ensemble,

@@ -56,7 +56,7 @@ class Refusing(EmulatedBench):
 def failing(words: str, loaded: str = "") -> Case:
     """The model fails with its current config; of the repository's models one is loaded."""
 
-    def told(_: Path) -> None:
+    def case(_: Path) -> None:
         troubles = {CANDIDATES[0]: [model_fails(words)]}
         session, searcher = a_search(EmulatedBench(served, troubles=troubles), [*CANDIDATES])
         if loaded:
@@ -65,17 +65,17 @@ def failing(words: str, loaded: str = "") -> Case:
             session = replace(session, job=replace(session.job, spec=spec, served=models))
         searched(session, searcher)
 
-    return told
+    return case
 
 
 def late(*candidates: Candidate) -> Case:
-    def told(_: Path) -> list[str]:
+    def case(_: Path) -> list[str]:
         session, searcher = a_search(Limited(candidates), [*CANDIDATES], time="15s")
         events = Watching()
         searched(replace(session, events=events), searcher)
         return events.notes
 
-    return told
+    return case
 
 
 def refused_by_memory(_: Path) -> str:
@@ -115,7 +115,7 @@ space: {{response_cache.size: {{choice: [512KiB, off, 32KiB]}}}}
 """
 
 
-def told_of_cache(
+def cache_notes(
     here: Path, inputs: str, model: str = "emulated-accelerator", repository: Path = REPOSITORY
 ) -> list[str]:
     path = here / "spec.yaml"
@@ -124,19 +124,19 @@ def told_of_cache(
 
 
 def cached(repeat: str) -> Case:
-    return lambda here: told_of_cache(here, f"{{kind: random, unique: 400, repeat: {repeat}}}")
+    return lambda here: cache_notes(here, f"{{kind: random, unique: 400, repeat: {repeat}}}")
 
 
 def screened(bench: EmulatedBench) -> Case:
     """Looks at some configs before they are measured."""
 
-    def told(_: Path) -> list[str]:
+    def case(_: Path) -> list[str]:
         session, _searcher = a_search(bench, [])
         events = Watching()
         list(Screening(replace(session, events=events)).ranked([*CANDIDATES[1:4]]))
         return events.notes
 
-    return told
+    return case
 
 
 def searching() -> dict[str, Case]:

@@ -126,7 +126,7 @@ def fits() -> dict[str, Case]:
 
 def machine() -> dict[str, Case]:
     def signalled(before: Callable[[Stop], object]) -> Case:
-        def told(_: Path) -> list[str]:
+        def case(_: Path) -> list[str]:
             said: list[str] = []
             stop = Stop(said.append)
             with stop.listening():
@@ -134,14 +134,14 @@ def machine() -> dict[str, Case]:
                 signal.raise_signal(signal.SIGINT)
             return said
 
-        return told
+        return case
 
     def sharing(*cpus: int) -> Case:
-        def told(_: Path) -> None:
+        def case(_: Path) -> None:
             with patch("os.sched_getaffinity", lambda _: {*range(8)}):
                 share_cores(None, cpus)
 
-        return told
+        return case
 
     return {
         "CPUs that tune may not use": sharing(7, 8, 9),
@@ -170,19 +170,19 @@ def no_baselines() -> dict[str, Case]:
     """Why a check has no accepted result to be compared with."""
 
     def found(key: Key, *, any_machine: bool = False) -> Case:
-        def told(here: Path) -> str:
+        def case(here: Path) -> str:
             write_baseline(here, BASELINE)
             return str(find_baseline(here, key, any_machine=any_machine))
 
-        return told
+        return case
 
     def holding(change: Callable[[str], str]) -> Case:
-        def told(here: Path) -> None:
+        def case(here: Path) -> None:
             path = write_baseline(here, BASELINE)
             path.write_text(change(path.read_text()))
             find_baseline(here, KEY)
 
-        return told
+        return case
 
     return {
         "there is none": lambda here: str(find_baseline(here, KEY)),
@@ -218,11 +218,11 @@ def bottlenecks() -> dict[str, Case]:
         asked = dict(zip(p99_us, models, strict=False)) or {"nlp": "nlp"}
         run = replace(MANIFEST, models=kept, streams=asked)
 
-        def told(_: Path) -> str:
+        def case(_: Path) -> str:
             found = bottleneck_of(judge_point(slos, shown), run)
             return "none" if found is None else bottleneck_text(found)
 
-        return told
+        return case
 
     nlp = {"nlp": spent(300, 0, 9900)}
     steps = {"tokenizer": spent(300, 100, 1900), "tiny-bert": spent(300, 4880, 3120)}

@@ -125,10 +125,10 @@ def hindered() -> dict[str, Case]:
         trials: Callable[[ProvingBench], Sequence[Trial]] = lambda _: (),
         **more: Any,
     ) -> Case:
-        def told(_: object) -> list[str]:
+        def case(_: object) -> list[str]:
             return lines(prove(bench, *trials(bench), **more))
 
-        return told
+        return case
 
     def alone(bench: ProvingBench, *candidates: Candidate) -> Case:
         """The first of the candidates is the current config."""
@@ -222,7 +222,7 @@ class Unread(ProvingBench):
 
 
 def noted() -> dict[str, Case]:
-    """What is told as a proof goes on, and why a finalist left or nothing was overloaded."""
+    """Progress messages of a proof; why a finalist left or nothing was overloaded."""
 
     def watched(_: object) -> list[str]:
         watching = Watching()
@@ -243,11 +243,11 @@ def noted() -> dict[str, Case]:
         return lambda _: sentence(why((race := a_race(ratio)), race.finalists[0], rules(**confirm)))
 
     def overloaded(bench: Probed, found: RunDecision) -> Case:
-        def told(_: object) -> Sequence[str]:
+        def case(_: object) -> Sequence[str]:
             overload = probe_overload(step(bench), found).overload
             return ["nothing was overloaded"] if overload is None else overload.reasons
 
-        return told
+        return case
 
     def sending(most: float) -> Probed:
         bench = Probed()
