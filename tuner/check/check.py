@@ -22,7 +22,7 @@ from tuner.machine.stop import Stop
 from tuner.measurement.measurement import Stage
 from tuner.meter.session import open_session
 from tuner.prepare.job import Job, Request, prepare, settled
-from tuner.prepare.machine_lock import Neighbours, among_neighbours, only_one_on
+from tuner.prepare.machine_lock import among_neighbours, only_one_on
 from tuner.prepare.manifest import manifest_of, with_completed
 from tuner.prepare.serving import ModelNotServedError, serving
 from tuner.prepare.timebook import TimeBook
@@ -95,13 +95,18 @@ def check(
             manifest = replace(manifest, current=job.space.current)
             store.write_manifest(manifest.to_json())
             machine = _machine(programs)
-            opened = _Open(job, store, manifest, key, machine, found, neighbours, report, accept)
+            opened = _Open(job, store, manifest, key, machine, found, report, accept)
             events.note(f"check {store.directory}")
             if isinstance(found, str) and not accept:
                 told = "This check can find an SLO missed (exit code 10), but not pass (11)."
                 events.note(f"{found} {told}")
+
+            def checkpoint() -> None:
+                neighbours.look()
+                stop.checkpoint()
+
             try:
-                facts = opened.end(opened.measure(programs, events, stop.checkpoint))
+                facts = opened.end(opened.measure(programs, events, checkpoint))
             except Exception as error:
                 opened.end_early(error)
                 raise
@@ -155,7 +160,6 @@ class _Open:
     key: Key
     machine: str
     found: Baseline | str
-    neighbours: Neighbours
     report: Callable[[Path], object]
     accept: bool
     book: TimeBook = field(default_factory=TimeBook)
@@ -185,11 +189,6 @@ class _Open:
     ) -> CheckRounds | CheckVerdict:
         """What the rounds gave; the verdict alone where the config could not be measured at all."""
         job, store = self.job, self.store
-
-        def looking() -> None:
-            self.neighbours.look()
-            checkpoint()
-
         events.phase(f"serving {job.spec.name}")
         try:
             with (
@@ -209,11 +208,11 @@ class _Open:
                         return CheckVerdict(CheckStatus.INCONCLUSIVE, (reason,))
                     baseline = None
                 known = None if self.accept or baseline is None else baseline.cores
-                cores = settle_cores(served, events, self.book, looking, known)
+                cores = settle_cores(served, events, self.book, checkpoint, known)
                 manifest = replace(with_completed(self.manifest, served.job), cores=cores)
                 store.write_manifest(manifest.to_json())
                 with open_session(
-                    *(served, events, self.book, looking),
+                    *(served, events, self.book, checkpoint),
                     manifest=manifest,
                     store=store,
                     cores=cores,
@@ -238,7 +237,7 @@ class _Open:
             return self.store_facts(found)
         not_compared = self.found if isinstance(self.found, str) else ""
         verdict = verdict_of(found, self.job.spec.check, not_compared, accept=self.accept)
-        remarks = [*_disturbed(found.disturbances), *self.neighbours.remarks]
+        remarks = _disturbed(found.disturbances)
         if self.baseline is not None and self.baseline.key.fingerprint != self.key.fingerprint:
             remarks.append(f"Compared with a result of another machine ({self.baseline.machine}).")
         verdict = CheckVerdict(verdict.status, (*verdict.reasons, *remarks))

@@ -36,13 +36,13 @@ POLL_S = 5.0
 
 
 class Neighbours:
-    """Others that measure on this machine; each is reported once. Benches of a run are one."""
+    """Others that measure on this machine; each is noted once. Benches of a run are one."""
 
     def __init__(self, mine: LockHolder, own: Path | None, note: Callable[[str], None]) -> None:
         self._mine = mine
         self._own = own
         self._note = note
-        self._seen: dict[LockHolder, None] = {}
+        self._seen = set[LockHolder]()
         self._looked: float | None = None
 
     def look(self) -> None:
@@ -57,19 +57,11 @@ class Neighbours:
                 and other not in self._seen
                 and (self._mine.disturbs(other))
             ):
-                self._seen[other] = None
+                self._seen.add(other)
                 self._note(
                     f"{other.text} measures on this machine too: each disturbs the other; stop "
                     "one, and go on with it afterwards"
                 )
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """For the result, one sentence each."""
-        return tuple(
-            f"Disturbed: {other.text} measured on this machine at the same time."
-            for other in self._seen
-        )
 
 
 @contextmanager

@@ -115,23 +115,10 @@ def value_text(knob: Knob, value: FieldValue) -> str:
 
 
 def level_text(value: FieldValue) -> str:
-    """A value as the label of an axis: ``unset``, ``4``, ``[4, 8]``, ``on``, ``cache 64 MiB``."""
+    """A value in words: ``unset``, ``4``, ``[4, 8]``, ``on``, ``cache 64 MiB``."""
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) if _texts(value) else str([*value])
     return text(value)
-
-
-def level_order(value: FieldValue) -> tuple[int, float, str]:
-    """Sorts values of one field: unset, off and on, numbers, then texts."""
-    if value is None:
-        return (0, 0.0, "")
-    if isinstance(value, bool):
-        return (1, float(value), "")
-    if isinstance(value, int | float):
-        return (2, float(value), "")
-    if isinstance(value, tuple) and value and not _texts(value):
-        return (3, float(max(value)), level_text(value))
-    return (4, 0.0, level_text(value))
 
 
 def _texts(value: tuple[int, ...] | tuple[str, ...]) -> bool:

@@ -92,7 +92,6 @@ class Chart:
     Attributes:
         name: A slug.
         note: What to look for.
-        small: Two or three fit side by side.
     """
 
     name: str
@@ -100,7 +99,6 @@ class Chart:
     note: str
     figure: dict[str, Any]
     table: Table
-    small: bool = False
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from tuner.report.blocks import (
 from tuner.report.charts import TrialMarker
 from tuner.report.charts.load import load_charts
 from tuner.report.charts.request import batches, latency_parts, model_times
-from tuner.report.charts.trials import front, history, slices
+from tuner.report.charts.trials import front, history
 from tuner.report.data import ReportData, judged_point
 from tuner.report.headline import gain_sentence, headline
 from tuner.report.quantities import (
@@ -183,7 +183,6 @@ def search(data: ReportData) -> Fold:
         front(data),
         Sentence(sentence.prediction_sentence(data), aside=True),
         tables.field_importance(data),
-        *slices(data),
         rejected,
         Sentence(_REJECTED, aside=True) if rejected else None,
         tables.wall_time(data),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,7 +19,6 @@ from tuner.machine.stop import explain_error
 from tuner.machine.uninterrupted import uninterrupted
 from tuner.modelconfig.encoding import encode
 from tuner.prepare.job import Change, Job, Request, draw_up, with_proposal
-from tuner.prepare.machine_lock import Neighbours
 from tuner.prepare.timebook import Phase, TimeBook
 from tuner.progress.events import Events
 from tuner.proof.verdict import RunDecision
@@ -56,7 +55,6 @@ class Ending:
 
     request: Request
     store: RunStore
-    neighbours: Neighbours
     book: TimeBook
     events: Events
     report: Callable[[Path], object]
@@ -157,8 +155,6 @@ class Ending:
     ) -> Result:
         """Writes `result.json`."""
         store = self.store
-        remarks = map(Reason.of_text, self.neighbours.remarks)
-        verdict = replace(verdict, reasons=(*verdict.reasons, *remarks))
         result = result_of(
             manifest=store.manifest(),
             verdict=verdict,

@@ -150,7 +150,7 @@ def _run(
         programs = enter(ground.programs())
         store = enter(open_store(job, programs, request, run_id, events.note))
         # From here on, an error is stored as the run's result before it goes on.
-        ending = enter(Ending(request, store, neighbours, book, events, report))
+        ending = enter(Ending(request, store, book, events, report))
         events.phase(f"serving {job.spec.name}")
         ready = enter(ground.serving(store))
         opened = enter(open_run(ready.job, store, request, book, events.note, ready.cores))

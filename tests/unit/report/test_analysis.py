@@ -14,7 +14,6 @@ from tuner.report.analysis import (
     _effect,
     importance,
     incumbent,
-    level_order,
     level_text,
     pareto,
     varied_knobs,
@@ -104,9 +103,9 @@ def test_fields_with_one_value_are_left_out(made: Made) -> None:
     assert varied_knobs(with_trials(made(), trials)) == (Knob("m", COUNT),)
 
 
-def test_values_have_labels_in_their_natural_order() -> None:
-    values = ["cache 1 MiB", (4, 16), (4, 8), 16, 4, True, False, None]
-    labels = [level_text(v) for v in sorted(values, key=level_order)]
+def test_values_have_labels() -> None:
+    values = [None, False, True, 4, 16, (4, 8), (4, 16), "cache 1 MiB"]
+    labels = [level_text(value) for value in values]
     assert labels == ["unset", "off", "on", "4", "16", "[4, 8]", "[4, 16]", "cache 1 MiB"]
 
 

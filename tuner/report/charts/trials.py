@@ -1,21 +1,11 @@
-"""Every trial as a point: by its number, by throughput and latency, by the value of a field."""
+"""Every trial as a point: by its number, and by throughput and latency."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
-from tuner.report.analysis import (
-    FEWEST_TRIALS,
-    importance,
-    incumbent,
-    latency_slos,
-    level_order,
-    pareto,
-    value_text,
-    varied_knobs,
-)
+from tuner.report.analysis import incumbent, latency_slos, pareto
 from tuner.report.blocks import Chart, Table
 from tuner.report.charts import (
     GREEN,
@@ -33,12 +23,7 @@ from tuner.report.quantities import NOTHING, rate_text
 from tuner.report.sentence import change_text, score_axis, score_text
 from tuner.report.tables import p99_of
 from tuner.score.trial import Trial, TrialState
-from tuner.space.parameters import Knob
 
-#: With more values than this only some have their label in a slice.
-MOST_LABELS = 10
-#: Fields shown as slices, the most important first.
-MOST_SLICES = 6
 _CLICK = "Click a point to see the trial."
 
 
@@ -107,52 +92,6 @@ def front(data: ReportData) -> Chart | None:
         f"line in both directions.{beyond} {_CLICK}",
         figure={"data": traces, "layout": layout},
         table=_table(data, [trial for trial, *_ in shown]),
-    )
-
-
-def slices(data: ReportData) -> tuple[Chart, ...]:
-    """The score over the values of each of the most important fields."""
-    if len(data.scored) < FEWEST_TRIALS:
-        return ()
-    knobs = [i.knob for i in importance(data)] or list(varied_knobs(data))
-    return tuple(_slice(data, knob, n) for n, knob in enumerate(knobs[:MOST_SLICES]))
-
-
-def _slice(data: ReportData, knob: Knob, index: int) -> Chart:
-    name, (title, factor) = data.manifest.current.title(knob), score_axis(data)
-    values = sorted((t.candidate.values.get(knob) for t in data.scored), key=level_order)
-    levels: dict[str, list[Trial]] = {value_text(knob, value): [] for value in values}
-    for trial in data.scored:
-        levels[value_text(knob, trial.candidate.values.get(knob))].append(trial)
-    label = {t.number: escape(level, quote=False) for level, own in levels.items() for t in own}
-    x_axis: dict[str, Any] = {
-        "automargin": True,
-        "type": "category",
-        "categoryorder": "array",
-        "categoryarray": [escape(level, quote=False) for level in levels],
-    }
-    if len(levels) > MOST_LABELS:
-        x_axis |= {"nticks": MOST_LABELS // 2, "tickangle": 0}
-    layout = {
-        "xaxis": x_axis,
-        "yaxis": axis(title),
-        "height": 270,
-        "margin": {"l": 56, "r": 12, "t": 8, "b": 24},
-        "showlegend": False,
-    }
-    rows = []
-    for level, own in levels.items():
-        met = [_score(t) for t in own if t.score and t.score.feasible]
-        best = (max if data.maximizes else min)(met, default=None)
-        rows.append((level, str(len(own)), str(len(met)), score_text(data, best)))
-    shown = [(t, label[t.number], _score(t) * factor) for t in data.scored]
-    return Chart(
-        name=f"slice-{index}",
-        title=name,
-        note="",
-        figure={"data": _by_outcome(data, shown), "layout": layout},
-        table=Table((name, "trials", "meet the SLOs", "best score"), tuple(rows)),
-        small=True,
     )
 
 
