@@ -19,7 +19,7 @@ checked=$?
 case $checked in
   10 | 12) search=1 ;;
   0) search=${TUNE_ANYWAY:-} ;;
-  4) # not ready: say what to mend
+  4) # not ready: say what to fix
     search=
     tune doctor "$spec" --output "$results"
     ;;

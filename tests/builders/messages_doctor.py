@@ -1,4 +1,4 @@
-"""What `tune doctor` finds wrong with machines that are made up, and how to mend it."""
+"""What `tune doctor` finds wrong with machines that are made up, and how to fix it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def server(version: str) -> Case:
         with Patch.context() as patch:
             put_server(patch, version)
             _, check, *_ = run_checks({})
-        return f"{check.found}\n{check.mend}".strip()
+        return f"{check.found}\n{check.fix}".strip()
 
     return case
 
@@ -67,7 +67,7 @@ def of_spec(make: Callable[[Path], object], spec: str = SPEC) -> Case:
         write_model(here / "models" / "fast", CONFIG, CODE)
         make(here)
         with Patch.context() as patch:
-            patch.setattr("tuner.triton.doctor.run_checks", lambda *_, **__: [WRITABLE])
+            patch.setattr("tuner.run.doctor.run_checks", lambda *_, **__: [WRITABLE])
             patch.setattr("tuner.machine.host.has_gpu", lambda: False)
             return str(line("doctor spec.yaml")(here))
 
@@ -82,14 +82,14 @@ def machine(check: Callable[[], Iterable[MachineCheck]], **patched: object) -> C
             for name, value in patched.items():
                 patch.setattr(name.replace("__", "."), value)
             found = [*check()]
-            patch.setattr("tuner.triton.doctor.run_checks", lambda *_, **__: found)
+            patch.setattr("tuner.run.doctor.run_checks", lambda *_, **__: found)
             return str(line("doctor")(here))
 
     return case
 
 
 def not_there(here: Path) -> str:
-    """What is to be mended where a spec names a repository and programs in vain."""
+    """What to fix where a spec names a repository and programs that are missing."""
     programs = "workload: {perf_analyzer: bin/none}\nserver: {binary: bin/none}\n"
     (here / "spec.yaml").write_text(SPEC.replace("models", "modles") + programs)
     write_model(here / "models" / "fast", CONFIG, CODE)

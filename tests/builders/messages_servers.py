@@ -140,7 +140,7 @@ def not_served() -> dict[str, Case]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("docker.from_env", refused)
             (check,) = doctor._docker(ServerSpec(), {}, tuple)
-        return f"{check.found}\nnext: {check.mend}"
+        return f"{check.found}\nnext: {check.fix}"
 
     def no_program(here: Path) -> None:
         (here / "bin").mkdir()

@@ -194,7 +194,7 @@ def test_doctor_finds_that_it_can_be_tuned(theirs: NewerTriton) -> None:
     (check,) = (c for c in run_checks({}, server=server) if c.id == "remote")
     assert check.ok
     assert check.found == f"{VERSION} at {endpoints.grpc}, in explicit model control"
-    assert check.mend == ""
+    assert check.fix == ""
 
 
 def _spec_server(endpoints: Endpoints) -> Any:

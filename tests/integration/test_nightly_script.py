@@ -54,7 +54,7 @@ def test_it_looks_anyway_when_told_to_within_the_time_given(tmp_path: Path) -> N
     assert night(tmp_path, CHECK="0", TUNE_ANYWAY="1", RUN="5")[0] == 5
 
 
-def test_it_says_what_to_mend_where_the_machine_is_not_ready(tmp_path: Path) -> None:
+def test_missing_program_is_reported_with_its_fix(tmp_path: Path) -> None:
     code, calls = night(tmp_path, DOCTOR="4", CHECK="4")
     assert (code, calls) == (4, [*CHECKED, "doctor my spec.yaml --output out"])
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,12 +13,11 @@ import click
 
 from tuner.cli import options
 from tuner.cli.terminal import annotation, say, say_annotations, say_columns, say_json, say_lines
-from tuner.errors import EnvironmentNotReadyError, NothingToSearchError, TunerError
+from tuner.errors import EnvironmentNotReadyError, NothingToSearchError
 
 if TYPE_CHECKING:
     from tuner.lint.rules import LintFinding
     from tuner.run.plan import DrawnPlan
-    from tuner.spec.model import Spec
 
 
 @click.command("models")
@@ -123,73 +121,22 @@ def doctor_command(spec: Path | None, output: Path, output_format: str) -> int:
     """Check programs (by running them), ports, GPU and permissions; say how to fix each problem.
 
     With SPEC, checks what that spec needs; otherwise, what the local mode needs. Exit code 4 if
-    something is missing; a busy machine is a warning. How well measurements repeat here is told by
-    the report of each run.
+    something is missing; a busy machine is a warning. The report of each run says how well
+    measurements repeat here.
     """
-    from tuner.checks.machine import no_gpu_memory
-    from tuner.checks.parts import models_of, read_models
-    from tuner.machine.host import has_gpu
-    from tuner.prepare.job import job_from
-    from tuner.prepare.sharing import room_note
-    from tuner.spec.load import load_spec
-    from tuner.spec.workload import RecordingArrivals, SharedMemory
-    from tuner.triton.doctor import MachineCheck, checked, placed, run_checks
-    from tuner.writeback.repository import half_written
-    from tuner.writeback.target import foreseen
+    from tuner.run.doctor import readiness
 
-    loaded = None if spec is None else load_spec(spec)
-    wanted = None if loaded is None else loaded.spec
-    checks = run_checks(
-        dict(os.environ),
-        server=None if wanted is None else wanted.server,
-        models=lambda: () if loaded is None else read_models(loaded).models.values(),
-        perf_analyzer=None if wanted is None else wanted.workload.perf_analyzer,
-        repository=None if wanted is None else wanted.repository,
-        results=output,
-        note=partial(say, err=True),
-    )
-    if loaded is not None and wanted is not None:
-        checks = [placed(check, loaded) for check in checks]
-        if (half := half_written(wanted.repository)) is not None:
-            checks.append(MachineCheck("write", "whole configs", False, half.message, half.hint))
-        with suppress(TunerError):  # `tune plan` says what is wrong with the models
-            served = models_of(wanted).models
-            told = "; ".join(
-                foreseen(served[la].files for la, m in wanted.models.items() if m.space)
-            )
-            checks = [
-                replace(c, mend=c.mend or told) if c.id == "repository" else c for c in checks
-            ]
-            if wanted.workload.shared_memory is SharedMemory.SYSTEM:
-                room = partial(room_note, job_from(loaded, wanted, dict(os.environ)))
-                inputs = checked("inputs", "room for inputs", room)
-                checks += [inputs] if inputs.found else []
-    if wanted is not None and isinstance(wanted.workload.arrivals, RecordingArrivals):
-        checks.append(checked("recording", "recorded requests", partial(_recorded, wanted)))
-    seen = wanted is None or not wanted.server.managed or has_gpu()
-    if wanted and (lacking := no_gpu_memory(wanted, seen=seen)):
-        checks.append(
-            MachineCheck("gpu-memory", "memory of GPUs", False, lacking.message, lacking.hint)
-        )
+    checks = readiness(spec, dict(os.environ), results=output, note=partial(say, err=True))
     if output_format == "json":
-        say_json([asdict(c) for c in checks])
+        say_json([asdict(check) for check in checks])
     else:
         for check in checks:
-            mark, color = ("warn", "yellow") if check.mend else ("ok  ", "green")
+            mark, color = ("warn", "yellow") if check.fix else ("ok  ", "green")
             mark, color = (mark, color) if check.ok else ("FIX ", "red")
             say(f"{click.style(mark, fg=color)}  {check.label}: {check.found}")
-            if check.mend:
-                say(f"        {check.mend}")
-    return 0 if all(c.ok for c in checks) else EnvironmentNotReadyError.exit_code
-
-
-def _recorded(spec: Spec) -> str:
-    """What is to be replayed; `tune plan` also holds it against the models."""
-    from tuner.checks.recordings import traffic_of
-
-    traffic = traffic_of(spec)
-    assert traffic is not None
-    return f"{traffic.recording.due_s.size} in {traffic.recording.path}"
+            if check.fix:
+                say(f"        {check.fix}")
+    return 0 if all(check.ok for check in checks) else EnvironmentNotReadyError.exit_code
 
 
 @click.command("plan")

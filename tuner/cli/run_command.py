@@ -6,10 +6,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,6 +29,61 @@ if TYPE_CHECKING:
     from tuner.cli.together import Heard
     from tuner.prepare.job import Request
     from tuner.progress.events import Events
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The options of `tune run`, as click parses them; None where one is not given."""
+
+    specs: tuple[Path, ...]
+    slos: tuple[str, ...]
+    trials: int | None
+    time_budget: float | None
+    seed: int | None
+    output: Path
+    resume: Path | None
+    more: float | None
+    no_write: bool
+    accept_unsoaked: bool
+    on: str | None
+    benches: int | None
+    progress: str
+    verbose: int
+    quiet: int
+    overrides: tuple[str, ...]
+    output_format: str
+
+    @property
+    def verbosity(self) -> int:
+        return self.verbose - self.quiet
+
+    @property
+    def begins(self) -> tuple[Path, ...]:
+        """What is read first."""
+        return self.specs if self.resume is None else (self.resume,)
+
+    def refuse_contradictions(self) -> None:
+        """Usage error where two options exclude each other, whatever they name."""
+        refuse_two_answers(self.progress, self.output_format)
+        if self.slos and (self.resume is not None or len(self.specs) != 1):
+            raise click.UsageError("--slo drafts the spec of one MODEL: name it, and no run")
+        if self.more is not None and self.resume is None:
+            raise click.UsageError("--more continues a run: name it with --resume RUN")
+        if not self.specs and self.resume is None:
+            raise click.UsageError("name a SPEC, or a run to resume: --resume RUN")
+
+    def refuse_misfits_of(self, paths: Sequence[Path]) -> bool:
+        """Usage error where the specs exclude an option; returns whether there are several runs."""
+        from tuner.record.store import SERIES
+
+        several = len(paths) > 1
+        if self.resume is not None:
+            several = os.path.lexists(self.resume / SERIES)
+            if len(paths) > 1 and not several:
+                raise click.UsageError("--resume names one run, which has one SPEC")
+        if self.benches is not None and (several or (self.on is None and self.resume is None)):
+            raise click.UsageError("--benches N measures one SPEC on N benches: add --on ray")
+        return several
 
 
 @click.command("run")
@@ -92,25 +148,7 @@ if TYPE_CHECKING:
 @options.quiet_option
 @options.overrides_option
 @options.output_format
-def command(
-    specs: tuple[Path, ...],
-    slos: tuple[str, ...],
-    trials: int | None,
-    time_budget: float | None,
-    seed: int | None,
-    output: Path,
-    resume: Path | None,
-    more: float | None,
-    no_write: bool,
-    accept_unsoaked: bool,
-    on: str | None,
-    benches: int | None,
-    progress: str,
-    verbose: int,
-    quiet: int,
-    overrides: tuple[str, ...],
-    output_format: str,
-) -> int:
+def command(**given: Any) -> int:
     """Search, prove and write the best config for SPEC.
 
     Measures the current config and the configs that the search proposes, each on a real
@@ -125,60 +163,57 @@ def command(
     does not stop the others, and the exit code is the most severe one (order: 130, 1, 4, 2, 3, 5,
     13, 10, 11, 0).
     """
-    verbosity = verbose - quiet
-    refuse_two_answers(progress, output_format)
-    progress = choose_progress(progress, verbosity, *([resume] if resume else specs))
-    run_id = ""
-    if slos:
-        if resume is not None or len(specs) != 1:
-            raise click.UsageError("--slo drafts the spec of one MODEL: name it, and no run")
-        run_id, draft = drafted_run(specs[0], slos, output)
+    options = RunOptions(**given)
+    options.refuse_contradictions()
+    progress = choose_progress(options.progress, options.verbosity, *options.begins)
+    run_id, specs = "", options.specs
+    if options.slos:
+        run_id, draft = drafted_run(specs[0], options.slos, options.output)
         specs = (draft,)
     refuse_no_spec(specs)
-    from tuner.cli.together import view_of_several
+    paths = expanded(specs)
+    several = options.refuse_misfits_of(paths)
+    request = request_of(options, paths, run_id, several=several)
+    show = partial(shown_run, progress, options.verbosity)
+    shown_at_end = "none" if progress == "json" else options.output_format
+    if several:
+        from tuner.cli.together import view_of_several
+
+        together = partial(view_of_several, progress, options.verbosity)
+        return _run_several(paths, request, show, together, shown_at_end, options.quiet)
+    return _run_one(request, show, shown_at_end)
+
+
+def request_of(
+    options: RunOptions, paths: Sequence[Path], run_id: str, *, several: bool
+) -> Request:
+    """What a run is started with; ``paths``: its specs, none where it is resumed without one."""
     from tuner.prepare.job import Request
-    from tuner.record.store import SERIES
     from tuner.run.trust import BegunRuns, spec_of, state_directory
 
-    paths = expanded(specs)
-    several = len(paths) > 1 if resume is None else os.path.lexists(resume / SERIES)
-    if len(paths) > 1 and not several:
-        raise click.UsageError("--resume names one run, which has one SPEC")
-    if more is not None and resume is None:
-        raise click.UsageError("--more continues a run: name it with --resume RUN")
-    if benches is not None and (several or (on is None and resume is None)):
-        raise click.UsageError("--benches N measures one SPEC on N benches: add --on ray")
-    if not paths and resume is None:
-        raise click.UsageError("name a SPEC, or a run to resume: --resume RUN")
     state = state_directory(os.environ)
     spec = paths[0] if paths else Path()
-    if resume is not None and not paths and not several:
-        spec = spec_of(resume, BegunRuns(state))
-    request = Request(
+    if options.resume is not None and not paths and not several:
+        spec = spec_of(options.resume, BegunRuns(state))
+    return Request(
         spec=spec,
-        output=output,
-        resume=resume,
+        output=options.output,
+        resume=options.resume,
         run_id=run_id,
-        trials=trials,
-        time_budget_s=time_budget,
-        seed=seed,
-        write=not no_write,
-        accept_unsoaked=accept_unsoaked,
-        more_s=more,
-        overrides=overrides,
+        trials=options.trials,
+        time_budget_s=options.time_budget,
+        seed=options.seed,
+        write=not options.no_write,
+        accept_unsoaked=options.accept_unsoaked,
+        more_s=options.more,
+        overrides=options.overrides,
         environment=dict(os.environ),
         command=hidden_command(("tune", *sys.argv[1:])),
         state=state,
-        on=on,
-        benches=benches,
+        on=options.on,
+        benches=options.benches,
         ray=address_of(os.environ),
     )
-    show = partial(shown_run, progress, verbosity)
-    shown_at_end = "none" if progress == "json" else output_format
-    if several:
-        together = partial(view_of_several, progress, verbosity)
-        return _run_several(paths, request, show, together, shown_at_end, quiet)
-    return _run_one(request, show, shown_at_end)
 
 
 @contextmanager

@@ -160,31 +160,6 @@ def set_up_bench(
     priority = cores.load_priority if spec.server.managed else Priority.NORMAL
     generator = replace(programs.perf_analyzer, cpus=cores.load, priority=priority)
     with private_directory() as directory:
-        rules = BenchRules(
-            slos=spec.slos,
-            arrivals=job.plan.arrivals,
-            window=lambda load, rate: round_window(spec, load, rate),
-            brief=lambda load, rate: search_window(spec, load, rate),
-            checkpoint=checkpoint,
-            measured=events.measured,
-            rejected=reject,
-            note=events.note,
-            step=events.step,
-            disturbed=events.disturbed,
-            loading=events.loading,
-            first_answer_s=float(spec.server.load_timeout),
-            soak=lambda load, rate, least_s: soak_of(spec, load, rate, least_s),
-            cache=CacheRules(
-                spec.workload.cache,
-                lambda candidate: cache_of(
-                    job.served,
-                    job.space.server_args,
-                    candidate,
-                    remote=not programs.launcher.restartable,
-                ),
-                events.note,
-            ),
-        )
         yield TritonBench(
             deployer,
             lambda endpoints: streams_load(
@@ -203,10 +178,42 @@ def set_up_bench(
                 ),
                 choose_generator(job).kind,
             ),
-            rules,
+            _rules(served, events, checkpoint, reject),
             book,
             cores,
         )
+
+
+def _rules(
+    served: Serving,
+    events: Events,
+    checkpoint: Callable[[], None],
+    reject: Callable[[Rejected], None],
+) -> BenchRules:
+    job, launcher = served.job, served.programs.launcher
+    spec = job.spec
+    return BenchRules(
+        slos=spec.slos,
+        arrivals=job.plan.arrivals,
+        window=lambda load, rate: round_window(spec, load, rate),
+        brief=lambda load, rate: search_window(spec, load, rate),
+        checkpoint=checkpoint,
+        measured=events.measured,
+        rejected=reject,
+        note=events.note,
+        step=events.step,
+        disturbed=events.disturbed,
+        loading=events.loading,
+        first_answer_s=float(spec.server.load_timeout),
+        soak=lambda load, rate, least_s: soak_of(spec, load, rate, least_s),
+        cache=CacheRules(
+            spec.workload.cache,
+            lambda candidate: cache_of(
+                job.served, job.space.server_args, candidate, remote=not launcher.restartable
+            ),
+            events.note,
+        ),
+    )
 
 
 def may_be_cached(job: Job) -> dict[str, tuple[str, ...]]:

@@ -48,14 +48,14 @@ class MachineCheck:
 
     Attributes:
         ok: False when a run would fail.
-        mend: What to do or know about it; empty when it is fine.
+        fix: What to do or know about it; empty when it is fine.
     """
 
     id: str
     label: str
     ok: bool
     found: str
-    mend: str = ""
+    fix: str = ""
 
 
 def run_checks(
@@ -116,7 +116,7 @@ def checked(id_: str, label: str, look: Callable[[], str]) -> MachineCheck:
     try:
         return MachineCheck(id_, label, ok=True, found=look())
     except TunerError as error:
-        return MachineCheck(id_, label, ok=False, found=error.message, mend=error.hint)
+        return MachineCheck(id_, label, ok=False, found=error.message, fix=error.hint)
 
 
 def _packages() -> str:
@@ -158,7 +158,7 @@ def _backends(launcher: ServerLauncher, models: _Models) -> MachineCheck:
 
 def _warned(check: MachineCheck) -> MachineCheck:
     """A server with public holes can be tuned all the same."""
-    return replace(check, mend=holes_of(check.found)) if check.ok else check
+    return replace(check, fix=holes_of(check.found)) if check.ok else check
 
 
 def _numpy(python: Path, models: _Models) -> str:
@@ -223,8 +223,8 @@ def _ports() -> str:
         with free_ports(3) as ports:
             return f"free ones, e.g. {ports[0]}"
     except OSError as error:
-        mend = "free some: see net.ipv4.ip_local_port_range and `ss -s`"
-        raise EnvironmentNotReadyError(str(error), mend) from error
+        fix = "free some: see net.ipv4.ip_local_port_range and `ss -s`"
+        raise EnvironmentNotReadyError(str(error), fix) from error
 
 
 def _gpus(environment: Mapping[str, str]) -> str:
@@ -266,19 +266,19 @@ def _writable(path: Path, place: Path) -> str:
     if os.access(place, os.R_OK | os.W_OK | os.X_OK):
         if (free := shutil.disk_usage(place).free) >= _DISK_WANTED:
             return f"{path} can be written"
-        mend = "free some space, or name another directory"
-        raise EnvironmentNotReadyError(f"{path}: {free / _MIB:.0f} MiB free", mend)
-    mend = f"give yourself read and write permission on {place}"
-    raise EnvironmentNotReadyError(f"{path} cannot be written", mend)
+        fix = "free some space, or name another directory"
+        raise EnvironmentNotReadyError(f"{path}: {free / _MIB:.0f} MiB free", fix)
+    fix = f"give yourself read and write permission on {place}"
+    raise EnvironmentNotReadyError(f"{path} cannot be written", fix)
 
 
 def _load() -> MachineCheck:
     cores = len(os.sched_getaffinity(0))
     load = os.getloadavg()[0]
     noisy = load > _BUSY * cores
-    mend = "stop other work: measurements taken now would not be repeatable" if noisy else ""
+    fix = "stop other work: measurements taken now would not be repeatable" if noisy else ""
     found = f"load {load:.2f} on {count_text(cores, 'core')}"
-    return MachineCheck("load", "machine is quiet", True, found, mend)
+    return MachineCheck("load", "machine is quiet", True, found, fix)
 
 
 def _quota() -> Iterator[MachineCheck]:
@@ -286,14 +286,14 @@ def _quota() -> Iterator[MachineCheck]:
     if (quota := read_quota()) is not None:
         cpus, count = digits(quota.cpus, 3), count_text(len(os.sched_getaffinity(0)), "CPU")
         found = f"{cpus} of {count}: {count_text(quota.whole_cpus, 'core')} for a server"
-        mend = "runtimes that start a thread for each CPU are throttled: set their counts"
-        yield MachineCheck("quota", "CPU quota", True, found, mend)
+        fix = "runtimes that start a thread for each CPU are throttled: set their counts"
+        yield MachineCheck("quota", "CPU quota", True, found, fix)
 
 
 def _governor() -> MachineCheck:
     governor = host.read_governor()
     fine = governor in (None, "performance")
-    mend = "" if fine else "cpupower frequency-set -g performance"
+    fix = "" if fine else "cpupower frequency-set -g performance"
     return MachineCheck(
-        "governor", "CPU frequency governor", True, governor or "not visible here", mend
+        "governor", "CPU frequency governor", True, governor or "not visible here", fix
     )

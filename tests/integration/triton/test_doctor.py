@@ -29,10 +29,10 @@ def test_a_machine_with_the_wheels_is_ready(tmp_path: Path) -> None:
     assert checks["numpy"].ok
     assert checks["numpy"].found.startswith(f"{version('numpy')} ("), checks["numpy"]
     assert "docker" not in checks
-    assert all(check.mend or check.ok for check in checks.values())
+    assert all(check.fix or check.ok for check in checks.values())
 
 
-def test_what_is_missing_comes_with_a_mend(tmp_path: Path) -> None:
+def test_what_is_missing_comes_with_a_fix(tmp_path: Path) -> None:
     server = ServerSpec(mode=ServerMode.LOCAL, binary="/no/such/tritonserver")
     checks = by_id(
         run_checks(
@@ -44,7 +44,7 @@ def test_what_is_missing_comes_with_a_mend(tmp_path: Path) -> None:
     )
     for name in ("tritonserver", "perf_analyzer", "repository"):
         assert not checks[name].ok
-        assert checks[name].mend
+        assert checks[name].fix
 
 
 def test_a_remote_server_is_asked_for_its_control_mode(
@@ -60,7 +60,7 @@ def test_a_remote_server_is_asked_for_its_control_mode(
         assert "explicit" in check.found
     check = by_id(run_checks(os.environ, server=there))["remote"]
     assert not check.ok
-    assert check.mend
+    assert check.fix
 
 
 # The docker SDK leaves its socket open when nobody answers.

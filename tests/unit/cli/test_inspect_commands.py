@@ -197,7 +197,7 @@ def test_a_server_with_public_holes_is_warned_of_and_fine_all_the_same(
     put_server(monkeypatch, version)
     _, check, *_ = run_checks({})
     assert (check.id, check.ok) == ("tritonserver", True)
-    assert bool(check.mend) is warned
+    assert bool(check.fix) is warned
 
 
 FULL_BATCH = f"""backend: "python"
