@@ -79,7 +79,7 @@ class ServerContract:
     def case(self) -> ServerCase:
         raise NotImplementedError
 
-    def test_serves_a_model_with_the_config_asked_for_and_leaves_nothing(
+    def test_serves_a_model_with_the_requested_config_and_leaves_nothing(
         self, case: ServerCase, tmp_path: Path
     ) -> None:
         assert re.match(r"2\.\d+\.\d+|unknown version, image \S+", case.launcher.version())

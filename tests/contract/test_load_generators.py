@@ -64,7 +64,7 @@ def found(case: Case) -> Measurement:
     return case.generator.measure(OPEN, WINDOW, seed=1)
 
 
-def test_below_saturation_it_answers_what_is_asked(found: Measurement) -> None:
+def test_below_saturation_all_requests_are_answered(found: Measurement) -> None:
     assert found.throughput_infer_per_s == pytest.approx(RATE, rel=0.05)
     assert found.load == OPEN
     assert found.seed == 1
@@ -104,7 +104,7 @@ def test_a_deadline_that_passes_is_no_result(case: Case) -> None:
         case.generator.measure(OPEN, hasty, seed=1)
 
 
-def test_a_server_that_is_gone_is_told_from_a_failed_load(case: Case) -> None:
+def test_dead_server_is_distinguished_from_a_failed_load(case: Case) -> None:
     """The last one: it kills the server in the middle of a measurement."""
     threading.Timer(1.0, os.kill, (case.server_pid, signal.SIGKILL)).start()
     with pytest.raises(ServerGoneError):

@@ -148,7 +148,7 @@ def test_it_proposes_the_same_however_the_machine_rounds(
 
 @every_strategy
 @every_surface
-def test_it_learns_nothing_from_its_own_calls(name: StrategyName, label: str) -> None:
+def test_strategy_repeats_its_proposal_until_a_new_trial(name: StrategyName, label: str) -> None:
     _, chosen = strategy(name, SPACES[label])
     history = first_trials(name, label, 6)
     taken = {t.candidate.key for t in history}

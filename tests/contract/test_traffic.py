@@ -92,7 +92,7 @@ def test_a_schedule_is_the_same_for_a_seed_and_within_the_load(
 
 
 @pytest.mark.parametrize(("kind", "own", "arrivals"), CASES, ids=lambda v: type(v).__name__)
-def test_what_a_process_is_told_of_a_caller_is_json_and_names_a_function(
+def test_caller_is_passed_to_a_process_as_json_with_a_function_name(
     kind: Traffic, own: Stream, arrivals: Arrivals
 ) -> None:
     job = kind.caller([own], WINDOW)

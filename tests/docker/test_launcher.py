@@ -125,7 +125,7 @@ def test_a_request_may_have_its_inputs_in_memory_that_the_container_shares(
         np.testing.assert_array_equal(answer, 2 * x + 1)
 
 
-def test_the_processes_in_our_container_are_told_from_others(
+def test_processes_of_the_launched_container_are_distinguished_from_others(
     launcher: DockerLauncher, tmp_path: Path
 ) -> None:
     with launcher.launch([], tmp_path / "log"):

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.long]
         ({"execute": 'assert False, "the tokenizer is missing"'}, "the tokenizer is missing"),
     ],
 )
-def test_a_model_that_fails_ends_the_run_with_its_own_words(
+def test_failing_model_ends_the_run_with_the_error_of_the_model(
     workplace, where: dict[str, str], says: str
 ) -> None:  # type: ignore[no-untyped-def]
     done = workplace.tune("run", str(place(workplace, **where)))
@@ -30,7 +30,7 @@ def test_a_model_that_fails_ends_the_run_with_its_own_words(
     assert len(workplace.trials()) <= 2
 
 
-def test_a_slow_first_request_is_waited_for_and_told(workplace) -> None:  # type: ignore[no-untyped-def]
+def test_slow_first_request_is_awaited_and_reported(workplace) -> None:  # type: ignore[no-untyped-def]
     lazy = "time.sleep(0 if self.begun else 6); self.begun = True"
     run = workplace.start("run", str(place(workplace, execute=lazy)), "--trials", "2")
     workplace.wait_for_trials(2)  # each server of the confirmation would be waited for too

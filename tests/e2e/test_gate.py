@@ -72,7 +72,7 @@ def place(workplace: Workplace, more: str, arrivals: str, **changes: str) -> Pat
     return directory / "config.pbtxt"
 
 
-def test_batches_of_five_for_one_by_one_are_found_proved_written_and_taken_back(
+def test_gain_from_batches_of_five_is_proved_written_and_rolled_back(
     workplace: Workplace,
 ) -> None:
     """One by one 10/s, in full batches 80/s: of the 50/s that are the most asked, five times."""

@@ -33,7 +33,7 @@ def test_a_stopped_run_leaves_a_report_and_says_how_to_go_on(workplace, signals,
     assert (workplace.run / "report.html").is_file()
 
 
-def test_a_killed_run_leaves_no_process_and_is_resumed_by_its_own_spec_without_loss(
+def test_killed_run_leaves_no_process_and_resumes_from_its_stored_spec_without_loss(
     workplace,
 ) -> None:  # type: ignore[no-untyped-def]
     before = workplace.config.read_bytes()

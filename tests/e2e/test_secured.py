@@ -58,7 +58,7 @@ def theirs(workplace: Workplace) -> Iterator[Server]:
             yield server
 
 
-def test_it_is_tuned_and_its_key_is_told_nowhere(
+def test_protected_server_is_tuned_and_its_key_appears_nowhere(
     theirs: Server, workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = str(theirs.endpoints.key)

@@ -190,7 +190,7 @@ def test_a_model_whose_code_asks_others_is_drafted_with_them_and_they_are_tuned_
     assert served.children() == []
 
 
-def test_two_models_on_one_device_are_tuned_for_their_mix_each_within_its_own_slo(
+def test_two_models_on_one_device_are_tuned_for_their_mix_each_within_its_slo(
     served: Workplace,
 ) -> None:
     configs = [

@@ -48,7 +48,7 @@ def test_it_looks_for_a_better_config_and_ends_as_the_check_did(
     assert night(tmp_path, CHECK=code, RUN=run) == (int(code), [*CHECKED, SEARCHED])
 
 
-def test_it_looks_anyway_when_told_to_within_the_time_given(tmp_path: Path) -> None:
+def test_forced_search_stays_within_the_given_time(tmp_path: Path) -> None:
     code, calls = night(tmp_path, CHECK="0", TUNE_ANYWAY="1", TUNE_TIME="20m")
     assert (code, calls[-1]) == (0, f"{SEARCHED} --time-budget 20m")
     assert night(tmp_path, CHECK="0", TUNE_ANYWAY="1", RUN="5")[0] == 5

@@ -88,7 +88,7 @@ def test_perf_analyzer_is_not_blamed_for_errors_of_the_model(erring: Bench, mode
         ("cancelled", "grpc", 8),
     ],
 )
-def test_tunes_own_client_counts_errors_of_the_model(
+def test_client_of_tune_counts_errors_of_the_model(
     erring: Bench, model: str, protocol: str, failed: int
 ) -> None:
     erring.control.load(model, None, 60.0)

@@ -61,14 +61,14 @@ def test_errors_of_the_model_are_answers(bench: Bench) -> None:
     assert found.alone[0].outputs["y"].tolist() == [[1.0] * 8]
 
 
-def test_requests_in_a_list_of_their_own_are_not_asked(bench: Bench) -> None:
+def test_nested_lists_of_requests_are_not_probed(bench: Bench) -> None:
     found = asked(bench, [[{"x": [1.0] * 8}, {"x": [2.0] * 8}]])
     assert found.alone == ()
     assert "lists in the list" in found.none_because
 
 
 @needs_strings
-def test_every_datatype_is_asked_and_compared(bench: Bench) -> None:
+def test_outputs_of_every_datatype_are_requested_and_compared(bench: Bench) -> None:
     shapes = {tensor.name: (3, 2) for tensor in bench.control.running_config("types").input}
     inputs = {"kind": "random", "unique": 9, "shapes": shapes}
     found = the_one(bench.generator("types", inputs=inputs).answers())
@@ -76,7 +76,7 @@ def test_every_datatype_is_asked_and_compared(bench: Bench) -> None:
     assert {a.outputs["sizes"].tolist()[0][0] for a in found.alone} == {6}
 
 
-def test_how_long_requests_take_one_by_one_and_at_once_is_asked_without_a_load_generator(
+def test_sequential_and_concurrent_request_times_are_probed_without_a_load_generator(
     bench: Bench,
 ) -> None:
     """One instance, 10 ms each."""

@@ -38,7 +38,7 @@ def measured(bench: Bench, model: str, inputs: Any, bound: LatencyBound = WIDE) 
 
 
 @SENT
-def test_what_a_request_takes_the_generator_is_told_where_it_is_a_tenth_of_the_slo(
+def test_generator_time_per_request_is_reported_from_a_tenth_of_the_slo(
     bench: Bench, model: str, inputs: Any
 ) -> None:
     found = measured(bench, model, inputs, LatencyBound(share=0.99, within_s=0.0005))

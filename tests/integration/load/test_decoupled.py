@@ -107,14 +107,14 @@ def test_a_model_that_fails_says_why(bench: Bench, tmp_path: Path) -> None:
     assert any("negative delay" in warning for warning in found.warnings)
 
 
-def test_a_model_that_never_ends_an_answer_is_told_before_any_load(
+def test_model_that_never_ends_a_response_is_reported_before_any_load(
     bench: Bench, tmp_path: Path
 ) -> None:
     with pytest.raises(ModelFailsError, match="no final response within 5 s"):
         load_on(bench, tmp_path, [LOST_MS]).await_first_answers(60.0, lambda _: None)
 
 
-def test_what_is_asked_apart_from_load_is_streamed_too(bench: Bench, tmp_path: Path) -> None:
+def test_probes_are_streamed_too(bench: Bench, tmp_path: Path) -> None:
     load = load_on(bench, tmp_path, [40.0])
     (calls,) = load.await_first_answers(60.0, lambda _: None)
     assert calls.model == "delays"
@@ -148,7 +148,7 @@ class Babbler(grpc.GenericRpcHandler):  # type: ignore[misc]
                 yield told.SerializeToString()
 
 
-def test_an_emulated_server_that_answers_twice_or_under_unknown_ids_is_found_out() -> None:
+def test_emulated_server_with_double_or_unknown_responses_is_detected() -> None:
     server = grpc.server(ThreadPoolExecutor(2), [Babbler()])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()

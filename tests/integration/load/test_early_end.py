@@ -85,7 +85,7 @@ def test_an_overloaded_server_is_not_taken_for_a_slow_client(bench: Bench, facto
     assert client_kept_up(found)
 
 
-def test_a_rate_beyond_the_client_is_told(bench: Bench) -> None:
+def test_rate_beyond_the_client_is_reported(bench: Bench) -> None:
     config = bench.control.running_config("plain")
     before = MessageToJson(config)
     config.dynamic_batching.default_queue_policy.max_queue_size = 8  # or it works for minutes

@@ -28,7 +28,7 @@ def load_on(bench: Bench, model: str, batch_size: int = 1, protocol: str = "grpc
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
-def test_each_length_is_sent_by_its_share_and_has_its_own_latency(
+def test_each_length_is_sent_by_its_share_and_has_separate_latency(
     bench: Bench, protocol: str
 ) -> None:
     found = load_on(bench, "texts", protocol=protocol).measure(LOAD, WINDOW, 1)
@@ -72,7 +72,7 @@ def test_clients_that_wait_for_answers_send_both_lengths(bench: Bench) -> None:
     assert len(found.restarts) == 0
 
 
-def test_what_is_asked_apart_from_load_has_both_lengths(bench: Bench) -> None:
+def test_probes_use_both_lengths(bench: Bench) -> None:
     load, notes = load_on(bench, "texts"), list[str]()
     (found,) = load.await_first_answers(30.0, notes.append)
     assert not found.slow

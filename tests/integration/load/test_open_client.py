@@ -124,7 +124,7 @@ def test_it_agrees_with_perf_analyzer(bench: Bench, protocol: str) -> None:
         assert least == pytest.approx(usually, rel=0.10), quantile
 
 
-def test_failing_requests_are_counted_with_the_models_own_words(
+def test_failing_requests_are_counted_with_the_error_of_the_model(
     bench: Bench, tmp_path: Path
 ) -> None:
     path = tmp_path / "inputs.json"

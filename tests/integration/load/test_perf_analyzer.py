@@ -73,7 +73,7 @@ def test_a_closed_loop_keeps_its_concurrency(bench: Bench) -> None:
 
 
 @pytest.mark.measuring
-def test_overload_is_not_hidden_and_a_queue_left_behind_is_told(bench: Bench) -> None:
+def test_overload_and_a_remaining_queue_are_reported(bench: Bench) -> None:
     """Twice the capacity: half of what is due by the end is still waiting."""
     generator = bench.generator("plain")
     found = generator.measure(poisson(2 * CAPACITY_PER_S), SHORT, seed=1)
@@ -96,7 +96,7 @@ def _waiting(bench: Bench) -> bool:
     return any(metrics.values("nv_inference_pending_request_count", model="plain"))
 
 
-def test_a_failing_request_gives_the_models_own_words(bench: Bench, tmp_path: Path) -> None:
+def test_failing_request_reports_the_error_of_the_model(bench: Bench, tmp_path: Path) -> None:
     values = [[1] * 8] * 20 + [[-1] * 8]  # of floats: perf_analyzer alone refuses these
     path = tmp_path / "inputs.json"
     path.write_text(json.dumps({"data": [{"x": v} for v in values]}))

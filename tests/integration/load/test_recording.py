@@ -46,7 +46,9 @@ def window(duration_s: float) -> Window:
 
 
 @pytest.mark.parametrize("pace", [1.0, 2.0])
-def test_a_recording_is_replayed_whole_with_what_its_lines_hold(bench: Bench, pace: float) -> None:
+def test_full_recording_is_replayed_with_the_content_of_its_lines(
+    bench: Bench, pace: float
+) -> None:
     load = load_on(bench, ROWS, {"plain": Asked("plain", HELD)}, pace=[pace])
     found = load.measure(LoadPoint(Arrivals.RECORDING, 25.0 * pace), window(4.0 / pace), 1)
     assert found.completed_count == pytest.approx(97, abs=3)  # the last may be answered later
@@ -56,7 +58,7 @@ def test_a_recording_is_replayed_whole_with_what_its_lines_hold(bench: Bench, pa
     assert len(the_one(load.answers()).alone) == 16
 
 
-def test_a_level_sends_as_many_and_each_stream_its_own(bench: Bench) -> None:
+def test_level_sends_that_many_requests_with_the_inputs_of_each_stream(bench: Bench) -> None:
     """The other stream's requests hold only a shape."""
     rows = [
         row | {"stream": "floats"}
@@ -76,7 +78,7 @@ def test_a_level_sends_as_many_and_each_stream_its_own(bench: Bench) -> None:
     assert 1 <= found.streams["floats"].failed_count <= 3
 
 
-def test_requests_of_each_length_have_figures_of_their_own(bench: Bench) -> None:
+def test_requests_of_each_length_have_separate_figures(bench: Bench) -> None:
     rows = [{"due_s": 0.05 * k, "shapes": {"ids": [128 if k % 10 < 3 else 16]}} for k in range(80)]
     load = load_on(bench, rows, {"texts": Asked("texts", HELD)}, pace=[1.0])
     found = load.measure(LoadPoint(Arrivals.RECORDING, 20.0), window(4.0), 1)

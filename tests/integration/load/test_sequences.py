@@ -125,7 +125,7 @@ def test_what_follows_a_failure_is_not_sent_and_fails_with_it(
     assert left_open(sequences, "oldest") == 0
 
 
-def test_a_sequence_that_the_server_forgot_is_told(sequences: Bench) -> None:
+def test_sequence_that_the_server_forgot_is_reported(sequences: Bench) -> None:
     """It drops one that is idle for 20 ms, though only where another waits for its slot."""
     pace = {"length": 10, "longest": 10, "interval": "200ms"}
     found = load_of(sequences, "forgetful", arrivals=pace).measure(at(100.0), SHORT, 1)
@@ -133,7 +133,7 @@ def test_a_sequence_that_the_server_forgot_is_told(sequences: Bench) -> None:
     assert any("max_sequence_idle_microseconds" in text for text in found.warnings)
 
 
-def test_beside_sequences_a_model_that_takes_none_is_asked_without_their_marks(
+def test_model_without_sequences_gets_no_sequence_flags_beside_one_with_them(
     sequences: Bench,
 ) -> None:
     asked = {name: Asked(name, share=0.5) for name in ("direct", "plain")}
@@ -146,7 +146,7 @@ def test_beside_sequences_a_model_that_takes_none_is_asked_without_their_marks(
     assert left_open(sequences, "direct") == 0
 
 
-def test_what_is_asked_apart_from_load_is_a_sequence_of_its_own(sequences: Bench) -> None:
+def test_each_probe_is_a_separate_sequence(sequences: Bench) -> None:
     load = load_of(sequences, "direct")
     load.await_first_answers(30.0, print)
     assert load.seconds_for(20, 30.0) is not None
@@ -185,7 +185,7 @@ class OvertakingCalls:
 
 
 @pytest.mark.parametrize(("sender", "wrong"), [(SequenceSender, False), (HastySender, True)])
-def test_a_wrong_order_that_is_planted_in_the_client_is_found(
+def test_wrong_order_planted_in_the_client_is_detected(
     sequences: Bench, sender: type[SequenceSender], wrong: bool
 ) -> None:
     (stream,) = load_of(sequences, "oldest").setup.streams

@@ -64,7 +64,7 @@ def test_an_overload_of_one_model_is_that_streams_alone_and_ends_early(bench: Be
     assert found.streams["quick"].p50_latency_us < 60e3 < found.streams["steady"].p90_latency_us
 
 
-def test_every_stream_is_asked_alone_and_for_its_answers(bench: Bench) -> None:
+def test_every_stream_is_probed_alone_and_for_its_responses(bench: Bench) -> None:
     load = two_streams(bench)
     alone_s = load.seconds_alone(30.0)
     assert alone_s is not None
@@ -79,9 +79,7 @@ def test_every_stream_is_asked_alone_and_for_its_answers(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("kind", [PERF_ANALYZER, OWN_CLIENT], ids=lambda kind: kind.name)
-def test_one_stream_that_has_a_name_is_held_to_its_own_bound(
-    bench: Bench, kind: GeneratorKind
-) -> None:
+def test_single_named_stream_is_compared_with_its_bound(bench: Bench, kind: GeneratorKind) -> None:
     """By either generator; an overload ends early by it."""
     load = bench.streams({"steady": Asked("plain")}, kind)
     assert any(load.setup.at_rest() for _ in range(30))  # what another test left behind

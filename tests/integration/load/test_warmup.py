@@ -101,7 +101,7 @@ def test_what_the_first_calls_cost_is_measured_without_and_with_a_warm_up(attemp
     }
 
 
-def test_a_model_that_refuses_the_samples_is_told(attempt: Try) -> None:
+def test_model_that_refuses_the_samples_is_reported(attempt: Try) -> None:
     """In its own words, unless the server ends over it, as tritonserver 2.51 does at times."""
     found = attempt("picky")
     assert found is not None

@@ -23,7 +23,7 @@ SHELL = "/bin/sh"
 FAMILY = [SHELL, "-c", "sleep 600 & wait"]
 
 
-def test_output_and_exit_status_are_the_programs_own(tmp_path: Path) -> None:
+def test_output_and_exit_status_are_those_of_the_program(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as output:
         argv = [SHELL, "-c", "echo $WORD; echo oops >&2; exit 7"]
@@ -63,7 +63,7 @@ def test_nicer_child_takes_turns_with_others(tmp_path: Path) -> None:
         assert (os.getpriority(os.PRIO_PROCESS, process.pid) < 0) or not permitted
 
 
-def test_leaving_the_context_ends_the_whole_group() -> None:
+def test_leaving_the_context_ends_the_process_group() -> None:
     with child(FAMILY, env={"PATH": os.environ["PATH"]}, stdout=subprocess.DEVNULL) as process:
         eventually(lambda: len(group_members(process.pid)) == 3)  # shell, sleep, guard
         assert os.getpgid(process.pid) == process.pid
@@ -103,7 +103,7 @@ with child({FAMILY!r}, env=dict(os.environ), stdout=subprocess.DEVNULL) as proce
 
 
 @pytest.mark.parametrize("ended_by", ["its context", "its own death", "our death"])
-def test_a_worker_in_a_session_of_its_own_does_not_outlive_the_command(
+def test_worker_in_a_separate_session_does_not_outlive_the_command(
     tmp_path: Path, ended_by: str
 ) -> None:
     note = tmp_path / "escaped"
@@ -150,7 +150,7 @@ def test_a_colon_in_the_temporary_directory_deletes_nothing_of_others(tmp_path: 
         assert (theirs / "file").exists()
 
 
-def test_signals_that_python_or_a_background_job_ignores_are_heeded_by_the_child(
+def test_child_handles_signals_that_python_or_a_background_job_ignores(
     tmp_path: Path,
 ) -> None:
     argv = [SHELL, "-c", "grep -E 'Sig(Ign|Blk)' /proc/self/status"]

@@ -110,7 +110,7 @@ def test_tiny_bert_ignores_what_is_masked(client: InferenceServerClient) -> None
     np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-6)
 
 
-def test_tiny_bert_gives_every_request_of_a_batch_its_own_answer(
+def test_tiny_bert_answers_every_request_of_a_batch(
     client: InferenceServerClient, endpoints: Endpoints
 ) -> None:
     requests = [random_tokens(rows=1 + seed % 2, seed=seed) for seed in range(8)]
@@ -161,7 +161,7 @@ def test_the_ensemble_answers_as_its_steps_one_after_the_other(
 
 
 @needs_strings
-def test_the_model_that_asks_others_labels_the_whole_of_each_text(
+def test_calling_model_labels_the_full_text(
     client: InferenceServerClient,
 ) -> None:
     long = b" ".join([b"the lazy dog is happy and never sad,"] * 12)

@@ -139,7 +139,7 @@ def test_200_trials_take_less_than_three_seconds(report: Path) -> None:
     assert min(seconds) < 3.0
 
 
-def test_only_the_file_itself_is_asked_for(page: Any, report: Path) -> None:
+def test_page_requests_only_the_file_itself(page: Any, report: Path) -> None:
     messages = [json.loads(entry["message"])["message"] for entry in page.get_log("performance")]
     asked = [
         m["params"]["request"]["url"]
@@ -294,7 +294,7 @@ CUT_OFF = """
 """
 
 
-def test_a_wide_page_shows_the_runs_of_a_series_and_the_loads_of_a_trial_whole(
+def test_wide_page_lists_all_runs_of_a_series_and_all_loads_of_a_trial(
     browser: Any, tmp_path: Path
 ) -> None:
     page = opened(browser, render_series(ended_series(tmp_path))[0])

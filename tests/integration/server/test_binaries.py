@@ -29,7 +29,7 @@ HAS_PERF_ANALYZER = pytest.mark.skipif(
 
 
 @HAS_PERF_ANALYZER
-def test_the_wheels_are_found_and_run() -> None:
+def test_programs_of_the_wheels_run() -> None:
     with tritonserver(None, NO_PATH) as server, perf_analyzer(None, NO_PATH) as generator:
         assert (server.origin, server.version) == (Origin.WHEEL, "2.51.0")
         assert generator.origin is Origin.WHEEL
@@ -65,7 +65,7 @@ def test_the_spec_comes_before_the_variable_and_the_variable_before_path(tmp_pat
         assert (found.binary, found.origin) == (places["path"], Origin.PATH)
 
 
-def test_a_server_of_ones_own_uses_the_directories_beside_it(tmp_path: Path) -> None:
+def test_custom_server_uses_the_directories_beside_it(tmp_path: Path) -> None:
     for name in ("bin", "backends"):
         (tmp_path / name).mkdir()
     own = script(tmp_path / "bin" / "tritonserver", "echo '| server_version | 9.9.9 |'; exit 1")

@@ -226,7 +226,7 @@ def test_a_model_that_completes_tensors_only(
     assert written.runs_as_measured(installation, tmp_path / "again")
 
 
-def test_a_space_of_what_the_model_sets_by_itself_is_told(served: Callable[..., Any]) -> None:
+def test_space_of_fields_that_the_model_sets_itself_is_reported(served: Callable[..., Any]) -> None:
     spec = SPEC[: SPEC.index("space:")] + "space: {max_batch_size: {choice: [2, 4]}}\n"
     with (
         served(BOTH, None, spec) as found,
@@ -235,7 +235,9 @@ def test_a_space_of_what_the_model_sets_by_itself_is_told(served: Callable[..., 
         refuse_empty(found.job.space)
 
 
-def test_a_model_that_does_not_load_ends_with_its_own_words(served: Callable[..., Any]) -> None:
+def test_model_that_does_not_load_ends_with_the_error_of_the_model(
+    served: Callable[..., Any],
+) -> None:
     with (
         pytest.raises(ModelNotServedError, match="ValueError: no such weights") as error,
         served("raise ValueError('no such weights')", None),

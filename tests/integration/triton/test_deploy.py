@@ -78,7 +78,7 @@ def test_each_change_takes_the_least_it_can(make: Callable[..., Deployer]) -> No
         assert deployer.deploy(candidate(CACHE)).kind is DeploymentKind.RESTART
 
 
-def test_without_completion_a_whole_config_runs_as_the_same(
+def test_without_completion_a_complete_config_runs_unchanged(
     make: Callable[..., Deployer],
 ) -> None:
     with make() as deployer:

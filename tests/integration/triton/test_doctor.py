@@ -47,7 +47,7 @@ def test_what_is_missing_comes_with_a_fix(tmp_path: Path) -> None:
         assert checks[name].fix
 
 
-def test_a_remote_server_is_asked_for_its_control_mode(
+def test_control_mode_of_a_remote_server_is_queried(
     launcher: LocalLauncher, tmp_path: Path
 ) -> None:
     open_to_all = replace(launcher, restricted=())
@@ -65,7 +65,7 @@ def test_a_remote_server_is_asked_for_its_control_mode(
 
 # The docker SDK leaves its socket open when nobody answers.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_the_engine_is_asked_only_in_docker_mode(tmp_path: Path) -> None:
+def test_engine_is_queried_only_in_docker_mode(tmp_path: Path) -> None:
     environment = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/no.sock"}
     server = ServerSpec(mode=ServerMode.DOCKER, image="any")
     checks = by_id(run_checks(environment, server=server))

@@ -96,7 +96,7 @@ def test_a_server_that_lacks_the_backend(
         refused(tune, spec_of(tmp_path, launcher, at(endpoints)), "backend 'python'", cure)
 
 
-def test_a_server_that_lacks_the_backend_is_told_by_a_run_though_nobody_tried_before(
+def test_run_reports_a_server_without_the_backend_at_the_first_try(
     launcher: LocalLauncher, tmp_path: Path, tune: Tune
 ) -> None:
     (tmp_path / "none").mkdir()

@@ -149,7 +149,7 @@ def test_an_open_length_stays_open(onnx: Onnx) -> None:
 
 
 @pytest.mark.parametrize("length", [5, 7])
-def test_requests_of_one_length_are_joined_and_each_gets_its_own_answer(
+def test_requests_of_one_length_are_joined_and_each_gets_its_response(
     onnx: Onnx, length: int
 ) -> None:
     random = np.random.default_rng(0)
@@ -209,9 +209,7 @@ KNOBS = EXPERTS["onnxruntime"].on_cpu | {
 
 
 @pytest.mark.parametrize("path", KNOBS)
-def test_each_knob_that_a_draft_names_is_taken_and_reads_back_as_asked(
-    onnx: Onnx, path: str
-) -> None:
+def test_each_drafted_knob_is_accepted_and_reads_back_as_requested(onnx: Onnx, path: str) -> None:
     file = parse('backend: "onnxruntime"\n' + SIZE + X + Y + GROUP)
     x = np.ones((1, 8), np.float32)
     for value in reversed(KNOBS[path]):  # back to the default

@@ -44,7 +44,7 @@ def test_no_server_is_an_error_with_the_address(tmp_path: Path) -> None:
             pass
 
 
-def test_a_wrong_grpc_address_is_told_apart(launcher: LocalLauncher, tmp_path: Path) -> None:
+def test_wrong_grpc_address_is_distinguished(launcher: LocalLauncher, tmp_path: Path) -> None:
     with launcher.launch([], tmp_path / "log") as theirs:
         wrong = Endpoints(theirs.endpoints.http, "127.0.0.1:1", None)
         with pytest.raises(EnvironmentNotReadyError, match=r"over gRPC at 127.0.0.1:1"):

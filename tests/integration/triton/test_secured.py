@@ -55,7 +55,7 @@ def endpoints(spec: ServerSpec) -> Endpoints:
     return endpoints_of(spec, ENVIRONMENT)
 
 
-def test_it_is_controlled_watched_and_told_by_version_and_hardware(
+def test_server_is_controlled_watched_and_identified_by_version_and_hardware(
     endpoints: Endpoints, spec: ServerSpec
 ) -> None:
     launcher = RemoteLauncher(endpoints, (MODEL,))
@@ -82,7 +82,7 @@ def test_it_is_controlled_watched_and_told_by_version_and_hardware(
         ({"tls": {"ca_file": CERTIFICATES / "server.key"}}, "no server answers at https://"),
     ],
 )
-def test_what_is_wrong_is_told(endpoints: Endpoints, changed: dict[str, object], said: str) -> None:
+def test_mistakes_are_reported(endpoints: Endpoints, changed: dict[str, object], said: str) -> None:
     if isinstance(tls := changed.get("tls"), dict):
         changed = {"tls": type(endpoints.tls)(**tls)}
     with pytest.raises(EnvironmentNotReadyError, match=said) as refused:
@@ -138,7 +138,7 @@ def test_a_value_that_the_server_repeats_is_hidden(
 
 
 @pytest.mark.parametrize("value", ["", "two\nlines", "umläut"])
-def test_a_value_that_is_no_header_is_refused_and_not_told(spec: ServerSpec, value: str) -> None:
+def test_invalid_header_value_is_refused_without_printing_it(spec: ServerSpec, value: str) -> None:
     with pytest.raises(
         EnvironmentNotReadyError, match=r"\$TRITON_AUTHORIZATION is not set, or"
     ) as no:

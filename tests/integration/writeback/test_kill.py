@@ -131,7 +131,7 @@ def test_killed_at_any_point_all_files_are_old_or_new_after_the_next_command(
     assert sum(halves) >= 15 if several else not any(halves)
 
 
-def test_killed_while_a_write_without_a_record_is_taken_back_it_is_whole_after_the_next_command(
+def test_killed_rollback_of_an_unrecorded_write_is_complete_after_the_next_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)

@@ -102,7 +102,7 @@ def pair() -> tuple[Job, RecordedWorld]:
     return replay.world_of(PAIR)
 
 
-def test_each_stream_is_answered_and_judged_by_its_own_figures(
+def test_each_stream_is_judged_by_the_figures_of_that_stream(
     pair: tuple[Job, RecordedWorld],
 ) -> None:
     job, world = pair

@@ -169,7 +169,7 @@ def test_throughputs_at_other_loads_are_not_compared(place: Place) -> None:
     assert (done.exit_code, done.facts["ratio"]) == (11, None)
 
 
-def test_another_machines_result_is_refused_unless_asked_for(place: Place) -> None:
+def test_result_of_another_machine_is_refused_unless_allowed(place: Place) -> None:
     place.check(accept=True)
     place.gpu = "Other GPU"
     done = place.check()
@@ -180,7 +180,7 @@ def test_another_machines_result_is_refused_unless_asked_for(place: Place) -> No
     assert "Toy GPU, driver 550" in done.facts["reasons"][-1]
 
 
-def test_accepting_something_worse_is_allowed_and_told(place: Place) -> None:
+def test_accepting_a_worse_result_is_allowed_and_reported(place: Place) -> None:
     place.check(accept=True)
     done = place.check(accept=True, capacity=80.0)
     assert (done.exit_code, done.facts["status"]) == (0, "accepted")
@@ -359,7 +359,7 @@ def test_a_load_generator_that_is_the_limit_tonight_shows_no_regression(place: P
     assert " 45/s " in done.facts["reasons"][0]
 
 
-def test_a_load_generator_that_was_the_limit_before_too_is_told_and_passes(place: Place) -> None:
+def test_load_generator_that_was_the_limit_before_too_is_reported_and_passes(place: Place) -> None:
     place.bench_of = SlowClient
     first = place.check(accept=True)
     done = place.check()

@@ -44,7 +44,7 @@ def rows(directory: Path) -> list[Repeat]:
     return RunStore.open(directory).confirmation()
 
 
-def test_every_round_has_arrivals_of_its_own_the_same_every_night(place: Place) -> None:
+def test_every_round_has_different_arrivals_the_same_every_night(place: Place) -> None:
     accepted = place.check(accept=True)
     first = json.loads(Path(accepted.facts["accepted"]).read_text())["arrivals"]
     assert first == of_confirmation(accepted.directory.name)
@@ -56,7 +56,7 @@ def test_every_round_has_arrivals_of_its_own_the_same_every_night(place: Place) 
     assert json.loads(Path(again.facts["accepted"]).read_text())["arrivals"] == first
 
 
-def test_each_first_accepted_result_has_arrivals_of_its_own(place: Place) -> None:
+def test_each_first_accepted_result_has_different_arrivals(place: Place) -> None:
     first = place.check(accept=True).facts["accepted"]
     one = json.loads(Path(first).read_text())["arrivals"]
     Path(first).unlink()
@@ -87,7 +87,7 @@ def test_the_load_that_must_be_stood_is_measured_first_in_every_round(place: Pla
     assert done.facts["level"] > 90.0  # the capacity is found all the same
 
 
-def test_it_is_told_what_is_being_done(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_view_names_the_current_step(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     phases: list[str] = []
     monkeypatch.setattr(Noting, "phase", lambda _, text: phases.append(text))
     place.check()
@@ -166,7 +166,7 @@ def test_the_exit_codes_are_the_documented_ones(status: str, code: int) -> None:
     assert CheckStatus(status).exit_code == code
 
 
-def test_what_a_check_found_is_all_in_its_file(place: Place) -> None:
+def test_file_of_a_check_contains_all_findings(place: Place) -> None:
     accepted = place.check(accept=True)
     done = place.check()
     facts = json.loads((done.directory / "check.json").read_text())

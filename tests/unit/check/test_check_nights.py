@@ -146,7 +146,7 @@ def found(seed: int, *, apart: float, loss: float = 0.0, known: int = 7) -> Chec
         (0.05, 0.0, CheckStatus.REGRESSION, 0.0, 0.03),
     ],
 )
-def test_losses_are_found_and_none_is_made_up(
+def test_losses_are_detected_without_false_alarms(
     apart: float, loss: float, change: CheckStatus, least: float, most: float
 ) -> None:
     changes = list(map(partial(found, apart=apart, loss=loss), range(1000)))

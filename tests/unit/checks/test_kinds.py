@@ -186,7 +186,7 @@ def test_copies_of_the_weights_that_do_not_fit_are_noted(
         ),
     ],
 )
-def test_what_is_known_of_a_backend_is_told(config: str, words: str, tmp_path: Path) -> None:
+def test_facts_about_a_backend_are_printed(config: str, words: str, tmp_path: Path) -> None:
     found = linted(tmp_path, f"{config} {IO}")
     assert any(words in f"{f.message} {f.hint}" for f in found), found
 

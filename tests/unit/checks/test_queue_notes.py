@@ -22,7 +22,7 @@ BOUND = f"{QUEUE_POLICY}.max_queue_size"
         (INSTANCES, []),
     ],
 )
-def test_a_step_whose_full_queue_is_searched_is_told(path: str, told: list[str]) -> None:
+def test_step_with_a_searched_queue_size_is_reported(path: str, told: list[str]) -> None:
     searched = {"int": [1, 4], "or": 0} if path == BOUND else {"int": [1, 4]}
     models = {"e": {}, "one": {}, "two": {"space": {path: searched}}}
     space = space_of({"models": models, "streams": {"all": {"model": "e"}}})

@@ -73,7 +73,7 @@ def test_draft_is_refused_for_what_a_plan_would_refuse(spec: Path) -> None:
     assert len(error.value.mistakes) == 3
 
 
-def test_every_model_that_is_missing_is_told_with_its_place(spec: Path) -> None:
+def test_every_missing_model_is_reported_with_its_place(spec: Path) -> None:
     spec.write_text(
         "repository: models\nslo: [p99_latency <= 40ms]\n"
         "models:\n  n: {space: {instance_group.count: {int: [1, 2]}}}\n  mm: {}\n"

@@ -134,7 +134,7 @@ def test_a_run_that_contradicts_itself_is_refused(
     assert refused(run, home, tune)
 
 
-def test_a_field_that_may_choose_code_is_written_only_as_the_users_own_spec_searches_it(
+def test_field_that_may_choose_code_is_written_only_if_the_spec_of_the_user_searches_it(
     run: Path, home: Path, tune: Tune, tmp_path: Path
 ) -> None:
     with_code(run, "EXECUTION_ENV_PATH")
@@ -160,9 +160,7 @@ def test_no_patch_of_another_file_is_proposed(run: Path, home: Path, tune: Tune)
     assert not (run / "best" / "proposal.patch").exists()
 
 
-def test_the_file_that_is_written_and_its_own_diff_are_shown(
-    run: Path, tmp_path: Path, tune: Tune
-) -> None:
+def test_written_file_and_its_diff_are_printed(run: Path, tmp_path: Path, tune: Tune) -> None:
     config = tmp_path / "models" / "toy" / "config.pbtxt"
     real = tmp_path / "models" / "configs" / "toy.pbtxt"
     real.parent.mkdir()
@@ -217,7 +215,7 @@ def test_what_is_written_is_recorded_though_nobody_reads_what_is_printed(
     assert recorded["sha256_after"] == sha256_of(config.read_text())
 
 
-def test_configs_by_load_are_written_beside_the_model_s_own_and_rolled_back_together(
+def test_configs_by_load_are_written_beside_config_pbtxt_and_rolled_back_together(
     tmp_path: Path, tune: Tune
 ) -> None:
     run = put_one(tmp_path)

@@ -71,7 +71,7 @@ def failing(error: Exception) -> click.Command:
     return command
 
 
-def test_an_error_is_told_on_stderr_with_what_to_do_next(tune: Tune) -> None:
+def test_error_on_stderr_names_the_next_step(tune: Tune) -> None:
     assert tune(command=failing(StalePlanError("it changed", "run again"))) == 13
     assert tune.out == ""
     assert "it changed" in tune.err
@@ -127,7 +127,7 @@ def test_annotations_of_other_errors_are_escaped() -> None:
         (["--color=auto"], {"TERM": "dumb"}, False),
     ],
 )
-def test_colours_are_asked_for_or_left_out(
+def test_colours_follow_the_option(
     arguments: list[str],
     environment: dict[str, str],
     expected: bool | None,

@@ -127,7 +127,7 @@ def test_metrics_that_no_exporter_reads_are_refused_before_anything_is_measured(
     assert [*tmp_path.iterdir()] == []
 
 
-def test_metrics_that_cannot_be_written_are_told_beside_the_checks_own_exit_code(
+def test_unwritable_metrics_are_reported_beside_the_exit_code_of_the_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     ends_with(monkeypatch, make_check(tmp_path, CheckStatus.REGRESSION, exit_code=12))

@@ -151,7 +151,7 @@ def test_reports_say_what_apply_and_rollback_did(tmp_path: Path, tune: Tune) -> 
     assert "tune report RUN" in tune.err
 
 
-def test_a_result_without_its_run_such_as_the_sample_is_shown(tune: Tune) -> None:
+def test_result_without_its_run_is_rendered(tune: Tune) -> None:
     sample = ROOT / "results" / "sample"
     before = sorted((path.name, path.stat().st_mtime_ns) for path in sample.iterdir())
     assert tune("report", sample) == 0
@@ -265,7 +265,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy_examples(tmp_path / "models")
 
 
-def test_what_is_drafted_can_be_run_together_and_the_rest_is_told_why_not(
+def test_drafted_models_run_together_and_the_others_get_a_reason(
     repository: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     (repository / "empty" / "1").mkdir(parents=True)

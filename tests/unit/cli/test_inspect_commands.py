@@ -165,7 +165,7 @@ def plan(monkeypatch: pytest.MonkeyPatch, tune: Tune, *options: str) -> list[str
     return tune.out.splitlines()
 
 
-def test_the_summary_comes_first_and_the_spec_only_when_asked_for(
+def test_summary_comes_first_and_the_spec_only_on_request(
     monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     short = plan(monkeypatch, tune)

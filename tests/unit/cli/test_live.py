@@ -52,7 +52,7 @@ def screen(width: int, height: int, disturbances: int = 0) -> list[str]:
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (60, 24)])
-def test_trial_numbers_and_outcomes_are_whole_and_long_configs_are_cut(
+def test_trial_numbers_and_outcomes_are_complete_and_long_configs_are_cut(
     width: int, height: int
 ) -> None:
     lines = screen(width, height)

@@ -154,7 +154,7 @@ def test_mistakes_in_a_spec_are_a_line_each_whatever_its_keys_are(
     assert all(line.startswith(("error:", "next:", str(spec))) for line in err.splitlines())
 
 
-def test_an_error_and_its_traceback_are_shown_and_not_obeyed(
+def test_control_characters_of_an_error_and_its_traceback_are_escaped(
     tune: Tune, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails() -> None:
@@ -190,7 +190,7 @@ def test_the_live_view_obeys_nothing() -> None:
     assert obeyed(screen.getvalue()) == []
 
 
-def test_a_command_that_is_shown_can_be_copied(tmp_path: Path) -> None:
+def test_printed_commands_can_be_copied(tmp_path: Path) -> None:
     args = ("--cache-config=local,size=1", "--x=$(touch gone); rm -rf ~")
     plan = DrawnPlan(
         "", 1, True, Estimate(1, 1.0, 1.0), {"perf_analyzer": args}, [Preview("", "", args)]

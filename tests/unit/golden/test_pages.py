@@ -251,7 +251,7 @@ def test_every_text_is_still_made(golden: Golden) -> None:
     golden.names("", PAGES)
 
 
-def test_a_difference_is_shown_line_by_line_with_the_command_that_accepts_it() -> None:
+def test_golden_difference_lists_lines_and_the_command_that_accepts_them() -> None:
     shown = difference("x.txt", "Better: 9/s\nsame\n", "Better: 10/s\nsame\n")
     assert "\n-Better: 9/s\n+Better: 10/s\n same\n" in shown
     assert shown.endswith(

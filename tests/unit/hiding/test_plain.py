@@ -10,7 +10,7 @@ def test_text_that_is_only_read_stays_as_it_is() -> None:
     assert plain(text) == plain_lines(text) == text
 
 
-def test_escape_sequences_line_breaks_and_turned_text_are_shown() -> None:
+def test_escape_sequences_line_breaks_and_bidirectional_marks_are_made_visible() -> None:
     assert plain("a\x1b]0;t\x07\r\n\x9bm\u202eb\u2066\x00") == (
         r"a\x1b]0;t\x07\r\n\x9bm\u202eb\u2066\x00"
     )

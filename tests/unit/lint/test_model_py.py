@@ -167,7 +167,9 @@ def test_deep_and_long_code_does_not_end_the_lint(source):
 
 @pytest.mark.parametrize("method", ["parameters", "requested_output_names"])
 @pytest.mark.parametrize("cached", [True, False])
-def test_cached_model_that_reads_what_the_cache_ignores_is_told(method: str, cached: bool) -> None:
+def test_cached_model_that_reads_inputs_the_cache_ignores_is_reported(
+    method: str, cached: bool
+) -> None:
     source = (
         "class TritonPythonModel:\n"
         "    def execute(self, requests):\n"

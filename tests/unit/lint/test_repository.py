@@ -185,7 +185,7 @@ ACCELERATOR = "optimization { execution_accelerators { %s } }\n"
          '{ key: "precision" value: "FP16" } }', "'precision'", "did you mean precision_mode?"),
     ],
 )  # fmt: skip
-def test_a_parameter_that_its_backend_does_not_read_is_told_with_the_nearest(
+def test_unread_backend_parameter_is_reported_with_the_nearest_name(
     repository, backend, written, text, hint
 ):
     add(repository, "m", f'# of us\nbackend: "{backend}"\n{written}', [])
@@ -232,7 +232,7 @@ def value(key: str, text: str) -> str:
         ("of-my-own", "intra_op_thread_count", (), ("2x",)),
     ],
 )
-def test_value_that_its_backend_misreads_is_told(repository, backend, key, bad, good):
+def test_value_that_the_backend_misreads_is_reported(repository, backend, key, bad, good):
     for text in bad:
         add(repository, "m", f'backend: "{backend}"\n{value(key, text)}', [])
         (found,) = [f for f in lint_repository(repository) if f.rule == "parameter-value"]
@@ -246,7 +246,7 @@ def test_value_that_its_backend_misreads_is_told(repository, backend, key, bad, 
 @pytest.mark.parametrize(
     ("level", "told"), [(-1, True), (0, False), (1, True), (2, True), (3, False), (7, False)]
 )
-def test_graph_level_that_turns_optimizations_off_is_told(repository, level, told):
+def test_graph_level_that_turns_optimizations_off_is_reported(repository, level, told):
     graph = f"optimization {{ graph {{ level: {level} }} }}"
     add(repository, "m", f'backend: "onnxruntime" {graph}', [])
     assert ("graph-level" in rules(repository)) is told
@@ -265,7 +265,7 @@ def test_graph_level_that_turns_optimizations_off_is_told(repository, level, tol
     ],
 )
 @pytest.mark.parametrize("size", [1, 8])
-def test_queue_policy_is_told_with_what_it_costs(repository, policy, size):
+def test_queue_policy_is_reported_with_its_cost(repository, policy, size):
     batched = f'backend: "python" max_batch_size: {size} dynamic_batching {{ %s }}'
     add(repository, "m", batched % policy)
     (found,) = [f for f in lint_repository(repository) if f.rule == "queue-policy-idle"]
@@ -278,7 +278,7 @@ def test_queue_policy_is_told_with_what_it_costs(repository, policy, size):
 
 #: Tried on a server of 2.73; what follows was accepted there.
 @pytest.mark.parametrize("name", ["a#b", "a$b", "a&b", "a'b", "a(b)", "a;b", "a[b]", "a|b"])
-def test_a_name_that_newer_servers_refuse_for_a_python_model_is_told(repository, name):
+def test_python_model_name_that_newer_servers_refuse_is_reported(repository, name):
     add(repository, name, 'backend: "python"\n')
     found = only(repository, name)
     assert (found.rule, found.severity) == ("python-name", Severity.WARNING)
@@ -424,7 +424,7 @@ def test_a_byte_order_mark_in_model_py_is_no_mistake(repository):
     assert errors_of(repository, "m") == []
 
 
-def test_a_file_name_that_no_file_can_have_is_not_found(repository):
+def test_impossible_file_name_is_reported_as_missing(repository):
     add(repository, "m", f'backend: "python" default_model_filename: "{"x" * 5000}.py"')
     assert [f.rule for f in errors_of(repository, "m")] == ["model-file"]
 
@@ -455,7 +455,7 @@ def test_a_batcher_is_hidden_only_where_the_backend_completes_the_config(
     assert not refused, "then an ONNX model without inputs or outputs does not load"
 
 
-def test_tensors_that_the_model_s_own_code_completes_are_no_mistake(repository):
+def test_tensors_that_the_code_of_the_model_completes_are_no_mistake(repository):
     config = 'backend: "python" max_batch_size: 8 input [ { name: "x" } ]'
     add(repository, "m", config, ["1/model.py"])
     assert "tensor" in rules(repository)
@@ -513,7 +513,7 @@ def test_a_cache_on_an_ensemble_over_a_step_that_cannot_be_passed_over(
 @pytest.mark.parametrize(
     ("policy", "told"), [("max_queue_size: 8", True), ("default_timeout_microseconds: 9000", False)]
 )
-def test_a_step_of_an_ensemble_whose_queue_may_be_full_is_told(repository, policy, told):
+def test_step_of_an_ensemble_whose_queue_may_be_full_is_reported(repository, policy, told):
     queue = f"dynamic_batching {{ default_queue_policy {{ {policy} }} }}\n"
     add(repository, "one", MODEL)
     add(repository, "two", MODEL.replace("one", "two") + queue)
@@ -525,7 +525,7 @@ def test_a_step_of_an_ensemble_whose_queue_may_be_full_is_told(repository, polic
         assert '"two"' in ENSEMBLE.split("\n")[finding.line - 1]
 
 
-def test_a_model_that_asks_one_that_is_not_there_is_told_where(repository):
+def test_call_of_a_missing_model_is_reported_with_its_line(repository):
     code = MODEL_PY + "        pb_utils.InferenceRequest(model_name='brt', inputs=[])\n"
     add(repository, "m", PYTHON, source=code)
     add(repository, "bert", PYTHON.replace('"m"', '"bert"'))
@@ -575,7 +575,7 @@ class TritonPythonModel:
         ("chosen()", [], False),
     ],
 )
-def test_names_of_called_models_are_found_or_the_lack_of_one_is_told(
+def test_names_of_called_models_are_read_or_their_lack_is_reported(
     repository, asked, calls, unnamed
 ):
     parameter = 'parameters { key: "%s" value { string_value: "%s" } }\n'
@@ -604,7 +604,7 @@ def test_names_of_called_models_are_found_or_the_lack_of_one_is_told(
     ],
     ids=["chain", "many", "circle"],
 )
-def test_names_that_lead_on_and_on_are_told_as_unnamed(repository, names):
+def test_circular_names_are_reported_as_unresolved(repository, names):
     add(repository, "m", PYTHON, source=f"{MODEL_PY}\n{names}\nInferenceRequest(model_name=a0)\n")
     assert only(repository).rule == "unnamed-call"
 
@@ -689,7 +689,7 @@ def test_without_weights_a_missing_backend_is_a_note(repository):
     assert (only(repository).rule, only(repository).severity) == ("no-backend", Severity.NOTE)
 
 
-def test_a_directory_with_neither_config_nor_model_is_told(repository):
+def test_directory_with_neither_config_nor_model_is_reported(repository):
     add(repository, "m", PYTHON)
     (repository / "empty").mkdir()
     assert rules(repository, "empty") == {"version-directory", "no-backend"}

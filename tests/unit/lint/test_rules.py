@@ -87,7 +87,7 @@ def test_a_rule_is_silenced_by_a_comment_in_the_file(tmp_path: Path) -> None:
     assert rules(tmp_path) == set()
 
 
-def test_a_checkout_without_weights_is_recognised_or_told(tmp_path: Path) -> None:
+def test_checkout_without_weights_is_recognised_or_reported(tmp_path: Path) -> None:
     model(tmp_path, "a", 'backend: "onnxruntime"')
     assert rules(tmp_path) == set()
     model(tmp_path, "b", 'backend: "python"', "class TritonPythonModel(Base): ...\n")
@@ -127,7 +127,7 @@ def test_notes_that_were_wrong_are_not_given(
         (2000, 0, ""),
     ],
 )
-def test_what_a_queue_timeout_does_beside_a_delay_is_told(
+def test_queue_timeout_beside_a_delay_is_explained(
     tmp_path: Path, delay: int, timeout: int, rule: str
 ) -> None:
     policy = f"default_queue_policy {{ default_timeout_microseconds: {timeout} }}"

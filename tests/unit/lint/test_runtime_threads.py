@@ -31,7 +31,7 @@ def lint(imports, initialize="pass", config=CPU):
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES, ids=lambda r: r.name)
-def test_an_import_without_a_thread_count_is_found_at_its_line(runtime):
+def test_import_without_a_thread_count_is_reported_with_its_line(runtime):
     (finding,) = lint(f"import json\nimport {runtime.modules[0]} as runtime")
     assert (finding.line, finding.rule) == (3, "thread-count")
     assert finding.severity is Severity.WARNING
@@ -89,7 +89,7 @@ def test_a_thread_count_that_is_set_is_enough(imports, initialize):
         ("import os\nos.environ.get('OMP_NUM_THREADS', '1')\nimport torch", "pass"),
     ],
 )
-def test_what_leaves_the_count_to_the_cpus_is_found(imports, initialize):
+def test_thread_counts_left_to_the_cpus_are_reported(imports, initialize):
     assert [f.rule for f in lint(imports, initialize)] == ["thread-count"]
 
 

@@ -72,9 +72,7 @@ ONE = Demand(config(SMALL, SMALL), {}, 1, may_refuse=False)
         ([replace(ONE, priority=1)], "perf_analyzer has no option for the priority of requests"),
     ],
 )
-def test_what_perf_analyzer_cannot_measure_is_measured_with_tunes_own_client(
-    demands: list[Demand], why: str
-) -> None:
+def test_client_of_tune_measures_what_perf_analyzer_cannot(demands: list[Demand], why: str) -> None:
     found = choose(demands)
     assert found.kind is (OWN_CLIENT if why else PERF_ANALYZER)
     assert why in found.why

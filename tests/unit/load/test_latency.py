@@ -123,7 +123,7 @@ def test_what_was_due_is_counted_in_the_window() -> None:
     assert found.sent_per_s == pytest.approx(found.due_per_s)
 
 
-def test_a_stall_and_what_it_held_up_are_left_out_and_told_all_the_same() -> None:
+def test_stall_and_the_requests_it_delayed_are_left_out_but_reported() -> None:
     due = np.arange(0.0, 31.0, 0.01)
     begin_ns = int(requests(due, due + 0.005, 31.1).sent_ns[0])
     held_up = due + 0.005
@@ -186,7 +186,7 @@ def test_a_load_that_was_ended_in_a_gap_shows_it() -> None:
 class TestSlices:
     SLICED = replace(WINDOW, slice_s=0.25)
 
-    def test_there_are_none_unless_asked_for(self) -> None:
+    def test_there_are_no_slices_by_default(self) -> None:
         due = np.arange(0.0, 3.0, 0.01)
         assert observe_open(requests(due, due + 0.01, 3.1), due, WINDOW).slices == ()
 
@@ -269,13 +269,13 @@ def arrivals(rate: float, seconds: float, seed: int = 1) -> np.ndarray:
     return np.cumsum(gaps)
 
 
-def test_without_a_spell_the_whole_window_counts() -> None:
+def test_without_a_disturbed_period_the_full_window_counts() -> None:
     due = arrivals(100.0, 20.0)
     assert quiet_spans((2.0, 18.0), due, queue(due, 0.005, []), []) == ((2.0, 18.0),)
 
 
 @pytest.mark.parametrize("load", [0.6, 0.9])
-def test_what_a_stall_held_up_is_left_out_until_the_queue_is_as_usual(load: float) -> None:
+def test_requests_delayed_by_a_stall_are_left_out_until_the_queue_recovers(load: float) -> None:
     due = arrivals(load * 1000.0, 300.0)
     stalls = [(50.0, 52.0), (120.0, 121.0), (200.0, 203.0)]
     latency = queue(due, 0.001, stalls)

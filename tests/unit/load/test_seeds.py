@@ -21,7 +21,7 @@ def test_no_two_purposes_of_a_run_draw_the_same_arrivals() -> None:
         assert len({*drawn, *rounds, seeds.of_soak(first)}) == 104, seed
 
 
-def test_a_stream_draws_arrivals_of_its_own_that_fit_in_what_is_stored() -> None:
+def test_arrivals_of_each_stream_are_independent_and_fit_in_the_record() -> None:
     names = [f"stream {k}" for k in range(50)]
     largest = seeds.of_order(seeds.of_soak(seeds.of_confirmation("a run")), 3)
     drawn = {seeds.of_stream(largest, name, names) for name in names}

@@ -39,7 +39,7 @@ def times(streams: list[Stream], name: str, load: LoadPoint = LOAD, seed: int = 
     return plan.of([s.name for s in streams].index(name))
 
 
-def test_streams_come_by_their_shares_and_a_background_at_its_own_rate() -> None:
+def test_streams_arrive_by_share_and_the_background_at_a_fixed_rate() -> None:
     plan = schedule([MOST, REST, BESIDE], LOAD, WINDOW, 1, None)
     inside = (plan.due_s >= 1.0) & (plan.due_s < 9.0)
     assert np.bincount(plan.order[inside]).tolist() == [1200, 400, 240]
@@ -128,7 +128,7 @@ def test_beside_sequences_a_model_that_takes_none_gets_single_requests_as_by_its
     ("taking", "at_once"),
     [(["most"], 15.0), (["most", "beside"], 15.0), (["most", "rest"], 20.0), (["beside"], None)],
 )
-def test_sequences_at_once_are_told_of_the_streams_that_share_the_load_alone(
+def test_concurrent_sequences_are_reported_for_the_streams_that_share_the_load_alone(
     taking: list[str], at_once: float | None
 ) -> None:
     form = replace(FORM, sequence_ids=SequenceIds.NUMBERS)

@@ -71,7 +71,7 @@ def test_requests_that_a_queue_refused_are_no_failure_of_the_model(
     ("request_s", "share", "told"),
     [(0.0009, 0.09, False), (0.0018, 0.09, True), (0.0009, 0.45, True), (0.0018, 0.45, True)],
 )
-def test_a_load_generator_is_told_that_takes_a_tenth_of_an_slo_or_of_its_cores(
+def test_load_generator_that_takes_a_tenth_of_an_slo_or_of_its_cores_is_reported(
     request_s: float, share: float, told: bool
 ) -> None:
     bounds = (LatencyBound(0.99, 0.5), LatencyBound(0.95, 0.010))
@@ -87,7 +87,7 @@ def test_a_load_generator_is_told_that_takes_a_tenth_of_an_slo_or_of_its_cores(
         (Arrivals.POISSON, 0.0012, False),
     ],
 )
-def test_recorded_requests_that_were_sent_late_are_told(
+def test_recorded_requests_that_were_sent_late_are_reported(
     arrivals: Arrivals, late: float, *, told: bool
 ) -> None:
     found = replace(

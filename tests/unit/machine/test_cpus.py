@@ -66,7 +66,7 @@ def test_load_generator_has_real_time_priority_only_on_shared_cpus(
         (1.4, False, True, TOGETHER),
     ],
 )
-def test_little_load_goes_first_on_shared_cpus_and_much_has_its_own(
+def test_light_load_shares_cpus_first_and_heavy_load_gets_separate_ones(
     load_cores: float | None, may_be_first: bool, leaves: bool, decided: Sharing | None
 ) -> None:
     found = decide_sharing(load_cores, may_be_first=may_be_first, needs_all_cpus=leaves)
@@ -125,7 +125,7 @@ def test_quota_counts_as_the_machines_cpus(
     assert share_cores(None, None, APART) == expected
 
 
-def test_server_has_all_its_cpus_in_production_and_a_spec_s_own_stay() -> None:
+def test_production_server_gets_all_its_cpus_and_cpus_of_the_spec_stay() -> None:
     assert Cores((0, 1, 2), (3,), of=4).in_production == ()
     assert Cores((0, 1, 2), (3,)).in_production == (0, 1, 2)
 

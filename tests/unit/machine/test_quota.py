@@ -53,7 +53,7 @@ def test_group_that_counts_no_throttling_has_none(text: str) -> None:
 
 
 @pytest.mark.parametrize(("cpus", "whole"), [(0.5, 1), (1.0, 1), (2.5, 2), (8.0, 8)])
-def test_whole_cpus_are_what_can_run_without_being_throttled(cpus: float, whole: int) -> None:
+def test_integer_cpus_run_without_throttling(cpus: float, whole: int) -> None:
     assert Quota(cpus, Path()).whole_cpus == whole
 
 
@@ -109,7 +109,7 @@ def test_smallest_limit_on_the_way_to_the_root_counts_in_version_1(machine: Mach
     assert read_quota(process) == Quota(0.5, inner)
 
 
-def test_in_a_container_the_way_ends_at_its_own_view(machine: Machine) -> None:
+def test_quota_of_a_container_ends_at_the_root_of_its_view(machine: Machine) -> None:
     machine.mount("cgroup", "rw,cpu", root="/docker/c")
     machine.mount("cgroup2", "rw", place="unified")
     own = machine.group("cpu", cpu__cfs_quota_us="200000", cpu__cfs_period_us="100000")

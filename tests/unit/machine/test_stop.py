@@ -21,7 +21,7 @@ def listening() -> Iterator[tuple[Stop, list[str]]]:
         yield stop, said
 
 
-def test_one_ctrl_c_is_heeded_after_the_measurement_and_only_once() -> None:
+def test_one_ctrl_c_takes_effect_after_the_measurement_and_only_once() -> None:
     with listening() as (stop, said):
         stop.checkpoint()
         signal.raise_signal(signal.SIGINT)
@@ -55,7 +55,7 @@ def test_ctrl_c_when_all_is_measured_lets_the_run_end() -> None:
     assert len(said) == 1
 
 
-def test_ctrl_c_during_the_last_measurement_is_heeded_when_all_is_measured() -> None:
+def test_ctrl_c_during_the_last_measurement_takes_effect_after_it() -> None:
     with listening() as (stop, _):
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(InterruptedRunError):
@@ -81,7 +81,7 @@ def wrapped(error: Exception) -> Exception:
         return made
 
 
-def test_an_interruption_is_found_behind_the_error_of_a_library() -> None:
+def test_interruption_is_detected_behind_the_error_of_a_library() -> None:
     stopped = InterruptedRunError("interrupted")
     assert explain_error(wrapped(stopped), Path()) is stopped
     assert explain_error(stopped, Path()) is stopped

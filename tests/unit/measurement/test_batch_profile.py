@@ -52,7 +52,9 @@ def test_the_share_that_no_two_instances_do_at_once_shows_beside_others() -> Non
 
 
 @pytest.mark.parametrize(("beside_s", "share"), [(0.010, 0.0), (0.020, 1.0), (0.009, 0.0)])
-def test_instances_that_share_nothing_or_all_are_told_apart(beside_s: float, share: float) -> None:
+def test_instances_that_share_nothing_and_all_are_distinguished(
+    beside_s: float, share: float
+) -> None:
     calls = [BatchCall(4, 1, 0.010), BatchCall(4, 2, beside_s)]
     assert profile_of(calls).exclusive == {4: share}
 
@@ -71,14 +73,14 @@ def test_without_a_call_by_itself_there_is_no_profile() -> None:
     assert BatchProfile.of([BatchCall(8, 2, 0.02)]) is None
 
 
-def test_capacities_of_the_recorded_accelerator_are_foreseen_within_a_quarter() -> None:
+def test_capacities_of_the_recorded_accelerator_are_predicted_within_a_quarter() -> None:
     profile = profile_of(accelerator())
     for instances, capacities in RECORDED.items():
         for most, recorded in zip(MOST, capacities, strict=True):
             assert capacity(profile, instances, most) == pytest.approx(recorded, rel=0.25)
 
 
-def test_the_best_number_of_instances_of_the_accelerator_is_foreseen() -> None:
+def test_best_number_of_instances_of_the_accelerator_is_predicted() -> None:
     profile = profile_of(accelerator())
     foreseen = {k: capacity(profile, k, 32) for k in (1, 2, 3, 4)}
     assert max(foreseen, key=lambda k: foreseen[k]) == 2

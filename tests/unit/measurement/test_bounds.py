@@ -19,7 +19,7 @@ def test_of_two_kinds_of_latency_it_is_made_for_that_of_the_hardest_slo() -> Non
     assert tail_slo(given) == given[0]
 
 
-def test_each_stream_has_its_own_kind() -> None:
+def test_streams_can_differ_in_kind() -> None:
     first, last = slos("p99_first_response <= 1s", "p99_latency <= 1s")
     given = [first.about("speech"), last.about("plain")]
     assert bounds_of(given) == (
@@ -28,7 +28,7 @@ def test_each_stream_has_its_own_kind() -> None:
     )
 
 
-def test_what_a_whole_answer_takes_is_not_held_to_an_slo_on_its_beginning() -> None:
+def test_slo_on_the_first_response_ignores_the_time_of_the_full_one() -> None:
     first, last = slos("p99_first_response <= 100ms", "p99_last_response <= 2s")
     assert tightest_latency([first, last]) == last
     assert tightest_latency([first]) is None

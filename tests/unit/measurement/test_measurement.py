@@ -63,7 +63,7 @@ def test_a_good_measurement_has_no_warnings() -> None:
     assert client_kept_up(measured())
 
 
-def test_few_requests_are_told_of_the_percentile_that_the_slo_is_about() -> None:
+def test_too_few_requests_are_reported_for_the_percentile_of_the_slo() -> None:
     few, bounds = measured(completed_count=43), [LatencyBound(0.9, 0.04), LatencyBound(0.5, 0.01)]
     assert len(warnings_about(few, bounds)) == 1
     assert warnings_about(measured(completed_count=44), bounds) == ()
@@ -114,7 +114,7 @@ def test_whether_a_measurement_met_what_slos_bound(
     assert within_bounds(np.arange(1.0, 101.0), lost, bounds) is expected
 
 
-def test_a_trace_may_be_slower_in_the_window_than_on_the_whole() -> None:
+def test_trace_can_be_slower_in_the_window_than_in_total() -> None:
     assert client_kept_up(measured(load=LoadPoint(Arrivals.TRACE, 200.0), sent_per_s=150.0))
     assert not client_kept_up(measured(sent_per_s=150.0))
 

@@ -198,7 +198,7 @@ def test_a_look_counts_requests_whatever_their_batch() -> None:
     assert bench.many_at_once(40, 3) == pytest.approx(30.0)
 
 
-def test_one_request_at_a_time_is_told_in_seconds() -> None:
+def test_time_of_sequential_requests_is_reported_in_seconds() -> None:
     class Alone(EmulatedLoad):
         def measure(self, load: LoadPoint, window: Window, seed: int) -> Measurement:
             assert (load.arrivals, load.level, seed) == (Arrivals.CLOSED, 1, 3)
@@ -223,7 +223,7 @@ def test_a_backlog_is_left_behind_with_its_server() -> None:
     assert deployer.log == ["deploy"]
 
 
-def test_a_stop_is_heeded_before_each_step() -> None:
+def test_stop_request_takes_effect_before_each_step() -> None:
     def stop() -> None:
         raise InterruptedRunError("stopped")
 
@@ -313,7 +313,7 @@ def test_a_look_is_over_within_a_second() -> None:
     assert all(w.warmup_s + w.duration_s < 1.0 for w in load.windows)
 
 
-def test_a_measurement_lasts_at_least_as_long_as_it_is_asked_to() -> None:
+def test_measurement_lasts_at_least_the_requested_time() -> None:
     load = Watched()
     bench = deployed(load)
     for least_s in (0.0, 0.1, 30.0):
@@ -323,7 +323,7 @@ def test_a_measurement_lasts_at_least_as_long_as_it_is_asked_to() -> None:
     assert all(w.deadline_s > w.total_s for w in load.windows)
 
 
-def test_a_load_that_decides_nothing_is_put_on_once_as_asked_for() -> None:
+def test_load_that_decides_nothing_runs_once_at_the_requested_level() -> None:
     asked: list[float] = []
 
     class Watched(EmulatedLoad):
@@ -341,7 +341,7 @@ def test_a_load_that_decides_nothing_is_put_on_once_as_asked_for() -> None:
     assert asked == [5.0, 5.0]
 
 
-def test_a_soak_is_measured_in_a_window_of_its_own_and_judged_like_any_other() -> None:
+def test_soak_has_a_separate_window_and_is_judged_like_any_other() -> None:
     load = Watched()
     rules = BenchRules(
         slos=[P99_40MS, NO_ERRORS],
@@ -400,7 +400,7 @@ def test_a_model_that_answers_nothing_for_a_while_is_measured_again_until_it_is_
     assert bench.measure(50.0, 1).passed
 
 
-def test_slow_first_calls_are_told_with_every_measurement_and_sizes_not_asked_for_once() -> None:
+def test_slow_first_calls_are_reported_with_every_measurement_and_skipped_sizes_once() -> None:
     told: list[str] = []
     rules = BenchRules(
         slos=[P99_40MS, NO_ERRORS],
@@ -420,7 +420,7 @@ def test_slow_first_calls_are_told_with_every_measurement_and_sizes_not_asked_fo
     assert told == [remark, warned]
 
 
-def test_one_request_at_a_time_is_told_of_each_stream_and_a_slow_one_is_asked_for_its_answers() -> (
+def test_sequential_requests_are_timed_for_each_stream_and_a_slow_stream_for_its_responses() -> (
     None
 ):
     class Mix(EmulatedLoad):

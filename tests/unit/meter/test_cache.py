@@ -53,7 +53,7 @@ def test_a_size_of_the_search_is_the_candidates() -> None:
     assert found == {None, ResponseCache(64 << 20)}
 
 
-def test_a_cache_of_the_users_own_counts_the_same() -> None:
+def test_cache_from_user_arguments_counts_like_one_from_the_spec() -> None:
     space = a_space(CACHING, args=("--log-verbose=0", FLAG))
     assert cache(space, CACHING) == ResponseCache(4096)
     assert cache(space, CACHING, candidate_of({"instance_group.count": 2})) is not None
@@ -103,7 +103,7 @@ instance_group [ { count: 1 kind: KIND_CPU } ]
         ("", ", response_cache.size: {choice: [off, 64MiB]}", {"m": ("scale",)}),
     ],
 )
-def test_models_that_may_be_cached_are_asked_with_the_parameters_they_read(
+def test_cacheable_models_are_probed_with_the_parameters_they_read(
     tmp_path: Path, config: str, space: str, expected: dict[str, tuple[str, ...]]
 ) -> None:
     write_model(tmp_path / "models" / "m", f"{config_text(config)}{IO}", READING)

@@ -209,7 +209,7 @@ def test_beyond_a_listed_load_that_the_client_cannot_send_none_is_tried() -> Non
     assert (result.limit, result.score.value) == (behind().reason, 500)
 
 
-def test_a_model_that_fails_is_not_asked_again_at_a_lower_load() -> None:
+def test_failing_model_is_not_retried_at_a_lower_load() -> None:
     """There it may answer, since no batches form."""
     asked: list[float] = []
     fails = up_to(0, 0, ModelFailsError("the model failed 3 of 9 requests"), asked)
@@ -266,7 +266,7 @@ def test_minimising_what_was_not_measured_fails_the_trial() -> None:
         evaluate_listed(measure, objective, [300.0])
 
 
-def test_closed_arrivals_search_whole_numbers() -> None:
+def test_closed_arrivals_search_integers() -> None:
     plan = load_plan(Workload(arrivals=ClosedArrivals(kind="closed", max_concurrency=64)), GOODPUT)
     assert plan.levels == LevelRange(1.0, 64.0, whole=True)
 
@@ -279,7 +279,7 @@ def test_bursts_are_planned_like_other_rates() -> None:
     assert load_plan(listed, Objective.goodput()).listed == (100, 200)
 
 
-def test_no_rate_is_asked_for_at_which_the_longest_window_is_too_short_for_a_verdict() -> None:
+def test_search_skips_rates_at_which_the_longest_window_is_too_short_for_a_verdict() -> None:
     minute = Workload(max_window=Seconds(60.0))
     levels = load_plan(minute, GOODPUT, [P99_40MS, NO_ERRORS]).levels
     assert levels.lowest == pytest.approx(1.05 * 459 / 60)

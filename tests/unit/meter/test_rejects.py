@@ -104,7 +104,7 @@ def test_a_client_that_is_behind_again_scores_nothing(
     assert sum(slept) == pause_s
 
 
-def test_each_measurement_has_its_own_repetition(slept: list[float]) -> None:
+def test_each_measurement_has_a_separate_repetition(slept: list[float]) -> None:
     bench, rejected = a_bench(stalled_more, stalled, stalled_more, stalled)
     assert all(bench.measure(level, 1).measurement.disturbances for level in (50, 60))
     assert [r.level for r in rejected] == [50, 60]
@@ -128,7 +128,7 @@ def test_more_than_the_lasting_disturbance_is_measured_again(slept: list[float])
     assert [r.level for r in rejected] == [50, 60]
 
 
-def test_pause_beside_a_disturbance_is_reported_and_has_its_own_phase(slept: list[float]) -> None:
+def test_pause_beside_a_disturbance_is_reported_in_a_separate_phase(slept: list[float]) -> None:
     """Fifty seconds of it were told as "starting" in a run of five minutes."""
     book, pauses_s = TimeBook(lambda: sum(slept)), list[float]()
     bench, _ = a_bench(
@@ -230,7 +230,7 @@ def test_an_overload_that_tells_nothing_over_time_is_rejected_with_its_measureme
     assert (found.measurement.load.arrivals, found.measurement.seed) == (Arrivals.STEP, 3)
 
 
-def test_a_measurement_that_failed_is_told_with_the_seconds_it_took() -> None:
+def test_failed_measurement_is_reported_with_its_seconds() -> None:
     def slowly(load: LoadPoint) -> Measurement:
         time.sleep(0.02)
         return failing(load)

@@ -308,7 +308,7 @@ def test_a_soak_lasts_many_times_what_a_slow_slo_allows() -> None:
     assert soak_of(spec_with("p99_latency <= 4s"), load).duration_s == pytest.approx(80.0)
 
 
-def test_a_window_is_as_long_as_the_rarest_stream_needs_for_its_own_percentile() -> None:
+def test_window_is_as_long_as_the_percentile_of_the_rarest_stream_needs() -> None:
     beside = {"model": "b", "rate": "20/s", "slo": ["p90_latency <= 100ms"]}
     spec = a_mix(most=MOST, rare=RARE, beside=beside)
     window = window_of(spec, LoadPoint(Arrivals.POISSON, 200.0))

@@ -41,14 +41,14 @@ def test_a_load_that_gives_no_result_is_halved_four_times_at_the_most() -> None:
     assert len(asked) == 5
 
 
-def test_the_lowest_load_is_not_asked_for_again() -> None:
+def test_lowest_load_is_not_repeated() -> None:
     asked: list[float] = []
     with pytest.raises(LoadFailedError, match="60/s"):
         MeasureOrLower(drowning(1.0, asked), LevelRange(60.0, 1e5)).result(100.0)
     assert asked == [100.0, 60.0]
 
 
-def test_the_first_load_is_one_that_may_be_asked_for() -> None:
+def test_first_load_is_within_the_range() -> None:
     asked: list[float] = []
     assert (
         MeasureOrLower(drowning(64.0, asked), LevelRange(1, 64, whole=True)).result(200.4) == 64.0
@@ -56,7 +56,7 @@ def test_the_first_load_is_one_that_may_be_asked_for() -> None:
     assert asked == [64.0]
 
 
-def test_beyond_what_the_client_can_send_nothing_is_asked_for_any_more() -> None:
+def test_search_requests_no_load_beyond_the_client() -> None:
     limit = ClientLimitError("it could not keep up", sent_per_s=1000.0)
 
     def measure(level: float) -> float:

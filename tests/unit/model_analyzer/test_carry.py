@@ -89,7 +89,7 @@ def test_the_expected_spec_can_be_planned(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_wrong_yaml_is_told_by_line_and_column(name: str) -> None:
+def test_yaml_error_is_reported_with_line_and_column(name: str) -> None:
     with pytest.raises(TunerError) as caught:
         drafted(CASES / "bad" / f"{name}.yaml", None)
     assert isinstance(caught.value, SpecError)
@@ -98,12 +98,12 @@ def test_a_wrong_yaml_is_told_by_line_and_column(name: str) -> None:
     assert caught.value.message.replace(str(CASES / "bad") + "/", "") + "\n" == expected
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="cannot be read"):
         read_profile(tmp_path / "none.yaml", None)
 
 
-def test_a_model_that_is_not_profiled_is_told_with_the_nearest(tmp_path: Path) -> None:
+def test_model_that_is_not_profiled_is_reported_with_the_nearest_name(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"did you mean tiny-bert"):
         read_profile(written(tmp_path), "tiny-brt")
 
@@ -220,7 +220,7 @@ ensemble_scheduling { step [ {
         ),
     ],
 )
-def test_what_is_not_taken_over_is_told_and_what_is_can_be_planned(
+def test_unsupported_settings_are_reported_and_the_draft_can_be_planned(
     model: str,
     yaml_text: str,
     told: list[str],
@@ -250,7 +250,7 @@ def test_an_entry_that_is_no_name_is_no_matter_where_one_is_named(tmp_path: Path
     assert read_profile(path, "other").model == "other"
 
 
-def test_a_repository_beside_the_file_is_found(tmp_path: Path) -> None:
+def test_repository_beside_the_file_is_used(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     profile = read_profile(written(tmp_path, model_repository="models"), None)
     assert repository_of(profile) == tmp_path / "models"
@@ -279,7 +279,7 @@ def test_init_takes_the_only_model_of_a_file(
     assert "model: tiny-bert\n" in capsys.readouterr().out
 
 
-def test_no_other_latency_is_drafted_beside_the_first_response_that_is_asked_for(
+def test_no_other_latency_is_drafted_beside_the_requested_first_response(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["init", "--from-model-analyzer", str(written(tmp_path)), "--output", "-"]
@@ -324,7 +324,7 @@ def test_init_finds_what_aitune_published_with_a_model_and_says_so(
     assert spec.streams["m"].inputs.file == Path.cwd() / published / "input-data.json"  # type: ignore[union-attr]
 
 
-def test_an_slo_of_the_command_line_is_kept_beside_what_is_found(
+def test_slo_of_the_command_line_is_kept_beside_the_drafted_ones(
     published: Path, tune: Tune
 ) -> None:
     assert tune("init", "m", "--slo", "p95_latency <= 9ms", "--image", "i") == 0

@@ -137,7 +137,7 @@ def test_quick_goes_another_way_when_batches_do_not_pay() -> None:
     )
 
 
-def test_quick_heeds_the_slos() -> None:
+def test_quick_applies_the_slos() -> None:
     """The hill's top misses them: the climb stops below it."""
 
     def overshoot(candidate: Candidate) -> float:
@@ -231,7 +231,7 @@ def test_latency_is_minimised() -> None:
     assert number(lowest, INSTANCES) >= 3
 
 
-def test_what_was_asked_for_twice_counts_as_a_duplicate() -> None:
+def test_input_sent_twice_counts_as_a_duplicate() -> None:
     space, chosen = strategy(HILL, OPTUNA, trials=40)
     history = run(space, chosen, hill)
     repeated = 0

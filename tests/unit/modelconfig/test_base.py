@@ -160,7 +160,7 @@ def test_the_count_a_server_gives_is_known() -> None:
     assert changed(base, count=1) == {COUNT: 1}
 
 
-def test_a_group_that_is_asked_for_is_the_only_one_of_a_file_without() -> None:
+def test_requested_group_is_the_only_one_of_a_file_without_groups() -> None:
     fields = {"instance_group[kind=KIND_CPU].count": 2}
     base = of_server()
     assert base.request(fields).instance_group == base.message(fields).instance_group
@@ -168,7 +168,7 @@ def test_a_group_that_is_asked_for_is_the_only_one_of_a_file_without() -> None:
     assert (group.count, group.kind) == (2, group.KIND_CPU)
 
 
-def test_a_batch_size_left_open_is_assumed_until_a_server_was_asked() -> None:
+def test_open_batch_size_is_assumed_until_a_server_reports_it() -> None:
     assert Base.of_file(parse(""), completes=True).completed.max_batch_size == 4
     assert Base.of_file(parse(""), completes=False).completed.max_batch_size == 0
     assert Base.of_file(parse("max_batch_size: 8"), completes=True).completed.max_batch_size == 8

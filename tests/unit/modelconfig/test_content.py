@@ -76,7 +76,7 @@ def test_a_tree_of_1500_levels_is_read(tmp_path: Path) -> None:
         directory.rmdir()
 
 
-def test_of_a_model_with_very_many_files_some_are_compared_and_that_is_told(
+def test_only_some_of_very_many_model_files_are_compared_with_a_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(content, "_MOST_FILES", 3)

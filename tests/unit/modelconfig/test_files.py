@@ -70,7 +70,7 @@ def test_a_config_by_another_name_is_read_where_it_is_there(repository):
         (".dvc/cache/m", "", False),
     ],
 )
-def test_a_models_own_files_lie_in_its_repository_or_where_its_directory_leads(
+def test_files_of_a_model_lie_in_its_repository_or_where_its_directory_leads(
     tmp_path, model, config, own
 ):
     top = tmp_path / ".hidden"  # what lies above both is not asked
@@ -106,7 +106,7 @@ def test_what_is_no_file_is_no_code_and_never_waited_for(repository, kind, name)
     assert len(hints) == ((name, kind) != ("model.py", "directory"))
 
 
-def test_code_that_may_not_be_read_is_told(repository, monkeypatch):
+def test_unreadable_code_is_reported(repository, monkeypatch):
     def refused(path, *_at_most):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
@@ -136,7 +136,7 @@ def test_a_path_is_no_name_of_a_model(repository, name):
         model_directory(repository, name)
 
 
-def test_a_model_is_found_without_listing_the_repository(repository, monkeypatch):
+def test_model_is_read_without_listing_the_repository(repository, monkeypatch):
     def refuse(self):
         assert self != repository
         return iter(())

@@ -193,7 +193,7 @@ def test_a_selector_creates_what_it_selects():
     assert (group.kind, list(group.gpus), group.count) == (1, [1], 2)
 
 
-def test_elements_and_entries_are_cleared_whole(config):
+def test_elements_and_entries_are_cleared_completely(config):
     set_field(config, "instance_group[0]", None)
     set_field(config, "parameters.threads", None)
     set_field(config, "dynamic_batching.priority_queue_policy[2]", None)

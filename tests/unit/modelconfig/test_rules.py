@@ -65,7 +65,7 @@ def test_a_profile_may_be_of_a_tensorrt_plan_that_names_no_backend():
 
 
 @pytest.mark.parametrize("named", ['backend: "pytorch"', 'platform: "pytorch_libtorch"'])
-def test_a_pytorch_model_needs_whole_inputs_and_outputs(named):
+def test_pytorch_model_needs_complete_inputs_and_outputs(named):
     tensors = 'input { name: "x" dims: 4 } output { name: "y" data_type: TYPE_FP32 dims: 4 }'
     assert [v.path for v in violations(parse(named))] == ["input", "output"]
     assert [v.path for v in violations(parse(f"{named} {tensors}"))] == ["input[0]"]
@@ -111,7 +111,7 @@ def test_models_that_are_no_ensembles_are_not_judged():
     ("old", "new", "path", "said"),
     ENSEMBLE_MISTAKES,
 )
-def test_each_mistake_is_found(old, new, path, said):
+def test_each_mistake_is_reported(old, new, path, said):
     assert old in ENSEMBLE
     found = list(mistakes(parse(ENSEMBLE.replace(old, new, 1))))
     assert any(where == path and said in message for where, message, _ in found), found

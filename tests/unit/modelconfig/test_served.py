@@ -46,7 +46,7 @@ def test_a_step_may_be_an_ensemble_and_a_model_may_call_another_from_its_code(
     assert served.violations({}) == []
 
 
-def test_each_model_gets_its_own_fields_and_nobody_elses(served: Served) -> None:
+def test_each_model_gets_only_its_fields(served: Served) -> None:
     fields = {"one": {"max_batch_size": 8}, "e": {}}
     sizes = {label: c.max_batch_size for label, c in served.configs(fields).items()}
     assert sizes == {"one": 8, "two": 4, "e": 4}
@@ -87,7 +87,7 @@ def test_a_step_that_leaves_its_batch_size_to_the_backend_is_judged_once_it_is_k
     assert ["one" in v.message for v in served.over({"one": known}).violations({})] == [True]
 
 
-def test_a_sample_of_more_rows_than_a_batch_is_held_against_a_size_that_is_known(
+def test_sample_with_more_rows_than_a_batch_is_compared_with_a_known_size(
     tmp_path: Path,
 ) -> None:
     tensors = MODEL.replace('backend: "python" max_batch_size: 4', 'backend: "onnxruntime"')

@@ -19,7 +19,7 @@ def test_a_text_is_cut_into_as_few_passages_as_hold_it(
     assert mask.sum() == tokens
 
 
-def test_each_text_has_the_mean_of_its_own_passages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_text_has_the_mean_of_its_passages(monkeypatch: pytest.MonkeyPatch) -> None:
     passages = import_file(REPOSITORY / "nlp-bls" / "1" / "passages.py", monkeypatch)
     long = np.array([[1.0, 2.0], [3.0, 6.0]])
     assert passages.mean_of_each([long, long[:1]]).tolist() == [[2.0, 4.0], [1.0, 2.0]]

@@ -21,7 +21,7 @@ def test_small_tensors_are_measured_with_perf_analyzer(tmp_path: Path) -> None:
     assert [*sending_notes(small, {})] == []  # of tune's own client
 
 
-def test_without_perf_analyzer_tunes_own_client_measures(
+def test_without_perf_analyzer_the_client_of_tune_measures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_steps, "has_perf_analyzer", lambda *_: False)
@@ -29,7 +29,7 @@ def test_without_perf_analyzer_tunes_own_client_measures(
 
 
 @pytest.mark.parametrize(("cost_s", "costly"), [(0.0007, False), (0.02, True)])
-def test_what_an_image_takes_the_client_is_told_by_a_run_if_it_is_much_of_the_latency(
+def test_run_reports_client_time_for_images_if_large_against_the_latency(
     cost_s: float, costly: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []

@@ -30,7 +30,7 @@ def test_an_ensemble_and_its_steps_make_a_job(spec: Path) -> None:
     assert job.searched == ("e",)
 
 
-def test_a_mistake_that_a_candidate_mends_is_none(spec: Path) -> None:
+def test_mistake_that_a_candidate_fixes_is_no_mistake(spec: Path) -> None:
     spec.write_text(spec.read_text().replace("response_cache.size: {choice: [off, 1MiB]}", SIZES))
     small = MODEL.replace("4\n", "3\n", 1)
     write_models(spec.parent / "models", e=ENSEMBLE, one=small, two=TWO)
@@ -39,7 +39,7 @@ def test_a_mistake_that_a_candidate_mends_is_none(spec: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", ["one", "e"])
-def test_priorities_that_a_model_has_or_that_are_searched_are_measured_with_tunes_own_client(
+def test_priorities_of_a_model_or_a_space_are_measured_with_the_client_of_tune(
     asked: str, spec: Path
 ) -> None:
     models = spec.parent / "models"

@@ -106,7 +106,7 @@ def test_each_notes_once_that_the_other_disturbs(job: Job, monkeypatch: pytest.M
     assert ["run one" in notes[0], "run two" in notes[1]] == [True, True]
 
 
-def test_gpus_of_their_own_are_not_told(job: Job) -> None:
+def test_runs_on_different_gpus_are_not_reported(job: Job) -> None:
     notes: list[str] = []
     with among_neighbours("run", "one", on(job, (0,)), notes.append):
         with among_neighbours("run", "two", on(job, (1,)), notes.append):
@@ -271,7 +271,7 @@ def test_a_machine_without_a_place_for_it_keeps_nobody_from_measuring(tmp_path: 
         ((0,), (1,), False),
     ],
 )
-def test_gpus_of_ones_own_keep_two_apart(
+def test_two_runs_on_different_gpus_do_not_conflict(
     mine: str | tuple[int, ...], yours: str | tuple[int, ...], disturbed: bool
 ) -> None:
     assert measuring(mine).disturbs(measuring(yours)) is disturbed

@@ -13,7 +13,7 @@ from tuner.prepare.tools import choose_generator
 from tuner.spec.files import files_of
 
 
-def test_a_pace_is_a_rate_of_its_own_and_our_client_sends_it(tmp_path: Path) -> None:
+def test_pace_is_a_separate_rate_that_the_client_sends(tmp_path: Path) -> None:
     job = replayed(tmp_path, arrivals=", pace: [2, 1]")
     assert job.plan.listed == pytest.approx((8.0, 16.0))
     assert choose_generator(job).kind is OWN_CLIENT

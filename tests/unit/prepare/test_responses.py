@@ -12,9 +12,7 @@ from tuner.prepare.tools import choose_generator
 
 
 @pytest.mark.parametrize("until", ["first", "last"])
-def test_an_slo_on_either_response_makes_a_job_for_our_own_client(
-    tmp_path: Path, until: str
-) -> None:
+def test_slo_on_one_response_selects_the_client_of_tune(tmp_path: Path, until: str) -> None:
     text = SPEECH.format(
         slo=f"p99_{until}_response <= 1s",
         protocol="grpc",

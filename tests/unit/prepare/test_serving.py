@@ -41,7 +41,7 @@ def served(tmp_path: Path) -> Callable[..., Any]:
         ("model: m", "model: m\nobjective: minimize gpu_memory at 60/s"),
     ],
 )
-def test_memory_of_gpus_that_the_server_does_not_report_is_told_before_the_search(
+def test_missing_gpu_memory_figures_are_reported_before_the_search(
     served: Callable[..., Any], old: str, new: str
 ) -> None:
     server = Server(as_given)
@@ -229,7 +229,7 @@ def eight_of_the_part(config: Any) -> None:
 
 
 @pytest.mark.parametrize("code", ["", COMPLETES])
-def test_each_model_is_completed_by_itself_and_told_by_its_label(
+def test_each_model_is_completed_alone_and_reported_by_its_label(
     code: str, served: Callable[..., Any], tmp_path: Path
 ) -> None:
     part = tmp_path / "models" / "part"

@@ -27,7 +27,7 @@ def test_other_answers_are_a_change_once_the_current_config_agrees_with_itself()
     assert deployed == [CURRENT, WINNER, CURRENT]
 
 
-def test_a_model_that_does_not_agree_with_itself_or_cannot_be_asked_is_not_compared() -> None:
+def test_outputs_of_a_nondeterministic_or_failing_model_are_not_compared() -> None:
     assert not is_change(compare([saying(1.0), saying(3.0)], saying(2.0))[0])
     assert not is_change(compare([DECOUPLED], saying(2.0))[0])
 

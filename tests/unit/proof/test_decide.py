@@ -95,7 +95,7 @@ def test_equal_config_is_called_better_in_one_of_forty_runs_at_most(finalists: i
     assert wrong / runs <= ERROR / 2
 
 
-def test_gain_is_found_and_equal_config_has_none() -> None:
+def test_gain_is_detected_and_equal_config_has_none() -> None:
     random, runs = np.random.default_rng(2), 300
     found = [ended(random, 0.03, 1.10) for _ in range(runs)]
     assert found.count(LookResult.BETTER) >= 0.95 * runs

@@ -57,7 +57,7 @@ def edges(here: Path, space: dict[str, Any], winner: dict[str, Any], more: str =
     return list(with_edges(session, [], verdict).edges)
 
 
-def test_the_largest_of_the_listed_values_is_told_with_the_next_one(tmp_path: Path) -> None:
+def test_largest_listed_value_is_reported_with_the_next_one(tmp_path: Path) -> None:
     space = {"max_batch_size": {"choice": [8, 16, 32]}, "instance_group.count": {"int": [1, 4]}}
     (edge,) = edges(tmp_path, space, {"max_batch_size": 32, "instance_group.count": 2})
     assert (edge.field, edge.value, edge.largest, edge.allowed) == (

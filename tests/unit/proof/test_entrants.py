@@ -249,7 +249,7 @@ def test_a_winner_is_not_written_that_misses_an_slo_at_a_tenth_of_its_load() -> 
     assert tenths == [pytest.approx(100.0, rel=0.1)] * 2  # again, lest it was chance
 
 
-def test_where_the_spec_lists_its_loads_no_lower_one_is_asked() -> None:
+def test_no_load_below_the_listed_loads_is_requested() -> None:
     spec = spec_of(workload={"arrivals": {"kind": "poisson", "rate": [400, 900]}})
     bench = Waiting(spec, {QUICK: 500.0, FASTER_SLOW: 1000.0, FASTER: 500.0})
     trials = trial(bench, 0, QUICK, 400, 900), trial(bench, 1, FASTER_SLOW, 400, 900)
@@ -292,7 +292,9 @@ class TestLowLoads:
         assert slo_missed_at_low_load(a_session(bench, spec, SLOW), SLOW, 10.0) is None
         assert bench.deployed == []
 
-    def test_others_are_asked_only_where_the_current_config_misses_an_slo(self) -> None:
+    def test_other_configs_are_measured_at_low_load_only_where_the_current_one_misses_an_slo(
+        self,
+    ) -> None:
         for current, asked in ((QUICK, [QUICK]), (SLOW, [SLOW, FASTER_SLOW, QUICK])):
             bench = Waiting(spec_of(), {SLOW: 500.0, QUICK: 500.0, FASTER_SLOW: 1000.0})
             trials = trials_of(bench, current, FASTER_SLOW, *{SLOW, QUICK} - {current})
@@ -302,7 +304,7 @@ class TestLowLoads:
             assert set(missed) == set(asked) & {SLOW, FASTER_SLOW}
             assert len(reasons) == len(missed)
 
-    def test_one_that_cannot_be_asked_is_told_and_stays_what_it_was(self) -> None:
+    def test_config_that_cannot_be_measured_at_low_load_is_reported_and_unchanged(self) -> None:
         bench = Waiting(spec_of(), {QUICK: 500.0})
         trials, watching = trials_of(bench, QUICK), Watching()
         bench.capacity = {}

@@ -164,7 +164,7 @@ def test_what_a_server_that_died_had_measured_is_kept_nowhere(dies: int) -> None
     assert notes == ["it died"]
 
 
-def test_soaks_and_simpler_configs_are_whole_and_a_round_is_so_once_the_next_one_began() -> None:
+def test_soaks_and_simpler_configs_are_complete_and_a_round_once_the_next_began() -> None:
     rounds = [r for r in WHOLE if r.round < WHOLE[-1].round]
     alone = [replace(WHOLE[-1], role=role, round=0) for role in (Role.SIMPLER, Role.SOAK)]
     assert count_of_whole_rounds([]) == 0

@@ -52,7 +52,7 @@ def test_a_current_config_whose_overload_the_winner_sustains_is_spared(
     assert len(found.reasons) == spared
 
 
-def test_what_each_overload_did_is_told_under_a_phase_of_its_own() -> None:
+def test_each_overload_is_reported_under_a_separate_phase() -> None:
     watching = Watching()
     watched = replace(step(Probed()), events=watching)
     found = probe_overload(watched, verdict(side(WINNER, 110.0))).overload
@@ -104,7 +104,7 @@ def test_no_overload_is_tried_that_cannot_be_sent() -> None:
     assert len(found.reasons) == 1
 
 
-def test_a_stop_is_heeded() -> None:
+def test_stop_request_ends_the_search() -> None:
     bench = Probed(InterruptedRunError("interrupted"))
     with pytest.raises(InterruptedRunError):
         probe_overload(step(bench), verdict(side(WINNER, 110.0)))
@@ -141,7 +141,7 @@ def test_where_there_is_no_overload_that_is_said(changes: dict[str, Any], expect
     assert expected in found.reasons[0]
 
 
-def test_the_slo_on_the_highest_percentile_is_what_it_is_held_to() -> None:
+def test_level_is_judged_by_the_slo_on_the_highest_percentile() -> None:
     texts = ("p50_latency <= 5ms", "p99_latency <= 40ms", "p90_latency <= 20ms", "error_rate <= 1%")
     found = tail_slo([Slo.parse(text) for text in texts])
     assert str(found) == "p99_latency <= 40ms"

@@ -75,7 +75,7 @@ def test_what_was_compared_is_named(name: str, compared: str) -> None:
     assert gain_in(CASES[name].proved()[1].gain).compared == compared
 
 
-def test_a_gain_that_is_left_open_is_told_with_what_it_would_take_to_know() -> None:
+def test_inconclusive_gain_is_reported_with_the_rounds_it_would_take() -> None:
     _, verdict = CASES["4% in the noise"].proved()
     assert verdict.to_know is not None
     assert verdict.to_know.rounds >= 1
@@ -156,7 +156,7 @@ def test_current_config_that_was_only_saturated_sustains_at_most_what_it_answere
     assert bench.measured(OTHER) == 1
 
 
-def test_each_round_is_told_once_under_a_phase() -> None:
+def test_each_round_is_reported_once_under_a_phase() -> None:
     watching = Watching()
     prove(bench_of(500.0, 1000.0), events=watching)
     assert len(set(watching.rounds)) == len(watching.rounds) >= 6
@@ -164,7 +164,7 @@ def test_each_round_is_told_once_under_a_phase() -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 3])
-def test_the_proof_never_sees_the_searchs_arrivals_and_each_round_has_its_own(seed: int) -> None:
+def test_proof_and_search_use_different_arrivals_and_so_does_each_round(seed: int) -> None:
     for arrivals, first in ((None, seed * 1000 + 500_000), (1_234_567_890, 1_234_567_890)):
         bench = bench_of(500.0, 1000.0, changes={"search": {"seed": seed}})
         prove(bench, arrivals=arrivals)
@@ -359,7 +359,7 @@ def test_the_current_configs_slo_is_what_its_worst_round_says() -> None:
     assert verdicts_of([synthetic_measurement(100, 39e3), refused]) == [OfSlo.FAIL]
 
 
-def test_of_equal_verdicts_the_one_with_the_least_margin_is_told() -> None:
+def test_equal_verdicts_report_the_least_margin() -> None:
     told = slo_of([synthetic_measurement(100, p99_us) for p99_us in (20e3, 30e3, 10e3)])
     assert [s.value for s in told] == [30e3]
 

@@ -53,7 +53,7 @@ def test_the_interval_holds_the_true_gain_in_nineteen_runs_of_twenty(
     assert sum(low <= gain <= high for gain, low, high in found) >= (1.0 - ERROR) * len(found)
 
 
-def test_clear_gain_is_found_and_equal_config_is_kept() -> None:
+def test_clear_gain_is_detected_and_equal_config_is_kept() -> None:
     assert sum(bool(r.found.better) for r in raced(30, (CLEAR,), 0.02)) >= 28
     assert sum(r.found.no_gain for r in raced(30, (1.0,), 0.02)) >= 28
 
@@ -93,7 +93,7 @@ def test_a_proof_never_contradicts_itself_and_measures_no_more_than_it_may(made:
 
 @settings(max_examples=20)
 @given(truth())
-def test_each_round_has_arrivals_of_its_own_which_are_the_same_for_all(made: Truth) -> None:
+def test_each_round_has_different_arrivals_which_are_the_same_for_all(made: Truth) -> None:
     ran = race(made)
     seeds = {row.round: row.point.measurement.seed for row in ran.rows}
     assert len(set(seeds.values())) == len(seeds)

@@ -235,7 +235,7 @@ class TestServers:
             self.run(1, 2)  # those of the current config
 
 
-def test_where_loads_are_listed_each_is_held_to_its_own() -> None:
+def test_configs_are_compared_at_their_listed_loads() -> None:
     rows: list[Repeat] = []
     plan = LoadPlan(Arrivals.POISSON, (200.0, 400.0), RATES)
     found = race(FreshBench({CURRENT: 220.0, OTHER: 450.0}), (200.0, 400.0), rules(plan), rows=rows)
@@ -257,7 +257,7 @@ class Clients(FreshBench):
         return synthetic_measurement(level, p99_us, served=served, arrivals=Arrivals.CLOSED)
 
 
-def test_clients_are_whole_and_what_counts_is_what_they_get() -> None:
+def test_clients_are_integers_and_throughput_is_the_score() -> None:
     bench = Clients({CURRENT: 8.4, OTHER: 12.3}, arrivals=Arrivals.CLOSED, noise=0.01)
     found = race(bench, (8, 12), rules(LoadPlan(Arrivals.CLOSED, None, CLIENTS)))
     assert all(a.level == round(a.level) for a in bench.asked)
@@ -445,7 +445,7 @@ class TestExpectedLevel:
     LOW = tuple(rising(30.0)(level) for level in (29.0, 31.0))
     HIGH = tuple(rising(98.0)(level) for level in (96.0, 104.0))
 
-    def test_it_is_what_calm_rounds_found(self) -> None:
+    def test_result_equals_that_of_calm_rounds(self) -> None:
         assert contender(self.HIGH).expected_level() == pytest.approx(98.0, rel=0.01)
         assert contender(self.LOW).expected_level() == pytest.approx(30.0, rel=0.02)
 

@@ -313,7 +313,7 @@ def proved(
 
 
 @pytest.mark.parametrize("current", [100.0, 400.0])
-def test_the_simplest_config_is_soaked_written_and_told_with_its_least_gain(
+def test_simplest_config_is_soaked_written_and_reported_with_its_least_gain(
     current: float,
 ) -> None:
     bench, verdict = proved(current=current)
@@ -362,7 +362,7 @@ def test_of_a_small_gain_nothing_is_undone() -> None:
     assert not any("Left out" in text for text in texts(verdict.reasons))
 
 
-def test_once_the_time_is_over_nothing_is_undone_and_that_is_told() -> None:
+def test_simplification_is_skipped_with_a_note_once_time_is_up() -> None:
     bench, verdict = proved(confirm={"time": 0.001})
     assert verdict.status is Status.IMPROVED
     assert verdict.winner is not None

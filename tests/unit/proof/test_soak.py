@@ -115,7 +115,7 @@ def soaked(
 # -- one soak and lower ones
 
 
-def test_a_claim_that_holds_is_soaked_once_on_a_fresh_server_and_told() -> None:
+def test_sustained_claim_is_soaked_once_on_a_fresh_server_and_reported() -> None:
     bench = LongLoads()
     found, rows, told = soaked(bench, 225.0)
     assert found.held is not None
@@ -299,7 +299,7 @@ def test_how_long_a_soak_lasts_follows_from_what_the_rounds_remembered() -> None
     assert bench.asked_s == [RELAXATIONS * 0.5]
 
 
-def test_a_soak_that_held_is_not_repeated_for_longer_whatever_it_remembers() -> None:
+def test_sustained_soak_is_not_repeated_for_longer() -> None:
     bench = LongLoads(lambda level: remembering(level, 30e3, 5.0))
     found, _, _ = soaked(bench, 100.0)
     assert found.held is not None
@@ -387,7 +387,7 @@ def test_fewer_independent_requests_are_credited_with_less() -> None:
     assert credited[-1] < credited[0]
 
 
-def test_what_is_credited_survives_a_file_and_is_told() -> None:
+def test_credited_load_survives_a_file_and_is_reported() -> None:
     found, _, _ = soaked(
         LongLoads(lambda level: queue_at(level, 300.0), ClientLimitError("too fast")), 225.0
     )
@@ -428,7 +428,7 @@ def gains(other: float, lasting: float, current: float = 500.0, **changes: Any) 
     )
 
 
-def test_what_is_written_is_credited_with_the_load_that_held_for_long() -> None:
+def test_written_config_is_credited_with_the_sustained_load() -> None:
     bench, watching, rows = gains(1000.0, 0.85), Watching(), list[Repeat]()
     verdict = prove(bench, events=watching, record=rows.append)
     assert verdict.status is Status.IMPROVED

@@ -14,7 +14,7 @@ from tuner.reason import Reason, ReasonKind
 from tuner.score.ratio import Ratio
 
 
-def test_the_finalist_that_is_told_of_was_compared_to_the_end() -> None:
+def test_reported_finalist_was_compared_to_the_end() -> None:
     """One that left after three rounds has an interval as wide as three rounds make it."""
     race = a_race(Ratio(0.9, 0.5, 1.6), Ratio(1.0, 0.96, 1.06), Ratio(0.9, 0.8, 1.0), no_gain=True)
     left, last, worse = race.finalists

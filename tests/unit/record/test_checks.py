@@ -46,13 +46,13 @@ def spec(tmp_path: Path, old: str = "", new: str = "", name: str = "s.yaml"):  #
     return load_spec(path).spec
 
 
-def test_what_is_accepted_is_found_as_it_was(tmp_path: Path) -> None:
+def test_accepted_baseline_reads_back_unchanged(tmp_path: Path) -> None:
     path = write_baseline(tmp_path, BASELINE)
     assert path == tmp_path / "baselines" / f"m-{KEY.fingerprint}.json"
     assert find_baseline(tmp_path, KEY) == BASELINE
 
 
-def test_that_of_another_machine_is_refused_unless_asked_for(tmp_path: Path) -> None:
+def test_baseline_of_another_machine_is_refused_unless_allowed(tmp_path: Path) -> None:
     write_baseline(tmp_path, BASELINE)
     refused = find_baseline(tmp_path, OTHER_MACHINE)
     assert "(Toy CPU, 2 cores)" in str(refused)
@@ -60,7 +60,7 @@ def test_that_of_another_machine_is_refused_unless_asked_for(tmp_path: Path) -> 
     assert find_baseline(tmp_path, OTHER_MACHINE, any_machine=True) == BASELINE
 
 
-def test_this_machines_own_comes_before_any_other(tmp_path: Path) -> None:
+def test_baseline_of_this_machine_precedes_any_other(tmp_path: Path) -> None:
     write_baseline(tmp_path, replace(BASELINE, key=OTHER_MACHINE, accepted_at="2026"))
     write_baseline(tmp_path, BASELINE)
     assert find_baseline(tmp_path, KEY, any_machine=True) == BASELINE
@@ -133,7 +133,7 @@ def test_a_torn_line_does_not_swallow_the_next_check(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".json", ".history.jsonl"])
-def test_a_pipe_in_place_of_a_file_is_told_and_not_waited_for(tmp_path: Path, suffix: str) -> None:
+def test_pipe_in_place_of_a_file_is_reported_without_blocking(tmp_path: Path, suffix: str) -> None:
     path = baseline_path(tmp_path, KEY).with_suffix(suffix)
     path.parent.mkdir()
     os.mkfifo(path)

@@ -49,9 +49,7 @@ def test_a_config_is_credited_with_its_soak_or_else_its_worst_round(
     assert found.credited_infer_per_s == (None if credited is None else pytest.approx(credited))
 
 
-def test_the_soak_that_held_stands_for_a_config_and_else_the_worst_round_that_met_the_slos() -> (
-    None
-):
+def test_sustained_soak_represents_a_config_or_else_the_worst_round_that_met_the_slos() -> None:
     rounds = [at(300.0), at(280.0), at(270.0, LATE)]
     assert ProvedConfig.of(CURRENT, rounds).judged is rounds[1]
     assert ProvedConfig.of(CURRENT, rounds[2:]).judged is rounds[2]

@@ -147,7 +147,7 @@ def test_a_run_is_resumed_where_nothing_changed_that_counts(started_with: str | 
     a_manifest().refuse_if_measured_otherwise(now)  # no server was asked: nothing is measured yet
 
 
-def test_the_configs_of_several_models_have_one_hash_and_that_of_one_is_its_own() -> None:
+def test_configs_of_several_models_have_one_hash_unlike_that_of_each() -> None:
     assert sha256_of_configs({"m": "abc"}) == "abc"
     both = sha256_of_configs({"bert": "1", "head": "2"})
     assert both == sha256_of_configs({"head": "2", "bert": "1"})

@@ -34,7 +34,7 @@ def samples(check: CheckFacts) -> Samples:
     }
 
 
-def test_metrics_say_how_the_check_ended_and_what_it_found() -> None:
+def test_metrics_contain_the_status_and_findings_of_the_check() -> None:
     odd = SLO | {"expression": 'a "b"\\\n <= 1', "margin": -0.2}
     slos = [{"worst": odd, "values": [1.0]}, {"worst": SLO, "values": [1.0]}]
     found = samples(facts(CheckStatus.REGRESSION, exit_code=12, slo=slos))
@@ -49,7 +49,7 @@ def test_metrics_say_how_the_check_ended_and_what_it_found() -> None:
     assert found["tune_check_slo_margin", odd["expression"]] == -0.2
 
 
-def test_equal_slos_of_two_streams_are_told_apart() -> None:
+def test_equal_slos_of_two_streams_are_distinguished() -> None:
     slos = [
         {"worst": SLO | {"stream": stream, "margin": margin}, "values": [1.0]}
         for stream, margin in (("interactive", -0.2), ("batch", 0.3))

@@ -44,7 +44,7 @@ def test_goodput_comes_with_its_interval_and_the_ratio_of_both(runs: tuple[Path,
     assert found.ratio.estimate == pytest.approx(expected)
 
 
-def test_of_one_round_each_it_is_told_why_there_is_no_ratio(runs: tuple[Path, Path]) -> None:
+def test_single_rounds_report_why_there_is_no_ratio(runs: tuple[Path, Path]) -> None:
     for run in runs:
         result = json.loads((run / "result.json").read_text())
         gain = {**result["gain"], "at_least": True}
@@ -98,7 +98,7 @@ def test_where_a_program_lies_does_not_matter(runs: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.parametrize("status", ["kept", "infeasible", "not known", "failed", "killed"])
-def test_runs_without_a_winner_are_shown_by_their_current_config(
+def test_runs_without_a_winner_appear_with_their_current_config(
     tmp_path: Path, runs: tuple[Path, Path], status: str
 ) -> None:
     other = make_run(tmp_path / "c", Toy(trials=14), status)

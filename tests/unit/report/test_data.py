@@ -67,7 +67,7 @@ def test_slos_that_fail_come_first_then_the_smallest_margin(made: Made) -> None:
     assert data.best_name == "nearest config"
 
 
-def test_the_worst_repeat_is_what_was_found(made: Made) -> None:
+def test_result_is_the_worst_repeat(made: Made) -> None:
     row = next(r for r in made("improved").slo if r.found.metric == "p99_latency")
     values = [r.value for r in row.rounds if r.value is not None]
     assert len(values) == 3

@@ -110,7 +110,7 @@ class TestCsv:
         assert float(best["p99_latency_us"]) < 40_000
         assert json.loads(best["server_args"]) == []
 
-    def test_the_names_of_columns_are_shown_and_not_obeyed(self, made: Made) -> None:
+    def test_control_characters_in_column_names_are_escaped(self, made: Made) -> None:
         data = made()
         trial = replace(data.trials[0], candidate=candidate_of({"parameters.\x1b[8m\n\u202e": 1}))
         header, _, rest = trials_csv(replace(data, trials=[trial])).partition("\n")

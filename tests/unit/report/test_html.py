@@ -45,7 +45,7 @@ class Page(HTMLParser):
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_every_status_makes_a_whole_page(made: Made, status: str) -> None:
+def test_every_status_makes_a_complete_page(made: Made, status: str) -> None:
     page = Page(page_of(made(status)))
     ids = page.ids()
     assert len(ids) == len(set(ids))
@@ -120,7 +120,7 @@ def test_text_from_outside_stays_text(made: Made) -> None:
     assert "&lt;img src=x onerror=alert(1)&gt;" in text
 
 
-def test_what_a_reader_does_not_see_is_shown(made: Made) -> None:
+def test_invisible_characters_are_made_visible(made: Made) -> None:
     text = page_of(made(model="m\u202e\x1b[8m"))
     assert r"m\u202e\x1b[8m" in text
     assert not set(text) & {"\u202e", "\x1b"}
@@ -135,7 +135,7 @@ def test_hover_labels_are_escaped_for_plotly(made: Made) -> None:
     assert all("p99_latency &lt;= 40ms" in label for label in labels)
 
 
-def test_plotly_is_inside_once_and_whole(made: Made) -> None:
+def test_plotly_is_embedded_once_and_completely(made: Made) -> None:
     page = Page(page_of(made()))
     script = gzip.decompress(base64.b64decode(page.text["plotly-gzip-base64"])).decode()
     assert "plotly.js (basic" in script[:40]

@@ -40,7 +40,7 @@ def test_its_result_follows_the_schema(name: str) -> None:
     assert check(json.loads((RUNS / name / "result.json").read_text())) == []
 
 
-def test_the_time_of_a_request_is_told_model_by_model_at_its_load(data: ReportData) -> None:
+def test_time_of_a_request_is_reported_by_model_at_its_load(data: ReportData) -> None:
     chart = model_times(data)
     assert chart is not None
     queue, compute = chart.figure["data"]

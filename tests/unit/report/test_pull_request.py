@@ -22,7 +22,7 @@ def test_the_body_names_no_place_of_the_machine(made: Made) -> None:
     assert "--- a/toy/config.pbtxt\n" in text
 
 
-def test_the_body_fits_and_loses_whole_parts_only(made: Made) -> None:
+def test_body_fits_and_drops_complete_parts_only(made: Made) -> None:
     data = with_result(made("improved"), diff="+ a line of a very long diff\n" * 5000)
     text = pull_request_of(data)
     assert len(text) <= LIMIT
@@ -63,7 +63,7 @@ def test_outside_a_checkout_it_starts_at_the_model_repository(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "place", [Path("loop"), Path("/", *["x" * 200] * 50)], ids=["loop", "long"]
 )
-def test_a_path_that_no_file_can_have_is_shown_from_the_repository(
+def test_impossible_path_is_reported_relative_to_the_repository(
     tmp_path: Path, place: Path
 ) -> None:
     (tmp_path / "loop").symlink_to("loop")

@@ -38,7 +38,7 @@ def test_the_table_of_trials_has_columns_of_responses(data: ReportData) -> None:
     assert float(row["mean_responses"]) == 9.0
 
 
-def test_a_model_that_answers_once_has_no_responses_told(tmp_path: Path) -> None:
+def test_model_with_one_response_has_no_figures_of_responses(tmp_path: Path) -> None:
     data = load(make_run(tmp_path / "one"))
     assert "first response" not in text_of(data)
     assert "response_us" not in trials_csv(data)

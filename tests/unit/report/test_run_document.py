@@ -32,7 +32,7 @@ def test_the_first_screen_answers_what_by_how_much_and_what_now(made: Made) -> N
     assert kinds == ["Sentence", "Table", "Steps", "Table", "Bullets", "Chart"]
 
 
-def test_an_interrupted_run_can_be_resumed_by_the_command_shown(made: Made) -> None:
+def test_interrupted_run_can_be_resumed_by_the_printed_command(made: Made) -> None:
     data = made("killed")
     command = f"tune run search_spaces/toy.yaml --resume {data.directory}"
     steps = [("resume it where it stopped", command)]
@@ -98,7 +98,7 @@ def test_a_new_section_is_a_function_and_its_place_in_the_list(
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_winner_made_simpler_is_told(made: Made, kept: bool) -> None:
+def test_simplified_winner_is_reported(made: Made, kept: bool) -> None:
     row = ChangeUndone("max_batch_size", 900.0, 899.0, -1.0, kept=kept)
     proof = folds_of(document(with_result(made("improved"), simplification=(row,))))["proof"]
     simpler = [b for b in proof.blocks if isinstance(b, Sentence) and "simpler config" in b.text]
@@ -117,7 +117,7 @@ def test_a_variable_that_the_winner_needs_is_said_with_every_place_to_set_it(mad
     assert "docker run -e OMP_NUM_THREADS=1 ..." in pull_request_of(data)
 
 
-def test_what_a_warm_up_spares_is_told_at_once_and_can_be_pasted_below(made: Made) -> None:
+def test_warm_up_savings_are_reported_at_once_with_text_to_paste(made: Made) -> None:
     block = "model_warmup [\n]\n"
     found = WarmUp("toy", (1, 2), block, 0.7, 0.005, 1.3, 0.006, 5.1)
     improved = made("improved")

@@ -20,7 +20,7 @@ from tuner.report.quantities import rate_text
 from tuner.report.tables import comparison
 
 
-def test_a_claim_above_what_a_round_stood_is_told_by_the_soak_alone(tmp_path: Path) -> None:
+def test_claim_above_the_load_of_the_rounds_rests_on_the_soak_alone(tmp_path: Path) -> None:
     run, soak = soaked_run(tmp_path, 1.2)
     assert soak.held is not None
     table = comparison(load(run))
@@ -39,7 +39,7 @@ def test_a_soak_is_no_round(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tried", [0, 1])
-def test_a_claim_without_a_soak_that_held_is_that_of_the_rounds(tmp_path: Path, tried: int) -> None:
+def test_claim_without_a_sustained_soak_is_that_of_the_rounds(tmp_path: Path, tried: int) -> None:
     run, soak = soaked_run(tmp_path, 0.9)
     result = json.loads((run / "result.json").read_text())
     proved = ProvedConfig.from_json(result["winner"])

@@ -39,7 +39,7 @@ def test_without_a_current_config_to_show_no_row_is_longer_than_the_table(made: 
         (82_840_000.0, "2,071 times the bound"),
     ],
 )
-def test_a_bound_missed_many_times_over_is_told_as_a_multiple(value: float, text: str) -> None:
+def test_bound_missed_by_far_is_reported_as_a_multiple(value: float, text: str) -> None:
     bound = 40_000.0
     margin = (bound - value) / bound
     verdict = Verdict.PASS if margin >= 0 else Verdict.FAIL

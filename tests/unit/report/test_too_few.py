@@ -35,7 +35,7 @@ def trial_of(*points: Point) -> Trial:
 FEW = at(100.0, count=290)
 
 
-def test_they_are_told_with_their_number() -> None:
+def test_too_few_answers_are_reported_with_their_number() -> None:
     assert point_text(FEW) == ("100/s too few answers (290 of 299), p99 latency 20 ms (<= 40 ms)")
     told = outcome_text(trial_of(FEW))
     assert told.startswith("too few answers (290 of 299) for a verdict at 100/s")
@@ -44,14 +44,14 @@ def test_they_are_told_with_their_number() -> None:
     assert "miss" not in told
 
 
-def test_a_metric_that_was_not_measured_is_told_as_that() -> None:
+def test_unmeasured_metric_is_reported_as_unmeasured() -> None:
     from tuner.spec.slo import Slo
 
     point = judge_point((Slo.parse("gpu_memory <= 1GiB"),), synthetic_measurement(100.0))
     assert too_few_text(point.slo) == "gpu_memory not measured"
 
 
-def test_they_are_drawn_with_a_mark_of_their_own() -> None:
+def test_each_outcome_has_a_distinct_mark() -> None:
     marks = [_symbol("circle", outcome) for outcome in SloOutcome]
     assert len({*marks}) == len(marks)
     assert not _symbol("circle", TOO_FEW).startswith("circle")

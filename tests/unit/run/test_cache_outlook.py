@@ -13,7 +13,7 @@ def test_nothing_is_said_where_popularity_is_not_known(tmp_path: Path, inputs: s
     assert cache_notes(tmp_path, inputs) == []
 
 
-def test_what_requests_repeat_by_a_power_law_is_found_more_often(tmp_path: Path) -> None:
+def test_cache_hits_rise_under_a_power_law_of_repeats(tmp_path: Path) -> None:
     law = "{kind: random, unique: 400, repeat: {kind: zipf, exponent: 1.2}}"
     (small, large) = cache_notes(tmp_path, law)
     assert " 102 answers; " in small

@@ -27,14 +27,14 @@ def planned(tmp_path: Path, more: str, candidates: int = 0) -> DrawnPlan:
     return draw_plan(spec, {"PATH": ""}, candidates)
 
 
-def test_the_arguments_of_a_server_in_a_container_are_shown(tmp_path: Path) -> None:
+def test_arguments_of_a_server_in_a_container_are_printed(tmp_path: Path) -> None:
     more = "server: {mode: docker, image: i, args: [--backend-directory=/x]}\n"
     command = planned(tmp_path, more).commands["tritonserver"]
     assert (command[0], command[-1]) == ("tritonserver", "--backend-directory=/x")
 
 
 @pytest.mark.parametrize(("release", "warned"), [("24.10", True), ("25.07", False)])
-def test_a_release_with_public_holes_is_told_by_the_name_of_its_image(
+def test_vulnerable_release_is_recognised_by_the_name_of_its_image(
     release: str, warned: bool, tmp_path: Path
 ) -> None:
     image = f"nvcr.io/nvidia/tritonserver:{release}-py3"
@@ -42,7 +42,7 @@ def test_a_release_with_public_holes_is_told_by_the_name_of_its_image(
     assert any(note.startswith(f"{image} is older") for note in plan.notes) is warned
 
 
-def test_a_backend_that_a_named_server_has_not_beside_it_is_told_and_nothing_is_run(
+def test_backend_missing_beside_a_configured_server_is_reported_without_running_it(
     tmp_path: Path,
 ) -> None:
     server = tmp_path / "server" / "bin" / "tritonserver"
@@ -75,7 +75,7 @@ def test_a_plan_needs_no_server_and_says_how_one_gets_here(
 
 
 @pytest.mark.parametrize("server", ["binary: /usr/bin/env", "mode: docker, image: i"])
-def test_no_key_to_a_server_is_shown(server: str, tmp_path: Path) -> None:
+def test_no_key_of_a_server_is_printed(server: str, tmp_path: Path) -> None:
     plan = planned(tmp_path, f"server: {{{server}}}\n")
     keys = [a.rpartition("=")[2] for a in plan.commands["tritonserver"] if "restricted" in a]
     assert keys == ["KEY", "KEY"]
@@ -109,14 +109,14 @@ def test_only_servers_that_tune_starts_have_a_command(
     assert "127.0.0.1:GRPC" in commands["perf_analyzer"]
 
 
-def test_a_listed_load_is_the_first_that_is_shown(tmp_path: Path) -> None:
+def test_planned_command_uses_the_first_listed_load(tmp_path: Path) -> None:
     workload = "workload: {arrivals: {kind: closed, concurrency: [8, 16], restarts: 1}}\n"
     (line,) = (c for n, c in planned(tmp_path, FOREIGN + workload).commands.items() if "perf" in n)
     assert line[line.index("--concurrency-range") + 1] == "8"
 
 
 @pytest.mark.parametrize(("strategy", "asked", "shown"), [("random", 2, 2), ("random", 9, 3)])
-def test_candidates_are_shown_once_each_and_never_the_current_one(
+def test_planned_candidates_are_distinct_and_never_the_current_config(
     strategy: str, asked: int, shown: int, tmp_path: Path
 ) -> None:
     plan = planned(tmp_path, f"{FOREIGN}search: {{strategy: {strategy}}}\n", asked)
@@ -128,7 +128,7 @@ def test_candidates_are_shown_once_each_and_never_the_current_one(
         assert preview.server_args == ()
 
 
-def test_of_a_search_with_designs_only_those_are_shown(tmp_path: Path) -> None:
+def test_search_with_designs_reports_only_those(tmp_path: Path) -> None:
     assert 1 <= len(planned(tmp_path, FOREIGN, 9).candidates) < 4
     assert len(planned(tmp_path, FOREIGN, 1).candidates) == 1
 
@@ -140,7 +140,7 @@ def test_the_size_of_a_space_says_whether_it_is_exact(tmp_path: Path) -> None:
     assert plan.to_json()["estimate"]["search_s"] > 0.0
 
 
-def test_perf_analyzer_is_shown_only_where_it_measures(
+def test_perf_analyzer_is_listed_only_where_it_measures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = Path(__file__).parents[3] / "benchmarks" / "searches" / "served_models"
@@ -177,7 +177,7 @@ OF_GPU = "instance_group { kind: KIND_GPU }"
         ),
     ],
 )
-def test_what_needs_a_gpu_is_told_where_none_is(
+def test_models_that_need_a_gpu_are_reported_where_none_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, config: str, place: str, ends: bool
 ) -> None:
     monkeypatch.setattr("tuner.checks.machine.has_gpu", lambda: False)

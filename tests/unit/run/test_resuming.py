@@ -74,7 +74,7 @@ def test_a_run_that_was_not_to_write_never_does(run: RunStore) -> None:
 
 
 @pytest.mark.parametrize("named", [".", "../a-run"])
-def test_a_run_is_found_by_any_name_of_its_directory(
+def test_run_opens_by_any_name_of_its_directory(
     named: str, run: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(run.directory)

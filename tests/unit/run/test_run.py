@@ -130,7 +130,7 @@ def test_a_model_that_is_a_link_is_written_where_it_leads_and_taken_back_byte_fo
         (["models", "my repository"], 0),
     ],
 )
-def test_what_a_killed_tune_left_half_written_is_told_and_left_as_it_is_by_all_that_never_write(
+def test_read_only_commands_report_half_written_files_and_leave_them(
     workplace: Workplace,
     monkeypatch: pytest.MonkeyPatch,
     command: list[str],
@@ -205,7 +205,7 @@ def test_what_is_printed_goes_on_with_all_that_was_chosen(workplace: Workplace) 
     assert workplace.result["status"] == "improved"
 
 
-def test_a_time_in_which_nothing_can_be_found_is_refused_before_anything_starts_but_not_resumed(
+def test_insufficient_time_is_refused_before_anything_starts_but_not_on_resume(
     workplace: Workplace,
 ) -> None:
     short = ["--time-budget", "2s", "--progress", "none"]
@@ -216,7 +216,7 @@ def test_a_time_in_which_nothing_can_be_found_is_refused_before_anything_starts_
     assert workplace.tune("run", "--resume", str(workplace.store.directory), *short) == 0
 
 
-def test_another_run_confirms_under_other_arrivals_and_a_resumed_one_under_its_own(
+def test_each_run_confirms_under_other_arrivals_and_a_resumed_run_under_the_same(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
@@ -267,7 +267,7 @@ def test_what_is_given_again_overrides(workplace: Workplace) -> None:
     assert (choices.trials, choices.write) == (3, False)
 
 
-def test_a_spec_that_moved_is_asked_for(workplace: Workplace) -> None:
+def test_path_of_a_moved_spec_is_required(workplace: Workplace) -> None:
     run = interrupted(workplace)
     moved = workplace.spec.rename(workplace.spec.with_name("moved.yaml"))
     assert workplace.tune("run", "--resume", run) == 2
@@ -470,7 +470,7 @@ def test_a_run_killed_when_it_has_just_written_ends_as_it_would_have(
     assert read_config(config) == before
 
 
-def test_a_server_not_left_as_it_was_found_fails_a_run_that_keeps_its_result(
+def test_server_that_cannot_be_restored_fails_the_run_but_keeps_its_result(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager

@@ -34,7 +34,7 @@ def run(workplace: Workplace, **more: Any) -> tuple[pipeline.Finished, Watching]
     return pipeline.run(request, watching, render.report_run), watching
 
 
-def test_a_run_is_told_from_its_beginning_to_its_end(workplace: Workplace) -> None:
+def test_progress_covers_a_run_from_start_to_end(workplace: Workplace) -> None:
     done, watching = run(workplace)
     assert watching.begun == [(done.directory, 40, 4)]
     assert watching.phases == [f"serving {MODEL}", "searching"]
@@ -129,7 +129,7 @@ def test_a_run_whose_directory_was_removed_says_so_and_nothing_else(workplace: W
     assert workplace.config.read_bytes() == before
 
 
-def test_an_error_names_the_report_after_its_own_hint(workplace: Workplace) -> None:
+def test_error_names_the_report_after_its_hint(workplace: Workplace) -> None:
     hints = iter(["mend it", ""])
 
     def breaks() -> None:
@@ -180,7 +180,7 @@ def test_what_the_proof_measures_is_of_the_confirmation(
     assert run(workplace)[0].result.status.exit_code == 0
 
 
-def test_what_a_run_should_know_beforehand_is_told_before_it_searches(
+def test_notes_appear_before_the_search(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ready, "sentences", lambda *_: ["large"])
@@ -193,7 +193,7 @@ def test_what_a_run_should_know_beforehand_is_told_before_it_searches(
     assert [n for n in watching.notes if n in told] == told
 
 
-def test_what_the_user_should_know_of_the_write_is_told(
+def test_notes_about_the_write_are_reported(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = ending.write_back

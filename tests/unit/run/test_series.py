@@ -86,7 +86,9 @@ def test_the_exit_code_is_the_worst(workplace: Workplace, tmp_path: Path, monkey
     assert run(workplace, "specs/*.yaml") == 1
 
 
-def test_all_mistakes_are_told_before_anything_starts(workplace: Workplace, tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_before_anything_starts(
+    workplace: Workplace, tmp_path: Path
+) -> None:
     make_specs(tmp_path, 3)
     for name in ("model-00", "model-02"):
         path = tmp_path / "specs" / f"{name}.yaml"

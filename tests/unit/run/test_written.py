@@ -145,7 +145,7 @@ def test_only_what_changes_is_written_and_one_rollback_takes_it_back(job: Job) -
             assert [config.read_text() for config in configs] == old
 
 
-def test_a_link_that_a_winner_will_not_be_written_through_is_told_beforehand(job: Job) -> None:
+def test_link_that_blocks_the_write_is_reported_beforehand(job: Job) -> None:
     config = job.served.models["b"].files.path
     outside = job.loaded.path.parent / "b.pbtxt"
     config.rename(outside)
@@ -154,7 +154,7 @@ def test_a_link_that_a_winner_will_not_be_written_through_is_told_beforehand(job
     assert f"{config} leads to {outside}" in told
 
 
-def test_a_run_begins_with_whole_configs_where_a_kill_left_half(tmp_path: Path, job: Job) -> None:
+def test_run_first_repairs_half_written_configs(tmp_path: Path, job: Job) -> None:
     repository = tmp_path / "models"
     old = job.served.models["a"].files.text
     files = (make_file(repository, n, CONFIG.format(name=n), f"# new {n}\n") for n in ("a", "b"))

@@ -39,7 +39,7 @@ AT_LEAST = Slo.parse("throughput >= 100/s")
         (AT_LEAST, synthetic_measurement(150), Verdict.PASS, 0.5),
     ],
 )
-def test_a_reading_is_held_against_its_bound_and_too_few_requests_never_pass(
+def test_reading_is_compared_with_its_bound_and_too_few_requests_never_pass(
     slo: Slo, measured: Measurement, verdict: Verdict, margin: float
 ) -> None:
     result = judge(slo, measured)

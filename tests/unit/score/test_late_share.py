@@ -75,7 +75,7 @@ def test_the_limit_is_above_the_true_share_as_often_as_it_says(name: str) -> Non
     assert 0.88 <= np.mean(covered) <= 1.0
 
 
-def test_independent_requests_count_nearly_whole() -> None:
+def test_independent_requests_count_nearly_in_full() -> None:
     found = late_share(np.random.default_rng(1).exponential(1.0, 30_000), -np.log(ALLOWED))
     assert found.share == pytest.approx(ALLOWED, rel=0.15)
     assert found.effective > 15_000
@@ -134,7 +134,7 @@ def test_it_survives_a_file() -> None:
         (None, "0.5% late"),
     ],
 )
-def test_what_was_left_out_is_told_and_who_decides_the_slo(
+def test_excluded_stalls_are_reported_with_the_deciding_share(
     with_stalls: int | None, said: str
 ) -> None:
     quiet = np.where(np.arange(1000) < 5, 50e3, 10e3)

@@ -154,7 +154,7 @@ def test_from_any_start_the_capacity_is_bracketed_in_the_end(made: Truth, start:
 
 
 @given(st.integers(0, 300), st.floats(1.0, 300.0), st.floats(0.5, 4.0))
-def test_clients_are_whole_and_found_exactly(capacity: int, start: float, slope: float) -> None:
+def test_capacity_in_clients_is_an_exact_integer(capacity: int, start: float, slope: float) -> None:
     def probe(level: float) -> Probe:
         assert level == int(level)
         used = (level / capacity) ** slope if capacity else 9.0

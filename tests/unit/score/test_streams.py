@@ -35,7 +35,7 @@ def a_mix(fast_us: float = 20e3, slow_us: float = 200e3, beside_us: float = 50e3
     return replace(whole, streams=streams)
 
 
-def test_a_load_passes_where_every_stream_meets_its_own_slos() -> None:
+def test_load_passes_where_every_stream_meets_its_slos() -> None:
     point = judge_point(SLOS, a_mix())
     assert point.passed
     assert [r.stream for r in point.slo] == ["fast", "slow", "beside"]
@@ -87,7 +87,7 @@ def test_too_few_answers_of_the_rarest_stream_leave_it_undecided() -> None:
     assert not point.passed
 
 
-def test_refusals_of_one_stream_are_held_against_that_stream_alone() -> None:
+def test_refusals_of_one_stream_count_against_that_stream_alone() -> None:
     mix = a_mix()
     refusing = replace(mix.streams["slow"], failed_count=30)
     mix = replace(mix, streams={**mix.streams, "slow": refusing}, failed_count=30)
@@ -95,14 +95,14 @@ def test_refusals_of_one_stream_are_held_against_that_stream_alone() -> None:
     assert judge(FAST, mix).verdict is Verdict.PASS
 
 
-def test_one_stream_that_has_a_name_is_held_to_its_slo_by_what_was_measured() -> None:
+def test_single_named_stream_is_judged_by_its_measurements() -> None:
     alone = synthetic_measurement(75.0, 30e3, count=2250, duration_s=30.0)
     point = judge_point([FAST], alone)
     assert point.passed
     assert point.slo_utilisation == pytest.approx(0.75)
 
 
-def test_a_reading_is_of_the_stream_that_it_is_asked_of() -> None:
+def test_reading_is_of_the_requested_stream() -> None:
     point = judge_point(SLOS, a_mix())
     assert point.reading(FAST.metric, "fast") == 20e3
     assert point.reading(FAST.metric, "slow") == 200e3
@@ -123,7 +123,7 @@ def test_the_share_of_late_requests_is_that_of_the_worst_stream() -> None:
     assert found.share == pytest.approx(0.04, abs=0.015)
 
 
-def test_a_stream_that_was_warming_up_is_told_from_one_that_is_too_slow() -> None:
+def test_warming_stream_is_distinguished_from_a_slow_one() -> None:
     def starting(slow: int, in_gaps: int) -> Point:
         mix = a_mix()
         latencies = np.sort(np.where(np.arange(2000) < slow, 900e3, 20e3))

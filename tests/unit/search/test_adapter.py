@@ -45,7 +45,7 @@ def test_params_of_a_candidate_suggest_the_same_candidate() -> None:
         assert suggest(space, recorded.__getitem__) == candidate
 
 
-def test_what_means_nothing_is_not_asked_for() -> None:
+def test_parameters_without_meaning_are_not_suggested() -> None:
     space = space_of({BATCHER: {"choice": [False, True]}, DELAY: {"int": [1, 5], "or": 0}})
     asked: list[str] = []
 

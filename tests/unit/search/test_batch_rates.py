@@ -168,7 +168,7 @@ def test_of_several_models_the_one_that_bounds_the_mix_counts() -> None:
     assert found == pytest.approx(in_time(1, 10e-3, 0.04) / 0.25)
 
 
-def test_an_ensemble_has_no_batches_of_its_own() -> None:
+def test_ensemble_forms_no_batches() -> None:
     built = strategy(StrategyName.GP, COMPOSED)[1]
     assert isinstance(built, GaussianStrategy)
     assert set(built.rates.visits) == {"one", "two"}

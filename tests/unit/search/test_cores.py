@@ -157,7 +157,7 @@ def test_slow_model_is_not_saturated_for_it(tmp_path: Path, settle: Settle) -> N
     assert bench.looks == []
 
 
-def test_load_that_cannot_be_measured_has_cpus_of_its_own(tmp_path: Path, settle: Settle) -> None:
+def test_unmeasurable_load_gets_separate_cpus(tmp_path: Path, settle: Settle) -> None:
     assert settle(a_job(tmp_path), Refuses(0.01))[0] == SPLIT
 
 
@@ -197,7 +197,7 @@ def test_what_the_spec_says_is_not_measured(
     assert bench.deployed == []
 
 
-def test_without_a_permission_for_priority_each_has_cpus_of_its_own(
+def test_without_permission_for_priority_each_gets_separate_cpus(
     tmp_path: Path, settle: Settle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "may_be_first", lambda: False)
@@ -250,7 +250,7 @@ def test_server_of_such_a_config_has_all_cpus_however_much_its_load_takes(
     assert "intra_op_thread_count" in told
 
 
-def test_named_cpus_and_an_open_thread_count_are_told_to_contradict(
+def test_named_cpus_with_an_open_thread_count_are_reported_as_a_contradiction(
     tmp_path: Path, settle: Settle
 ) -> None:
     job = onnx(tmp_path, None)

@@ -49,7 +49,7 @@ class TestDesigns:
         space = space_of({INSTANCES: {"int": [1, 2]}})
         assert space.current not in designs(space)
 
-    def test_every_gpus_own_instances_are_varied(self) -> None:
+    def test_instances_of_every_gpu_are_varied(self) -> None:
         groups = ", ".join(f"{{ count: 2 kind: KIND_GPU gpus: [{n}] }}" for n in (0, 1))
         config = f'name: "m" backend: "python" max_batch_size: 8 instance_group [ {groups} ]'
         paths = [f"instance_group[gpus={n}].count" for n in (0, 1)]
@@ -68,7 +68,7 @@ OTHER_CONFIG = (
 
 
 class TestPool:
-    def test_a_small_space_is_whole(self) -> None:
+    def test_small_space_is_enumerated_completely(self) -> None:
         space = space_of(CACHED)
         every = {c.key for c in space.enumerate()}
         gone = next(iter(every))
@@ -120,7 +120,7 @@ class TestFeatures:
         assert apart(space, "parameters.mode", "fast", "4") == pytest.approx(1.0)
         assert apart(space, "parameters.mode", "fast", "fast") == 0.0
 
-    def test_a_cache_is_a_coordinate_of_its_own_beside_none(self) -> None:
+    def test_cache_size_and_no_cache_are_separate_coordinates(self) -> None:
         space = space_of(CACHED)
         found = [apart(space, CACHE, 1 << 20, size) for size in (1 << 20, 1 << 26, None)]
         assert found == pytest.approx([0.0, 1.0, 0.25])

@@ -103,7 +103,7 @@ def ended(store: RunStore, job: Job, status: str = "improved", **spec: object) -
     store.write_result({"status": status, "time": took})
 
 
-def test_the_time_of_a_run_is_told_from_the_last_one(job: Job, tmp_path: Path) -> None:
+def test_time_of_a_run_is_estimated_from_the_last_one(job: Job, tmp_path: Path) -> None:
     store = RunStore.create(tmp_path, f"20260101-000000-{job.spec.name}-abcd")
     assert foresee_run(tmp_path, job) == estimate_run(job)
     ended(store, job)
@@ -131,7 +131,7 @@ def test_without_an_earlier_run_nothing_is_seen(job: Job, tmp_path: Path) -> Non
     assert seen_before(tmp_path / "results", job) is None
 
 
-def test_a_slow_models_run_is_foreseen_as_longer(job: Job) -> None:
+def test_estimate_is_longer_for_a_slow_model(job: Job) -> None:
     fast, slow, large = (estimate_run(job, s) for s in (Seen(), Seen(8.0), Seen(None, 60.0)))
     for foreseen in (slow, large):
         assert foreseen.search_s > fast.search_s
@@ -143,7 +143,7 @@ TOOK = {"opennsfw": (7.6, 17.5), "magika": (61.8, 7.3)}
 
 
 @pytest.mark.parametrize("network", TOOK)
-def test_runs_of_fast_and_slow_networks_are_foreseen_within_1_5_times(
+def test_times_of_fast_and_slow_networks_are_predicted_within_1_5_times(
     network: str, tmp_path: Path
 ) -> None:
     rate_per_s, took_minutes = TOOK[network]

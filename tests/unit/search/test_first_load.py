@@ -40,13 +40,13 @@ class Answering(EmulatedBench):
         return answered
 
 
-def test_a_server_that_refuses_many_is_asked_as_one_request_takes() -> None:
+def test_server_that_refuses_concurrency_starts_at_the_rate_of_one_request() -> None:
     notes: list[str] = []
     assert first_level(Answering(0.01, refuses=True), POISSON, 1, notes.append).level == 60.0
     assert len(notes) == 1
 
 
-def test_a_model_that_fails_with_many_at_once_is_not_asked_further() -> None:
+def test_model_that_fails_under_concurrency_gets_no_more_first_calls() -> None:
     class FailsOnBatches(Answering):
         def many_at_once(self, concurrency: int, seed: int) -> float:
             raise ModelFailsError("the model failed 25 of 100 requests: shapes differ")

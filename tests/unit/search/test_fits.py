@@ -62,7 +62,7 @@ class TestRefusals:
         several = Refusals([refused(both(3, 1))])
         assert [several.forbids(c) for c in (both(3, 2), both(2, 4))] == [True, False]
 
-    def test_a_success_that_asked_for_as_much_pardons(self) -> None:
+    def test_success_of_a_larger_config_clears_earlier_refusals(self) -> None:
         refusals = Refusals([refused(config(3)), trial(config(4))])
         assert [refusals.forbids(config(n)) for n in (3, 4, 5)] == [False, False, True]
 
@@ -151,7 +151,7 @@ class TestCannotFit:
         on_cpu = [trial(config(1), taken=2.0, others=1.0, on=MACHINE)]
         assert fitting((4,), on_cpu, WITHIN) == [4]
 
-    def test_of_several_models_each_takes_its_own_memory(self) -> None:
+    def test_memory_is_separate_for_each_of_several_models(self) -> None:
         used = {(1, 1): 2.0, (2, 1): 3.0, (1, 2): 5.0}
         history = [trial(both(*n), taken=taken, total=9) for n, taken in used.items()]
         asked = [both(4, 1), both(2, 2), both(1, 3), both(4, 2)]

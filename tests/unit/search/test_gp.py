@@ -70,7 +70,7 @@ def test_numbers_have_an_order() -> None:
     assert int(str(fields_of(chosen_by(space, built, history))[THREADS])) >= 32
 
 
-def test_the_same_values_told_apart_by_noise_do_not_move_it_far() -> None:
+def test_noise_on_equal_values_barely_moves_the_model() -> None:
     """A lucky best does not hide that its neighbours are as good."""
     space, built = strategy(StrategyName.GP, ORDERED)
     every = sorted(space.enumerate(), key=lambda c: int(str(fields_of(c)[THREADS])))

@@ -81,7 +81,7 @@ def test_a_lead_without_a_result_comes_last_and_its_trial_says_why(error: Except
     assert list(Screening(session).ranked(leads)) == [CANDIDATES[n] for n in (2, 1, 4)]
 
 
-def test_a_look_that_fails_is_told_and_bounds_nothing() -> None:
+def test_failed_screening_is_reported_and_bounds_nothing() -> None:
     class Refusing(EmulatedBench):
         def saturate(self, concurrency: int, seed: int, least_s: float = 0.0) -> Measurement:
             raise LoadFailedError("a full queue")

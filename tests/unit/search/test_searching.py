@@ -173,7 +173,7 @@ def test_what_cannot_fit_is_not_tried_and_counts_as_no_failure() -> None:
     assert {c for c, _ in bench.deployed} == {*CANDIDATES[:4]}
 
 
-def test_a_first_guess_is_held_against_what_the_current_config_takes() -> None:
+def test_first_guess_is_compared_with_the_memory_of_the_current_config() -> None:
     bench = EmulatedBench(served)
     session, searcher = a_search(bench, [CANDIDATES[5], CANDIDATES[0]])
     trials, _ = searched(replace(session, memory=Loaded(bench)), searcher)
@@ -217,7 +217,7 @@ def test_every_config_is_raced_under_the_same_arrivals(of_spec: int) -> None:
     assert {seed for seed, _ in bench.looks} == {1000 * of_spec + 1}
 
 
-def test_a_current_config_that_cannot_be_measured_ends_the_run_with_its_own_words() -> None:
+def test_unmeasurable_current_config_ends_the_run_with_the_error_of_the_measurement() -> None:
     """No search goes on that would end with the advice to relax an SLO."""
     fails = model_fails("RuntimeError: weights.bin is not there")
     session, searcher = a_search(
@@ -368,7 +368,7 @@ def test_only_what_a_larger_config_would_share_counts_as_refused(
     assert Trial.from_json(searcher.history[1].to_json()) == searcher.history[1]
 
 
-def test_a_server_that_dies_is_told_with_the_trials_number() -> None:
+def test_death_of_a_server_is_reported_with_the_number_of_the_trial() -> None:
     troubles: dict[Candidate, list[Exception]] = {CANDIDATES[1]: [ServerGoneError("killed")]}
     watched = Noting()
     session, searcher = a_search(EmulatedBench(served, troubles=troubles), CANDIDATES[:2])
@@ -445,7 +445,7 @@ def test_a_queue_delay_is_nothing_that_every_config_takes(delay_us: int) -> None
     assert lone_miss([trial], [bound], space) is None
 
 
-def test_the_search_is_not_asked_for_a_trial_that_the_budget_has_no_room_for() -> None:
+def test_search_proposes_no_trial_beyond_the_budget() -> None:
     """A strategy may take seconds to choose."""
     session, searcher = a_search(EmulatedBench(served), CANDIDATES, trials=2)
     asked, propose = [], searcher.next
@@ -479,7 +479,7 @@ def test_a_config_that_is_three_percent_better_is_hardly_ever_discarded_by_one_r
     assert discarded(-0.05, near_miss=NEAR_MISS) >= 39
 
 
-def test_a_near_miss_is_measured_again_at_the_incumbents_own_load_under_other_arrivals() -> None:
+def test_near_miss_is_measured_again_at_the_load_of_the_incumbent_under_other_arrivals() -> None:
     capacity = {CANDIDATES[0]: 100.0, CANDIDATES[1]: 100.0}
     bench = EmulatedBench(capacity, weather=0.0)
     session, searcher = a_search(bench, CANDIDATES[:2])

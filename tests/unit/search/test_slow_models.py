@@ -179,7 +179,7 @@ def test_a_slow_model_is_tuned_to_its_end(service_s: float, slo: str, capacity: 
     assert 0.75 * capacity <= best.value <= 1.02 * capacity
 
 
-def test_long_windows_are_told_before_the_first_of_them() -> None:
+def test_long_windows_are_announced_before_the_first() -> None:
     session, searcher, _ = a_search(Server(0.25), "p99_latency <= 2s", 2)
     searched(session, searcher)
     assert session.events.notes[0].startswith("one request at a time takes 250 ms; with 16 at once")
@@ -203,7 +203,7 @@ def test_a_candidate_gets_fewer_measurements_where_each_takes_minutes() -> None:
         (20.0, "p50_latency <= 60s", {"max_window": "30s"}, "Set it to 1m"),
     ],
 )
-def test_a_percentile_that_no_window_can_judge_is_told_at_once_and_not_called_infeasible(
+def test_percentile_that_no_window_can_judge_is_reported_at_once_and_not_as_infeasible(
     service_s: float, slo: str, workload: dict[str, str], advice: str
 ) -> None:
     server = Server(service_s)
@@ -214,7 +214,7 @@ def test_a_percentile_that_no_window_can_judge_is_told_at_once_and_not_called_in
     assert server.windows == []
 
 
-def test_a_budget_too_short_for_one_measurement_is_told_at_once() -> None:
+def test_budget_too_short_for_one_measurement_is_reported_at_once() -> None:
     server = Server(1.0)
     session, searcher, _ = a_search(server, "p99_latency <= 6s", 4, budget={"time": "1m"})
     with pytest.raises(CurrentConfigFailsError, match=r"budget\.time is 60 s: raise it"):

@@ -63,7 +63,7 @@ def within(limit_s: float) -> Iterator[None]:
     assert time.monotonic() - begin < limit_s
 
 
-def test_an_answer_is_returned_whole(answering: Callable[[Iterator[bytes]], None]) -> None:
+def test_complete_response_is_returned(answering: Callable[[Iterator[bytes]], None]) -> None:
     answering(iter([OK, b"Content-Length: 9\r\n\r\n", b"nv_x ", b"1.5\n"]))
     assert get(ENDPOINTS, "metrics", "/metrics", 5.0) == b"nv_x 1.5\n"
     answering(iter([CHUNKED, b"5\r\nnv_x \r\n4\r\n1.5\n\r\n0\r\n\r\n"]))

@@ -128,7 +128,7 @@ def test_metrics_keep_tritons_names_and_are_picked_by_label() -> None:
 
 
 @pytest.mark.parametrize("text", ["<html>no { metrics</html>", 'nv_x{model="a"} many'])
-def test_what_is_no_metrics_endpoint_is_told(text: str) -> None:
+def test_address_that_is_no_metrics_endpoint_is_reported(text: str) -> None:
     with pytest.raises(ServerGoneError, match="reading the metrics"):
         Metrics.parse(text)
 
@@ -151,7 +151,7 @@ def test_whatever_the_parser_raises_is_no_metrics_endpoint(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("odd", ["NaN", "+Inf", "-Inf", "1e308"])
-def test_a_metric_that_is_no_finite_number_is_left_out_and_told_once(
+def test_non_finite_metric_is_left_out_and_reported_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, odd: str
 ) -> None:
     monkeypatch.setattr(control, "_left_out", [])

@@ -35,7 +35,7 @@ def metrics(use_mib: Mapping[str, tuple[int, int]]) -> Metrics:
 
 
 @pytest.mark.parametrize("count", [1, 2, 8])
-def test_each_gpu_that_triton_sees_is_told_apart(count: int) -> None:
+def test_each_gpu_that_triton_sees_is_distinguished(count: int) -> None:
     told = metrics({uuid: (1000 * n + 500, 81559) for n, uuid in enumerate(GPUS[:count])})
     found = read_memory(lambda: told, Place.ELSEWHERE, "all")
     assert found == {

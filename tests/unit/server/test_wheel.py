@@ -138,7 +138,7 @@ def open_to_others(place: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [lose_a_file, lose_an_end, lose_the_list, open_to_others])
-def test_a_cache_that_is_not_whole_or_not_ours_alone_is_fetched_anew(
+def test_incomplete_or_foreign_cache_is_fetched_again(
     harm: Callable[[Path], None], pip: Pip, home: dict[str, str]
 ) -> None:
     wheel.fetch(home, lambda _: None)
@@ -170,7 +170,7 @@ def test_a_second_tune_waits_for_the_one_that_fetches(
     assert wheel.package(home) is not None
 
 
-def test_progress_is_told_every_ten_seconds(
+def test_progress_is_reported_every_ten_seconds(
     pip: Pip, home: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pip.said = [f"Progress {done}000000 of 55369373" for done in range(56)]

@@ -95,7 +95,7 @@ def test_a_parameter_of_the_model_is_read_as_the_number_it_stands_for() -> None:
     assert space.contains(space.current)
 
 
-def test_a_config_that_is_wrong_by_itself_is_told_before_the_space_is_gone_through() -> None:
+def test_invalid_current_config_is_reported_before_the_space_is_enumerated() -> None:
     large = {**USUAL, "instance_group.count": {"int": [1, 900_000]}}
     began = time.process_time()
     with pytest.raises(SpecError) as error:
@@ -104,13 +104,13 @@ def test_a_config_that_is_wrong_by_itself_is_told_before_the_space_is_gone_throu
     assert error.value.message.startswith("m/config.pbtxt:3:3: input[0].dims: ")
 
 
-def test_what_the_space_may_mend_is_no_mistake_of_the_config() -> None:
+def test_mistake_that_the_space_can_fix_is_no_mistake_of_the_config() -> None:
     too_large = BATCHING + " dynamic_batching { preferred_batch_size: [32] }"
     assert space_of({BATCH: {"choice": [16, 32]}}, too_large).size().count == 1
     assert space_of({PREFERRED: {"choice": ["unset", 8]}}, too_large).size().count == 2
 
 
-def test_a_rare_candidate_is_found_in_a_space_too_large_to_go_through() -> None:
+def test_rare_candidate_is_sampled_from_a_space_too_large_to_enumerate() -> None:
     """The first fifty thousand combinations are refused."""
     ordered = BATCHING + " dynamic_batching { priority_levels: 1 default_priority_level: 1 }"
     space = {

@@ -58,7 +58,7 @@ def test_fields_in_a_few_words(path: str, value: FieldValue, text: str) -> None:
     assert field_text(Candidate({Knob("m", path): value}), Knob("m", path)) == text
 
 
-def test_of_several_models_a_change_is_told_with_the_model_it_is_of() -> None:
+def test_changes_of_several_models_name_the_model() -> None:
     current = Candidate.of_models({"tiny-bert": {INSTANCES: 1}, "head": {INSTANCES: 1}})
     changed = Candidate.of_models({"tiny-bert": {INSTANCES: 2}, "head": {INSTANCES: 1}}, 1 << 26)
     assert changes_text(changed, current) == "tiny-bert: instances 2, cache 64 MiB"

@@ -80,7 +80,7 @@ def test_a_product_too_large_to_list_is_counted() -> None:
     assert not found.exact
 
 
-def test_first_config_of_several_models_is_found_in_few_steps() -> None:
+def test_first_config_of_several_models_takes_few_steps() -> None:
     """The first values, no batcher and a small batch, are no config of their own."""
     own = {
         BATCHER: {"choice": [False, True]},
@@ -93,14 +93,14 @@ def test_first_config_of_several_models_is_found_in_few_steps() -> None:
     assert any(islice(space.steps(), 20))
 
 
-def test_each_models_batcher_follows_its_own_batches() -> None:
+def test_batcher_of_each_model_follows_the_batches_of_that_model() -> None:
     space = space_of(models({DELAY: {"int": [1, 9]}}, {INSTANCES: {"int": [1, 2]}}))
     assert space.current.models == {"one": {BATCHER: None}, "two": {INSTANCES: 1}}
     found = space.candidate(values_of({DELAY: 3}, "one") | values_of({INSTANCES: 2}, "two"))
     assert found.models == {"one": {BATCHER: True, DELAY: 3}, "two": {INSTANCES: 2}}
 
 
-def test_the_models_that_are_asked_use_the_cache_that_is_searched() -> None:
+def test_called_models_use_the_searched_cache() -> None:
     cached = {"space": {CACHE: {"choice": [False, "1MiB"]}}}
     space = space_of(models({INSTANCES: {"int": [1, 2]}}, {}, server=cached))
     assert space.restarts
@@ -125,7 +125,7 @@ def test_optuna_knows_the_same_field_of_two_models_apart() -> None:
         assert suggest(space, params(space, candidate).__getitem__) == candidate
 
 
-def test_a_mistake_is_told_with_the_model_it_is_in() -> None:
+def test_mistake_is_reported_with_its_model() -> None:
     wrong = models({"max_batch_sizes": {"choice": [1, 2]}}, {INSTANCES: {"choice": ["many"]}})
     spec = spec_of(wrong)
     served = space_of(SMALL).served

@@ -262,7 +262,7 @@ def test_a_model_whose_batch_size_the_server_completes_is_drafted_without_a_gues
     ("config", "off"),
     [(BATCHING + IO, True), ('name: "m" max_batch_size: 16 dynamic_batching { }' + IO, False)],
 )
-def test_more_instances_alone_can_be_found_for_a_model_that_does_not_batch_today(
+def test_more_instances_alone_can_win_for_a_model_that_does_not_batch(
     tmp_path: Path, config: str, off: bool
 ) -> None:
     _, _, space = drafted(tmp_path, config)

@@ -90,7 +90,7 @@ def test_a_load_that_does_not_fit_the_model_is_refused_with_what_to_write(
 @pytest.mark.parametrize(
     ("more", "said"), [("", ""), ("model_transaction_policy { decoupled: true }", "n is decoupled")]
 )
-def test_a_model_without_sequences_may_be_asked_beside_one_that_counts_its_own(
+def test_model_without_sequences_can_be_loaded_beside_one_with_sequences(
     tmp_path: Path, more: str, said: str
 ) -> None:
     write_models(tmp_path / "models", m=sequence_config("m"), n=f"max_batch_size: 4\n{more}")
@@ -124,7 +124,7 @@ def test_a_load_of_sequences_that_cannot_be_is_refused_with_its_place(
     assert "spec.yaml:" in caught.value.message
 
 
-def test_the_loads_that_are_searched_are_whole_numbers_of_sequences(tmp_path: Path) -> None:
+def test_searched_loads_are_integer_numbers_of_sequences(tmp_path: Path) -> None:
     write_models(tmp_path / "models", m=sequence_config("m"))
     levels = prepare(Request(spec=spec_of(tmp_path))).plan.levels
     assert [levels.nearest(rate) for rate in (1.0, 14.0, 57.0)] == [10.0, 10.0, 60.0]

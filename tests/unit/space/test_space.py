@@ -56,7 +56,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_size_is_the_number_of_candidates_and_each_has_its_own_key(name: str) -> None:
+def test_size_is_the_number_of_candidates_and_each_has_a_unique_key(name: str) -> None:
     space = space_of(SMALL[name])
     candidates = list(space.enumerate())
     size = space.size()
@@ -98,7 +98,7 @@ def test_walk_does_not_visit_values_that_leave_others_none() -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_samples_reach_the_whole_space_and_nothing_else(name: str) -> None:
+def test_samples_cover_exactly_the_space(name: str) -> None:
     space = space_of(SMALL[name])
     rng = random.Random(3)
     drawn = {space.sample(rng) for _ in range(40 * space.size().count)}
@@ -144,7 +144,7 @@ def test_a_batch_size_that_no_preferred_size_fits_is_outside_the_space() -> None
     assert not space.contains(space.candidate(values_of({BATCH: 2, PREFERRED: (4,)})))
 
 
-def test_preferring_the_whole_batch_is_the_same_as_preferring_nothing() -> None:
+def test_preferring_the_full_batch_equals_preferring_nothing() -> None:
     space = space_of(USUAL)
     values = {INSTANCES: 1, BATCH: 8, DELAY: 0}
     assert space.candidate(values_of({**values, PREFERRED: (8,)})) == space.candidate(
@@ -152,7 +152,7 @@ def test_preferring_the_whole_batch_is_the_same_as_preferring_nothing() -> None:
     )
 
 
-def test_a_delay_of_zero_is_a_value_of_its_own() -> None:
+def test_zero_delay_is_a_separate_value() -> None:
     space = space_of({DELAY: {"int": [50, 100], "or": 0}})
     assert space.contains(space.candidate(values_of({DELAY: 0})))
     assert not space.contains(space.candidate(values_of({DELAY: 20})))
@@ -357,7 +357,7 @@ def test_a_new_condition_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     assert space.contains(space.current)
 
 
-def test_the_models_own_value_counts_where_the_parent_is_not_searched(
+def test_value_of_the_model_counts_where_the_parent_is_not_searched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(conditions.KNOWN, DEFAULT, UpTo(LEVELS))

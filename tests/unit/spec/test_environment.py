@@ -50,7 +50,7 @@ def test_a_variable_that_is_not_set_is_named(tmp_path: Path) -> None:
         resolve(variables, {})
 
 
-def test_nothing_that_is_stored_or_shown_of_a_spec_has_a_value(tmp_path: Path) -> None:
+def test_no_stored_or_printed_part_of_a_spec_has_a_secret_value(tmp_path: Path) -> None:
     spec = loaded(tmp_path, GIVEN)
     shown = [
         spec.text,

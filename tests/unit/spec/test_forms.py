@@ -73,7 +73,7 @@ def test_models_beside_model_are_parts_of_one_stream() -> None:
     )
 
 
-def test_the_space_of_model_is_its_own_beside_others() -> None:
+def test_space_of_one_model_is_separate_from_others() -> None:
     spec = Spec.model_validate({**SHORT, "models": {"other": None}})
     assert (list(spec.models["m"].space), spec.models["other"].space) == (list(COUNT), {})
 
@@ -120,7 +120,7 @@ def test_a_space_that_is_written_in_both_forms_is_refused_by_the_model_itself() 
 
 
 @pytest.mark.parametrize(("more", "short"), [({}, True), ({"slo": ["error_rate <= 0%"]}, False)])
-def test_a_stream_of_its_models_name_is_told_in_the_short_form_where_that_says_all(
+def test_stream_named_like_its_model_uses_the_short_form_where_complete(
     more: dict[str, Any], short: bool
 ) -> None:
     spec = with_streams(a={"model": "a", **more}).model_copy(update={"slo": (BOUND,)})

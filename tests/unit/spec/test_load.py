@@ -33,7 +33,7 @@ def test_good_specs_load(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted((CASES / "bad").glob("*.yaml")), ids=lambda p: p.stem)
-def test_every_mistake_of_a_bad_spec_is_told_with_its_place(path: Path) -> None:
+def test_every_mistake_of_a_bad_spec_is_reported_with_its_place(path: Path) -> None:
     with pytest.raises(SpecMistakesError) as error:
         load_spec(path)
     lines = [str(mistake).removeprefix(f"{path.parent}/") for mistake in error.value.mistakes]
@@ -188,7 +188,7 @@ def test_the_models_it_calls_are_loaded_by_name(tmp_path: Path, args: str) -> No
     assert "".join(loaded(tmp_path, args)).startswith("--load-model")
 
 
-def test_values_of_a_field_are_set_as_a_whole() -> None:
+def test_all_values_of_a_field_are_set_together() -> None:
     with pytest.raises(SpecError) as error:
         load_spec(CASES / "good" / "minimal.yaml", ["space.max_batch_size.choice=[4, 8]"])
     assert "--set 'space.max_batch_size={choice: [4, 8]}'" in error.value.message

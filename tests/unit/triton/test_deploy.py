@@ -179,7 +179,7 @@ def of_gpu(used: int) -> Metrics:
     )
 
 
-def test_what_the_models_take_is_told_from_what_was_in_use_before_they_were_loaded(
+def test_memory_of_models_is_separated_from_memory_in_use_before(
     notes: Notes,
 ) -> None:
     notes.metrics = of_gpu(used=3)

@@ -63,7 +63,7 @@ class FakeControl(AbstractContextManager["FakeControl"]):
         self.running = json_format.Parse(config_json, new_config())
 
 
-def test_a_remote_server_must_be_left_as_it_was_found_first(
+def test_remote_server_must_be_restored_first(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     control = FakeControl()
@@ -133,7 +133,7 @@ def test_a_server_that_a_killed_run_left_with_a_candidate_is_put_back_by_the_nex
 
 
 @pytest.mark.parametrize("name", [FOUND, "server_found.new"])
-def test_what_was_found_at_a_server_is_not_written_through_a_link(
+def test_restoring_a_server_writes_through_no_link(
     name: str, left: tuple[FakeControl, Path]
 ) -> None:
     control, kept = left

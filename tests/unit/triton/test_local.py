@@ -95,7 +95,7 @@ def test_a_candidates_arguments_come_last() -> None:
     ],
 )
 @pytest.mark.parametrize("config", ['backend: "onnxruntime"', 'platform: "onnxruntime_onnx"', ""])
-def test_a_backend_that_the_server_lacks_is_told_with_what_to_do(
+def test_missing_backend_is_reported_with_the_next_step(
     there: str, config: str, tmp_path: Path
 ) -> None:
     models = [m.files for m in served_several(tmp_path / "models", m=config).models.values()]

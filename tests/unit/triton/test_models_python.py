@@ -121,7 +121,7 @@ def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     ],
     ids=["not contiguous", "read-only", "a scalar", "empty"],
 )
-def test_under_numpy_2_tensors_go_to_and_from_an_emulated_stub_whole(
+def test_under_numpy_2_tensors_pass_an_emulated_stub_unchanged(
     array: np.ndarray[Any, Any], stub: Any
 ) -> None:
     tensor = stub.Tensor("y", array)
@@ -131,7 +131,7 @@ def test_under_numpy_2_tensors_go_to_and_from_an_emulated_stub_whole(
     assert received.flags.writeable
 
 
-def test_under_numpy_2_a_model_that_makes_or_reads_strings_is_told_why_not(stub: Any) -> None:
+def test_under_numpy_2_a_model_with_strings_is_refused_with_the_reason(stub: Any) -> None:
     texts = np.array([b"a"], dtype=object)
     with pytest.raises(BufferError, match="NumPy 1"):
         stub.Tensor("y", texts)
@@ -141,7 +141,7 @@ def test_under_numpy_2_a_model_that_makes_or_reads_strings_is_told_why_not(stub:
         received.as_numpy()
 
 
-def test_the_doctor_is_told(
+def test_doctor_reports_the_numpy_of_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numpy_is: Callable[[str], None]
 ) -> None:
     numpy_is("2.1.3")

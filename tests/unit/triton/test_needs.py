@@ -21,11 +21,11 @@ from tuner.triton.needs import holes_of, refuse_names
         ("unknown version, image sha256:1", False),
     ],
 )
-def test_a_release_with_public_holes_is_told_with_what_mends_it(version: str, warned: bool) -> None:
+def test_vulnerable_release_is_reported_with_the_fixed_one(version: str, warned: bool) -> None:
     assert bool(holes_of(version)) is warned
 
 
-def test_a_name_that_a_newer_server_refuses_is_told_before_it_serves(tmp_path: Path) -> None:
+def test_model_name_that_newer_servers_refuse_is_reported_before_serving(tmp_path: Path) -> None:
     group = 'backend: "python" instance_group { name: "a$b" }'
     models = served_several(tmp_path, **{"a;b": 'backend: "python"', "x": group}).models
     named, grouped = ([model.files] for model in models.values())

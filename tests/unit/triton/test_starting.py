@@ -50,7 +50,7 @@ def started(*last_words: str) -> tuple[FakeServer, list[str | None]]:
         return server, keys
 
 
-def test_every_server_has_a_key_of_its_own() -> None:
+def test_every_server_has_a_unique_key() -> None:
     (first, _), (second, _) = started(""), started("")
     assert first.endpoints.key
     assert second.endpoints.key
@@ -72,7 +72,7 @@ def test_somebody_elses_server_on_our_port_is_not_taken_for_ours() -> None:
     assert len(keys) == 3
 
 
-def test_what_nothing_mends_is_raised() -> None:
+def test_start_failure_without_a_remedy_is_raised() -> None:
     with pytest.raises(ServerGoneError, match="in use"):
         started(*[TAKEN] * 9)
     with pytest.raises(ServerGoneError, match="no such backend"):

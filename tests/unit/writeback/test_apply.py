@@ -210,7 +210,7 @@ def test_a_repository_that_is_a_link_is_no_link_to_tell_of(tmp_path: Path) -> No
     assert (found.real, found.notes) == (plan.path, ())
 
 
-def test_two_models_with_one_file_are_told_and_exclude_each_other(tmp_path: Path) -> None:
+def test_two_models_with_one_file_are_reported_and_exclude_each_other(tmp_path: Path) -> None:
     target = tmp_path / "configs" / "both.pbtxt"
     plan = linked(tmp_path, target)
     (tmp_path / "other" / "1").mkdir(parents=True)

@@ -59,7 +59,7 @@ ACCESS_CONTROL_LIST = struct.pack(
 @pytest.mark.parametrize(
     ("name", "value"), [("user.origin", b"us"), ("system.posix_acl_access", ACCESS_CONTROL_LIST)]
 )
-def test_extended_attributes_and_access_control_lists_are_kept_or_their_loss_is_told(
+def test_extended_attributes_and_access_control_lists_are_kept_or_their_loss_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: bytes, mode: int
 ) -> None:
     plan = make_plan(tmp_path)
@@ -100,7 +100,7 @@ def test_a_file_system_that_syncs_no_directories(
     assert plan.path.read_bytes() == BEFORE.encode()
 
 
-def test_a_directory_that_cannot_be_synced_is_told(
+def test_failure_to_sync_a_directory_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan(tmp_path)

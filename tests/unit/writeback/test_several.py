@@ -136,7 +136,7 @@ def test_two_models_with_one_file_get_one_config_or_none(tmp_path: Path) -> None
         apply(WritePlan(tuple(files), "r1"))
 
 
-def test_a_link_out_of_the_repository_refuses_all_unless_asked_for(tmp_path: Path) -> None:
+def test_link_out_of_the_repository_is_refused_unless_allowed(tmp_path: Path) -> None:
     repository, outside = tmp_path / "models", tmp_path / "elsewhere" / "head.pbtxt"
     make_plan(repository)
     outside.parent.mkdir()
@@ -272,7 +272,7 @@ def test_a_file_edited_while_another_fails_is_left_as_it_was_edited(
     assert contents(tmp_path) == {**OLD, "tokenizer": "# by hand\n"}
 
 
-def test_what_was_changed_is_named_before_what_the_winner_found_in_place(tmp_path: Path) -> None:
+def test_changed_fields_are_named_before_existing_ones(tmp_path: Path) -> None:
     """So that the command to take it back names a model that was written."""
     plan = make_plan(tmp_path)
     config(tmp_path, "tokenizer").write_text(NEW["tokenizer"] or "")

@@ -32,6 +32,6 @@ def test_requests_of_about_one_size_are_measured_once(sizes: list[int]) -> None:
     assert sizes == [600_000, 1000, 600_000]
 
 
-def test_a_gigabyte_is_foreseen_and_not_sent(sizes: list[int]) -> None:
+def test_request_of_a_gigabyte_is_refused_before_sending(sizes: list[int]) -> None:
     assert cost_s(1 << 30) == pytest.approx(1.08, rel=0.05)
     assert sizes == [17_000_000]

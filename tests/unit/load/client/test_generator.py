@@ -86,12 +86,12 @@ class TestFigures:
         assert found.p99_latency_us == pytest.approx(10_000.0, abs=1.0)
         assert found.sent_per_s == pytest.approx(100.0, abs=1.0)
 
-    def test_failed_requests_are_told_from_rejected_ones(self) -> None:
+    def test_failed_requests_are_distinguished_from_rejected_ones(self) -> None:
         few = np.arange(DUE.size) % 20 == 1
         found = measured(answers(outcomes({Outcome.QUEUE_FULL: EVERY_FIFTH, Outcome.FAILED: few})))
         assert found.failed_count - found.rejected_count == pytest.approx(10, abs=1)
 
-    def test_failed_requests_are_told_by_reason_and_how_late_that_came(self) -> None:
+    def test_failed_requests_are_reported_by_reason_and_delay(self) -> None:
         every_20th = np.arange(DUE.size) % 20
         full, broken = every_20th == 1, every_20th == 2
         kinds = {Outcome.TIMED_OUT: EVERY_FIFTH, Outcome.QUEUE_FULL: full, Outcome.FAILED: broken}
@@ -203,7 +203,7 @@ class TestOpenLoop:
         assert (found.answered_ns - found.sent_ns >= 1_000_000).all()
         assert found.end_ns > found.answered_ns.max()
 
-    def test_what_became_of_each_is_shown_meanwhile(self, play: Play) -> None:
+    def test_outcome_of_each_run_is_printed_meanwhile(self, play: Play) -> None:
         shown = np.zeros(8, np.int64)
 
         async def run() -> Answers:
@@ -216,7 +216,7 @@ class TestOpenLoop:
         assert shown[[3, 5]].tolist() == [GONE, 0]
         assert (np.diff(shown[[1, 7]]) == np.diff(found.answered_ns[[0, 3]])).all()
 
-    def test_refusals_are_told_apart_and_never_sent_again(self, play: Play) -> None:
+    def test_refusals_are_distinguished_and_never_sent_again(self, play: Play) -> None:
         found, seen = sent(play, [FINE, FULL, BROKEN, FINE])
         assert found.outcomes.tolist() == [
             Outcome.ANSWERED,

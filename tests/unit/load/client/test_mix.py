@@ -122,7 +122,7 @@ def test_every_stream_has_its_rate_and_latency_and_the_shared_ones_add_up(
     assert told.startswith("beside: ")
 
 
-def test_each_streams_inputs_are_gone_round_in_their_own_order(
+def test_inputs_of_each_stream_cycle_in_the_order_of_that_stream(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = Server()
@@ -133,7 +133,9 @@ def test_each_streams_inputs_are_gone_round_in_their_own_order(
         assert numbers == [k % 7 for k in range(len(numbers))]
 
 
-def test_a_bound_is_missed_by_its_own_stream_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bound_of_one_stream_is_missed_by_that_stream_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(TAKES_S, b"fast", 0.012)
     mix = measured(monkeypatch, Server())
     assert mix.streams["fast"].within_bounds is False

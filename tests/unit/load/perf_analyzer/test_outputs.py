@@ -120,11 +120,11 @@ def test_a_report_is_read(tmp_path: Path) -> None:
         (SETTINGS, "it gave no reason"),
     ],
 )
-def test_the_reason_is_found_in_its_output(text: str, expected: str) -> None:
+def test_reason_is_read_from_the_output(text: str, expected: str) -> None:
     assert useful_words(text) == expected
 
 
-def test_a_models_own_words_stand_alone() -> None:
+def test_error_of_the_model_stands_alone() -> None:
     said = "Failed to process the request(s) for model 'm_0_%d', message: AssertionError: no"
     lines = [f"Thread [{n}] had error: {said % n}" for n in range(2)]
     told = answered_errors("\n".join([GAVE_UP.splitlines()[3], *lines]))

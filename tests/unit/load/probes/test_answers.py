@@ -144,7 +144,7 @@ def test_without_batching_the_first_dimension_is_one_of_the_config() -> None:
     assert unlike_config(_answered("BYTES", 1, 2), config) == ["y is BYTES [1, 2], not BYTES [2]"]
 
 
-def test_output_may_have_a_tolerance_of_its_own_and_its_difference_is_told() -> None:
+def test_output_can_have_a_separate_tolerance_and_its_difference_is_reported() -> None:
     one = Answer({"logits": np.array([1.0, 2.0]), "scores": np.array([1.0, 1.0])})
     other = Answer({"logits": np.array([1.02, 2.0]), "scores": np.array([1.0, 1.0])})
     a, b = ConfigAnswers(alone=(one,)), ConfigAnswers(alone=(other,))

@@ -71,7 +71,7 @@ def asked_after_the_probes(model: FakeModel) -> Sequence[bytes]:
     return model.asked[PROBES:]
 
 
-def test_as_many_of_the_last_inputs_are_asked_as_fit_and_in_their_order() -> None:
+def test_first_calls_use_as_many_of_the_last_inputs_as_fit_in_order() -> None:
     model = FakeModel()
     found = ask_in_order(model, REQUESTS, size=200 * len(ANSWER))
     assert (found.asked, found.of, found.short) == (int(MARGIN * 200) + 1, 1000, False)
@@ -79,14 +79,14 @@ def test_as_many_of_the_last_inputs_are_asked_as_fit_and_in_their_order() -> Non
 
 
 @pytest.mark.parametrize("size", [None, 1 << 40])
-def test_all_are_asked_where_they_fit(size: int | None) -> None:
+def test_all_requests_are_sent_where_they_fit(size: int | None) -> None:
     model = FakeModel()
     assert ask_in_order(model, REQUESTS, size).asked == 1000
     assert asked_after_the_probes(model) == REQUESTS
     assert model.most_in_flight == IN_FLIGHT
 
 
-def test_a_slow_model_is_asked_for_as_long_as_there_is_time(
+def test_slow_model_gets_first_calls_while_time_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The probes take 6.4 s, so that in ten a hundred can be asked."""
@@ -115,7 +115,7 @@ def test_what_the_model_refuses_is_passed_over(error: FakeRpcError) -> None:
     assert ask_in_order(FakeModel(error), REQUESTS, size=1000).asked == 1000
 
 
-def test_without_inputs_that_come_back_nothing_is_asked(tmp_path: Path) -> None:
+def test_without_repeated_inputs_nothing_is_probed(tmp_path: Path) -> None:
     """No channel is opened either, which this test could not."""
     inputs = DrawnInputs(RandomInputs(kind="random"), [TensorShape("x", "FP32", (4,))])
     nowhere = LoadTarget("m", Endpoints("nowhere:1", "nowhere:2", None))

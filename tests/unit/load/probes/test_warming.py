@@ -49,9 +49,7 @@ def test_sizes_are_all_up_to_sixteen_requests_then_doubled(
     assert batch_sizes(config(most), least) == expected
 
 
-def test_without_a_batcher_only_its_own_size_is_asked_and_nothing_where_a_cache_would_answer() -> (
-    None
-):
+def test_without_a_batcher_one_size_is_probed_and_none_behind_a_cache() -> None:
     assert batch_sizes(config(8, batcher=False), 1) == [1]
     assert batch_sizes(config(8, cache=True), 1) == []
 
@@ -111,9 +109,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("instances", [1, 2])
-def test_a_size_whose_second_call_is_slow_is_asked_for_until_it_is_fast(
-    ask: Any, instances: int
-) -> None:
+def test_size_with_a_slow_second_call_is_repeated_until_fast(ask: Any, instances: int) -> None:
     model = FakeModel({2: 0.7}, instances=instances)
     found = ask(model, 16)
     timed = {n: 6 for n in (1, 2, 4, 8, 16) if instances > 1}  # alone, and beside each other
@@ -123,7 +119,7 @@ def test_a_size_whose_second_call_is_slow_is_asked_for_until_it_is_fast(
     assert not found.not_asked
 
 
-def test_a_fast_model_is_asked_twice_for_each_size_which_takes_a_moment(ask: Any) -> None:
+def test_fast_model_gets_two_first_calls_per_size(ask: Any) -> None:
     model = FakeModel({})
     found = ask(model, 16)
     assert found.slow == found.not_asked == ""
@@ -131,7 +127,7 @@ def test_a_fast_model_is_asked_twice_for_each_size_which_takes_a_moment(ask: Any
     assert model.now_s == pytest.approx(32 * 0.004)
 
 
-def test_what_there_is_no_time_for_is_told_and_comes_after_the_doubled_sizes(ask: Any) -> None:
+def test_sizes_without_time_are_reported_and_come_after_the_doubled_sizes(ask: Any) -> None:
     model = FakeModel({}, usual_s=0.5)
     few = ask(model, 8)
     assert model.asked == [1, 1, 2, 2, 4, 4, 8, 8, 3, 3, 5, 5]

@@ -53,7 +53,7 @@ def test_a_config_that_has_one_and_one_that_does_not_help_stay_as_they_are(
     assert propose(text, found) == text
 
 
-def test_each_size_of_each_shape_has_a_sample_of_its_own(tmp_path: Path) -> None:
+def test_each_size_of_each_shape_has_a_separate_sample(tmp_path: Path) -> None:
     form = RequestForm("m", {"ids": "INT64", "t": "BYTES"}, True, 1)
     shapes = tuple(
         ShapedInputs(

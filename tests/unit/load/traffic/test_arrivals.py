@@ -34,7 +34,7 @@ def test_times_ascend_and_repeat_with_the_seed(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["poisson", "bursts"])
 @pytest.mark.parametrize("seed", range(5))
-def test_every_span_is_offered_exactly_the_asked_rate(kind: str, seed: int) -> None:
+def test_every_span_has_exactly_the_requested_rate(kind: str, seed: int) -> None:
     times = SEEDED[kind](seed)
     inside = (times >= 0.5) & (times < 3.5)
     assert inside.sum() == 600
@@ -87,7 +87,7 @@ def test_bursts_vary_more_than_poisson_over_tenths_of_a_second() -> None:
 
 
 @pytest.mark.parametrize(("ratio", "share"), [(5.0, 0.2), (20.0, 0.05)])
-def test_bursts_have_the_ratio_and_share_asked_for(ratio: float, share: float) -> None:
+def test_bursts_have_the_requested_ratio_and_share(ratio: float, share: float) -> None:
     times = arrivals.bursts(500.0, (2000.0,), 3, BurstShape(ratio, share, 0.5))
     rates = np.histogram(times, bins=40_000, range=(0.0, 2000.0))[0] / 0.05
     calm_per_s = 500.0 / (1.0 - share + ratio * share)
@@ -122,7 +122,7 @@ def test_there_is_always_an_arrival(made: Callable[..., Times]) -> None:
     assert made(0.01, (0.1, 1.0, 0.1), seed=0).size == 1
 
 
-def test_written_gaps_are_whole_microseconds_whose_sum_does_not_drift(tmp_path: Path) -> None:
+def test_written_gaps_are_integer_microseconds_whose_sum_does_not_drift(tmp_path: Path) -> None:
     path = tmp_path / "intervals"
     times = arrivals.poisson(30_000.0, (1.0,), seed=3)
     kept = arrivals.write_intervals(times, path)

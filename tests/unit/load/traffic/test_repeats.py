@@ -30,7 +30,7 @@ def test_samples_follow_the_distribution(exponent: float) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_duplicates_name_inputs_that_were_asked_before(share: float, seed: int) -> None:
+def test_duplicates_name_inputs_that_were_sent_before(share: float, seed: int) -> None:
     order = repeats.duplicate(share, 20_000, seed)
     highest = np.maximum.accumulate(order)
     new = np.diff(highest, prepend=-1)

@@ -95,7 +95,7 @@ def test_a_server_that_does_not_tell_is_no_reason_to_stop() -> None:
     assert not SloLost({"": DUE}, WINDOW, gone)()
 
 
-def test_a_stop_at_once_is_heeded_while_the_server_is_asked() -> None:
+def test_immediate_stop_interrupts_a_query_of_the_server() -> None:
     def stopped() -> int:
         raise InterruptedRunError("interrupted")
 
@@ -118,7 +118,7 @@ def test_a_load_that_was_stopped_before_anything_was_late_decides_nothing() -> N
         truncate(WINDOW, 10**18, 10**18 + 550_000_000)
 
 
-def test_a_shortened_window_must_have_more_late_than_the_whole_one_allows() -> None:
+def test_shortened_window_needs_more_late_requests_than_the_full_one_allows() -> None:
     """Of the 3000 requests planned 30 may be late, however few of them were sent."""
     shortened = replace(WINDOW, duration_s=1.0)
 

@@ -79,7 +79,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
 
 
 @pytest.mark.usefixtures("fake")
-def test_the_whole_tree_counts_with_what_ended_in_it() -> None:
+def test_cpu_time_covers_the_process_tree_with_ended_processes() -> None:
     found = read_machine(OwnProcesses())
     assert found.ours_s == 24.0 + 7.0 + 11.0
     assert found.processes_s == 160.0  # no interrupts
@@ -87,7 +87,7 @@ def test_the_whole_tree_counts_with_what_ended_in_it() -> None:
     assert found.load_1m == 1.25
 
 
-def test_only_new_processes_are_asked_for_their_parents(fake: FakeMachine) -> None:
+def test_parents_are_read_of_new_processes_only(fake: FakeMachine) -> None:
     ours = OwnProcesses()
     ours.cpu_s()
     fake.asked.clear()
@@ -214,7 +214,7 @@ def measured(**host: Any) -> Measurement:
         (TIGHT, {"other_cpu_percent": 48.6, "stalled_percent": 3.0}, ["3% of", "took 49%"]),
     ],
 )
-def test_stalls_are_held_to_what_the_slo_lets_be_late_and_others_to_a_share(
+def test_stalls_are_limited_by_the_late_share_of_the_slo_and_others_by_a_fixed_share(
     bound: LatencyBound, host: dict[str, Any], said: list[str]
 ) -> None:
     found = disturbances(measured(**host), bound)
@@ -232,7 +232,7 @@ def test_what_a_quota_costs_is_counted_from_one_reading_to_the_next() -> None:
     assert quota_use(reading(100.0, 10.0), after) == {}
 
 
-def test_a_gpu_that_its_own_load_heats_is_told_and_disturbs_nothing() -> None:
+def test_gpu_heated_by_the_measured_load_is_reported_but_no_disturbance() -> None:
     hot = measured(gpu_throttled=True, gpu_clock_mhz=1200.0)
     assert disturbances(hot) == ()
     assert any(" 1200 MHz" in sentence for sentence in warnings_about(hot))
@@ -243,7 +243,7 @@ def test_what_the_server_could_not_have_is_one_number_for_both() -> None:
     assert taken_percent(measured()) == 0.0
 
 
-def test_what_other_cpus_do_is_no_matter_where_the_server_has_cpus_of_its_own(
+def test_load_on_other_cpus_is_ignored_where_the_server_has_separate_ones(
     fake: FakeMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     each = [SimpleNamespace(user=10.0 * (cpu + 1), system=1.0, idle=5.0) for cpu in range(3)]

@@ -122,7 +122,7 @@ def test_host_use_adds_up_gpus_and_takes_peaks_of_the_fullest_one() -> None:
 
 
 @pytest.mark.parametrize("place", [Place.HERE, Place.ELSEWHERE])
-def test_gpu_memory_that_the_metrics_lack_is_asked_of_the_driver(
+def test_gpu_memory_that_the_metrics_lack_comes_from_the_driver(
     monkeypatch: pytest.MonkeyPatch, place: Place
 ) -> None:
     """As on a split GPU (MIG), of which Triton tells 0 of 0."""
@@ -158,7 +158,7 @@ def test_the_machine_is_split_into_ours_others_and_stolen() -> None:
     assert (found.load_1m, found.governor) == (2.5, "powersave")
 
 
-def test_stalls_are_told_to_windows_that_leave_them_out_where_they_are_many() -> None:
+def test_windows_exclude_stalls_where_they_are_many() -> None:
     samples = [sample(k * 10**9, BEFORE) for k in range(5)]
     long = [(10**9, 10**9 + 30_000_000), (2 * 10**9, 2 * 10**9 + 30_000_000)]
     window = Window(4.0, 0.0, 9.0, quiet_only=True)
@@ -233,7 +233,9 @@ def test_a_server_that_is_gone_ends_the_sampling_only() -> None:
     assert sampler.between(0, 1) == ()
 
 
-def test_a_defect_ends_the_sampling_only_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_defect_of_the_sampler_ends_only_the_sampling_and_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def defect() -> Metrics | None:
         raise OverflowError("cannot convert float infinity to integer")
 
@@ -272,7 +274,7 @@ def test_an_ensemble_is_at_rest_when_its_steps_are() -> None:
     assert not becomes_idle(lambda: None, ["nlp"], ENDPOINTS)
 
 
-def test_a_stop_at_once_is_heeded_while_a_server_comes_to_rest() -> None:
+def test_immediate_stop_interrupts_waiting_for_an_idle_server() -> None:
     def stopped() -> Metrics:
         raise InterruptedRunError("interrupted")
 

@@ -77,7 +77,7 @@ def test_what_is_late_in_the_warm_up_or_was_refused_decides_nothing() -> None:
     assert decided_us(due_s, refused_s, WINDOW, WINDOW.total_s).size == 0
 
 
-def test_each_bound_has_its_own_late_requests_and_all_wait_for_the_longest() -> None:
+def test_late_requests_are_counted_for_each_bound_after_the_longest_wait() -> None:
     due_s, takes_s = drawn(0.4, seed=1)
     lenient = LatencyBound(share=0.5, within_s=0.300)
     both = replace(WINDOW, bounds=(BOUND, lenient))
@@ -123,7 +123,7 @@ def test_a_long_window_with_four_of_ten_late_ends_once_it_holds_twenty_answers()
     check_decided(latencies_us, {"": due_s}, left, WINDOW)
 
 
-def test_one_that_passes_or_is_lost_only_after_its_end_is_measured_whole() -> None:
+def test_load_that_passes_or_fails_only_at_the_end_is_measured_completely() -> None:
     due_s, takes_s = drawn(0.0, seed=1)
     assert EmulatedClient({"": due_s}, {"": takes_s}).ended_at_s(WINDOW) is None
     more_s = np.append(due_s, np.linspace(14.42, 14.49, 20))
@@ -132,7 +132,7 @@ def test_one_that_passes_or_is_lost_only_after_its_end_is_measured_whole() -> No
     assert EmulatedClient({"": more_s}, {"": last_s}).ended_at_s(WINDOW) is None
 
 
-def test_a_stream_that_misses_its_own_slo_ends_the_load() -> None:
+def test_stream_that_misses_its_slo_ends_the_load() -> None:
     (fast_s, takes_s), (slow_s, slowly_s) = drawn(0.0, seed=1), drawn(0.4, seed=2)
     due_s = {"fast": fast_s, "slow": slow_s, "": np.concatenate([fast_s, slow_s])}
     taken_s = {"fast": takes_s, "slow": slowly_s, "": np.concatenate([takes_s, slowly_s])}

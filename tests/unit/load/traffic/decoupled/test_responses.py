@@ -146,7 +146,7 @@ def test_an_answer_without_any_response_comes_with_its_final_mark() -> None:
 
 
 @pytest.mark.parametrize("number", [None, 99, -1])
-def test_an_answer_to_a_request_that_nobody_sent_is_held_against_the_latest(
+def test_response_to_an_unknown_request_counts_against_the_latest(
     number: int | None,
 ) -> None:
     record = ResponseRecord()
@@ -293,7 +293,7 @@ def test_what_was_never_completed_or_answered_twice_failed_for_that_reason() -> 
         ("p99_latency <= 60s", 400e3, Verdict.PASS),  # until the last, where no SLO is on the first
     ],
 )
-def test_an_slo_on_either_response_is_held_against_that_one(
+def test_slo_on_one_response_is_compared_with_that_response(
     slo: str, value_us: float, verdict: Verdict
 ) -> None:
     found = replace(measured(run_of()), completed_count=1000, due_per_s=None, course=None)
@@ -328,7 +328,7 @@ def test_a_request_that_is_still_being_answered_has_its_first_response() -> None
     assert measured(run).completed_count == 60
 
 
-def test_broken_answers_are_told_by_their_number() -> None:
+def test_broken_responses_are_reported_by_count() -> None:
     outcomes = [Outcome.ANSWERED, Outcome.INCOMPLETE, Outcome.DOUBLED, Outcome.INCOMPLETE]
     lost, doubled = warnings_of(outcomes)
     assert (lost[:7], doubled[:7]) == ("2 of 4 ", "1 of 4 ")

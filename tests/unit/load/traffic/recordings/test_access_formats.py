@@ -116,7 +116,7 @@ def test_probes_are_left_out_and_counted_and_models_are_those_of_paths(tmp_path:
     assert [r.row for r in requests] == [{"model": "bert"}, {"model": "x"}]
 
 
-def test_whole_seconds_are_spread_within_their_second_and_the_recording_says_so(
+def test_integer_seconds_are_spread_within_the_second_with_a_note(
     tmp_path: Path,
 ) -> None:
     text = "".join(nginx(second, more=" 0.000") for second in (1, 1, 1, 2, 2, 5))
@@ -140,7 +140,7 @@ def test_times_that_need_no_spreading_stay(at_s: list[float]) -> None:
     assert (kept.tolist(), resolution_s) == (at_s, 0.0)
 
 
-def test_no_line_of_a_log_is_shown_with_an_address(tmp_path: Path) -> None:
+def test_log_lines_are_printed_without_addresses(tmp_path: Path) -> None:
     for text, columns in (
         ("10.2.3.4,foo,1\n10.2.3.5,bar,2\n", {"time": "t"}),
         ("ip\n10.2.3.4\n", {"time": "ip"}),

@@ -21,7 +21,7 @@ def ids_in(inferences: Sequence[Tensors]) -> list[list[int]]:
     return [np.frombuffer(one["ids"].raw, "i4").tolist() for one in inferences]
 
 
-def test_requests_carry_what_their_lines_hold_in_the_order_asked(tmp_path: Path) -> None:
+def test_requests_carry_the_content_of_their_lines_in_the_requested_order(tmp_path: Path) -> None:
     rows = [{"inputs": {"ids": {"content": [k] * (k + 1), "shape": [k + 1]}}} for k in range(3)]
     held = contents(tmp_path, *rows)
     given = held.of_run(1, 3, np.array([2, 0, 2]))
@@ -58,7 +58,7 @@ def test_lines_with_entries_carry_those_of_the_input_file(tmp_path: Path) -> Non
     assert ids_in(held.of_run(1, 2, np.array([0, 1, 0])).inferences) == [[3], [0], [3]]
 
 
-def test_all_that_is_wrong_is_told_and_what_fits_is_seen_before(tmp_path: Path) -> None:
+def test_valid_lines_come_first_and_all_mistakes_are_reported_together(tmp_path: Path) -> None:
     good, bad = {"shapes": {"ids": [2], "mask": [2]}}, {"shapes": {"ids": [0]}}
     checked = contents(tmp_path, bad, good, bad).checked()
     seen = {name: size.shape for name, size in next(checked).items()}

@@ -42,7 +42,7 @@ def recorded(directory: Path, *rows: dict[str, object]) -> Duplicates | None:
     return duplicates(read_recording(path))
 
 
-def test_share_of_repeats_the_caches_and_the_client_are_told(tmp_path: Path) -> None:
+def test_share_of_repeats_the_caches_and_the_client_are_reported(tmp_path: Path) -> None:
     rows = [{"inputs": {"x": [k % 3]}, "client": "rogue"} for k in range(57)]
     rows += [{"inputs": {"x": [100 + k]}, "client": "web"} for k in range(3)]
     found = recorded(tmp_path, *rows)
@@ -63,6 +63,6 @@ def test_equal_inputs_of_two_models_are_no_repeats(tmp_path: Path) -> None:
     assert list(found.sentences()) == []
 
 
-def test_nothing_is_told_of_requests_whose_content_is_unknown(tmp_path: Path) -> None:
+def test_requests_of_unknown_content_get_no_note(tmp_path: Path) -> None:
     assert recorded(tmp_path, {"shapes": {"x": [1]}}, {"shapes": {"x": [1]}}) is None
     assert recorded(tmp_path, {}, {"inputs": {"x": [1]}}) is None

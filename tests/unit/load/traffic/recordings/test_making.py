@@ -180,7 +180,7 @@ def test_a_trace_whose_server_was_killed_gives_what_it_has(tmp_path: Path) -> No
     assert notes[NO_TIME] == 1
 
 
-def test_elements_of_a_trace_may_stand_on_lines_of_their_own(tmp_path: Path) -> None:
+def test_elements_of_a_trace_can_be_on_separate_lines(tmp_path: Path) -> None:
     """As a program that joins files writes them; a text with a quote is no JSON."""
     quoted = activities(2, 2 * 10**9, queued('"x"', "1,1", "BYTES"))
     text = ",\n".join([activities(1, 10**9), quoted, activities(3, 4 * 10**9)])

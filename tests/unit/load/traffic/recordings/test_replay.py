@@ -147,7 +147,7 @@ def test_other_seeds_choose_other_stretches() -> None:
 
 
 @pytest.mark.parametrize("pace", [0.5, 1.0, 2.0])
-def test_at_a_pace_the_times_are_the_recordings_own_over_it(pace: float) -> None:
+def test_pace_divides_the_times_of_the_recording(pace: float) -> None:
     own = traffic(burst(), keeps_pace=True)
     level = pace * own.recording.rate_per_s
     found = own.replay(level, (1.0, 600.0 / pace, 0.0), seed=1)
@@ -227,7 +227,7 @@ def test_what_a_higher_level_sends_is_mostly_what_a_lower_one_does() -> None:
     assert len(low & high) > 0.95 * len(low)
 
 
-def test_the_busiest_second_is_told() -> None:
+def test_busiest_second_is_reported() -> None:
     assert busiest_per_s(recording(np.array([0.0, 1.0, 1.5, 1.9, 2.1, 4.0]))) == 3
     assert busiest_per_s(recording(np.arange(50) / 10.0)) == 10
     assert traffic(np.array([0.0, 0.5, 3.0])).peak == 2 / (3 / 4.5)

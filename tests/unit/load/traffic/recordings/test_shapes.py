@@ -27,7 +27,7 @@ def found(directory: Path, rows: list[dict[str, Any]]) -> dict[str, list[int]]:
     return {group.name: group.numbers.tolist() for group in groups}
 
 
-def test_a_few_shapes_are_told_apart_each_by_its_name(tmp_path: Path) -> None:
+def test_a_few_shapes_are_distinguished_by_name(tmp_path: Path) -> None:
     long, short = {"shapes": {"ids": [256]}}, {"inputs": {"ids": {"content": [1], "shape": [1]}}}
     assert found(tmp_path, [long, short, long]) == {"[1]": [1], "[256]": [0, 2]}
     two = [{"shapes": {"ids": [n], "mask": [n, 2]}} for n in (4, 3)]
@@ -51,7 +51,7 @@ def test_each_request_is_in_one_group_and_groups_ascend(tmp_path: Path, sizes: l
     assert all(max(a) < min(b) for a, b in pairwise(ranges))
 
 
-def test_many_shapes_are_told_apart_by_size_in_groups_of_as_many(tmp_path: Path) -> None:
+def test_many_shapes_are_grouped_by_size_in_equal_numbers(tmp_path: Path) -> None:
     rows = [{"shapes": {"ids": [n + 1]}} for n in range(100)]
     groups = found(tmp_path, rows)
     assert len(groups) == 4

@@ -72,7 +72,7 @@ def test_only_the_first_and_last_sequences_of_a_load_are_shorter(length: int, se
 
 @settings(deadline=None)
 @given(PACES, st.floats(0.1, 8.0), st.integers(0, 99))
-def test_a_part_of_a_line_leaves_out_whole_sequences(
+def test_partial_lines_drop_complete_sequences(
     pace: SequencePace, at_once: float, seed: int
 ) -> None:
     rate = at_once / pace.interval_s

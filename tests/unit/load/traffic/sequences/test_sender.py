@@ -122,7 +122,7 @@ def test_a_sequence_whose_first_request_was_refused_is_not_ended() -> None:
     assert server.seen == {7: [(True, False)]}
 
 
-def test_a_sequence_that_the_server_dropped_is_told_with_the_field() -> None:
+def test_sequence_dropped_by_the_server_is_reported_with_the_field() -> None:
     server = EmulatedServer({1: (Outcome.FAILED, NEVER_STARTED)})
     found, _ = sent([0, 0, 0], [1], server)
     assert found[1] is not None
@@ -139,7 +139,7 @@ def test_sequences_that_do_not_end_in_time_are_counted() -> None:
     assert asyncio.run(sender.end(patience_s=0.02)) == 2
 
 
-def test_each_request_of_a_closed_loop_is_a_sequence_of_its_own() -> None:
+def test_each_request_of_a_closed_loop_is_a_separate_sequence() -> None:
     server = EmulatedServer()
     sender = SequenceSender(server, SequencesAsked(7), None, [SequenceIds.NUMBERS])
     for _ in range(3):
