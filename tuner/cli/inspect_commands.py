@@ -158,7 +158,8 @@ def plan_command(
     overrides: tuple[str, ...],
     output_format: str,
 ) -> int:
-    """Show the size of the space, the expected time, the first candidates and the command lines.
+    """Show the size of the space, the expected time and model loads, the first candidates and the
+    command lines.
 
     Starts no server, puts load on none, and runs nothing that the spec names, so it is safe with a
     stranger's spec. Where the spec names no programs, this machine's own are asked for their
@@ -186,8 +187,9 @@ def plan_command(
 
 
 def lines_of(plan: DrawnPlan) -> list[str]:
-    """The size of the space, the time, what is tried first, and with which command lines."""
+    """The size of the space, time, model loads, the first candidates and the command lines."""
     lines = [f"space     {plan.space_text}", f"time      {plan.estimate.text}"]
+    lines.append(f"loads     {plan.loads_text}")
     lines += [f"error     {problem}" for problem in plan.problems]
     lines += [f"note      {note}" for note in plan.notes]
     for preview in plan.candidates:

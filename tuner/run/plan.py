@@ -8,7 +8,7 @@ their versions; our own client, where it would measure, sends requests to a proc
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tuner import extras
@@ -85,7 +85,10 @@ class Preview:
 
 @dataclass(frozen=True)
 class DrawnPlan(Facts):
-    """Everything `tune plan` shows; ``problems`` are errors of the model or of one it calls."""
+    """Everything `tune plan` shows; ``problems`` are errors of the model or of one it calls.
+
+    ``seen``: what the last run shows of the model.
+    """
 
     effective_spec: str
     space_size: int
@@ -95,6 +98,12 @@ class DrawnPlan(Facts):
     candidates: Sequence[Preview]
     notes: Sequence[str] = ()
     problems: Sequence[str] = ()
+    seen: Seen = field(default_factory=Seen)
+
+    @property
+    def loads_text(self) -> str:
+        """How many model loads the run makes, and how long those of the last run took."""
+        return f"about {count_text(self.estimate.loads, 'model load')}; {self.seen.loads_text}"
 
     @property
     def space_text(self) -> str:
@@ -149,6 +158,7 @@ def draw_plan(
             *sentences(case, FindingSeverity.DOUBTED),
             *([] if unready else _unreachable(job, environment)),
         ],
+        seen=seen or Seen(),
     )
 
 

@@ -62,7 +62,7 @@ def beforehand(job: Job, completed: str, load_s: float, request: Request) -> Ite
     if load_s >= SLOW_LOAD_S:
         yield f"loading the model took {load_s:.0f} s"
     if request.resume is None:
-        seen = seen_before(request.output, job) or Seen(load_s=load_s)
+        seen = seen_before(request.output, job) or Seen(loads_s=(load_s,))
         yield foresee_run(request.output, job, seen).sentence
     yield from sentences(job.case, FindingSeverity.NOTED)
     yield from replay_notes(job)

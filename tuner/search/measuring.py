@@ -167,7 +167,7 @@ class Measuring:
         session = self._session
         told = long_windows(session.spec, rate_per_s) if self._owed else ""
         if told:
-            run = estimate_run(session.job, Seen(rate_per_s, session.load_s))
+            run = estimate_run(session.job, Seen(rate_per_s, (session.load_s,)))
             session.events.note(f"{told}; {run.sentence}")
 
     def _measured(self, seed: int, level: float) -> Point:

@@ -182,7 +182,12 @@ ASKED = {
     "clients, started four times": "workload: {arrivals: {kind: closed, restarts: 4}}\n",
     "a latency": "objective: minimize p99_latency at 300/s\n",
 }
-SEEN = {"nothing": Seen(), "8/s": Seen(8.0), "0.5/s": Seen(0.5), "loads in 60 s": Seen(None, 60.0)}
+SEEN = {
+    "nothing": Seen(),
+    "8/s": Seen(8.0),
+    "0.5/s": Seen(0.5),
+    "loads in 60 s": Seen(None, (60.0,)),
+}
 
 
 def estimates() -> str:

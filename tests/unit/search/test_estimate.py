@@ -14,6 +14,7 @@ from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
 from builders.runs import Toy, manifest_of
 
 from tuner.prepare.job import Job
+from tuner.record.confirmation import Repeat, Role
 from tuner.record.store import RunStore
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialBench, TrialState, TrialTime
@@ -88,9 +89,9 @@ def test_the_newest_run_of_the_model_tells_its_rate_and_what_a_load_takes(
     results = tmp_path / "results"
     an_earlier_run(results, job, 50.0, 30.0, "20260101-000000")
     an_earlier_run(results, job, 8.0, 60.0, "20260102-000000")
-    assert seen_before(results, job) == Seen(8.0, 60.0)
+    assert seen_before(results, job) == Seen(8.0, (60.0, 60.0))
     (results / f"20260103-000000-{job.spec.name}-dead").mkdir()
-    assert seen_before(results, job) == Seen(8.0, 60.0)
+    assert seen_before(results, job) == Seen(8.0, (60.0, 60.0))
 
 
 def ended(store: RunStore, job: Job, status: str = "improved", **spec: object) -> None:
@@ -127,12 +128,43 @@ def test_a_run_that_broke_off_or_had_other_limits_tells_nothing_of_the_next_ones
     assert foresee_run(tmp_path, job) == estimate_run(job)
 
 
+def test_model_loads_of_the_last_run_are_those_of_its_trials_and_fresh_servers(
+    job: Job, tmp_path: Path
+) -> None:
+    store = RunStore.create(tmp_path, f"20260101-000000-{job.spec.name}-abcd")
+    ended(store, job)
+    for number, kind in enumerate(["unchanged", "reload", "restart"]):
+        store.append_trial(Trial(number + 1, store.trials()[0].candidate, TrialState.FAILED,
+                                 deployment=kind))  # fmt: skip
+    point = judge_point([P99_40MS], synthetic_server(50.0, 100, 100.0))
+    for order in (0, 1):
+        store.append_confirmation(Repeat(1, order, Role.CURRENT, "k", point))
+    assert foresee_run(tmp_path, job).loads == 1 + 2 + 1
+
+
+def test_plan_expects_a_load_for_each_trial_round_undone_change_and_soak(job: Job) -> None:
+    trials, rounds, sides, undone, soak = 4, 3, 3, 1, 1
+    assert estimate_run(job).loads == 1 + trials + rounds * sides + undone + soak
+
+
+@pytest.mark.parametrize(
+    ("loads_s", "text"),
+    [
+        ((), "no earlier run shows how long one takes"),
+        ((2.04,), "the last run's took 2 s"),
+        ((2.0, 3.0, 190.0), "the last run's took 3 s each (median of 3, longest 3.2 minutes)"),
+    ],
+)
+def test_time_of_model_loads_comes_from_the_last_run(loads_s: tuple[float, ...], text: str) -> None:
+    assert Seen(loads_s=loads_s).loads_text == text
+
+
 def test_without_an_earlier_run_nothing_is_seen(job: Job, tmp_path: Path) -> None:
     assert seen_before(tmp_path / "results", job) is None
 
 
 def test_estimate_is_longer_for_a_slow_model(job: Job) -> None:
-    fast, slow, large = (estimate_run(job, s) for s in (Seen(), Seen(8.0), Seen(None, 60.0)))
+    fast, slow, large = (estimate_run(job, s) for s in (Seen(), Seen(8.0), Seen(None, (60.0,))))
     for foreseen in (slow, large):
         assert foreseen.search_s > fast.search_s
         assert foreseen.proof_s > fast.proof_s
@@ -153,7 +185,7 @@ def test_times_of_fast_and_slow_networks_are_predicted_within_1_5_times(
         "dynamic_batching.max_queue_delay_microseconds: {{int: [50, 10000], or: 0}}}}\n"
         "budget: {{trials: 30, time: 20m}}",
     )
-    foreseen = estimate_run(a_job(tmp_path, text), Seen(rate_per_s, load_s=3.0))
+    foreseen = estimate_run(a_job(tmp_path, text), Seen(rate_per_s, loads_s=(3.0,)))
     minutes = (foreseen.search_s + foreseen.proof_s) / 60.0
     assert took_minutes / 1.5 <= minutes <= took_minutes * 1.5
 

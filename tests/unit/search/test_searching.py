@@ -14,6 +14,7 @@ from builders.emulated import EmulatedBench
 from builders.measurements import synthetic_measurement
 from builders.reasons import model_fails, said, server_says, texts
 from builders.searches import CANDIDATES, a_search, searched, served
+from builders.surface import strategy
 
 from tuner.errors import (
     ClientLimitError,
@@ -30,6 +31,7 @@ from tuner.measurement.measurement import Arrivals, Measurement
 from tuner.progress.events import Silent
 from tuner.proof import proof
 from tuner.reason import Reason, ReasonKind
+from tuner.record.remedies import remedies
 from tuner.record.status import Status
 from tuner.score.capacity import LevelRange
 from tuner.score.judge import NEAR_MISS
@@ -39,11 +41,13 @@ from tuner.score.trial import Aim, Trial, TrialState
 from tuner.search import measuring
 from tuner.search.budget import StopReason, lone_miss
 from tuner.search.incumbent import near_misses
-from tuner.search.searching import CurrentConfigFailsError
+from tuner.search.searcher import Searcher
+from tuner.search.searching import CurrentConfigFailsError, search
 from tuner.search.strategy import Proposal
 from tuner.sentences import failed
 from tuner.server.memory import MACHINE, Memory
-from tuner.space.candidate import Candidate
+from tuner.space.candidate import Candidate, FieldValue
+from tuner.spec.model import StrategyName
 from tuner.spec.slo import Slo
 
 
@@ -99,14 +103,24 @@ def test_a_refused_config_fails_with_the_servers_reason_and_the_search_goes_on()
     assert trials[2].state is TrialState.MEASURED
 
 
-def test_larger_config_is_not_tried_after_a_load_timeout() -> None:
+def instances(candidate: Candidate) -> FieldValue:
+    return fields_of(candidate).get("instance_group.count")
+
+
+def test_no_larger_config_is_deployed_after_a_load_timeout_and_its_cure_is_named() -> None:
+    space, grid = strategy(StrategyName.GRID, {"instance_group.count": {"int": [1, 6]}})
     cause = server_says("no answer within 120 s")
     slow = failed(ServerHangsError, Reason(ReasonKind.LOAD_TIMEOUT, causes=(cause,)))
-    bench = EmulatedBench(served, troubles={CANDIDATES[3]: [slow] * 3})
-    session, searcher = a_search(bench, [CANDIDATES[0], CANDIDATES[3], CANDIDATES[1]])
-    trials, _ = searched(session, searcher)
-    assert trials[1].refused
-    assert trials[2].state is TrialState.MEASURED
+    troubles = {c: [slow] * 3 for c in space.combinations() if instances(c) == 3}
+    bench = EmulatedBench(served, troubles=troubles)
+    session, _ = a_search(bench, CANDIDATES)
+    session = replace(session, job=replace(session.job, space=space))
+    trials, _ = search(session, Searcher(space, grid))
+    assert [instances(t.candidate) for t in trials] == [1, 2, 3]
+    assert {instances(c) for c, _ in bench.deployed} == {1, 2, 3}
+    assert remedies(filter(None, [trials[-1].reason])) == [
+        "raise server.load_timeout if the model takes longer to load"
+    ]
 
 
 @pytest.mark.parametrize("informative", [True, False])
