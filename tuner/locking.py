@@ -11,25 +11,25 @@ _UNKNOWN = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.EBADF
 
 
 class Lock(Enum):
-    """The outcome of asking for a lock."""
+    """Outcome of an attempt to lock."""
 
-    HELD = "held"  # until the descriptor is closed, or its process dies
-    HELD_BY_ANOTHER = "held by another"
-    UNKNOWN = "unknown"  # this file system has no locks: nobody holds one, and nobody can
+    ACQUIRED = "acquired"  # until the descriptor is closed, or its process dies
+    BUSY = "busy"
+    UNKNOWN = "unknown"  # this file system has no locks
 
 
 def lock(descriptor: int, *, shared: bool = False) -> Lock:
-    """Asks for the lock of an open file or directory, without waiting.
+    """Tries to lock an open file or directory, without waiting.
 
     Raises:
-        OSError: Anything else than a lock held by another, or a file system without locks.
+        OSError: Any error other than a lock of another process, or a file system without locks.
     """
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
-        return Lock.HELD_BY_ANOTHER
+        return Lock.BUSY
     except OSError as error:
         if error.errno in _UNKNOWN:
             return Lock.UNKNOWN
         raise
-    return Lock.HELD
+    return Lock.ACQUIRED

@@ -93,7 +93,7 @@ def led_out(here: Path) -> None:
     config = here / "models" / "bert" / "config.pbtxt"
     config.rename(here / "secret")
     config.symlink_to(here / "secret")
-    read_model(here / "models", "bert", own=True)
+    read_model(here / "models", "bert", within_repository=True)
 
 
 def linted(model: str | None = None, ignore: Iterable[str] = (), below: str = "") -> Case:

@@ -115,7 +115,7 @@ def numpy_is(version: str, python: tuple[int, int] = (3, 12), kind: str = "STRIN
         config = f'backend: "python"\n{tensors} {tensors.replace("input", "output")}\n'
         served_several(here, m=config)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(numpy2, "_asked", lambda _: version)
+            patch.setattr(numpy2, "_numpy_version", lambda _: version)
             patch.setattr(numpy2.sys, "version_info", python)
             return numpy_of_models(PYTHON, [*read_served(here, ["m"]).models.values()])
 
@@ -152,7 +152,7 @@ def not_served() -> dict[str, Case]:
         def case(_: Path) -> None:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(wheel, "PYTHON", python)
-                raise wheel.not_found({"HOME": "/home/me", **variables})
+                raise wheel.missing_server({"HOME": "/home/me", **variables})
 
         return case
 

@@ -21,7 +21,7 @@ def served_one(config: str | ModelConfig | Base, name: str = "m") -> Served:
 
 
 def served_named(**configs: str) -> Served:
-    """Several that lie nowhere, each under its own name, parts before wholes."""
+    """Several that lie nowhere, each under its own name, parts before parents."""
     models = {}
     for name, text in configs.items():
         base = Base.of_file(parse(text))

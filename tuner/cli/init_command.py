@@ -191,7 +191,7 @@ def _write(target: Path, text: str) -> None:
 def _draft_all(
     repository: Path, directory: Path, wanted: Mapping[str, Any], *, force: bool
 ) -> None:
-    """A spec for each model, wholes before their parts, so that none is searched by two."""
+    """A spec for each model, parents before their parts, so that none is searched by two."""
     from tuner.checks.table import refuse_draft
     from tuner.modelconfig.files import model_names
     from tuner.run.models import parts_of

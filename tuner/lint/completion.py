@@ -79,9 +79,11 @@ def _contradictions(method: str, given: Any, config: ModelConfig) -> Iterator[st
             yield f"this sets max_batch_size {given}, and config.pbtxt has {most}"
         case "set_dynamic_batching", _ if config.HasField("sequence_batching"):
             yield "this sets dynamic_batching, and config.pbtxt has sequence_batching"
-        case "set_model_transaction_policy", {"decoupled": bool() as own} if own != decoupled:
+        case "set_model_transaction_policy", {"decoupled": bool() as decouples} if (
+            decouples != decoupled
+        ):
             if config.HasField("model_transaction_policy"):
-                yield f"this sets decoupled {own}, and config.pbtxt has {decoupled}"
+                yield f"this sets decoupled {decouples}, and config.pbtxt has {decoupled}"
         case "add_input" | "add_output", {"name": name}:
             for tensor in getattr(config, method.removeprefix("add_")):
                 has = {"data_type": enum_name(tensor, "data_type"), "dims": list(tensor.dims)}

@@ -32,7 +32,7 @@ from tuner.modelconfig.queues import (
     queue_policies,
     timeouts_within_delay,
 )
-from tuner.modelconfig.rules import Check, Rule, Violation, found_by, violations
+from tuner.modelconfig.rules import Check, Rule, Violation, violations, violations_of
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.traps import batch_in_dims, fixed_batch, padded_batches, short_queue
 from tuner.modelconfig.tree import locate
@@ -120,7 +120,7 @@ def without_effect(config: ModelConfig, *, completes: bool = False) -> list[Viol
     Args:
         completes: As in `violations`; max_batch_size may be filled in too.
     """
-    return found_by(_IDLE if completes else _OF_A_WHOLE + _IDLE, config)
+    return violations_of(_IDLE if completes else _COMPLETE + _IDLE, config)
 
 
 def _batcher_without_batches(config: ModelConfig) -> Iterator[Mistake]:
@@ -193,7 +193,7 @@ def _rate_limits(config: ModelConfig) -> Iterator[Mistake]:
 
 
 #: For a config that nothing completes.
-_OF_A_WHOLE = ((Rule.BATCHER_WITHOUT_BATCHES, _batcher_without_batches),)
+_COMPLETE = ((Rule.BATCHER_WITHOUT_BATCHES, _batcher_without_batches),)
 _IDLE: tuple[tuple[Rule, Check], ...] = (
     (Rule.INSTANCE_COUNT, _instance_count),
     (Rule.PRIORITY_LEVEL, _policies_without_levels),
@@ -230,11 +230,15 @@ def config_findings(
 
 
 def _remarks(config: ModelConfig, completes: bool) -> Iterator[tuple[Severity, str, Mistake]]:
-    for found in violations(config, completes=completes):
-        yield Severity.ERROR, found.rule.value, (found.path, found.message, found.hint)
-    for found in without_effect(config, completes=completes):
-        severity = Severity.NOTE if found.rule in _DEPENDS_ON_SERVER else Severity.WARNING
-        yield severity, found.rule.value, (found.path, found.message, found.hint)
+    for violation in violations(config, completes=completes):
+        yield (
+            Severity.ERROR,
+            violation.rule.value,
+            (violation.path, violation.message, violation.hint),
+        )
+    for violation in without_effect(config, completes=completes):
+        severity = Severity.NOTE if violation.rule in _DEPENDS_ON_SERVER else Severity.WARNING
+        yield severity, violation.rule.value, (violation.path, violation.message, violation.hint)
     for severity, rule, check in _REMARKS:
         yield from ((severity, rule, mistake) for mistake in check(config))
 

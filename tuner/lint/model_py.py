@@ -65,7 +65,7 @@ def parameters_read(files: ModelFiles, config: ModelConfig) -> tuple[str, ...]:
 
     Each constant text by which something is looked up, where it reads parameters at all.
     """
-    found = list[str]()
+    names_read = list[str]()
     for _, source in _sources(files, config):
         module = _parsed(source) if ".parameters()" in source else None
         for node in ast.walk(module) if isinstance(module, ast.Module) else ():
@@ -77,8 +77,8 @@ def parameters_read(files: ModelFiles, config: ModelConfig) -> tuple[str, ...]:
                         args=[ast.Constant(value=str(name)), *_],
                     )
                 ):
-                    found.append(name)
-    return tuple(dict.fromkeys(found))[:_MOST_NAMES]
+                    names_read.append(name)
+    return tuple(dict.fromkeys(names_read))[:_MOST_NAMES]
 
 
 def called_models(
@@ -88,14 +88,14 @@ def called_models(
 
     Then those that the config's parameters name are among them.
     """
-    found, unnamed = list[str](), list[str]()
+    called, unnamed = list[str](), list[str]()
     for path, source in _sources(files, config):
         for model, place in _model_calls(source, config):
-            found.append(model)
+            called.append(model)
             unnamed += [] if model else [f"{path.parent.name}/{path.name}:{place.lineno}"]
     if unnamed:
-        found += (p.string_value for p in config.parameters.values())
-    models = (model for model in found if model in names and model != files.model)
+        called += (p.string_value for p in config.parameters.values())
+    models = (model for model in called if model in names and model != files.model)
     return tuple(dict.fromkeys(models)), tuple(dict.fromkeys(unnamed))
 
 
@@ -105,15 +105,15 @@ def threads_left_open(files: ModelFiles, config: ModelConfig) -> dict[str, str]:
     A line for each runtime: where its import is, and what limits it; with the variable of the
     environment that limits it, empty where none does.
     """
-    found = dict[str, str]()
+    variables = dict[str, str]()
     for path, source in _sources(files, config):
         module = _parsed(source)
         if isinstance(module, ast.Module) and "thread-count" not in silenced_in(source):
             for left in open_threads(module):
                 place = f"{path.parent.name}/{path.name}:{left.place.lineno}"
                 line = f"{place} leaves the threads of {left.runtime.name} open: {left.hint}."
-                found[line] = next(iter(left.runtime.variables), "")
-    return found
+                variables[line] = next(iter(left.runtime.variables), "")
+    return variables
 
 
 def _model_calls(source: str, config: ModelConfig) -> Iterator[tuple[str, ast.expr]]:
@@ -149,18 +149,18 @@ def _assigned_once(module: ast.Module) -> dict[str, ast.expr]:
 
 def _texts(node: ast.expr, known: Mapping[str, ast.expr], config: ModelConfig) -> list[str]:
     """What an expression may be, as far as the source and the config say; "": something else."""
-    found, waiting, seen = list[str](), [node], set[str]()
+    texts, waiting, seen = list[str](), [node], set[str]()
     for part in waiting:  # grows
         match part:
             case ast.Constant(value=str(text)):
-                found.append(text)
+                texts.append(text)
             case ast.List(elts=parts) | ast.Tuple(elts=parts) if 0 < len(parts) < _MOST_NAMES:
                 waiting += parts
             case ast.Subscript(
                 value=ast.Subscript(slice=ast.Constant(value=str(key))),
                 slice=ast.Constant(value="string_value"),
             ):
-                found.append(
+                texts.append(
                     config.parameters[key].string_value if key in config.parameters else ""
                 )
             case ast.Name() | ast.Attribute():
@@ -169,11 +169,11 @@ def _texts(node: ast.expr, known: Mapping[str, ast.expr], config: ModelConfig) -
                 if name in known and name not in seen and len(waiting) < _MOST_NAMES:
                     waiting.append(known[name])
                 elif name not in seen:
-                    found.append("")
+                    texts.append("")
                 seen.add(name)
             case _:
-                found.append("")
-    return list(dict.fromkeys(found)) or [""]
+                texts.append("")
+    return list(dict.fromkeys(texts)) or [""]
 
 
 def _sources(files: ModelFiles, config: ModelConfig) -> Iterator[tuple[Path, str]]:
@@ -294,7 +294,7 @@ def _assigned(within: ast.AST, name: str) -> bool:
 def _lint_execute(
     path: Path, execute: Function, checks_cancelled: bool, batches: bool, later: Collection[str]
 ) -> Iterator[LintFinding]:
-    loop = _loop_with_own_work(execute, later) if batches else None
+    loop = _loop_with_work(execute, later) if batches else None
     if loop is not None:
         text = "execute handles one request after the other: batching reduces calls but not compute"
         hint = "join the requests' inputs and call the model once, if it takes batches"
@@ -310,7 +310,7 @@ def _lint_execute(
             yield _at(path, call, Severity.WARNING, "sleep", text)
 
 
-def _loop_with_own_work(execute: Function, later: Collection[str]) -> ast.AST | None:
+def _loop_with_work(execute: Function, later: Collection[str]) -> ast.AST | None:
     """The first loop over the requests that calls something of the model's (``self.x(...)``).
 
     What is called ``later``, as coroutines are until they are awaited, may run at the same time.
@@ -323,9 +323,9 @@ def _loop_with_own_work(execute: Function, later: Collection[str]) -> ast.AST | 
         awaited = {inner.value for inner in ast.walk(node) if isinstance(inner, ast.Await)}
         for call in _calls(node):
             name = _dotted(call.func)
-            own = name.startswith("self.") and not name.startswith(("self.log", "self._log"))
+            is_method = name.startswith("self.") and not name.startswith(("self.log", "self._log"))
             waits = name.removeprefix("self.") not in later and not name.endswith(_STARTING)
-            if own and (waits or call in awaited):
+            if is_method and (waits or call in awaited):
                 return node
     return None
 

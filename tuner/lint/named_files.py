@@ -39,8 +39,10 @@ def named_files(files: ModelFiles, config: ModelConfig) -> Iterator[LintFinding]
         for capability, name in sorted(config.cc_model_filenames.items()):
             if not is_there(files.directory / str(version) / name):
                 text = f"version {version} has no {name}, which GPUs of {capability} load"
-                found = error_at(files, f"cc_model_filenames[{capability}]", "model-file", text, "")
-                yield replace(found, severity=Severity.WARNING)
+                finding = error_at(
+                    files, f"cc_model_filenames[{capability}]", "model-file", text, ""
+                )
+                yield replace(finding, severity=Severity.WARNING)
 
 
 def _read(directory: Path, name: str) -> bytes | str:
@@ -64,8 +66,9 @@ def _environment(files: ModelFiles, config: ModelConfig) -> Iterator[LintFinding
     value = config.parameters[_ENVIRONMENT].string_value if named else ""
     path = Path(value.replace(_DIRECTORY, str(files.directory)))
     if value and not is_there(path):
-        own = _DIRECTORY in value
-        text = f"{_ENVIRONMENT}: {path} is not there{'' if own else ', on this machine at least'}"
+        in_repository = _DIRECTORY in value
+        where = "" if in_repository else ", on this machine at least"
+        text = f"{_ENVIRONMENT}: {path} is not there{where}"
         place, hint = f"parameters[{_ENVIRONMENT}]", "put it there, or leave the parameter out"
-        found = error_at(files, place, "execution-env", text, hint)
-        yield found if own else replace(found, severity=Severity.WARNING)
+        finding = error_at(files, place, "execution-env", text, hint)
+        yield finding if in_repository else replace(finding, severity=Severity.WARNING)

@@ -78,15 +78,17 @@ def lint_repository(
             LintFinding(repository / name, 1, None, Severity.NOTE, "empty-folder", text)
         )
     for name in chosen:
-        findings += _lint_model(repository, name, names, CONFIG_NAME, own=True)
+        findings += _lint_model(repository, name, names, CONFIG_NAME, within_repository=True)
         for path in sorted((repository / name).glob("configs/[!.]*.pbtxt")):
-            found = _lint_model(repository, name, names, f"configs/{path.name}", own=True)
-            findings += [f for f in found if f.file == path]
-    told = [finding for finding in findings if finding.rule not in silent]
+            of_config = _lint_model(
+                repository, name, names, f"configs/{path.name}", within_repository=True
+            )
+            findings += [f for f in of_config if f.file == path]
+    reported = [finding for finding in findings if finding.rule not in silent]
     if weightless:  # a file that is not here may tell
         note = partial(replace, severity=Severity.NOTE)
-        told = [note(f) if f.rule == "no-backend" else f for f in told]
-    return told
+        reported = [note(f) if f.rule == "no-backend" else f for f in reported]
+    return reported
 
 
 def _holds_models(repository: Path) -> bool:
@@ -105,9 +107,9 @@ def errors_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> list
     waiting, findings = [model_directory(repository, model).name], []
     for name in waiting:  # grows
         findings += _lint_model(repository, name, names, write_to)
-        if (found := _readable(repository, name, write_to)) is not None:
-            steps = (step.model_name for step in found[1].ensemble_scheduling.step)
-            called = dict.fromkeys([*steps, *called_models(*found, names)[0]])
+        if (readable := _readable(repository, name, write_to)) is not None:
+            steps = (step.model_name for step in readable[1].ensemble_scheduling.step)
+            called = dict.fromkeys([*steps, *called_models(*readable, names)[0]])
             waiting += [n for n in called if n in names and n not in waiting]
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
@@ -115,22 +117,22 @@ def errors_of(repository: Path, model: str, write_to: str = CONFIG_NAME) -> list
 def _readable(repository: Path, name: str, write_to: str) -> tuple[ModelFiles, ModelConfig] | None:
     """The model's files and config; None when they cannot be read, which is its own finding."""
     try:
-        files, _ = known_part(read_model(repository, name, write_to, own=True))
+        files, _ = known_part(read_model(repository, name, write_to, within_repository=True))
         return files, files.config()
     except (SpecError, EnvironmentNotReadyError):
         return None
 
 
 def _lint_model(
-    repository: Path, name: str, names: list[str], write_to: str, *, own: bool = False
+    repository: Path, name: str, names: list[str], write_to: str, *, within_repository: bool = False
 ) -> list[LintFinding]:
     try:
-        whole = read_model(repository, name, write_to, own=own)
+        all_files = read_model(repository, name, write_to, within_repository=within_repository)
     except (SpecError, EnvironmentNotReadyError) as error:  # not UTF-8, or nothing to read
         rule = "encoding" if isinstance(error.__cause__, UnicodeDecodeError) else "config-file"
         path = repository / name / write_to
         return [LintFinding(path, 1, None, Severity.ERROR, rule, error.message, error.hint)]
-    files, newer = known_part(whole)
+    files, newer = known_part(all_files)
     config = try_parse(files.text)
     if isinstance(config, ParseMistake):
         position = (config.line, config.column)
@@ -139,17 +141,17 @@ def _lint_model(
                 files.path, *position, Severity.ERROR, "syntax", config.message, config.hint
             )
         ]
-    silent = silenced_in(whole.text)
+    silent = silenced_in(all_files.text)
     findings = [
         *newer,
-        *metric_findings(whole),
+        *metric_findings(all_files),
         *layout_findings(files, config),
         *config_findings(files, config, has_state=knows_sequences(files, config)),
         *_between_findings(repository, files, config, names),
         *python_findings(files, config, names),
     ]
-    told = (finding for finding in findings if finding.rule not in silent)
-    return sorted(told, key=lambda f: (str(f.file), f.line, f.column or 0, f.rule))
+    reported = (finding for finding in findings if finding.rule not in silent)
+    return sorted(reported, key=lambda f: (str(f.file), f.line, f.column or 0, f.rule))
 
 
 def _between_findings(
@@ -220,9 +222,9 @@ def _reached_configs(
     configs: dict[str, ModelConfig] = {}
     waiting = [step.model_name for step in config.ensemble_scheduling.step]
     for name in waiting:  # grows
-        if name not in names or (found := _readable(repository, name, write_to)) is None:
+        if name not in names or (readable := _readable(repository, name, write_to)) is None:
             continue
-        files, inner = found
+        files, inner = readable
         in_code = files.backend(inner) == "python" and files.completes(inner)
         if in_code and not inner.max_batch_size:
             for tensor in (*inner.input, *inner.output):  # the batch may be in front of the dims
@@ -236,7 +238,7 @@ def known_part(files: ModelFiles) -> tuple[ModelFiles, list[LintFinding]]:
     """The files with blanks for fields of newer Triton releases, and a warning for each."""
     from google.protobuf.text_format import ParseError
 
-    text, found = files.text, []
+    text, findings = files.text, []
     while isinstance(mistake := try_parse(text), ParseMistake) and mistake.newer:
         before = text.split("\n")[: mistake.line - 1]
         start = sum(len(line) + 1 for line in before) + mistake.column - 1
@@ -245,10 +247,10 @@ def known_part(files: ModelFiles) -> tuple[ModelFiles, list[LintFinding]]:
         except (IndexError, ParseError, StopIteration):  # broken further on
             return files, []
         text = text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
-        told = f"the installed tritonclient does not know {mistake.newer}"
+        message = f"the installed tritonclient does not know {mistake.newer}"
         place = (files.path, mistake.line, mistake.column)
-        found.append(LintFinding(*place, Severity.WARNING, "newer-field", told, mistake.hint))
-    return replace(files, text=text), found
+        findings.append(LintFinding(*place, Severity.WARNING, "newer-field", message, mistake.hint))
+    return replace(files, text=text), findings
 
 
 def metric_findings(files: ModelFiles) -> Iterator[LintFinding]:

@@ -127,8 +127,8 @@ def refuse_unknown(rules: Iterable[str]) -> None:
 def silenced_in(text: str) -> frozenset[str]:
     """Rules that comments switch off: ``# tune: ignore RULE, RULE``."""
     comments = (line.partition("#")[2] for line in text.split("\n"))
-    found = (re.split(r"[ ,]+", m[1]) for comment in comments for m in _SILENCE.finditer(comment))
-    return frozenset(rule for rules in found for rule in rules)
+    names = (re.split(r"[ ,]+", m[1]) for comment in comments for m in _SILENCE.finditer(comment))
+    return frozenset(rule for rules in names for rule in rules)
 
 
 class Severity(Enum):

@@ -40,10 +40,10 @@ def open_threads(module: ast.Module) -> Iterator[OpenThreads]:
     for runtime in RUNTIMES:
         places = (node for node, name in imports if _brings(runtime, name))
         first = min(places, key=lambda node: node.lineno, default=None)
-        found = [(name, line) for name, value, line in given if not _is_each_cpu(value)]
-        if first is None or any(name in runtime.settings for name, _ in found):
+        settings = [(name, line) for name, value, line in given if not _is_each_cpu(value)]
+        if first is None or any(name in runtime.settings for name, _ in settings):
             continue
-        variables = [(name, line) for name, line in found if name in runtime.variables]
+        variables = [(name, line) for name, line in settings if name in runtime.variables]
         if not any(line < first.lineno for _, line in variables):
             late = next((f"{line} sets {name}" for name, line in variables), "")
             yield OpenThreads(runtime, first, late)

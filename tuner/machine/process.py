@@ -194,7 +194,7 @@ def _remove_abandoned(parent: Path) -> None:
             descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 ours = os.fstat(descriptor).st_uid == os.geteuid()
-                if ours and lock(descriptor) is Lock.HELD:
+                if ours and lock(descriptor) is Lock.ACQUIRED:
                     shutil.rmtree(directory)
             finally:
                 os.close(descriptor)

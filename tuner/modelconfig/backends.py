@@ -84,11 +84,11 @@ def mistakes(config: ModelConfig) -> Iterator[Mistake]:
     """Why Triton refuses the platform, the runtime or a parameter of the backend (source)."""
     platform, backend = config.platform, backend_of(config)
     strict = not backend or backend in PLATFORMS.values()  # others may call theirs what they like
-    own = PLATFORMS.get(platform)
-    if strict and own and own != backend:
-        text = f"{platform!r} is of backend {own}, and backend says {backend}"
-        yield "platform", text, f'leave platform out, or write backend: "{own}"'
-    elif strict and platform not in ("", PLATFORM) and not own:
+    expected = PLATFORMS.get(platform)
+    if strict and expected and expected != backend:
+        text = f"{platform!r} is of backend {expected}, and backend says {backend}"
+        yield "platform", text, f'leave platform out, or write backend: "{expected}"'
+    elif strict and platform not in ("", PLATFORM) and not expected:
         text = f"Triton knows no platform {platform!r}" + f" of backend {backend}" * bool(backend)
         hint = did_you_mean(platform, PLATFORMS) or "leave it out, and write backend: ..."
         yield "platform", text, hint

@@ -176,7 +176,7 @@ _POLICY = "model_transaction_policy"
 #: Fields that a backend may complete, scheduler and instances aside.
 _TAKEN_OVER = (MAX_BATCH_SIZE, "input", "output", _POLICY)
 #: And what says which backend it is: found by the names of files.
-_FOUND = ("backend", "platform")
+_INFERRED = ("backend", "platform")
 
 
 def turns_on_batching(backend: str, config: ModelConfig) -> bool:
@@ -205,7 +205,7 @@ def unragged_inputs(config: ModelConfig, *, may_batch: bool = False) -> list[str
 
 def _complete(file: ModelConfig, running: ModelConfig) -> ModelConfig:
     config = deepcopy(file)
-    for name in (*_TAKEN_OVER, *_FOUND):
+    for name in (*_TAKEN_OVER, *_INFERRED):
         config.ClearField(name)
         config.MergeFrom(_only(running, name))
     if file.WhichOneof("scheduling_choice") is None:
@@ -267,7 +267,7 @@ DEFAULT_SEQUENCE_IDLE_US = 1_000_000
 _FILLED_IN = ("instance_group", "platform", "backend", "default_model_filename", "input", "output")
 
 
-def differences(asked: ModelConfig, running: ModelConfig, paths: Iterable[str]) -> list[str]:
+def differences(requested: ModelConfig, running: ModelConfig, paths: Iterable[str]) -> list[str]:
     """Fields in which the ``running`` config, as the server reports it, differs from ``asked``.
 
     Compares ``paths`` only, after filling ``asked`` in as Triton does when it loads a model
@@ -278,8 +278,8 @@ def differences(asked: ModelConfig, running: ModelConfig, paths: Iterable[str]) 
     Returns:
         One sentence for each difference.
     """
-    expected = _normalize(asked)
-    found = []
+    expected = _normalize(requested)
+    texts = []
     for path in paths:
         steps = parse_steps(path)
         wanted = get(expected, path)
@@ -287,8 +287,8 @@ def differences(asked: ModelConfig, running: ModelConfig, paths: Iterable[str]) 
             continue
         actual = _get_or_none(running, format_steps(_by_position(expected, steps, path)))
         if (wanted or None) != (actual or None):
-            found.append(f"asked for {path} = {_words(wanted)}, the server has {_words(actual)}")
-    return found
+            texts.append(f"asked for {path} = {_words(wanted)}, the server has {_words(actual)}")
+    return texts
 
 
 def _get_or_none(config: ModelConfig, path: str) -> FieldValue:
@@ -298,8 +298,8 @@ def _get_or_none(config: ModelConfig, path: str) -> FieldValue:
         return None
 
 
-def _normalize(asked: ModelConfig) -> ModelConfig:
-    config = deepcopy(asked)
+def _normalize(requested: ModelConfig) -> ModelConfig:
+    config = deepcopy(requested)
     if not config.HasField("version_policy"):
         config.version_policy.latest.num_versions = 1
     if config.HasField("dynamic_batching"):

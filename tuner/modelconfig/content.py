@@ -26,7 +26,7 @@ def content_of(
     Configs, which are compared by themselves, hidden files and Python's caches are left out. Deeper
     directories have one hash each, so that an unpacked environment is not listed file by file.
     """
-    found: dict[str, list[str]] = {}
+    lines_of: dict[str, list[str]] = {}
     for label, model in served.models.items():
         top = model.files.directory
         for number, path in enumerate(_files(top)):
@@ -35,9 +35,9 @@ def content_of(
                 break
             parts = path.relative_to(top).parts
             if path.suffix != ".pbtxt" or parts[:-1] not in ((), ("configs",)):
-                name = _shown("/".join((label, *parts[:2])))
-                found.setdefault(name, []).append(f"{_shown(str(parts))} {_digest(path)}")
-    return {name: _hash("\n".join(lines)) for name, lines in found.items()} | hashes_of(others)
+                name = _printable("/".join((label, *parts[:2])))
+                lines_of.setdefault(name, []).append(f"{_printable(str(parts))} {_digest(path)}")
+    return {name: _hash("\n".join(lines)) for name, lines in lines_of.items()} | hashes_of(others)
 
 
 def hashes_of(files: Mapping[str, Path]) -> dict[str, str]:
@@ -59,7 +59,7 @@ def differences(there: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
     return [*lines, f"and {len(names) - _NAMED} more"] if len(names) > _NAMED else lines
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     """A path that is not UTF-8 can still be stored."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
@@ -81,13 +81,13 @@ def _files(top: Path) -> Iterator[Path]:
 def _digest(path: Path) -> str:
     try:
         if path.is_dir():
-            return _shown(str(path.readlink()))
+            return _printable(str(path.readlink()))
         size = path.stat().st_size
-        found = hashlib.sha256(str(size).encode())
+        digest = hashlib.sha256(str(size).encode())
         with path.open("rb") as file:
             for offset in range(0, size, max(size // _BLOCKS, _BLOCK_BYTES)):
                 file.seek(offset)
-                found.update(file.read(_BLOCK_BYTES))
+                digest.update(file.read(_BLOCK_BYTES))
     except OSError as error:
         return str(error.strerror)
-    return found.hexdigest()
+    return digest.hexdigest()

@@ -80,14 +80,14 @@ def _edit_field(text: str, config: ModelConfig, path: str, value: FieldValue) ->
 
 def _find(text: str, parent: Message, message: Any, step: Step, path: str) -> Element | None:
     """The message in the text that ``step`` means."""
-    found = elements(parent, step.field.name)
+    candidates = elements(parent, step.field.name)
     if step.is_map:
-        same_key = [e for e in found if _key(text, e, step) == step.key]
+        same_key = [e for e in candidates if _key(text, e, step) == step.key]
         return same_key[-1] if same_key else None  # the last one counts
     if not is_list(step.field):
-        return found[0] if found else None
+        return candidates[0] if candidates else None
     index = element_index(message, step, path)
-    return None if index is None else found[index]
+    return None if index is None else candidates[index]
 
 
 def _key(text: str, element: Element, step: Step) -> Any:

@@ -57,17 +57,17 @@ def _branches(ensemble: ModelConfig, models: Mapping[str, ModelConfig]) -> Itera
     """A step, or the end, that joins a decoupled model's answers with others: refused."""
     source = {tensor.name: "the request" for tensor in ensemble.input}
     for index, step in _in_order(ensemble.ensemble_scheduling.step, set(source)):
-        joined, own = (
+        joined, branch = (
             {source[n] for n in step.input_map.values()},
             f"step {index} ({step.model_name})",
         )
         if len(joined) > 1:
-            text = f"{own} joins {listed(sorted(joined), ' and ')}"
+            text = f"{branch} joins {listed(sorted(joined), ' and ')}"
             yield f"{_STEP}[{index}].input_map", text, _JOINED
             return
         if not answers_many_times(step.model_name, models):
-            own = "".join(joined)
-        source.update(dict.fromkeys(step.output_map.values(), own))
+            branch = "".join(joined)
+        source.update(dict.fromkeys(step.output_map.values(), branch))
     ends = {source[tensor.name] for tensor in ensemble.output if tensor.name in source}
     if len(ends) > 1:
         yield "output", f"the outputs join {listed(sorted(ends), ' and ')}", _JOINED
@@ -107,9 +107,9 @@ def step_mistakes(
     """
     step = ensemble.ensemble_scheduling.step[index]
     path = f"{_STEP}[{index}]"
-    own, inner = ensemble.max_batch_size, model.max_batch_size
-    if 0 < inner < own:
-        text = f"the ensemble takes batches of {own}, its model {name} only of {inner}"
+    outer, inner = ensemble.max_batch_size, model.max_batch_size
+    if 0 < inner < outer:
+        text = f"the ensemble takes batches of {outer}, its model {name} only of {inner}"
         yield path, text, f"raise {name}'s max_batch_size or lower the ensemble's"
     inputs = {tensor.name: tensor for tensor in model.input}
     outputs = {tensor.name for tensor in model.output}
@@ -196,14 +196,14 @@ def tensor_mistakes(ensemble: ModelConfig, models: Mapping[str, ModelConfig]) ->
         if model is None:
             continue
         for side, tensors in (("input_map", model.input), ("output_map", model.output)):
-            own = {tensor.name: tensor for tensor in tensors}
+            by_name = {tensor.name: tensor for tensor in tensors}
             for key, name in sorted(getattr(step, side).items()):
-                if key not in own:
+                if key not in by_name:
                     continue
-                end = _End.of(step.model_name, own[key], model, list(own[key].dims))
-                found = end.mistake(name, known.setdefault(name, end))
-                if found:
-                    yield (f"{_STEP}[{index}].{side}", *found)
+                end = _End.of(step.model_name, by_name[key], model, list(by_name[key].dims))
+                mistake = end.mistake(name, known.setdefault(name, end))
+                if mistake:
+                    yield (f"{_STEP}[{index}].{side}", *mistake)
 
 
 @dataclass(frozen=True)

@@ -80,12 +80,12 @@ class ModelFiles:
 
 
 def read_model(
-    repository: Path, model: str, write_to: str = CONFIG_NAME, *, own: bool = False
+    repository: Path, model: str, write_to: str = CONFIG_NAME, *, within_repository: bool = False
 ) -> ModelFiles:
     """Reads ``model``'s directory; changes nothing.
 
     Its config is ``write_to`` or, without that file, config.pbtxt: as with --model-config-name.
-    ``own``: what is read is quoted to others, so no link is followed out of the repository.
+    ``within_repository``: no link is followed out of the repository, since others see what is read.
 
     Raises:
         EnvironmentNotReadyError: The repository or the config cannot be read.
@@ -96,7 +96,7 @@ def read_model(
     for path in dict.fromkeys((directory / write_to, directory / CONFIG_NAME)):
         if (data := read_config(path)) is not None:
             break
-    if own and leads_out(path, directory):
+    if within_repository and leads_out(path, directory):
         text = f"{path} is a link to {realpath(path)}, which is not the repository's own"
         hint = "it is not read: put the file there, or let the model's directory be the link"
         raise SpecError(text, hint)
@@ -110,13 +110,13 @@ def read_model(
             "save the file as UTF-8",
         ) from error
     sha256 = None if data is None else hashlib.sha256(data).hexdigest()
-    found = versions(directory)
-    return ModelFiles(model, directory, path, text, sha256, found, encoding, write_to)
+    numbers = versions(directory)
+    return ModelFiles(model, directory, path, text, sha256, numbers, encoding, write_to)
 
 
 def leads_out(path: Path, model: Path) -> bool:
     """A link to a file that is not the model's own: to any of this machine, a password's too."""
-    return path.is_symlink() and not is_own(path, model, mounted=True)
+    return path.is_symlink() and not belongs_to_model(path, model, mounted=True)
 
 
 def directory_of(config: Path) -> Path:
@@ -125,14 +125,14 @@ def directory_of(config: Path) -> Path:
     return config.parent.parent if named else config.parent
 
 
-def is_own(path: Path, model: Path, *, mounted: bool = False) -> bool:
+def belongs_to_model(path: Path, model: Path, *, mounted: bool = False) -> bool:
     """Whether a path, its links followed, is a file of a model's directory or of its repository.
 
     What counts is the directory that ``model`` leads to. A hidden store (.git/annex, .dvc, ..data),
     which names files by their content, is nobody's own; ``mounted``: but Kubernetes' ..data is.
     """
     real, repository = Path(realpath(path)), Path(realpath(model.parent))
-    if not any(real.is_relative_to(own) for own in (repository, Path(realpath(model)))):
+    if not any(real.is_relative_to(top) for top in (repository, Path(realpath(model)))):
         return False
     above = commonpath((real, repository))
     hidden = (part for part in real.relative_to(above).parts if part.startswith("."))

@@ -58,19 +58,21 @@ def _accelerators(config: ModelConfig, backend: str) -> Iterator[Mistake]:
     }
     reads_none = not any(kinds.values())
     for kind, names in kinds.items():
-        for index, found in enumerate(getattr(config.optimization.execution_accelerators, kind)):
+        for index, accelerator in enumerate(
+            getattr(config.optimization.execution_accelerators, kind)
+        ):
             path = f"optimization.execution_accelerators.{kind}[{index}]"
             if reads_none:
                 yield f"{path}.name", f"{backend} reads no accelerators", _WITHOUT.get(backend, "")
                 continue
-            if found.name not in names:
-                text = f"{backend} knows no {kind} {found.name!r}"
-                yield f"{path}.name", text, did_you_mean(found.name, names, most=1)
+            if accelerator.name not in names:
+                text = f"{backend} knows no {kind} {accelerator.name!r}"
+                yield f"{path}.name", text, did_you_mean(accelerator.name, names, most=1)
                 continue
-            keys = names[found.name]
-            for key in sorted(found.parameters):
+            keys = names[accelerator.name]
+            for key in sorted(accelerator.parameters):
                 if keys is not None and key not in keys:
-                    text = f"the accelerator {found.name} reads no parameter {key!r}"
+                    text = f"the accelerator {accelerator.name} reads no parameter {key!r}"
                     yield f"{path}.parameters[{key}]", text, did_you_mean(key, keys, most=1)
 
 

@@ -29,7 +29,7 @@ class Values:
 ANY = None
 _REFUSED = "the backend refuses to load the model"
 _BY_DIGITS = "the backend reads the digits it begins with, and refuses the model without any"
-_WHOLE = Values(r"[+-]?\d+", "a whole number", _BY_DIGITS)
+_INTEGER = Values(r"[+-]?\d+", "a whole number", _BY_DIGITS)
 _NUMBER = Values(r"\d+", "a whole number", _REFUSED)
 _SWITCH = Values(r"[01]", "0 or 1", _BY_DIGITS)
 _YES = Values(r"(?i:yes|no)", "yes or no", "the backend takes it for no")
@@ -90,9 +90,9 @@ BACKENDS: Mapping[str, Backend] = MappingProxyType(
         "onnxruntime": Backend(
             source="onnxruntime_backend: README, src/onnxruntime.cc and #260",
             keys={
-                **dict.fromkeys(("intra_op_thread_count", "inter_op_thread_count"), _WHOLE),
+                **dict.fromkeys(("intra_op_thread_count", "inter_op_thread_count"), _INTEGER),
                 "execution_mode": _SWITCH,
-                **dict.fromkeys(("enable_mem_arena", "enable_mem_pattern"), _WHOLE),
+                **dict.fromkeys(("enable_mem_arena", "enable_mem_pattern"), _INTEGER),
                 "memory.enable_memory_arena_shrinkage": _ARENAS,
                 "session.use_device_allocator_for_initializers": ANY,
                 **dict.fromkeys(("gpu_mem_limit", "arena_extend_strategy"), ANY),
@@ -174,7 +174,7 @@ BACKENDS: Mapping[str, Backend] = MappingProxyType(
         "pytorch": Backend(
             source="pytorch_backend: README and src/libtorch.cc",
             keys={
-                **dict.fromkeys(("INTRA_OP_THREAD_COUNT", "INTER_OP_THREAD_COUNT"), _WHOLE),
+                **dict.fromkeys(("INTRA_OP_THREAD_COUNT", "INTER_OP_THREAD_COUNT"), _INTEGER),
                 **dict.fromkeys(
                     (
                         *("ENABLE_WEIGHT_SHARING", "DISABLE_OPTIMIZED_EXECUTION", "INFERENCE_MODE"),
@@ -213,7 +213,7 @@ BACKENDS: Mapping[str, Backend] = MappingProxyType(
         ),
         "dali": Backend(
             source="dali_backend: README; dali.py in place of model.dali since release 22.07",
-            keys={"num_threads": _WHOLE},
+            keys={"num_threads": _INTEGER},
             files=("model.dali", "dali.py"),
         ),
         "python": Backend(

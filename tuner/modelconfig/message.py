@@ -109,14 +109,14 @@ def unknown_fields(message: Any) -> list[str]:
     from google.protobuf.unknown_fields import UnknownFieldSet
 
     where, names = message.DESCRIPTOR.name, {place: name for name, place in _NEWER.items()}
-    unknown = UnknownFieldSet(message)
-    numbers = [unknown[index].field_number for index in range(len(unknown))]
-    found = [names.get((where, number), f"{where}'s field {number}") for number in numbers]
+    fields = UnknownFieldSet(message)
+    numbers = [fields[index].field_number for index in range(len(fields))]
+    unknown = [names.get((where, number), f"{where}'s field {number}") for number in numbers]
     for field, value in message.ListFields():
         if field.message_type is not None and not is_map(field):
             for inner in value if is_list(field) else [value]:
-                found += unknown_fields(inner)
-    return [*dict.fromkeys(found)]
+                unknown += unknown_fields(inner)
+    return [*dict.fromkeys(unknown)]
 
 
 def newer_client() -> str:
@@ -191,11 +191,11 @@ def hint_at(text: str, line: int, column: int) -> str:
     lines = text.split("\n")
     if not 0 < line <= len(lines):
         return ""
-    whole = lines[line - 1]
-    here, before = whole[column - 1 :], "\n".join([*lines[: line - 1], whole[: column - 1]])
-    if _CONFLICT.match(whole):
+    full = lines[line - 1]
+    here, before = full[column - 1 :], "\n".join([*lines[: line - 1], full[: column - 1]])
+    if _CONFLICT.match(full):
         return "a merge conflict is left in the file: choose one side"
-    if _PLACEHOLDER.search(whole):
+    if _PLACEHOLDER.search(full):
         return "this is a template: fill in its placeholders first"
     if here.startswith("\ufeff"):
         return "save the file without a byte order mark (BOM)"

@@ -122,7 +122,7 @@ def parse_steps(path: str) -> tuple[Step, ...]:
             segments.clear()
         steps.append(step)
         descriptor = None if step.is_parameter else step.inner
-    _refuse_own_condition(path, steps)
+    _refuse_circular_condition(path, steps)
     return tuple(steps)
 
 
@@ -221,7 +221,7 @@ def _condition(path: str, field: FieldDescriptor, text: str) -> tuple[FieldDescr
     return condition, value
 
 
-def _refuse_own_condition(path: str, steps: list[Step]) -> None:
+def _refuse_circular_condition(path: str, steps: list[Step]) -> None:
     for chosen, leaf in pairwise(steps):
         if any(condition.name == leaf.field.name for condition, _ in chosen.where):
             raise SpecError(

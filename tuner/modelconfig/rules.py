@@ -88,10 +88,10 @@ def violations(config: ModelConfig, *, completes: bool = False) -> list[Violatio
         completes: Loading the model may fill in its tensors, as its own code does in Python
             (``auto_complete_config``).
     """
-    return found_by(_REFUSALS if completes else _OF_A_WHOLE + _REFUSALS, config)
+    return violations_of(_REFUSALS if completes else _COMPLETE + _REFUSALS, config)
 
 
-def found_by(checks: Sequence[tuple[Rule, Check]], config: ModelConfig) -> list[Violation]:
+def violations_of(checks: Sequence[tuple[Rule, Check]], config: ModelConfig) -> list[Violation]:
     return [Violation(rule, *mistake) for rule, check in checks for mistake in check(config)]
 
 
@@ -324,8 +324,8 @@ def _control_values(path: str, name: str, kind: str, control: Any) -> Iterator[M
             yield path, f"{kind} of {name} has data_type {data_type}", " or ".join(_CORRID_TYPES)
         return
     if len(given) != 1:
-        found = " and ".join(given) or "none"
-        text = f"{kind} of {name} needs one of {', '.join(_SWITCHES)}; it has {found}"
+        given_words = " and ".join(given) or "none"
+        text = f"{kind} of {name} needs one of {', '.join(_SWITCHES)}; it has {given_words}"
         yield path, text, "int32_false_true: [ 0, 1 ]"
     elif len(getattr(control, given[0])) != 2:
         text = f"{given[0]} of {name} has two values, for false and for true"
@@ -347,7 +347,7 @@ def _formats(config: ModelConfig) -> Iterator[Mistake]:
 
 
 #: For a config that nothing completes.
-_OF_A_WHOLE = (
+_COMPLETE = (
     (Rule.TENSOR, _unfinished_tensors),
     (Rule.WARMUP, samples.mistakes_without_batches),
 )

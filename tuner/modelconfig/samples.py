@@ -60,15 +60,15 @@ class WarmupTensor:
         """Why the bytes of its file are not its values; empty where they may be."""
         data_type, elements = enum_name(self.given, "data_type"), prod(self.given.dims)
         if data_type == "TYPE_STRING":
-            found = position = 0
+            count = position = 0
             while position + _LENGTH_BYTES <= len(data):
                 length = data[position : position + _LENGTH_BYTES]
                 position += _LENGTH_BYTES + int.from_bytes(length, "little")
-                found += 1
-            has = str(found) if position == len(data) else "something else"
+                count += 1
+            has = str(count) if position == len(data) else "something else"
             wanted = f"{count_text(elements, 'string')}, each after its length in"
-            told = f"the file has {has} in place of {wanted} {_LENGTH_BYTES} bytes"
-            return "" if has == str(elements) else told
+            text = f"the file has {has} in place of {wanted} {_LENGTH_BYTES} bytes"
+            return "" if has == str(elements) else text
         size = elements * int(re.sub(r"\D", "", data_type) or 8) // 8  # TYPE_BOOL has one byte
         short = f"the file has {len(data):,} of {count_text(size, 'byte')}"
         return short if len(data) < size else ""

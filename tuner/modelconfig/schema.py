@@ -48,12 +48,12 @@ def same_config(one: ModelConfig, other: ModelConfig) -> bool:
 
 def message_types(root: Descriptor) -> list[tuple[str, Descriptor]]:
     """Every message type from ``root`` down, each with the dotted prefix of its fields' paths."""
-    found = [("", root)]
+    types = [("", root)]
     seen = {root.full_name}
-    for prefix, descriptor in found:
+    for prefix, descriptor in types:
         for field in descriptor.fields:
             inner = field.message_type
             if inner is not None and inner.full_name not in seen:
                 seen.add(inner.full_name)
-                found.append((f"{prefix}{field.name}.", inner))
-    return found
+                types.append((f"{prefix}{field.name}.", inner))
+    return types

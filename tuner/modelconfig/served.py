@@ -1,4 +1,4 @@
-"""The models of a run: those it names and those they consist of or call, parts before wholes.
+"""The models of a run: those it names and those they consist of or call, parts before parents.
 
 The steps of an ensemble are read from the repository by name; what a Python model calls from its
 code (business logic scripting, BLS) shows in no config, so the spec names it.
@@ -59,9 +59,9 @@ class ServedModel:
         config = self.base.message(fields)
         if self.base.assumes_batch(fields):
             config.ClearField("model_warmup")  # its rows fit the batches that the server will set
-        own = rules.violations(config, completes=self.base.completes)
-        found = (*own, *self.base.violations(fields))
-        return [replace(violation, owner=self.name) for violation in found]
+        of_config = rules.violations(config, completes=self.base.completes)
+        all_violations = (*of_config, *self.base.violations(fields))
+        return [replace(violation, owner=self.name) for violation in all_violations]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Served:
     """The models of a run; the one place where a candidate's fields become their configs.
 
     Attributes:
-        models: By name, in the order in which they are loaded: parts before wholes.
+        models: By name, in the order in which they are loaded: parts before parents.
     """
 
     models: Mapping[str, ServedModel]
@@ -83,21 +83,21 @@ class Served:
         """One model by itself."""
         return cls({files.model: ServedModel(files.model, files, base)})
 
-    def wholes(self, label: str) -> tuple[str, ...]:
+    def parents(self, label: str) -> tuple[str, ...]:
         """Labels of the models that this one is a part of, directly or through others."""
-        found = [label]
+        labels = [label]
         for model in self.models.values():  # each comes after its parts
-            if not {*found}.isdisjoint(model.parts):
-                found.append(model.name)
-        return tuple(found[1:])
+            if not {*labels}.isdisjoint(model.parts):
+                labels.append(model.name)
+        return tuple(labels[1:])
 
-    def answering(self, asked: Iterable[str]) -> tuple[str, ...]:
+    def answering(self, called: Iterable[str]) -> tuple[str, ...]:
         """Labels of models that requests are sent to, and of the steps of ensembles among them."""
-        found = list(dict.fromkeys(asked))
-        for label in found:  # grows
+        labels = list(dict.fromkeys(called))
+        for label in labels:  # grows
             if is_ensemble(self.models[label].base.file):
-                found += [part for part in self.models[label].parts if part not in found]
-        return tuple(found)
+                labels += [part for part in self.models[label].parts if part not in labels]
+        return tuple(labels)
 
     def over(self, bases: Mapping[str, Base]) -> Served:
         """The same models with the configs a server completed; those not in ``bases`` stay."""
@@ -117,32 +117,32 @@ class Served:
 
         Answers are cached: a search checks many candidates that are alike in most models.
         """
-        found: list[Violation] = []
+        violations: list[Violation] = []
         for label, model in self.models.items():
-            own = {p: v for p, v in fields.get(label, {}).items() if p not in _BREAKS_NO_RULE}
-            found += self._once((label, *own.items()), partial(model.violations, own))
-        for label, whole in self.models.items():
-            if whole.base.file.ensemble_scheduling.step:
-                seen = {la: _seen_by_others(fields.get(la, {})) for la in (label, *whole.parts)}
-                most = seen[label].get(MAX_BATCH_SIZE, whole.base.completed.max_batch_size)
-                for own in seen.values():  # a step's larger batches make no difference
-                    size = own.get(MAX_BATCH_SIZE)
+            kept = {p: v for p, v in fields.get(label, {}).items() if p not in _BREAKS_NO_RULE}
+            violations += self._once((label, *kept.items()), partial(model.violations, kept))
+        for label, ensemble in self.models.items():
+            if ensemble.base.file.ensemble_scheduling.step:
+                seen = {la: _seen_by_others(fields.get(la, {})) for la in (label, *ensemble.parts)}
+                most = seen[label].get(MAX_BATCH_SIZE, ensemble.base.completed.max_batch_size)
+                for kept in seen.values():  # a step's larger batches make no difference
+                    size = kept.get(MAX_BATCH_SIZE)
                     if isinstance(size, int) and isinstance(most, int) and most:
-                        own[MAX_BATCH_SIZE] = min(size, most)
-                key = tuple((la, *own.items()) for la, own in seen.items())
-                found += self._once(key, partial(self._between, whole, seen))
-        return found
+                        kept[MAX_BATCH_SIZE] = min(size, most)
+                key = tuple((la, *kept.items()) for la, kept in seen.items())
+                violations += self._once(key, partial(self._between, ensemble, seen))
+        return violations
 
     def place(self, violation: Violation) -> str:
         return self.models[violation.owner].place(violation.path)
 
-    def _between(self, whole: ServedModel, fields: FieldsOfModels) -> list[Violation]:
+    def _between(self, ensemble: ServedModel, fields: FieldsOfModels) -> list[Violation]:
         """An ensemble against its steps."""
-        configs = {la: _as_known(self.models[la].base, own) for la, own in fields.items()}
-        named = {part: configs[part] for part in whole.parts}
+        configs = {la: _as_known(self.models[la].base, changes) for la, changes in fields.items()}
+        named = {part: configs[part] for part in ensemble.parts}
         return [
-            Violation(Rule.ENSEMBLE_STEP, path, message, hint, whole.name)
-            for path, message, hint in mistakes_between(configs[whole.name], named)
+            Violation(Rule.ENSEMBLE_STEP, path, message, hint, ensemble.name)
+            for path, message, hint in mistakes_between(configs[ensemble.name], named)
         ]
 
     def _once(self, key: object, judge: Callable[[], list[Violation]]) -> list[Violation]:
@@ -195,10 +195,10 @@ def read_served(
         base = Base.of_file(config, completes=completes, backend=backend, on_cpu=on_cpu)
         steps = (step.model_name for step in config.ensemble_scheduling.step)
         # A step without a model is reported by the ensemble's own rules.
-        asked = dict.fromkeys((*filter(None, steps), *(calls or {}).get(name, ())))
-        read[name] = ServedModel(name, files, base, tuple(asked))
-        _refuse_missing(repository, read[name], asked)
-        waiting += asked
+        parts = dict.fromkeys((*filter(None, steps), *(calls or {}).get(name, ())))
+        read[name] = ServedModel(name, files, base, tuple(parts))
+        _refuse_missing(repository, read[name], parts)
+        waiting += parts
     return Served({model.name: model for model in _parts_first(read.values())})
 
 
@@ -223,9 +223,9 @@ def _parts_first(models: Iterable[ServedModel]) -> Iterator[ServedModel]:
         raise SpecError(f"{where}: the models form a cycle: {text}", "break it") from error
 
 
-def _place_of(whole: ServedModel, part: str) -> str:
+def _place_of(parent: ServedModel, part: str) -> str:
     """The place that names a part: the model's config, or the spec for what its code calls."""
-    for index, step in enumerate(whole.base.file.ensemble_scheduling.step):
+    for index, step in enumerate(parent.base.file.ensemble_scheduling.step):
         if step.model_name == part:
-            return whole.place(f"ensemble_scheduling.step[{index}].model_name")
-    return f"models.{whole.name}.calls"
+            return parent.place(f"ensemble_scheduling.step[{index}].model_name")
+    return f"models.{parent.name}.calls"

@@ -15,7 +15,7 @@ from tuner.spec.paths import MAX_BATCH_SIZE
 _CLASS_SCORES = ("logit", "prob", "score", "label", "class")
 #: Parts of names of what a model of texts takes: two dimensions, the batch and the tokens.
 _TOKENS = ("input_id", "attention_mask", "token_type", "position_id", "segment_id", "input_mask")
-_WHOLE = ("TYPE_INT32", "TYPE_INT64")
+_INTEGERS = ("TYPE_INT32", "TYPE_INT64")
 #: Dimensions of a picture without its batch.
 _PICTURE = 3
 
@@ -45,10 +45,10 @@ def batch_in_dims(config: ModelConfig) -> Iterator[Mistake]:
 def _holds_batch(tensor: ModelConfig) -> bool:
     """Whether the first dimension is probably the batch once more."""
     dims, kind = [*tensor.dims], enum_name(tensor, "data_type")
-    tokens = kind in _WHOLE and any(word in tensor.name.lower() for word in _TOKENS)
+    tokens = kind in _INTEGERS and any(word in tensor.name.lower() for word in _TOKENS)
     if tokens and len(dims) == 2 and dims[0] == -1:
         return True
-    return kind not in _WHOLE and len(dims) == _PICTURE + 1 and dims[0] == -1
+    return kind not in _INTEGERS and len(dims) == _PICTURE + 1 and dims[0] == -1
 
 
 def fixed_batch(config: ModelConfig) -> Iterator[Mistake]:

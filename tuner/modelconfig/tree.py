@@ -203,8 +203,8 @@ def locate(text: str, path: str) -> tuple[int, int]:
 
 def _key(text: str, entry: Message) -> str | None:
     """The key of an entry of a map, as text."""
-    found = entry.named("key")
-    return text[found[0].value.start : found[0].value.end].strip("\"'") if found else None
+    keys = entry.named("key")
+    return text[keys[0].value.start : keys[0].value.end].strip("\"'") if keys else None
 
 
 def field_place(source: str, text: str, path: str) -> str:

@@ -82,8 +82,8 @@ def from_words(field: FieldDescriptor, words: str) -> Any:
     if field.cpp_type == field.CPPTYPE_BOOL:
         return {"true": True, "false": False}.get(words)
     if field.cpp_type == field.CPPTYPE_ENUM:
-        found = _enum(field).values_by_name.get(words)
-        return found.number if found else None
+        value = _enum(field).values_by_name.get(words)
+        return value.number if value else None
     try:
         return _in_range(field, int(words))
     except ValueError:

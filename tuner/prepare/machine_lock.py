@@ -106,8 +106,8 @@ def _only_one_in(directory: Path, *, reading: bool) -> Iterator[None]:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         held = lock(descriptor, shared=reading)
-        first = _first_on(directory, reading=reading) if held is not Lock.HELD else None
-        if held is Lock.HELD_BY_ANOTHER or first is not None:
+        first = _first_on(directory, reading=reading) if held is not Lock.ACQUIRED else None
+        if held is Lock.BUSY or first is not None:
             unknown = "another tune, of another machine or container"
             raise EnvironmentNotReadyError(
                 f"the model in {directory} is being measured by {first.text if first else unknown}",
@@ -250,7 +250,7 @@ def _alive(directory: int, name: str) -> Sequence[LockHolder]:
                 _remove(directory, name)
             return []
         claim = read_received(name, json.loads(content), LockHolder.from_json)
-        if lock(descriptor, shared=True) is not Lock.HELD_BY_ANOTHER:
+        if lock(descriptor, shared=True) is not Lock.BUSY:
             _remove(directory, name)
             return []
     finally:

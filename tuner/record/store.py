@@ -218,7 +218,7 @@ def find_newest(
 def written_by_one(directory: Path) -> Iterator[None]:
     """Holds a directory's lock; SpecError where another tune does."""
     with open_own(directory / LOCK) as file:
-        if lock(file.fileno()) is Lock.HELD_BY_ANOTHER:
+        if lock(file.fileno()) is Lock.BUSY:
             raise SpecError(
                 f"{directory} is being written by another tune",
                 "wait for it, or start a run of your own",

@@ -52,9 +52,9 @@ class ModelRow:
 
     def cells(self) -> tuple[str, ...]:
         """The columns of `HEADER`."""
-        own = [SHORT_NAMES.get(path, path) for path in self.tunable.get(self.model, ())]
+        fields = [SHORT_NAMES.get(path, path) for path in self.tunable.get(self.model, ())]
         parts = [name for name in self.tunable if name != self.model]
-        tunable = ", ".join([*own, *([f"with it: {' '.join(parts)}"] if parts else [])])
+        tunable = ", ".join([*fields, *([f"with it: {' '.join(parts)}"] if parts else [])])
         versions, why_not = ", ".join(map(str, self.versions)), self.why_not.partition("\n")[0]
         return (self.model, self.backend, versions, self.batching, tunable or "nothing", why_not)
 
@@ -91,7 +91,7 @@ def _row(
 ) -> ModelRow:
     row = ModelRow(name)
     try:
-        files = read_model(repository, name, own=True)
+        files = read_model(repository, name, within_repository=True)
         row = replace(row, versions=files.versions)
         config = files.config()
         backend = PLATFORM if is_ensemble(config) else files.backend(config)
@@ -125,7 +125,7 @@ def _tunable(
     model = files.model
     if model in errors:
         raise errors[model]
-    parts = parts_of(repository, model, own=True)  # the next reads no other config
+    parts = parts_of(repository, model, within_repository=True)  # the next reads no other config
     served = read_served(repository, [model])
     for name in served.answering([model]):
         refuse_unmeasurable(name, served.models[name].base.completed)
@@ -143,18 +143,19 @@ def parts_of(
     write_to: str = CONFIG_NAME,
     calling: Iterable[str] = (),
     *,
-    own: bool = False,
+    within_repository: bool = False,
 ) -> dict[str, DraftedModel]:
     """The model, and then every model that is served with it, by name.
 
-    ``calling``: models that its code calls, beside those that it shows. ``own`` as in `read_model`.
+    ``calling``: models that the code calls, beside those that it names. ``within_repository``: as
+    in `read_model`.
     """
     there, reached = model_names(repository), dict[str, DraftedModel]()
     waiting, least = [model], defaultdict[str, int](int)
     for name in waiting:  # grows
         if name in reached or name not in there:
             continue
-        files = read_model(repository, name, write_to, own=own)
+        files = read_model(repository, name, write_to, within_repository=within_repository)
         config = files.config()
         called, unnamed = called_models(files, config, there)
         calls = tuple(dict.fromkeys((*called, *(calling if name == model else ()))))

@@ -185,7 +185,7 @@ def _programs(
     local = job.spec.server.mode is ServerMode.LOCAL
     absent = local and not has_tritonserver(job.spec.server.binary, environment)
     if absent:
-        error = wheel.not_found(environment)
+        error = wheel.missing_server(environment)
         notes.append(f"{error.message}: {error.hint}")
     if chosen or unready or absent:
         return _commands(job, *_named_by(job.spec)), notes

@@ -109,8 +109,8 @@ def perf_analyzer(named: str | None, environment: Mapping[str, str]) -> Iterator
     The wheel's binary wants two libraries that most machines lack; the server's wheel has them
     under other names, so they are linked into a private directory.
     """
-    found, origin = _find_perf_analyzer(named, environment)
-    binary = _behind(found)
+    program, origin = _find_perf_analyzer(named, environment)
+    binary = _behind(program)
     with private_directory() as private:
         # Without it gRPC sends even 127.0.0.1 through a proxy named in the environment.
         known = environment.get("no_proxy") or environment.get("NO_PROXY")
@@ -176,8 +176,8 @@ def refuse_missing(name: str, named: str, environment: Mapping[str, str]) -> Non
 
 def backends_beside(named: str, environment: Mapping[str, str]) -> Path | None:
     """The backends of a named tritonserver, which is not run; None where they are not known."""
-    found = shutil.which(named, path=environment.get("PATH", ""))
-    beside = found and Path(found).resolve().parent.parent / "backends"
+    program = shutil.which(named, path=environment.get("PATH", ""))
+    beside = program and Path(program).resolve().parent.parent / "backends"
     return beside if beside and beside.is_dir() else None
 
 
@@ -207,36 +207,36 @@ def has_perf_analyzer(named: str | None, environment: Mapping[str, str]) -> bool
     return True
 
 
-def _behind(found: Path) -> Path:
+def _behind(script: Path) -> Path:
     """The program that the package perf-analyzer's script starts; links to the script are resolved.
 
     The script keeps signals and the CPU time of its program, and always exits with 0 (2.60).
     """
-    if has_dynamic_linker(found):
-        return found
-    prefix = found.resolve().parent.parent
+    if has_dynamic_linker(script):
+        return script
+    prefix = script.resolve().parent.parent
     for packages in prefix.glob("lib/python3*/*-packages"):  # Debian's pip: dist-packages
         program = packages / "perf_analyzer" / "bin" / "perf_analyzer"
         if os.access(program, os.X_OK):
             return program
-    return found
+    return script
 
 
 def _find_tritonserver(named: str | None, environment: Mapping[str, str]) -> tuple[Path, Origin]:
     package = wheel.package(environment)
     installed = package and package / "tritonserver" / "bin" / "tritonserver"
-    found = _find("tritonserver", "TUNE_TRITONSERVER", named, environment, installed)
-    if found is None:
-        raise wheel.not_found(environment)
-    return found
+    installation = _find("tritonserver", "TUNE_TRITONSERVER", named, environment, installed)
+    if installation is None:
+        raise wheel.missing_server(environment)
+    return installation
 
 
 def _find_perf_analyzer(named: str | None, environment: Mapping[str, str]) -> tuple[Path, Origin]:
     installed = Path(sysconfig.get_path("scripts")) / "perf_analyzer"
-    found = _find("perf_analyzer", "TUNE_PERF_ANALYZER", named, environment, installed)
-    if found is None:
+    installation = _find("perf_analyzer", "TUNE_PERF_ANALYZER", named, environment, installed)
+    if installation is None:
         raise EnvironmentNotReadyError("no perf_analyzer found", install_hint())
-    return found
+    return installation
 
 
 def _find(
@@ -246,16 +246,16 @@ def _find(
     environment: Mapping[str, str],
     installed: Path | None,
 ) -> tuple[Path, Origin] | None:
-    for asked, origin in ((named, Origin.SPEC), (environment.get(variable), Origin.VARIABLE)):
-        if asked:
-            found = shutil.which(asked, path=environment.get("PATH", ""))
-            if not found:
+    for path, origin in ((named, Origin.SPEC), (environment.get(variable), Origin.VARIABLE)):
+        if path:
+            executable = shutil.which(path, path=environment.get("PATH", ""))
+            if not executable:
                 where = f"${variable}" if origin is Origin.VARIABLE else origin.value
-                near = path_meant(Path(asked), lambda p: p.is_file() and os.access(p, os.X_OK))
+                near = path_meant(Path(path), lambda p: p.is_file() and os.access(p, os.X_OK))
                 raise EnvironmentNotReadyError(
-                    f"no executable {asked} ({name} named by {where})", near or "correct the path"
+                    f"no executable {path} ({name} named by {where})", near or "correct the path"
                 )
-            return Path(found).absolute(), origin
+            return Path(executable).absolute(), origin
     if on_path := shutil.which(name, path=environment.get("PATH", "")):
         return Path(on_path).absolute(), Origin.PATH
     for candidate, origin in ((_CONTAINER_BIN / name, Origin.CONTAINER), (installed, Origin.WHEEL)):
@@ -295,10 +295,10 @@ def _wheel_surroundings(
     library = f"libpython{PYTHON}.so.1.0"
     copies = [copy.name for copy in bundled.glob(f"libpython3-*.{sys.version_info.minor}.so.1.0")]
     places = (sysconfig.get_config_var("LIBDIR") or "", f"{sys.base_prefix}/lib")
-    found = [file for p in places if (file := Path(p) / library).exists()]
-    for name in [library, *copies] if found else ():
-        (libraries / name).symlink_to(found[0])
-    if copies and not found:  # otherwise the linker says so
+    files = [file for p in places if (file := Path(p) / library).exists()]
+    for name in [library, *copies] if files else ():
+        (libraries / name).symlink_to(files[0])
+    if copies and not files:  # otherwise the linker says so
         raise EnvironmentNotReadyError(f"{stub} lacks {library}", _NO_LIBRARY)
     for other in (root / "backends").iterdir():
         if other.name != backend.name:

@@ -160,8 +160,8 @@ class Control:
 
     def index(self) -> Sequence[Any]:
         """Every version of the repository's models: ``name``, ``state``, and ``reason`` for it."""
-        asked = self._ask("reading the repository index", "get_model_repository_index")
-        return list(asked.models)
+        answer = self._ask("reading the repository index", "get_model_repository_index")
+        return list(answer.models)
 
     def running_config(self, model: str) -> Any:
         """The ``ModelConfig`` message the server runs, completed by its backend."""
@@ -184,10 +184,10 @@ class Control:
         if self._endpoints.metrics is None:
             return None
         try:
-            told = get(self._endpoints, "metrics", "/metrics", self._timeout_s)
+            answer = get(self._endpoints, "metrics", "/metrics", self._timeout_s)
         except OSError as error:
             raise ServerGoneError(f"reading the metrics: {error}") from error
-        return Metrics.parse(told.decode(errors="replace"))
+        return Metrics.parse(answer.decode(errors="replace"))
 
 
 @contextmanager

@@ -56,8 +56,10 @@ def wait_until_ready(server: Server, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while True:
         # Checked first: somebody else's server may answer, on a port that ours did not get.
-        asked = server.endpoints
-        answers = ready(asked) and (asked.metrics is None or _answers(asked, "metrics", "/metrics"))
+        endpoints = server.endpoints
+        answers = ready(endpoints) and (
+            endpoints.metrics is None or _answers(endpoints, "metrics", "/metrics")
+        )
         if not server.alive():
             words = failure(server.log_tail(_LOG_LINES))
             raise failed(

@@ -118,8 +118,8 @@ def meaning(words: str) -> str | None:
 def remedy(words: str) -> str:
     """What to do about it; empty where nothing is known."""
     known = meaning(words)
-    found = known and _find(known, words)
-    return found.expand(MEANINGS[known].remedy) if known and found else ""
+    match = known and _find(known, words)
+    return match.expand(MEANINGS[known].remedy) if known and match else ""
 
 
 def _find(name: str, words: str) -> re.Match[str] | None:
@@ -175,12 +175,12 @@ def failure(text: str) -> str:
     lines = _telling(text)
     crash = [match for line in lines if (match := _CRASH_LINE.search(line))]
     # A server may also abort while it ends for another reason, which a signal does not tell.
-    told = ""
+    message = ""
     if not any(match["type"] or match["what"] for match in crash):
         patterns = (_FATAL_LINE, _USAGE_LINE, _ERROR_LINE, _STUB_LINE, _PYTHON_LINE)
-        found = (p.search(line) for p in patterns for line in reversed(lines))
-        told = next((_first_line(match["message"]) for match in found if match), "")
-    reasons = [told, *(match[match.lastgroup or 0] for match in crash)]
+        matches = (p.search(line) for p in patterns for line in reversed(lines))
+        message = next((_first_line(match["message"]) for match in matches if match), "")
+    reasons = [message, *(match[match.lastgroup or 0] for match in crash)]
     return ": ".join(filter(None, dict.fromkeys(reasons))) or (lines[-1] if lines else "")
 
 
@@ -234,8 +234,8 @@ def _first_line(message: str) -> str:
     first, *more = message.replace("\\n", "\n").strip().split("\n", 2)
     if first.rstrip().endswith(":") and more:
         first = f"{first.rstrip()} {more[0].strip()}"
-    told = ""
+    text = ""
     for part in filter(None, map(str.strip, first.split(";"))):
-        if not told.endswith(part):
-            told += f"; {part}" if told else part
-    return _EXCEPTION.sub("", _STATUS_NAME.sub("", told), count=1)
+        if not text.endswith(part):
+            text += f"; {part}" if text else part
+    return _EXCEPTION.sub("", _STATUS_NAME.sub("", text), count=1)

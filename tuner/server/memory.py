@@ -51,13 +51,13 @@ Memories = Mapping[str, Memory]
 
 def taken(now: Memories, empty: Memories) -> Memories:
     """What was taken since a reading; what was in use then is others'."""
-    found = {}
+    memories = {}
     for name, before in empty.items():
         if name in now:
             more = max(now[name].taken_bytes - before.taken_bytes, 0)
             others = before.others_bytes + before.taken_bytes
-            found[name] = Memory(more, others, now[name].total_bytes)
-    return found
+            memories[name] = Memory(more, others, now[name].total_bytes)
+    return memories
 
 
 def is_of_gpu(name: str) -> bool:
@@ -78,19 +78,23 @@ def read_memory(
     """
     here = place is not Place.ELSEWHERE
     metrics = _scraped(scrape)
-    found = dict(gpu_memory(gpus)) if here else {}
+    by_driver = dict(gpu_memory(gpus)) if here else {}
     until = time.monotonic() + _FIRST_S
-    while patient and not found and metrics and time.monotonic() < until:
+    while patient and not by_driver and metrics and time.monotonic() < until:
         if 0.0 not in metrics.values(_TOTAL):
             break
         time.sleep(_FIRST_S / 10)
         metrics = _scraped(scrape)
-    told = gpu_use(metrics)
+    by_server = gpu_use(metrics)
     # Triton names the GPUs that it sees, which may be fewer, but no parts.
-    seen = {u: m for u, m in found.items() if not told or u in told or u.startswith("MIG-")}
+    seen = {
+        u: m
+        for u, m in by_driver.items()
+        if not by_server or u in by_server or u.startswith("MIG-")
+    }
     memories = {
         f"memory of {uuid}": Memory(used, 0, total)
-        for uuid, (used, total) in (seen or told).items()
+        for uuid, (used, total) in (seen or by_server).items()
     }
     if here:
         memories[MACHINE] = _of_machine(_processes(place))

@@ -74,25 +74,27 @@ def numpy_of_models(python: Path, models: Iterable[ServedModel] = ()) -> str:
     Raises:
         EnvironmentNotReadyError: There is none, or one of the models would be served wrongly.
     """
-    found = _asked(python)
+    version = _numpy_version(python)
     old = "numpy<2" if sys.version_info < (3, 13) else "numpy"
-    mend = f"{python} -m pip install '{old}'"
-    if not found:
-        raise EnvironmentNotReadyError(f"Python models find no numpy: {python} has none", mend)
+    fix = f"{python} -m pip install '{old}'"
+    if not version:
+        raise EnvironmentNotReadyError(f"Python models find no numpy: {python} has none", fix)
     strings = [model.name for model in models if _passes_strings(model.base.completed)]
-    if strings and int(found.split(".")[0]) > 1:
+    if strings and int(version.split(".")[0]) > 1:
         raise EnvironmentNotReadyError(
             f"{listed(strings)}: strings need NumPy 1, for which the Python backend of this "
-            f"tritonserver was built, and Python models import numpy {found} ({python})",
-            mend if old != "numpy" else "use Python 3.11 or 3.12, or server: {mode: docker}",
+            f"tritonserver was built, and Python models import numpy {version} ({python})",
+            fix if old != "numpy" else "use Python 3.11 or 3.12, or server: {mode: docker}",
         )
-    return found
+    return version
 
 
 def in_python(models: Iterable[ServedModel]) -> list[ServedModel]:
     """Those that the Python backend serves."""
     configs = [(model, model.base.file) for model in models]
-    return [m for m, own in configs if own.backend in ("", "python") and not is_ensemble(own)]
+    return [
+        m for m, config in configs if config.backend in ("", "python") and not is_ensemble(config)
+    ]
 
 
 def _passes_strings(config: ModelConfig) -> bool:
@@ -100,7 +102,7 @@ def _passes_strings(config: ModelConfig) -> bool:
     return any(enum_name(tensor, "data_type") == "TYPE_STRING" for tensor in tensors)
 
 
-def _asked(python: Path) -> str:
+def _numpy_version(python: Path) -> str:
     """Empty where there is no NumPy."""
     command = [str(python), *_ASK]
     try:

@@ -98,7 +98,7 @@ def _remove_abandoned() -> None:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 ours = os.fstat(descriptor).st_uid == os.geteuid()
-                if ours and lock(descriptor) is Lock.HELD:
+                if ours and lock(descriptor) is Lock.ACQUIRED:
                     for left in Path(SHM).glob(f"{match['prefix']}*"):
                         left.unlink(missing_ok=True)
             finally:

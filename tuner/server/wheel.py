@@ -72,7 +72,7 @@ def package(environment: Mapping[str, str]) -> Path | None:
     return place / "pytriton" if place is not None and _is_complete(place) else None
 
 
-def not_found(environment: Mapping[str, str]) -> EnvironmentNotReadyError:
+def missing_server(environment: Mapping[str, str]) -> EnvironmentNotReadyError:
     """The error where this machine has neither the wheel nor another tritonserver."""
     place = _cache_directory(environment)
     if place is None:
@@ -160,13 +160,13 @@ def _exclusive_lock(directory: Path, note: Callable[[str], None]) -> Iterator[No
     """Waits until no other process fetches, and removes what killed fetches left."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        held = lock(descriptor)
-        if held is Lock.HELD_BY_ANOTHER:
+        state = lock(descriptor)
+        if state is Lock.BUSY:
             note("another tune fetches the server: waiting for it")
-        while held is Lock.HELD_BY_ANOTHER:
+        while state is Lock.BUSY:
             time.sleep(_POLL_S)
-            held = lock(descriptor)
-        if held is Lock.HELD:
+            state = lock(descriptor)
+        if state is Lock.ACQUIRED:
             for left in directory.glob(f"{_PARTIAL}*"):
                 shutil.rmtree(left)
         yield
@@ -207,8 +207,8 @@ def _download(directory: Path, environment: Mapping[str, str], note: Callable[[s
     ]
     output = list[str]()
     noted_s = time.monotonic()
-    own = {**environment, "TMPDIR": str(directory)}  # removed with what a killed pip leaves
-    with child(command, env=own, stdout=subprocess.PIPE) as process:
+    variables = {**environment, "TMPDIR": str(directory)}  # removed with what a killed pip leaves
+    with child(command, env=variables, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         with process.stdout as lines:
             for line in lines:

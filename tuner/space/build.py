@@ -71,7 +71,7 @@ def build_space(spec: Spec, served: Served) -> Space:
         model
         for model in asked
         if model not in more
-        and not served.wholes(model)
+        and not served.parents(model)
         and not takes_sequences(served.models[model].base.completed)
     )
     rows = dict[str, int]()

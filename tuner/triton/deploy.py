@@ -1,6 +1,6 @@
 """Brings a candidate onto the server with the least work, and makes the server healthy again.
 
-Several models are loaded one by one, parts before wholes. Triton then leaves the parts of an
+Several models are loaded one by one, parts before parents. Triton then leaves the parts of an
 ensemble as they were loaded, and sets up again the ensembles over a reloaded part. An ensemble
 that the part no longer fits disappears without an error, so every model is read back
 (docs/internals/ensembles.md has what was tried).
@@ -305,7 +305,7 @@ class Deployer:
 
     def _note_crash(self) -> None:
         change = None if self._running is None else self._running.change
-        if change is None or not self.served.wholes(change[0]):
+        if change is None or not self.served.parents(change[0]):
             return
         label, kind = change
         self._crashes[kind] += 1
@@ -319,7 +319,7 @@ class Deployer:
     def _crashes_server(self, label: str, kind: DeploymentKind) -> bool:
         """Changes of this kind, of a part of another model, crashed the server before."""
         often = self._crashes[kind] >= _CRASHES and self._launcher.restartable
-        return often and bool(self.served.wholes(label))
+        return often and bool(self.served.parents(label))
 
     def _healthy(self) -> bool:
         running = self._running
@@ -389,7 +389,7 @@ class Deployer:
 
     def _unload(self, running: _Running, label: str) -> None:
         """Ensembles over the model go with it."""
-        for gone in (label, *self.served.wholes(label)):
+        for gone in (label, *self.served.parents(label)):
             running.configs.pop(gone, None)
         running.control.unload(label, self._load_timeout_s)
 

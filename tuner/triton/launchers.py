@@ -30,7 +30,7 @@ def server_launcher(
     """What starts the server the spec asks for; use it as a context manager.
 
     Args:
-        models: Those of the run as their files say, by name, parts before wholes.
+        models: Those of the run as their files say, by name, parts before parents.
 
     Raises:
         EnvironmentNotReadyError: There is no tritonserver that runs here; on leaving: a remote

@@ -258,7 +258,7 @@ def _no_journal(path: Path) -> EnvironmentNotReadyError:
 def _lock(descriptor: int, repository: Path) -> tuple[str, ...]:
     """What to say of it."""
     held = lock(descriptor)
-    if held is Lock.HELD_BY_ANOTHER:
+    if held is Lock.BUSY:
         raise EnvironmentNotReadyError(
             f"another tune is writing to {repository}", "try again when it has ended"
         )

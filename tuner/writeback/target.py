@@ -13,9 +13,9 @@ from tuner.modelconfig.edit import unified_diff
 from tuner.modelconfig.encoding import decode
 from tuner.modelconfig.files import (
     ModelFiles,
+    belongs_to_model,
     directory_of,
     is_model_name,
-    is_own,
     model_names,
     read_config,
     versions,
@@ -93,7 +93,7 @@ def _looked_at(path: Path, *, through_links: bool) -> Target:
     repository = directory.parent.resolve()
     real = path.resolve()
     mounted = any(part.startswith("..") for part in real.parts)
-    own = is_own(path, directory) and not mounted
+    own = belongs_to_model(path, directory) and not mounted
     if not own and not through_links:
         leads = f"{path} leads to {real}, which is not the model's own file"
         links = "to write that file, use --through-links with `tune apply` or `tune rollback`"

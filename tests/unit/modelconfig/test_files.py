@@ -11,7 +11,7 @@ from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.lint.repository import Severity, lint_repository
 from tuner.modelconfig.edit import edit
 from tuner.modelconfig.encoding import LATIN_1, encode
-from tuner.modelconfig.files import is_model_name, is_own, model_directory, read_model
+from tuner.modelconfig.files import belongs_to_model, is_model_name, model_directory, read_model
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_files_of_a_model_lie_in_its_repository_or_where_its_directory_leads(
         (top / "repo" / "m").symlink_to(there)
     if config:
         (there / "config.pbtxt").symlink_to(top / config)
-    assert is_own(top / "repo" / "m" / "config.pbtxt", top / "repo" / "m") is own
+    assert belongs_to_model(top / "repo" / "m" / "config.pbtxt", top / "repo" / "m") is own
 
 
 @pytest.mark.parametrize("kind", NO_FILES)

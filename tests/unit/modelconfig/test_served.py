@@ -25,8 +25,8 @@ def served(tmp_path: Path) -> Served:
 def test_the_steps_of_an_ensemble_are_served_too_and_loaded_before_it(served: Served) -> None:
     assert tuple(served.models) == ("one", "two", "e")
     assert served.models["e"].name == "e"
-    assert served.wholes("one") == ("e",)
-    assert served.wholes("e") == ()
+    assert served.parents("one") == ("e",)
+    assert served.parents("e") == ()
 
 
 def test_a_step_may_be_an_ensemble_and_a_model_may_call_another_from_its_code(
@@ -42,7 +42,7 @@ def test_a_step_may_be_an_ensemble_and_a_model_may_call_another_from_its_code(
     order = tuple(served.models)
     assert sorted(order) == ["called", "e", "one", "outer", "two"]
     assert order.index("called") < order.index("two") < order.index("e") < order.index("outer")
-    assert served.wholes("called") == ("two", "e", "outer")
+    assert served.parents("called") == ("two", "e", "outer")
     assert served.violations({}) == []
 
 

@@ -56,7 +56,7 @@ def test_all_that_a_killed_process_left_is_removed_and_what_others_have_stays(
 
 def test_what_another_container_holds_stays(left: list[Path]) -> None:
     with left[0].open() as held:
-        assert lock(held.fileno()) is Lock.HELD
+        assert lock(held.fileno()) is Lock.ACQUIRED
         with shm_names():
             assert all(path.exists() for path in left)
 

@@ -246,7 +246,7 @@ def test_a_variable_turns_it_off(value: str, pip: Pip, home: dict[str, str]) -> 
     off = {**home, "TUNE_FETCH_SERVER": value}
     wheel.fetch(off, never)
     assert pip.calls == []
-    told = wheel.not_found(off)
+    told = wheel.missing_server(off)
     assert f"$TUNE_FETCH_SERVER is {value}" in told.message
     assert "-m pip install --no-deps nvidia-pytriton==0.7.0" in told.hint
     wheel.fetch({**home, "TUNE_FETCH_SERVER": "1"}, lambda _: None)
@@ -261,7 +261,7 @@ def test_other_pythons_neither_fetch_nor_use_the_cache(
     monkeypatch.setattr(wheel, "PYTHON", python)
     assert wheel.package(home) is None
     wheel.fetch({"HOME": f"{home['HOME']}/another"}, never)
-    told = wheel.not_found(home)
+    told = wheel.missing_server(home)
     assert told.message == "no tritonserver found"
     assert ("uv venv --seed --python 3.13" in told.hint) == (python == "3.14")
     assert ("triton-tune[local]" in told.hint) == (python != "3.14")
@@ -289,10 +289,10 @@ def test_an_installed_wheel_comes_before_the_cache(
 def test_the_cache_is_where_the_xdg_specification_puts_it(
     variables: dict[str, str], place: str, pip: Pip
 ) -> None:
-    assert f"into {place}/nvidia-pytriton-0.7.0" in wheel.not_found(variables).hint
+    assert f"into {place}/nvidia-pytriton-0.7.0" in wheel.missing_server(variables).hint
 
 
 def test_nothing_is_fetched_where_no_cache_is_known(pip: Pip) -> None:
     wheel.fetch({}, never)
     assert wheel.package({}) is None
-    assert wheel.not_found({}).message == "no tritonserver found"
+    assert wheel.missing_server({}).message == "no tritonserver found"
