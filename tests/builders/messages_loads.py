@@ -20,10 +20,11 @@ from tuner.load.probes.overload import overload_of, overload_window
 from tuner.load.probes.preparing import ask_in_order
 from tuner.load.restarts import combine
 from tuner.load.traffic import arrivals, encoding, inputs
-from tuner.load.traffic.encoding import TensorShape, build, read_recorded
+from tuner.load.traffic.encoding import TensorShape, build
 from tuner.load.traffic.inputs import DrawnInputs
 from tuner.load.traffic.recordings.lines import RecordedStream, read_recording
 from tuner.load.traffic.recordings.shapes import groups_of
+from tuner.load.traffic.request_file import read_requests
 from tuner.load.traffic.wire import Content, RequestForm
 from tuner.load.watch.early_end import check_answered
 from tuner.measurement.measurement import Arrivals, LoadPoint, Slice
@@ -153,7 +154,7 @@ def no_results() -> dict[str, Case]:
         "inputs that do not fit in memory": too_large,
         "inputs of unlike shapes in a request": unlike,
         **reading(
-            lambda path: read_recorded(path, [TensorShape("x", "FP32", (2,))]), INPUTS, "inputs"
+            lambda path: read_requests(path, [TensorShape("x", "FP32", (2,))]), INPUTS, "inputs"
         ),
         **reading(outputs.read_report, REPORTS, "report"),
         **reading(outputs.read_export, EXPORTS, "export"),

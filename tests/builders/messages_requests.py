@@ -63,6 +63,16 @@ def recorded(here: Path, inputs: str, *entries: Any, batch: int = 1, repeat: str
     return prepared(here, inputs, f"batch_size: {batch}, inputs: {file}")
 
 
+def played(
+    here: Path, *entries: Any, arrivals: str = "", repeat: str = "none", indent: int | None = None
+) -> Job:
+    """A job of a model that takes sequences, with a file of requests in perf_analyzer's form."""
+    (here / "requests.json").write_text(json.dumps({"data": entries}, indent=indent))
+    file = f"{{kind: file, file: requests.json, repeat: {{kind: {repeat}}}}}"
+    pace = f"arrivals: {{kind: sequences, interval: 100ms{arrivals}}}"
+    return prepared(here, f"{CHARGE} sequence_batching {{ }}", f"{pace}, inputs: {file}")
+
+
 CONFIG = """\
 backend: "python" max_batch_size: 8 dynamic_batching { }
 input { name: "ids" data_type: TYPE_INT32 dims: [ -1 ] }
@@ -78,6 +88,9 @@ models: {{texts: {{{SPACE.strip()}}}}}
 workload: {{arrivals: {{kind: recording, file: requests.jsonl}}}}
 """
 STREAMED = [{**row, "stream": "online" if k % 4 else "nightly"} for k, row in enumerate(ROWS)]
+
+
+SEQUENCES = [[{"charge": [k]} for k in range(length)] for length in (4, 3, 2)]
 
 
 def replayed(
@@ -157,6 +170,7 @@ def carried() -> dict[str, Case]:
             TEXT.replace("dims", ragged) + BATCHED, *lengths(1, 3, 2, 3)
         ),
         "a file of unlike requests, like ones together": read(TEXT, *lengths(1, 1, 3, 3), batch=2),
+        "a file of sequences": lambda here: request_notes(played(here, *SEQUENCES)),
         "a recording": replay(more=", window: 6s"),
         "a recording that is shorter than a window": replay(
             arrivals=", pace: [1]", more=", window: 2m"
@@ -194,7 +208,17 @@ def not_fitting() -> dict[str, Case]:
         "bytes that are too few": charge({"b64": "AAAA"}),
         "a shape without content": charge({"shape": [1]}),
         "a shape of too many dimensions": charge({"content": [1], "shape": [1, 1]}),
-        "a list of requests for one": entry(CHARGE, [{"charge": [1]}]),
+        "sequences for a model that takes none": entry(CHARGE, [{"charge": [1]}]),
+        "requests and sequences in one file": entry(CHARGE, [{"charge": [1]}], {"charge": [1]}),
+        "two wrong sequences of four": lambda here: played(
+            here, *SEQUENCES[:2], [], [{"charge": [1]}, {"charge": [1.5]}, [{}]], indent=2
+        ),
+        "a length beside sequences of a file": lambda here: played(
+            here, *SEQUENCES, arrivals=", length: 5"
+        ),
+        "sequences of no length": lambda here: played(here, *SEQUENCES[0], arrivals=", longest: 9"),
+        "single requests without a length": lambda here: played(here, *SEQUENCES[0]),
+        "sequences that are drawn": lambda here: played(here, *SEQUENCES, repeat="uniform"),
         "an open shape that is not given": entry(TEXT, {"text": ["a", "b"]}),
         "a number for a text": entry(TEXT, {"text": {"content": [1], "shape": [1]}}),
         "bytes that are no texts": entry(TEXT, {"text": {"b64": "BQAAAGFi", "shape": [1]}}),

@@ -23,12 +23,17 @@ _POINTS = 0.02
 
 @dataclass(frozen=True)
 class RecordedFigures:
-    """A file's number of entries, the bytes of one, and the number of shapes of each input."""
+    """A file's number of entries, the bytes of one, and the number of shapes of each input.
+
+    Attributes:
+        lengths: So many entries has each of its sequences; empty where it holds none.
+    """
 
     count: int
     least_bytes: int
     most_bytes: int
     shapes: Mapping[str, int]
+    lengths: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, entries: Iterable[Mapping[str, ContentSize]]) -> RecordedFigures:

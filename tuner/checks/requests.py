@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from tuner.checks.case import Case
 from tuner.checks.recordings import RecordedFigures, figures_of
@@ -11,10 +12,10 @@ from tuner.load.traffic.encoding import (
     TensorShape,
     inputs_of,
     misfits,
-    read_recorded,
     request_bytes,
     resolve,
 )
+from tuner.load.traffic.request_file import read_requests
 from tuner.load.traffic.wire import Content
 from tuner.modelconfig.backends import may_set_batch
 from tuner.modelconfig.base import unragged_inputs
@@ -23,7 +24,7 @@ from tuner.spec.labels import of_label
 from tuner.spec.mistakes import Finding, FindingSeverity, listed
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from tuner.spec.shapes import mixed_in, shape_places
-from tuner.spec.units import Percent, bytes_text
+from tuner.spec.units import Percent, bytes_text, count_text
 from tuner.spec.workload import (
     FileInputs,
     NoRepeat,
@@ -137,11 +138,13 @@ def figures(case: Case, number: int, name: str) -> RecordedFigures | None:
     more = base.completes and not base.known
     tensors = () if more and may_set_batch(base.file) else inputs_of(base.completed)
     if isinstance(stream.inputs, FileInputs):
-        entries = read_recorded(stream.inputs.file, tensors, all_known=not more)
-        _refuse_mixed_batches(entries, stream.inputs, stream.batch_size)
-        return RecordedFigures.of(
-            {input_name: content.size for input_name, content in entry.items()} for entry in entries
+        file = read_requests(stream.inputs.file, tensors, all_known=not more)
+        _refuse_mixed_batches(file.entries, stream.inputs, stream.batch_size)
+        found = RecordedFigures.of(
+            {input_name: content.size for input_name, content in entry.items()}
+            for entry in file.entries
         )
+        return replace(found, lengths=file.lengths)
     if case.traffic is None:
         return None
     return figures_of(stream.inputs, case.traffic, number, tensors, all_known=not more)
@@ -220,7 +223,12 @@ def _file_notes(name: str, file: str, case: Case) -> Iterator[Finding]:
     what = "request" if stream.batch_size == 1 else "inference"
     size = f", {most}" if least == most else f", {least} to {most} each"
     size *= bool(recorded.most_bytes)  # of inputs that only a server knows, nothing is known
-    text = f"{file}: {recorded.count} {what}{'s' * (recorded.count > 1)}{size}"
+    count = count_text(recorded.count, what)
+    if recorded.lengths:
+        fewest, most_steps = min(recorded.lengths), max(recorded.lengths)
+        each = f"{fewest}" if fewest == most_steps else f"{fewest} to {most_steps}"
+        count += f" in {count_text(len(recorded.lengths), 'sequence')} of {each}"
+    text = f"{file}: {count}{size}"
     yield _note(text, recorded.most_bytes * stream.batch_size)
     yield from _apart_notes(name, case, recorded.shapes, file)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tuner.checks.case import Case
+from tuner.load.traffic.request_file import place_in_data
 from tuner.modelconfig.base import DEFAULT_SEQUENCE_IDLE_US
 from tuner.modelconfig.schema import ModelConfig
 from tuner.modelconfig.served import ServedModel
 from tuner.space.sequences import EXAMPLE, takes_sequences
+from tuner.spec.labels import of_label
 from tuner.spec.mistakes import Finding, in_brackets, listed
 from tuner.spec.paths import SEQUENCE_IDLE
-from tuner.spec.workload import SequenceArrivals
+from tuner.spec.workload import FileInputs, NoRepeat, SequenceArrivals, StreamSpec
 
 _ARRIVALS = ("workload", "arrivals")
 
@@ -33,6 +35,54 @@ def check_arrivals(case: Case) -> Iterator[Finding]:
             f"{taking[0].name} takes sequences of requests (sequence_batching), and arrivals are "
             f"{arrivals.kind}",
             hint=f"write workload.arrivals: {EXAMPLE}, with what your users send",
+        )
+
+
+def check_played(case: Case) -> Iterator[Finding]:
+    """A file of sequences goes to a model that takes them, each as it stands in the file."""
+    for name, stream in case.spec.streams.items():
+        inputs = stream.inputs
+        if not isinstance(inputs, FileInputs) or not _lengths(case, name):
+            continue
+        if not _takes(case, stream):
+            yield Finding(
+                (),
+                f"a list in the list is a sequence of requests, and {stream.model} takes none (it "
+                "has no sequence_batching)",
+                hint='write one list of requests: {"data": [{"INPUT": [1, 2, 3]}, ...]}',
+                at=place_in_data(inputs.file, (0,)),
+            )
+        elif not isinstance(inputs.repeat, NoRepeat):
+            yield Finding(
+                ("streams", name, "inputs", "repeat"),
+                f"{inputs.file.name} holds sequences, whose requests come as they stand there",
+                hint="leave repeat out",
+            )
+
+
+def check_lengths(case: Case) -> Iterator[Finding]:
+    """The spec says how many requests a sequence has, or the files of all sequences do."""
+    arrivals, streams = case.spec.workload.arrivals, case.spec.streams
+    if not isinstance(arrivals, SequenceArrivals):
+        return
+    taking = [name for name, stream in streams.items() if _takes(case, stream)]
+    unread = [n for n in taking if isinstance(streams[n].inputs, FileInputs)]
+    if any(name not in case.recorded for name in unread):
+        return  # what is wrong with the file is said elsewhere
+    drawn = [name for name in taking if not _lengths(case, name)]
+    if drawn and arrivals.length is None:
+        yield Finding(
+            (*_ARRIVALS, "length"),
+            f"is missing: how many requests a sequence{of_label(drawn[0], streams)} has",
+            absent=True,
+            hint='write length: 10, or give a file of sequences as inputs: {"data": [[REQUEST, '
+            "REQUEST], ...]}",
+        )
+    elif taking and not drawn and arrivals.length is not None:
+        yield Finding(
+            (*_ARRIVALS, "length"),
+            "the requests come from a file of sequences, which says how many each has",
+            hint="leave length and longest out",
         )
 
 
@@ -71,12 +121,21 @@ def check_count_output(case: Case) -> Iterator[Finding]:
     arrivals, models = case.spec.workload.arrivals, case.served.models
     name = arrivals.count_output if isinstance(arrivals, SequenceArrivals) else None
     for stream in case.spec.streams.values() if name is not None else ():
-        answering = case.served.answering([stream.model])
-        if any(takes_sequences(_config(models[model])) for model in answering):
+        if _takes(case, stream):
             outputs = [tensor.name for tensor in _config(models[stream.model]).output]
             if name not in outputs:
                 text = f"{name} is no output of {stream.model}{in_brackets(str(name), outputs)}"
                 yield Finding((*_ARRIVALS, "count_output"), text)
+
+
+def _lengths(case: Case, stream: str) -> tuple[int, ...]:
+    """Those of the sequences in a stream's file."""
+    return case.recorded[stream].lengths if stream in case.recorded else ()
+
+
+def _takes(case: Case, stream: StreamSpec) -> bool:
+    answering = case.served.answering([stream.model])
+    return any(takes_sequences(_config(case.served.models[label])) for label in answering)
 
 
 def _asked(case: Case) -> list[ServedModel]:

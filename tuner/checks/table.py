@@ -50,6 +50,8 @@ CHECKS: tuple[CheckRule, ...] = (
     CheckRule(models.check_measurable),
     CheckRule(models.check_priorities),
     CheckRule(sequences.check_arrivals),
+    CheckRule(sequences.check_played),
+    CheckRule(sequences.check_lengths),
     CheckRule(sequences.check_decoupled),
     CheckRule(sequences.check_idle_time),
     CheckRule(sequences.check_count_output),

@@ -177,8 +177,8 @@ def _of_inputs(
 ) -> Iterator[FoundRequest]:
     """Entries one after the other, at a steady rate or by gaps."""
     from tuner.load.traffic.arrivals import read_trace
-    from tuner.load.traffic.encoding import data_of
     from tuner.load.traffic.recordings.making import entries_at
+    from tuner.load.traffic.request_file import data_of
 
     if (rate is None) == (intervals is None):
         raise click.UsageError("--from inputs needs --rate or --intervals: the file has no times")

@@ -228,7 +228,7 @@ class Schedule:
     Attributes:
         order: The stream of each, as its place; of a closed loop repeated.
         shapes: The shape of each, as its place among its stream's; None where each has only one.
-        lines: The number of each in the recording that is replayed.
+        lines: The number of each in the recording that is replayed, or in its file of sequences.
         sequences: The number of each one's sequence, where there are any; -1 of what is in none.
     """
 
@@ -292,13 +292,19 @@ def _independent(
     return on_one_clock(times)
 
 
-def on_one_clock(times: Sequence[Times], numbers: Sequence[Order] = ()) -> Schedule:
-    """The requests of all streams, ascending; ``numbers``: the sequence of each, by stream."""
+def on_one_clock(
+    times: Sequence[Times], numbers: Sequence[Order] = (), entries: Sequence[Order] = ()
+) -> Schedule:
+    """The requests of all streams, ascending.
+
+    ``numbers``, ``entries``: the sequence of each and its place in a file of them, by stream.
+    """
     due_s = np.concatenate(times)
     order = np.repeat(np.arange(len(times)), [own.size for own in times])
     by_time = np.argsort(due_s, kind="stable")
     sequences = np.concatenate(numbers)[by_time] if numbers else None
-    return Schedule(due_s[by_time], order[by_time], sequences=sequences)
+    lines = np.concatenate(entries)[by_time] if entries else None
+    return Schedule(due_s[by_time], order[by_time], lines=lines, sequences=sequences)
 
 
 def in_turn(streams: Sequence[Stream], count: int) -> Order:

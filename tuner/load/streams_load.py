@@ -23,6 +23,7 @@ from tuner.load.traffic.kinds import traffic_of
 from tuner.load.traffic.recordings.lines import RecordedStream
 from tuner.load.traffic.recordings.replay import recorded_traffic
 from tuner.load.traffic.recordings.shaped import shaped_contents
+from tuner.load.traffic.sequences.contents import sequence_contents
 from tuner.load.traffic.sequences.pace import ids_for
 from tuner.load.traffic.wire import RequestForm
 from tuner.measurement.measurement import LoadPoint, Measurement
@@ -193,10 +194,17 @@ def _stream(
     control, model = site.control, asked.model
     config = control.running_config(model)
     streamed = config.model_transaction_policy.decoupled
+    ids = ids_for(_answering(control, model))
     target = LoadTarget(model, site.endpoints, protocol, asked.batch_size, streamed)
     if isinstance(asked.inputs, RecordingInputs):
         assert recorded is not None  # the spec is refused
         shapes = tuple(shaped_contents(asked.inputs, recorded, inputs_of(config)))
+    elif (
+        ids
+        and isinstance(asked.inputs, FileInputs)
+        and (contents := sequence_contents(asked.inputs, inputs_of(config)))
+    ):
+        shapes = (ShapedInputs(contents),)
     else:
         shapes = tuple(
             ShapedInputs(
@@ -216,7 +224,7 @@ def _stream(
         batched=config.max_batch_size > 0,
         batch_size=asked.batch_size,
         priority=asked.priority,
-        sequence_ids=ids_for(_answering(control, model)),
+        sequence_ids=ids,
     )
     return Stream(
         name,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import SpecError
+from tuner.load.traffic.request_file import data_of
 from tuner.model_analyzer.yaml_file import Profile
 from tuner.modelconfig.backends import is_ensemble
 from tuner.modelconfig.path import canonical, get, with_fields
@@ -81,6 +82,7 @@ def carried(profile: Profile, config: Any, directory: Path, slo: str) -> Given:
         arrivals=arrivals,
         batch_size=sizes[0] if sizes else 1,
         file=file and os.path.relpath(file, directory),
+        sequences=_holds_sequences(file),
         shapes=shapes,
         space=_space(profile, config),
         left=profile.left,
@@ -176,6 +178,15 @@ def _inputs(profile: Profile, config: Any) -> tuple[str, dict[str, list[int]]]:
             batch = len(sizes) == len(wanted[name]) + 1 and sizes[0] == 1
             shapes[name] = sizes[1:] if batch else sizes
     return file, shapes
+
+
+def _holds_sequences(file: str) -> bool:
+    """Whether a file has a list for each sequence; not of one that cannot be read."""
+    try:
+        data = data_of(Path(file)) if file else None
+    except SpecError:
+        return False
+    return isinstance(data, list) and any(isinstance(entry, list) for entry in data)
 
 
 def _space(profile: Profile, config: Any) -> dict[str, dict[str, Any]]:

@@ -49,6 +49,7 @@ class Given:
     Attributes:
         command: What drafted it, for the first line.
         file: Of requests, relative to the spec.
+        sequences: The file holds sequences.
         shapes: Of random requests.
         space: Path to its values.
         left: What could not be taken over, a line each.
@@ -60,6 +61,7 @@ class Given:
     arrivals: Mapping[str, Any] = field(default_factory=dict)
     batch_size: int = 1
     file: str = ""
+    sequences: bool = False
     shapes: Mapping[str, list[int]] = field(default_factory=dict)
     space: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     left: tuple[str, ...] = ()
@@ -218,7 +220,7 @@ def _workload(models: Mapping[str, DraftedModel], given: Given) -> Iterator[str]
     config = next(iter(models.values())).config
     yield "workload:"
     if any(takes_sequences(part.config) for part in models.values()):
-        yield from sequence_arrivals_lines()
+        yield from sequence_arrivals_lines(of_file=given.sequences)
     elif given.arrivals:
         yield f"  arrivals: {flow(given.arrivals)}"
     else:

@@ -8,10 +8,14 @@ from tuner.space.sequences import EXAMPLE
 from tuner.spec.paths import CANDIDATE_SEQUENCES, OLDEST, OLDEST_DELAY
 
 
-def sequence_arrivals_lines() -> Iterator[str]:
-    """The lines of the workload."""
-    yield f"  arrivals: {EXAMPLE}"
-    yield "  # guessed: how many requests a sequence has, and how long after one the next comes."
+def sequence_arrivals_lines(*, of_file: bool) -> Iterator[str]:
+    """The lines of the workload; ``of_file``: a file says how many requests a sequence has."""
+    if of_file:
+        yield "  arrivals: {kind: sequences, interval: 100ms}"
+        yield "  # guessed: how long after one request of a sequence the next comes."
+    else:
+        yield f"  arrivals: {EXAMPLE}"
+        yield "  # guessed: how many requests a sequence has, and how long after one the next comes"
     yield "  # count_output: OUTPUT checks their order, where the model counts them from 1 in it"
 
 

@@ -124,10 +124,12 @@ def _check_length_of_bursts(spec: Spec) -> Iterator[Finding]:
 def _check_lengths(spec: Spec) -> Iterator[Finding]:
     arrivals = spec.workload.arrivals
     if isinstance(arrivals, SequenceArrivals):
-        low, high = arrivals.lengths
-        if high < low:
-            text = f"{high} is below length, {low}"
-            yield Finding(("workload", "arrivals", "longest"), text)
+        where = ("workload", "arrivals", "longest")
+        if arrivals.lengths is None and arrivals.longest is not None:
+            yield Finding(where, "without length it means nothing", hint="write length as well")
+        elif arrivals.lengths and arrivals.lengths[1] < arrivals.lengths[0]:
+            low, high = arrivals.lengths
+            yield Finding(where, f"{high} is below length, {low}")
 
 
 def _check_protocol(spec: Spec) -> Iterator[Finding]:

@@ -50,7 +50,6 @@ _LINES = {
     "file": "file: FILE",
     "share": "share: 50%",
     "dims": "dims: [64]",
-    "length": "length: 10",
     "interval": "interval: 200ms",
     "int": "int: [1, 4]",
     "choice": "choice: [8, 16]",

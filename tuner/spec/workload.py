@@ -138,7 +138,10 @@ class SequenceArrivals(Strict):
     """
 
     kind: Literal["sequences"] = _KIND
-    length: Count = Field(description="requests of a sequence")
+    length: Count | None = Field(
+        None,
+        description="requests of a sequence; left out where requests come from a file of sequences",
+    )
     longest: Count | None = Field(
         None, description="lengths are drawn evenly from length to this; default: all are the same"
     )
@@ -156,9 +159,9 @@ class SequenceArrivals(Strict):
     max_rate: PositiveNumber = _MAX_RATE
 
     @property
-    def lengths(self) -> tuple[int, int]:
-        """The fewest and the most requests of a sequence."""
-        return self.length, self.longest or self.length
+    def lengths(self) -> tuple[int, int] | None:
+        """The fewest and the most requests of a sequence; None: a file has the sequences."""
+        return None if self.length is None else (self.length, self.longest or self.length)
 
 
 ArrivalsSpec = Annotated[
@@ -248,7 +251,9 @@ class FileInputs(Strict):
     """perf_analyzer's own JSON of inputs, or a recorded log in the same form."""
 
     kind: Literal["file"] = _KIND
-    file: SpecFile = Field(description="JSON in perf_analyzer's input format")
+    file: SpecFile = Field(
+        description="JSON in perf_analyzer's input format: a list of requests, or of sequences"
+    )
     repeat: Repeat = Field(NoRepeat(kind="none"), description="how often each comes back")
 
 

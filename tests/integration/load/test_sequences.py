@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from builders.load_bench import Bench, serving_all
 from builders.model_files import write_model
-from builders.sequence_model import write_sequence_model
+from builders.sequence_model import sequence_code, sequence_config, write_sequence_model
 
 from tuner.load.client.calls import GrpcCalls, asking
 from tuner.load.client.job import Answers, Outcome
@@ -71,7 +71,11 @@ def sequences(program: Installation, tmp_path_factory: pytest.TempPathFactory) -
     for name, (strategy, ids) in MODELS.items():
         write_sequence_model(directory / "repository", name, strategy, ids)
     write_model(directory / "repository" / "plain", PLAIN_CONFIG, PLAIN)
-    with serving_all(program, directory, [*MODELS, "plain"]) as bench:
+    checking = sequence_code(0.002).replace("x.flat[0] < 0", "x.flat[0] != count")
+    write_model(
+        directory / "repository" / "checking", sequence_config("checking", OLDEST), checking
+    )
+    with serving_all(program, directory, [*MODELS, "plain", "checking"]) as bench:
         yield bench
 
 
@@ -109,6 +113,18 @@ def test_more_sequences_than_slots_wait_and_are_all_ended(sequences: Bench) -> N
     assert found.failed_count == 0
     assert found.p50_latency_us > 50e3
     assert left_open(sequences, "direct") == 0
+
+
+def test_sequences_of_a_file_are_sent_as_they_stand_there(sequences: Bench, tmp_path: Path) -> None:
+    """The model fails a request whose input is not its place in its sequence."""
+    path = tmp_path / "inputs.json"
+    data = [[{"x": [float(k)] * 4} for k in range(1, length + 1)] for length in (4, 1, 7)]
+    path.write_text(json.dumps({"data": data}))
+    arrivals = {"length": None, "longest": None}
+    more = {"arrivals": arrivals, "inputs": {"kind": "file", "file": str(path)}}
+    found = load_of(sequences, "checking", **more).measure(at(80.0), SHORT, 1)
+    assert found.failed_count == 0, found.warnings
+    assert found.completed_count > 100
 
 
 def test_what_follows_a_failure_is_not_sent_and_fails_with_it(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.messages_requests import CHARGE, SMALL, TEXT, made_up, recorded, request_notes
+from builders.messages_requests import CHARGE, SMALL, TEXT, made_up, played, recorded, request_notes
 
 from tuner.spec.mistakes import FindingSeverity
 
@@ -35,3 +35,10 @@ def test_all_forms_of_perf_analyzer_are_taken(
 ) -> None:
     (figures,) = recorded(tmp_path, inputs, *entries).recorded.values()
     assert figures.count == len(entries)
+
+
+def test_a_list_in_the_list_is_a_sequence_of_requests(tmp_path: Path) -> None:
+    charge = {"charge": [1]}
+    job = played(tmp_path, [charge, charge], [charge] * 3)
+    (figures,) = job.case.recorded.values()
+    assert (figures.count, figures.lengths) == (5, (2, 3))

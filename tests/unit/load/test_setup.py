@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,16 @@ from builders.measurements import synthetic_measurement
 
 from tuner.load.setup import LoadTarget, Setup, ShapedInputs, Stream, in_turn, schedule
 from tuner.load.traffic.arrivals import Times, arrivals_of
+from tuner.load.traffic.encoding import TensorShape
 from tuner.load.traffic.mixed_shapes.kind import MixedShapes
+from tuner.load.traffic.sequences.contents import sequence_contents
 from tuner.load.traffic.sequences.kind import Sequences
 from tuner.load.traffic.sequences.pace import SequenceIds, SequencePace
 from tuner.load.traffic.wire import RequestForm
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.measurement.window import Window
 from tuner.server.server import Endpoints
+from tuner.spec.workload import FileInputs
 
 NOTHING: Any = None
 TARGET = LoadTarget("m", Endpoints("h:1", "g:1", None))
@@ -122,6 +127,34 @@ def test_beside_sequences_a_model_that_takes_none_gets_single_requests_as_by_its
     for name in ("rest", "beside"):
         number = [stream.name for stream in mix].index(name)
         assert plan.of(number).tolist() == times([MOST, REST, BESIDE], name).tolist()
+
+
+def test_requests_of_a_file_of_sequences_carry_what_stands_at_their_place(tmp_path: Path) -> None:
+    path = tmp_path / "requests.json"
+    data = [[{"x": [10 * s + k]} for k in range(length)] for s, length in enumerate((4, 1, 2))]
+    path.write_text(json.dumps({"data": data}))
+    spec = FileInputs.model_validate({"kind": "file", "file": path})
+    contents = sequence_contents(spec, [TensorShape("x", "INT32", (1,))])
+    assert contents is not None
+    form = replace(FORM, sequence_ids=SequenceIds.NUMBERS)
+    talk = replace(MOST, form=form, shapes=(ShapedInputs(contents),))
+    kinds = (Sequences(SequencePace(None, 0.1)),)
+    load = replace(LOAD, arrivals=Arrivals.SEQUENCES)
+    plan = schedule([REST, talk], load, WINDOW, 1, None, kinds)
+    assert plan.lines is not None
+    assert plan.sequences is not None
+    own = plan.order == 1
+    sent = contents.of_run(1, int(own.sum()), plan.lines[own]).inferences
+    values = [int.from_bytes(request["x"].raw, "little") for request in sent]
+    by_sequence: dict[int, list[int]] = {}
+    for sequence, value in zip(plan.sequences[own].tolist(), values, strict=True):
+        by_sequence.setdefault(sequence, []).append(value)
+    assert {len(part) for part in by_sequence.values()} == {1, 2, 3, 4}
+    for part in by_sequence.values():
+        assert part == list(range(part[0], part[0] + len(part)))
+        assert part[0] % 10 == 0
+    first = [request["x"].raw for request in contents.first(9)]
+    assert [int.from_bytes(raw, "little") for raw in first] == [0, 10, 20]
 
 
 @pytest.mark.parametrize(

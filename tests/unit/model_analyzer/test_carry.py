@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import yaml
 from builders.commands import Tune
 from builders.model_files import shipped_config
+from builders.sequence_model import sequence_config
 from builders.serving import served_one
 
 from tuner.cli import cli
@@ -23,6 +25,7 @@ from tuner.space.build import build_space
 from tuner.space.draft import DraftedModel, draft_spec
 from tuner.space.draft_instances import Machine
 from tuner.spec.load import load_spec
+from tuner.spec.workload import SequenceArrivals
 
 ROOT = Path(__file__).parents[3]
 CASES = Path("tests/cases/model_analyzer")
@@ -338,3 +341,23 @@ def test_slo_of_the_command_line_is_kept_beside_the_drafted_ones(
 def test_init_without_any_model_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert guarded(cli, ["init"]) == 2
     assert "tune init MODEL" in capsys.readouterr().err
+
+
+def test_a_file_of_sequences_says_how_long_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Tune
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model_repository/speech/1").mkdir(parents=True)
+    Path("model_repository/speech/1/model.py").write_text("class TritonPythonModel: ...")
+    Path("model_repository/speech/config.pbtxt").write_text(sequence_config("speech"))
+    talk = {"x": [0.0, 1.0, 2.0, 3.0]}
+    Path("talks.json").write_text(json.dumps({"data": [[talk] * 4, [talk] * 2]}))
+    file = written(
+        tmp_path, profile_models="speech", perf_analyzer_flags={"input-data": "talks.json"}
+    )
+    assert tune("init", "--from-model-analyzer", str(file)) == 0
+    assert "refuses" not in tune.err
+    arrivals = load_spec(Path("speech.yaml")).spec.workload.arrivals
+    assert isinstance(arrivals, SequenceArrivals)
+    assert arrivals.length is None
+    assert prepare(Request(spec=Path("speech.yaml"))).case.recorded["speech"].lengths == (4, 2)

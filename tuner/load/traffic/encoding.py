@@ -6,25 +6,18 @@ nothing left to do for it but to hand it to gRPC.
 
 from __future__ import annotations
 
-import base64
-import json
 import math
 import string
-import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tuner.errors import LoadFailedError, SpecError
-from tuner.load.traffic.arrivals import MOST_FILE_BYTES
 from tuner.load.traffic.wire import WRITERS, Content, Lay, RequestForm, Tensors
 from tuner.modelconfig.schema import enum_name
-from tuner.plain import plain
-from tuner.regular import read_whole
-from tuner.spec.mistakes import Finding, FindingsError, in_brackets, listed
+from tuner.spec.mistakes import listed
 from tuner.spec.workload import Protocol
 
 #: Above this the client would need more memory than it may take from the server.
@@ -136,7 +129,7 @@ def random_contents(
 
 def drawable(tensor: TensorShape) -> np.dtype[Any]:
     """NumPy's type of a tensor; raises `SpecError` where no random values can be drawn for it."""
-    dtype = np.dtype("u2") if tensor.datatype == "BF16" else _dtype(tensor.datatype)
+    dtype = np.dtype("u2") if tensor.datatype == "BF16" else numpy_type(tensor.datatype)
     if dtype is None:
         raise SpecError(
             f"input {tensor.name}: no random values for datatype {tensor.datatype}",
@@ -151,7 +144,7 @@ def content_bytes(tensor: TensorShape, string_length: int) -> int:
         return tensor.elements * (4 + string_length)
     if tensor.datatype == "BF16":
         return tensor.elements * 2
-    return tensor.elements * (_dtype(tensor.datatype) or np.dtype("f8")).itemsize
+    return tensor.elements * (numpy_type(tensor.datatype) or np.dtype("f8")).itemsize
 
 
 def request_bytes(tensors: Iterable[TensorShape], string_length: int) -> int:
@@ -159,88 +152,12 @@ def request_bytes(tensors: Iterable[TensorShape], string_length: int) -> int:
     return sum(content_bytes(tensor, string_length) for tensor in tensors)
 
 
-def _dtype(datatype: str) -> np.dtype[Any] | None:
+def numpy_type(datatype: str) -> np.dtype[Any] | None:
+    """NumPy's type of a datatype; None where it has none."""
     from tritonclient.utils import triton_to_np_dtype
 
     known = triton_to_np_dtype(datatype)
     return None if known is None else np.dtype(known)
-
-
-def data_of(path: Path, hint: str = "") -> Any:
-    """What a file in perf_analyzer's format has as data, unchecked.
-
-    Raises:
-        SpecError: It cannot be read, or has none.
-    """
-    wrong = f"{path}: not in perf_analyzer's input format"
-    try:
-        document = json.loads(read_whole(path, MOST_FILE_BYTES))
-    except OSError as error:
-        raise SpecError(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise SpecError(f"{wrong}: {error}", hint) from error
-    if not isinstance(document, dict) or "data" not in document:
-        raise SpecError(f"{wrong}: no object with data", hint)
-    return document["data"]
-
-
-def read_recorded(
-    path: Path, tensors: Sequence[TensorShape], *, all_known: bool = True
-) -> list[dict[str, Content]]:
-    """Each entry of a file in perf_analyzer's format, by input.
-
-    Values are taken as JSON has them, such as 1 for a float, which perf_analyzer refuses.
-
-    Args:
-        tensors: The model's inputs.
-        all_known: False before a server was asked, which may add some.
-
-    Raises:
-        SpecError: It cannot be read, or entries do not fit, with a line for each.
-    """
-    entries = data_of(path, _FORM)
-    if not isinstance(entries, list) or not entries:
-        raise SpecError(f"{path}: data is no list of requests", _FORM)
-    read = [read_entry(entry, tensors, all_known=all_known) for entry in entries]
-    wrong = [
-        Finding((), plain(f"{path}: entry {k}: {listed(told, '; ')}"), hint=_FORM)
-        for k, (_, told) in enumerate(read, 1)
-        if told
-    ]
-    if wrong:
-        raise FindingsError(wrong)
-    return [contents for contents, _ in read]
-
-
-_FORM = (
-    'write {"data": [{"INPUT": [1, 2, 3]}, ...]}, and {"content": [1, 2, 3], "shape": [3]} for the '
-    "values of an input with an open dimension; each entry is one inference, without the batch"
-)
-
-
-def read_entry(
-    entry: Any, tensors: Sequence[TensorShape], *, all_known: bool
-) -> tuple[dict[str, Content], list[str]]:
-    """Its contents, and what is wrong with it."""
-    if not isinstance(entry, dict):
-        return {}, ["not one request, with its inputs by name; lists in the list are not read"]
-    found, names = dict[str, Content](), [tensor.name for tensor in tensors]
-    wrong = [
-        f"{name} is no input of the model{in_brackets(name, names)}"
-        for name in entry
-        if all_known and name not in (*names, "model")  # which perf_analyzer lets it name
-    ]
-    for tensor in tensors:
-        try:
-            if tensor.name in entry:
-                found[tensor.name] = _content(entry[tensor.name], tensor)
-            elif not tensor.optional:
-                wrong.append(f"it has no {tensor.name}")
-        except struct.error:
-            wrong.append(f"{tensor.name}: b64 is no texts, each after its length in four bytes")
-        except (ValueError, TypeError, OverflowError) as error:
-            wrong.append(f"{tensor.name}: {error}")
-    return found, wrong
 
 
 def build(
@@ -284,52 +201,6 @@ def refuse_above_most(byte_count: int) -> None:
             f"the requests of one measurement take more than {MAX_BYTES >> 20} MiB",
             "ask for fewer unique inputs, or a smaller batch_size",
         )
-
-
-def _content(given: Any, tensor: TensorShape) -> Content:
-    """perf_analyzer's forms: ``{b64, shape}``, ``{content, shape}``, or values alone."""
-    from tritonclient.utils import deserialize_bytes_tensor
-
-    form = given if isinstance(given, dict) else {"content": given}
-    shape, content = form.get("shape", tensor.shape), form.get("content", form)
-    fits = isinstance(shape, (list, tuple)) and len(shape) == len(tensor.shape)
-    sizes = zip(shape, tensor.shape, strict=True) if fits else ()
-    if not fits or not all(type(size) is int and dim in (-1, size) for size, dim in sizes):
-        raise ValueError(f"shape {shape}, where {[*tensor.shape]} is expected, without the batch")
-    if any(size < 0 for size in shape):
-        raise ValueError(f"it has no shape, and {[*shape]} is open")
-    if isinstance(content, dict) and "b64" not in content:
-        raise ValueError("neither content nor b64")
-    values = not isinstance(content, dict)
-    raw = _raw(content, tensor.datatype) if values else base64.b64decode(content["b64"])
-    one_bytes = content_bytes(TensorShape("", tensor.datatype, ()), 0)
-    strings = tensor.datatype == "BYTES"
-    held = len(deserialize_bytes_tensor(raw)) if strings else len(raw) / one_bytes
-    if held != math.prod(shape):
-        raise ValueError(f"{held:.15g} values, where {[*shape]} is expected")
-    return Content(tuple(shape), raw)
-
-
-#: What JSON's values may be, by kind of NumPy's types; V is bfloat16's, where ml_dtypes has it.
-_TYPES = dict[str, set[type]](b={bool}, i={int}, u={int}, f={int, float}, V={int, float}, O={str})
-
-
-def _raw(values: Any, datatype: str) -> bytes:
-    dtype = _dtype(datatype)
-    if dtype is None or not isinstance(values, list):
-        raise ValueError(f"it is no list of {datatype}")
-    flat = np.array(values, dtype=object).ravel().tolist()
-    limits = np.iinfo(dtype) if dtype.kind in "iu" else None
-    for value in flat:
-        fits = type(value) in _TYPES[dtype.kind]
-        if not fits or (limits is not None and not limits.min <= value <= limits.max):
-            raise ValueError(f"{json.dumps(value)[:60]} is no {datatype}")
-    if datatype == "BYTES":
-        texts = [text.encode() for text in flat]
-        return b"".join(len(text).to_bytes(4, "little") + text for text in texts)
-    if datatype == "BF16":  # the upper half of a float; tritonclient 2.73 has no function for it
-        return np.array(flat, dtype="<f4").view("<u2")[1::2].tobytes()
-    return np.array(flat, dtype=dtype).tobytes()
 
 
 def _tensors(batch: Sequence[Tensors], form: RequestForm) -> Tensors:

@@ -20,8 +20,9 @@ import numpy as np
 from tuner.errors import SpecError
 from tuner.load import seeds
 from tuner.load.traffic import repeats
-from tuner.load.traffic.encoding import TensorShape, random_contents, read_recorded, request_bytes
+from tuner.load.traffic.encoding import TensorShape, random_contents, request_bytes
 from tuner.load.traffic.repeats import Order
+from tuner.load.traffic.request_file import read_requests
 from tuner.load.traffic.wire import Content, Tensors
 from tuner.spec.workload import (
     DuplicatesRepeat,
@@ -67,7 +68,8 @@ class InputSource(Protocol):
     def of_run(self, seed: int, count: int, lines: Order | None = None) -> RunInputs:
         """Inputs for one run of about ``count`` inferences.
 
-        ``lines``: the numbers of its requests in a recording, if one is replayed.
+        ``lines``: the numbers of its requests in a recording, if one is replayed, or in a file of
+        sequences.
         """
 
     def first(self, count: int) -> Sequence[Tensors]:
@@ -183,7 +185,7 @@ class DrawnInputs:
     def _pool(self) -> _Pool:
         """The inputs that are the same in all measurements."""
         if isinstance(self._spec, FileInputs):
-            pool = _Pool(read_recorded(self._spec.file, self._tensors))
+            pool = _Pool(read_requests(self._spec.file, self._tensors).entries)
         else:
             wanted = self._spec.unique or DEFAULT_UNIQUE
             if isinstance(self._spec.repeat, LogRepeat) and self._spec.unique is None:

@@ -12,8 +12,9 @@ from tritonclient.grpc import service_pb2
 from tritonclient.utils import deserialize_bytes_tensor
 
 from tuner.errors import LoadFailedError, SpecError
-from tuner.load.traffic.encoding import TensorShape, build, read_recorded
+from tuner.load.traffic.encoding import TensorShape, build
 from tuner.load.traffic.inputs import DrawnInputs
+from tuner.load.traffic.request_file import read_requests
 from tuner.load.traffic.wire import Content, RequestForm
 from tuner.spec.workload import Protocol, RandomInputs
 
@@ -28,11 +29,11 @@ def inferences(
     datatype: str = "FP32",
     shape: tuple[int, ...] = (2,),
     more: tuple[TensorShape, ...] = (),
-) -> list[dict[str, Content]]:
+) -> tuple[dict[str, Content], ...]:
     """What a file with these entries has."""
     path = tmp_path / "inputs.json"
     path.write_text(json.dumps({"data": entries}))
-    return read_recorded(path, (TensorShape("x", datatype, shape), *more))
+    return read_requests(path, (TensorShape("x", datatype, shape), *more)).entries
 
 
 def parsed(request: bytes) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tuner.errors import SpecError
 from tuner.load import seeds
 from tuner.load.traffic.encoding import (
     MAX_BYTES,
@@ -19,13 +20,12 @@ from tuner.load.traffic.encoding import (
     content_bytes,
     drawable,
     random_contents,
-    read_entry,
-    read_recorded,
     refuse_above_most,
 )
 from tuner.load.traffic.inputs import RunInputs
 from tuner.load.traffic.recordings.lines import HINT, LineError, RecordedStream
 from tuner.load.traffic.repeats import Order
+from tuner.load.traffic.request_file import read_entry, read_requests
 from tuner.load.traffic.wire import Content, ContentSize, Tensors
 from tuner.plain import plain
 from tuner.spec.mistakes import Finding, FindingsError, listed
@@ -134,7 +134,11 @@ class RecordedContents:
     @cached_property
     def _entries(self) -> Sequence[Mapping[str, Content]]:
         assert self._spec.file is not None
-        return read_recorded(self._spec.file, self._tensors, all_known=self._all_known)
+        found = read_requests(self._spec.file, self._tensors, all_known=self._all_known)
+        if found.lengths:
+            text = f"{self._spec.file}: it holds sequences, and a recording names single requests"
+            raise SpecError(text, "give a file with one list of requests")
+        return found.entries
 
     def _sizes(self, text: str, carried: _Carried) -> Mapping[str, ContentSize]:
         """What one request takes; raises `LineError` where that is more than any may."""

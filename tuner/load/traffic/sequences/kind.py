@@ -13,7 +13,13 @@ from tuner.load.setup import Schedule, Setup, Stream, on_one_clock, spans_of
 from tuner.load.traffic.arrivals import STEPS, Times, arrivals_of
 from tuner.load.traffic.kind import CallerJob, Traffic
 from tuner.load.traffic.repeats import Order
-from tuner.load.traffic.sequences.pace import SequencePace, first_id, sequence_arrivals
+from tuner.load.traffic.sequences.contents import played_by
+from tuner.load.traffic.sequences.pace import (
+    SequencedTimes,
+    SequencePace,
+    first_id,
+    sequence_arrivals,
+)
 from tuner.measurement.measurement import Arrivals, LoadPoint, Measurement
 from tuner.measurement.window import Window
 from tuner.modelconfig.schema import ModelConfig
@@ -57,21 +63,26 @@ class Sequences(Traffic):
         if self.pace is None:
             return None
         spans_s = spans_of(window)
-        times, numbers, count = list[Times](), list[Order](), 0
+        times, numbers, entries, count = list[Times](), list[Order](), list[Order](), 0
         for stream in streams:
             own = seeds.of_stream(seed, stream.name, streams)
             part = stream.load(load)
             if stream.takes_sequences:
                 steps = STEPS if part.arrivals is Arrivals.STEP else (1.0,) * len(spans_s)
                 rates = [step * part.level for step in steps]
-                due_s, own_numbers = sequence_arrivals(rates, spans_s, own, self.pace)
-                numbers.append(own_numbers[due_s < window.total_s] + count)
-                count += int(own_numbers.max()) + 1
+                found = sequence_arrivals(rates, spans_s, own, self.pace, played_by(stream))
             else:
                 due_s = arrivals_of(part, spans_s, own)
-                numbers.append(np.full(due_s[due_s < window.total_s].size, -1))
-            times.append(due_s[due_s < window.total_s])
-        return on_one_clock(times, numbers)
+                found = SequencedTimes(due_s, np.full(due_s.size, -1))
+            inside = found.due_s < window.total_s
+            own_numbers = found.numbers[inside]
+            times.append(found.due_s[inside])
+            numbers.append(np.where(own_numbers < 0, -1, own_numbers + count))
+            entries.append(
+                np.full(own_numbers.size, -1) if found.entries is None else found.entries[inside]
+            )
+            count += int(found.numbers.max(initial=-1)) + 1
+        return on_one_clock(times, numbers, entries)
 
     def caller(self, streams: Sequence[Stream], window: Window) -> CallerJob:
         ids = [s.form.sequence_ids for s in streams for _ in s.shapes]

@@ -40,18 +40,34 @@ class SequencePace:
     """What all sequences have in common.
 
     Attributes:
-        lengths: Requests of a sequence, fewest and most; drawn evenly.
+        lengths: Requests of a sequence, fewest and most; drawn evenly. None where every sequence
+            comes from a file.
         interval_s: From one request of a sequence to the next.
         count_output: See `SequencesAsked`.
     """
 
-    lengths: tuple[int, int]
+    lengths: tuple[int, int] | None
     interval_s: float
     count_output: str = ""
 
     def at_once(self, rate_per_s: float) -> float:
         """Sequences that run at once to make so many requests a second."""
         return round(rate_per_s * self.interval_s, 6)
+
+
+@dataclass(frozen=True)
+class SequencedTimes:
+    """The requests of sequences, ascending.
+
+    Attributes:
+        due_s: When each is due.
+        numbers: The sequence of each, from 0.
+        entries: What each carries, as its place in the file of sequences; None without a file.
+    """
+
+    due_s: _Times
+    numbers: Numbers
+    entries: Numbers | None = None
 
 
 def ids_for(configs: Iterable[ModelConfig]) -> SequenceIds | None:
@@ -66,28 +82,38 @@ def ids_for(configs: Iterable[ModelConfig]) -> SequenceIds | None:
 
 
 def sequence_arrivals(
-    rates_per_s: Sequence[float], spans_s: Sequence[float], seed: int, pace: SequencePace
-) -> tuple[_Times, Numbers]:
-    """When requests are due, ascending, and the number of the sequence of each.
+    rates_per_s: Sequence[float],
+    spans_s: Sequence[float],
+    seed: int,
+    pace: SequencePace,
+    played: Sequence[int] = (),
+) -> SequencedTimes:
+    """When requests are due, and the sequence of each.
 
-    A load begins in the middle of its sequences, and ends there: what is left out of them then
-    begins, or ends, a sequence that is shorter. A line that is there for a part of the time only
-    leaves out whole sequences. The lines of a seed are the same at each rate.
+    A load begins in the middle of its sequences, and ends there: these are shorter, and each
+    begins with its first request. A line that is there for a part of the time only leaves out whole
+    sequences. The lines of a seed are the same at each rate.
 
     Args:
         rates_per_s: Requests per second, in each span.
         spans_s: Lengths of consecutive spans of the run.
+        played: The length of each sequence of a file, of which any is as likely as another; else
+            lengths are drawn.
     """
     lines_at_once = [pace.at_once(rate) for rate in rates_per_s]
     count = max(math.ceil(max(lines_at_once)), 1)
-    lines = [_line(k, lines_at_once, spans_s, seed, pace) for k in range(count)]
-    due_s = np.concatenate([line[0] for line in lines])
+    lines = [_line(k, lines_at_once, spans_s, seed, pace, played) for k in range(count)]
+    due_s = np.concatenate([line.due_s for line in lines])
     if not due_s.size:
-        return np.array([sum(spans_s) / 2.0]), np.zeros(1, np.int64)
-    most = max(int(line[1].max(initial=0)) for line in lines) + 1
-    numbers = np.concatenate([k * most + line[1] for k, line in enumerate(lines)])
+        none = np.zeros(1, np.int64)
+        return SequencedTimes(np.array([sum(spans_s) / 2.0]), none, none if played else None)
+    most = max(int(line.numbers.max(initial=0)) for line in lines) + 1
+    numbers = np.concatenate([k * most + line.numbers for k, line in enumerate(lines)])
     by_time = np.argsort(due_s, kind="stable")
-    return due_s[by_time], np.unique(numbers[by_time], return_inverse=True)[1].astype(np.int64)
+    numbers = np.unique(numbers[by_time], return_inverse=True)[1].astype(np.int64)
+    entries = [line.entries for line in lines if line.entries is not None]
+    carried = np.concatenate(entries)[by_time] if entries else None
+    return SequencedTimes(due_s[by_time], numbers, carried)
 
 
 def _line(
@@ -96,19 +122,27 @@ def _line(
     spans_s: Sequence[float],
     seed: int,
     pace: SequencePace,
-) -> tuple[_Times, Numbers]:
-    """The requests of one line, and the number in it of the sequence of each."""
+    played: Sequence[int],
+) -> SequencedTimes:
+    """The requests of one line, with the number in it of the sequence of each."""
     rng = np.random.default_rng((seed, _SEQUENCES, place))
     offset_s, share_offset = rng.uniform(0.0, pace.interval_s), rng.random()
     due_s = np.arange(offset_s, sum(spans_s), pace.interval_s)
-    low, high = pace.lengths
+    low, high = (min(played), max(played)) if played else pace.lengths or (1, 1)
     into = int(rng.integers(high))  # the first sequence began before the load
-    lengths = rng.integers(low, high + 1, size=due_s.size // low + into + 2)
+    count = due_s.size // low + into + 2
+    which = rng.integers(len(played), size=count) if played else None
+    lengths = rng.integers(low, high + 1, size=count) if which is None else np.array(played)[which]
     number = np.repeat(np.arange(lengths.size), lengths)[into : into + due_s.size]
     span = np.searchsorted(np.cumsum(spans_s)[:-1], due_s, side="right")
     share = np.clip(np.array(lines_at_once) - place, 0.0, 1.0)[span]
     there = np.floor((number + 1) * share + share_offset) > np.floor(number * share + share_offset)
-    return due_s[there], number[there]
+    if which is None:
+        return SequencedTimes(due_s[there], number[there])
+    begins = np.searchsorted(number, number)  # where its sequence begins in this line
+    first = np.cumsum([0, *played])[which[number]]
+    entries = first + np.arange(number.size) - begins
+    return SequencedTimes(due_s[there], number[there], entries[there])
 
 
 def last_of_each(sequences: Numbers) -> npt.NDArray[np.bool_]:

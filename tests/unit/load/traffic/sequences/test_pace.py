@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
 
 from tuner.load.traffic.sequences.pace import (
+    SequencedTimes,
     SequenceIds,
     SequencePace,
     counted_in,
@@ -27,13 +29,15 @@ from tuner.modelconfig.message import parse
 SPANS = (1.0, 4.0, 2.0)
 
 
-def each_sequence(due_s: npt.NDArray[np.float64], numbers: npt.NDArray[np.int64]) -> list[Any]:
-    """The moments of each."""
-    order = np.argsort(numbers, kind="stable")
-    return np.split(due_s[order], np.flatnonzero(np.diff(numbers[order])) + 1)
+def each_sequence(found: SequencedTimes, values: npt.NDArray[Any] | None = None) -> list[Any]:
+    """The moments of each, or other ``values`` of its requests."""
+    order = np.argsort(found.numbers, kind="stable")
+    own = found.due_s if values is None else values
+    return np.split(own[order], np.flatnonzero(np.diff(found.numbers[order])) + 1)
 
 
 def assert_paced(sequences: list[Any], pace: SequencePace) -> None:
+    assert pace.lengths is not None
     assert max(own.size for own in sequences) <= pace.lengths[1]
     gaps = [np.diff(own) for own in sequences]
     np.testing.assert_allclose(np.concatenate(gaps), pace.interval_s)
@@ -52,21 +56,21 @@ PACES = st.builds(
 def test_so_many_sequences_run_at_once_and_each_keeps_its_pace(
     pace: SequencePace, at_once: int, seed: int
 ) -> None:
-    due_s, numbers = sequence_arrivals([at_once / pace.interval_s] * 3, SPANS, seed, pace)
+    found = sequence_arrivals([at_once / pace.interval_s] * 3, SPANS, seed, pace)
+    due_s = found.due_s
     assert (np.diff(due_s) >= 0).all()
     assert ((due_s >= 0) & (due_s < sum(SPANS))).all()
     for moment in (0.5, 3.7, 6.1):  # an interval has one request of each line
         inside = (due_s >= moment) & (due_s < moment + pace.interval_s)
         assert inside.sum() == at_once
-    assert_paced(each_sequence(due_s, numbers), pace)
+    assert_paced(each_sequence(found), pace)
 
 
 @settings(deadline=None)
 @given(st.integers(2, 9), st.integers(0, 99))
 def test_only_the_first_and_last_sequences_of_a_load_are_shorter(length: int, seed: int) -> None:
     pace = SequencePace((length, length), 0.1)
-    due_s, numbers = sequence_arrivals([30.0], [20.0], seed, pace)
-    for own in each_sequence(due_s, numbers):
+    for own in each_sequence(sequence_arrivals([30.0], [20.0], seed, pace)):
         assert own.size == length or own[0] < 0.1 or own[-1] > 19.9 - 1e-9
 
 
@@ -76,9 +80,11 @@ def test_partial_lines_drop_complete_sequences(
     pace: SequencePace, at_once: float, seed: int
 ) -> None:
     rate = at_once / pace.interval_s
-    due_s, numbers = sequence_arrivals([rate], [400 * pace.interval_s], seed, pace)
-    assert due_s.size == pytest.approx(400 * at_once, abs=0.3 * 400)  # by the last line's lengths
-    assert_paced(each_sequence(due_s, numbers), pace)
+    found = sequence_arrivals([rate], [400 * pace.interval_s], seed, pace)
+    assert found.due_s.size == pytest.approx(
+        400 * at_once, abs=0.3 * 400
+    )  # by the last line's lengths
+    assert_paced(each_sequence(found), pace)
 
 
 @settings(deadline=None)
@@ -86,18 +92,42 @@ def test_partial_lines_drop_complete_sequences(
 def test_the_lines_of_a_lower_rate_are_among_those_of_a_higher(
     pace: SequencePace, at_once: int, seed: int
 ) -> None:
-    few, _ = sequence_arrivals([1.0 / pace.interval_s], [6.0], seed, pace)
-    many, _ = sequence_arrivals([at_once / pace.interval_s], [6.0], seed, pace)
+    few = sequence_arrivals([1.0 / pace.interval_s], [6.0], seed, pace).due_s
+    many = sequence_arrivals([at_once / pace.interval_s], [6.0], seed, pace).due_s
     assert {*few.tolist()} <= {*many.tolist()}
 
 
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.floats(0.3, 8.0), st.integers(0, 99))
+def test_sequences_of_a_file_are_played_from_their_first_request_in_order(
+    lengths: list[int], at_once: float, seed: int
+) -> None:
+    pace = SequencePace(None, 0.1)
+    found = sequence_arrivals([at_once / 0.1], [40.0], seed, pace, lengths)
+    assert found.entries is not None
+    begins = np.cumsum([0, *lengths]).tolist()
+    whole = {tuple(range(a, b)) for a, b in pairwise(begins)}
+    times = each_sequence(found)
+    for own, entries in zip(times, each_sequence(found, found.entries), strict=True):
+        played = tuple(entries.tolist())
+        assert any(sequence[: len(played)] == played for sequence in whole)
+        assert played in whole or own[0] < 0.1 or own[-1] > 39.9 - 1e-9
+    assert {*found.entries.tolist()} <= {*range(sum(lengths))}
+
+
+def test_each_sequence_of_a_file_is_as_likely_as_another() -> None:
+    lengths = [2, 4, 3]
+    found = sequence_arrivals([200.0], [100.0], 1, SequencePace(None, 0.1), lengths)
+    begun = np.bincount(found.entries, minlength=9)[[0, 2, 6]]
+    assert begun / begun.sum() == pytest.approx([1 / 3] * 3, abs=0.03)
+
+
 def test_an_overload_begins_sequences_and_ends_them_early() -> None:
-    due_s, numbers = sequence_arrivals(
-        [80.0, 120.0, 80.0], [2.0, 2.0, 2.0], 1, SequencePace((50, 50), 0.1)
-    )
+    found = sequence_arrivals([80.0, 120.0, 80.0], [2.0, 2.0, 2.0], 1, SequencePace((50, 50), 0.1))
+    due_s = found.due_s
     counts = [int(((due_s >= t) & (due_s < t + 2.0)).sum()) for t in (0.0, 2.0, 4.0)]
     assert counts == pytest.approx([160, 240, 160], abs=4)
-    own = each_sequence(due_s, numbers)
+    own = each_sequence(found)
     assert sum(d[0] >= 2.0 and d[-1] < 4.0 for d in own) >= 4
 
 
