@@ -26,7 +26,7 @@ from tuner.errors import DeployRefusedError, TunerError
 from tuner.prepare.job import Job, Request, prepare
 from tuner.prepare.machine_lock import LockHolder, Neighbours, registered
 from tuner.score.next_load import load_plan
-from tuner.search.estimate import window_notes
+from tuner.search.window_notes import window_notes
 from tuner.spec.model import Spec
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from tuner.checks.requests import note_requests
 from tuner.prepare.job import Job, Request, prepare
 from tuner.prepare.sending import sending_notes
 from tuner.prepare.tools import client_notes, find_programs
-from tuner.search.estimate import replay_notes
+from tuner.search.window_notes import replay_notes
 from tuner.spec.mistakes import FindingSeverity
 
 HEAD = "repository: repository\nslo: [p99_latency <= 40ms]\n"

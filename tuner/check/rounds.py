@@ -33,8 +33,9 @@ from tuner.score.capacity import Bracket
 from tuner.score.judge import severity, tightest_latency
 from tuner.score.point import Point
 from tuner.score.ratio import Ratio, paired_ratio, two_sample_ratio
-from tuner.search.estimate import OVERHEAD_S, refuse_too_slow
+from tuner.search.estimate import OVERHEAD_S
 from tuner.search.first_load import first_level
+from tuner.search.window_notes import refuse_too_slow
 from tuner.sentences import sentence
 from tuner.spec.slo import Goal, Objective
 from tuner.spec.units import digits

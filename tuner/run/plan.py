@@ -29,18 +29,11 @@ from tuner.prepare.tools import (
     find_programs,
 )
 from tuner.search.cores import cores_note
-from tuner.search.estimate import (
-    Estimate,
-    Seen,
-    foresee_run,
-    refuse_too_short,
-    replay_notes,
-    seen_before,
-    window_notes,
-)
+from tuner.search.estimate import Estimate, Seen, foresee_run, refuse_too_short, seen_before
 from tuner.search.strategies.designs import designs
 from tuner.search.strategies.registry import STRATEGIES
 from tuner.search.strategy import Proposal
+from tuner.search.window_notes import replay_notes, window_notes
 from tuner.server import wheel
 from tuner.server.binaries import (
     Installation,

@@ -17,7 +17,8 @@ from tuner.prepare.serving import Serving
 from tuner.prepare.tools import client_notes
 from tuner.record.manifest import Manifest
 from tuner.record.store import RunStore
-from tuner.search.estimate import SLOW_LOAD_S, Seen, foresee_run, replay_notes, seen_before
+from tuner.search.estimate import SLOW_LOAD_S, Seen, foresee_run, seen_before
+from tuner.search.window_notes import replay_notes
 from tuner.spec.mistakes import FindingSeverity
 from tuner.writeback.target import foreseen
 

@@ -24,20 +24,13 @@ from tuner.score.judge import Verdict, tightest_latency
 from tuner.score.point import Point
 from tuner.score.saturation import Saturated
 from tuner.score.trial import Trial
-from tuner.search.estimate import (
-    Seen,
-    estimate_run,
-    length_s,
-    long_windows,
-    minutes,
-    most_probes,
-    refuse_too_slow,
-)
+from tuner.search.estimate import Seen, estimate_run, length_s, minutes, most_probes
 from tuner.search.first_load import First, first_level, first_of
 from tuner.search.incumbent import incumbent
 from tuner.search.screening import Screening
 from tuner.search.strategies.batch_rates import BatchRates
 from tuner.search.strategy import Proposal
+from tuner.search.window_notes import long_windows, refuse_too_slow
 from tuner.sentences import failed
 from tuner.spec.units import digits
 

@@ -12,7 +12,7 @@ from builders.surface import CACHED, SURFACE
 
 from tuner.search.strategies.designs import designs
 from tuner.search.strategies.features import Features
-from tuner.search.strategies.gp import NEAR, RANDOM, Pool, neighbours
+from tuner.search.strategies.pool import NEAR, RANDOM, Pool, neighbours
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.space import Space
 

@@ -1,0 +1,87 @@
+"""The candidates among which a strategy chooses its next proposal."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from itertools import islice
+
+from tuner.space.candidate import Candidate, FieldValue
+from tuner.space.parameters import Parameter, RangeParameter
+from tuner.space.space import Space
+
+#: A space of up to this many candidates is considered whole.
+SMALL = 1200
+#: And one of more combinations is large, however few of them Triton would load.
+MOST_LISTED = 50_000
+#: From a larger one: this many at random, and this many next to each good one.
+RANDOM, NEAR = 500, 40
+#: Random draws that lead to something new, at most.
+_DRAWS = 3 * RANDOM
+
+
+@dataclass
+class Pool:
+    """Candidates of a space; a small space is listed once."""
+
+    space: Space
+    _listed: list[Candidate] | None = field(default=None, init=False)
+
+    def draw(
+        self, rng: random.Random, good: Sequence[Candidate], taken: Set[str]
+    ) -> list[Candidate]:
+        """Distinct candidates that are not ``taken``; those next to ``good`` ones among them."""
+        whole = self._whole()
+        if whole:
+            return [c for c in whole if c.key not in taken]
+        found: dict[str, Candidate] = {}
+        for candidate in good:
+            for near in neighbours(self.space, candidate, rng, NEAR):
+                found.setdefault(near.key, near)
+        drawn = None
+        for _ in range(_DRAWS):
+            if len(found) >= RANDOM + NEAR * len(good):
+                break
+            drawn = self.space.sample(rng, drawn)
+            if drawn is not None:
+                found.setdefault(drawn.key, drawn)
+        return [c for key, c in found.items() if key not in taken]
+
+    def _whole(self) -> list[Candidate]:
+        """A small space's candidates; none of a large one."""
+        if self._listed is None:
+            size = self.space.size()
+            few = size.count <= (SMALL if size.exact else MOST_LISTED)
+            found = list(islice(self.space.enumerate(), SMALL + 1)) if few else []
+            self._listed = found if len(found) <= SMALL else []
+        return self._listed
+
+
+def neighbours(
+    space: Space, candidate: Candidate, rng: random.Random, most: int
+) -> list[Candidate]:
+    """Candidates that differ in one parameter, in random order."""
+    values = space.values(candidate)
+    steps = [(p.knob, v) for p in space.parameters for v in _others(p, values.get(p.knob))]
+    rng.shuffle(steps)
+    found: dict[str, Candidate] = {}
+    for knob, value in steps:
+        if len(found) == most:
+            break
+        near = space.candidate({**values, knob: value})
+        if near != candidate and space.contains(near) and not space.violations(near):
+            found.setdefault(near.key, near)
+    return list(found.values())
+
+
+def _others(parameter: Parameter, now: FieldValue) -> list[FieldValue]:
+    """Every other value of a choice; of a range those a step, a third and twice away."""
+    if not isinstance(parameter, RangeParameter):
+        return list(parameter)
+    if not isinstance(now, int) or now not in parameter.span:
+        return list(parameter.coarse(5))
+    steps = (1.35, 2.0) if parameter.log else ()
+    near = {now - parameter.step, now + parameter.step}
+    near |= {round(now * s) for s in steps} | {round(now / s) for s in steps}
+    return [*parameter.special, *sorted(v for v in near if v in parameter.span)]

@@ -1,0 +1,182 @@
+"""What windows take and replay: notes before a run starts, and models that are too slow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from tuner.errors import LoadFailedError
+from tuner.load.traffic.arrivals import read_trace
+from tuner.load.traffic.recordings.duplicates import duplicates
+from tuner.load.traffic.recordings.replay import busiest_per_s
+from tuner.measurement.measurement import Arrivals, LoadPoint
+from tuner.measurement.window import requests_for, window_of
+from tuner.prepare.job import Job
+from tuner.score.next_load import LoadPlan, lowest_level
+from tuner.search.estimate import LONG_S, length_s, minutes
+from tuner.search.first_load import First
+from tuner.spec.labels import of_stream
+from tuner.spec.metrics import METRICS, SLOW_PER_S, easier_percentile
+from tuner.spec.model import Spec
+from tuner.spec.slo import Slo, tail_shares
+from tuner.spec.units import digits
+from tuner.spec.workload import TraceArrivals
+
+#: Of a rate that is not known yet, an example.
+_FAST_PER_S = 100.0
+
+
+def long_windows(spec: Spec, rate_per_s: float) -> str:
+    """The windows that a rate needs, in words; empty where they are short."""
+    window_s = window_of(spec, LoadPoint(Arrivals.POISSON, rate_per_s)).duration_s
+    slo = _hardest(spec, rate_per_s)
+    if window_s <= max(LONG_S, float(spec.workload.window)) or slo is None:
+        return ""
+    at = f"at about {digits(rate_per_s, 2)}/s{_share_text(spec, slo)}"
+    named = of_stream(slo.stream, slo.metric.name)
+    return f"{named} {at} needs windows of {minutes(window_s)}{_cheaper(spec, slo, window_s)}"
+
+
+def _cheaper(spec: Spec, slo: Slo, window_s: float) -> str:
+    """What the next lower percentile costs where that of an SLO takes this long; else nothing."""
+    easier = easier_percentile(slo.metric)
+    if easier is None:
+        return ""
+    part = easier.requests_needed / slo.metric.requests_needed
+    return f", {easier.name} {minutes(max(part * window_s, float(spec.workload.window)))}"
+
+
+def window_notes(spec: Spec, plan: LoadPlan, rate_per_s: float | None) -> Iterator[str]:
+    """Before a run: the windows that its rates need; ``rate_per_s``: of an earlier run."""
+    if not plan.arrivals.open_loop:
+        return
+    if rare := [*_too_rare(spec)]:  # whose windows would be told as if they could be had
+        yield from rare
+        return
+    slo, rates = _hardest(spec), plan.listed or ((rate_per_s,) if rate_per_s else ())
+    if rates and (told := long_windows(spec, min(rates))):
+        yield told
+    elif not rates and slo is not None:
+        enough = lowest_level(spec.slos, spec.shares, float(spec.workload.window))
+        window_s = lowest_level(spec.slos, spec.shares, 1.0) / SLOW_PER_S
+        yield (
+            f"the estimate assumes at least {digits(enough, 2)}/s; a slower model needs longer "
+            f"windows: at {SLOW_PER_S}/s {of_stream(slo.stream, slo.metric.name)} takes "
+            f"{minutes(window_s)}{_cheaper(spec, slo, window_s)}"
+        )
+    if not rates and slo is not None and plan.levels.lowest > SLOW_PER_S:
+        yield (
+            f"{of_stream(slo.stream, slo.metric.name)} needs {slo.metric.requests_needed} "
+            f"requests{_share_text(spec, slo)}: "
+            f"below {digits(plan.levels.lowest, 2)}/s, workload.max_window is too short"
+        )
+
+
+def trace_notes(spec: Spec, plan: LoadPlan) -> Iterator[str]:
+    """How much of a recorded trace one measurement goes through, where that is not all."""
+    arrivals = spec.workload.arrivals
+    if not isinstance(arrivals, TraceArrivals):
+        return
+    gaps = read_trace(arrivals.file).size
+    level = min(plan.listed) if plan.listed else plan.levels.nearest(_FAST_PER_S)
+    window_s = length_s(spec, plan, level)
+    used = window_s * level
+    if used < gaps:
+        yield (
+            f"a measurement at {digits(level, 3)}/s goes through {digits(100 * used / gaps, 2)}% "
+            f"of the trace ({digits(used, 3)} of {gaps} gaps), from a place that its seed draws: "
+            "what is rare in it may be missing; raise workload.window"
+        )
+
+
+def replay_notes(job: Job) -> Iterator[str]:
+    """What a recording or a trace holds, and how much of it a measurement replays."""
+    spec, plan, traffic = job.spec, job.plan, job.traffic
+    yield from trace_notes(spec, plan)
+    if traffic is None:
+        return
+    own = traffic.recording
+    name, mean = own.path.name, digits(own.rate_per_s)
+    yield (
+        f"{name}: {own.due_s.size} requests in {minutes(own.length_s)}, {mean}/s on average and "
+        f"{digits(busiest_per_s(own))}/s in its busiest second"
+    )
+    if own.resolution_s:
+        yield (
+            f"{name} was made from times of a resolution of {digits(own.resolution_s)} s, spread "
+            "by chance: bursts within it are not those of production, so leave the SLOs a margin"
+        )
+    found = duplicates(own)
+    yield from () if found is None else found.sentences()
+    level = min(plan.listed) if plan.listed else plan.levels.nearest(own.rate_per_s)
+    pace = level / own.rate_per_s if traffic.keeps_pace else 1.0
+    window_s = pace * window_of(spec, LoadPoint(plan.arrivals, level), brief=True).duration_s
+    if window_s < own.length_s:
+        yield (
+            f"a window at {digits(level)}/s replays {minutes(window_s)} of {name}: stretches from "
+            "calm to busy, the busiest one among them; raise workload.window to replay more"
+        )
+    elif window_s > own.length_s:
+        yield (
+            f"{name} is shorter than a window at {digits(level)}/s, {minutes(window_s)}: it "
+            f"goes round {digits(window_s / own.length_s, 2)} times; lower workload.window"
+        )
+
+
+def refuse_too_slow(spec: Spec, plan: LoadPlan, first: First) -> None:
+    """Refuses a model of which even the longest window holds too few requests for a verdict.
+
+    Raises:
+        LoadFailedError: With what to set.
+    """
+    slo = _hardest(spec)
+    if plan.arrivals.open_loop and (rare := next(_too_rare(spec), "")):
+        raise LoadFailedError(rare)
+    if not plan.arrivals.open_loop or first.most >= plan.levels.lowest or slo is None:
+        return
+    count = slo.metric.requests_needed
+    needs_s = lowest_level(spec.slos, spec.shares, 1.0) / first.most
+    fits = float(spec.workload.max_window) / needs_s * count
+    percentiles = [m for m in METRICS.values() if m.quantile is not None]
+    easier = [m for m in percentiles if m.requests_needed <= fits]
+    nearest = max(easier, key=lambda m: m.requests_needed, default=None)
+    other = f", or bound {nearest.name} ({nearest.requests_needed})" if nearest else ""
+    raise LoadFailedError(
+        f"{of_stream(slo.stream, slo.metric.name)} needs {count} requests"
+        f"{_share_text(spec, slo)}, and the model "
+        f"answers about {digits(first.most, 2)}/s: that takes {minutes(needs_s)}, and "
+        f"workload.max_window is {spec.workload.max_window}. "
+        f"Set it to {math.ceil(needs_s / 60)}m{other}"
+    )
+
+
+def _hardest(spec: Spec, level: float = 1.0) -> Slo | None:
+    """The SLO on the percentile whose requests take longest to collect."""
+    rates = spec.rates(level)
+    percentiles = [s for s in spec.slos if s.metric.quantile is not None]
+    timed = [
+        (slo.metric.requests_needed / rate, slo)
+        for slo in percentiles
+        for stream, rate in rates.items()
+        if rate and slo.holds_for(stream)
+    ]
+    return max(timed, key=lambda pair: pair[0], default=(0.0, None))[1]
+
+
+def _too_rare(spec: Spec) -> Iterator[str]:
+    """Streams of the background of which even the longest window holds too few requests."""
+    for name, stream in spec.streams.items():
+        own = [slo for slo in spec.slos if slo.holds_for(name)]
+        needs_s = requests_for(tail_shares(own)) / stream.rate if stream.rate and own else 0.0
+        if needs_s > float(spec.workload.max_window):
+            yield (
+                f"{name} comes at {digits(stream.rate or 0.0, 2)}/s: its SLO needs windows of "
+                f"{minutes(needs_s)}, and workload.max_window is {spec.workload.max_window}. "
+                f"Set it to {math.ceil(needs_s / 60)}m"
+            )
+
+
+def _share_text(spec: Spec, slo: Slo) -> str:
+    """What part of all requests are of its stream, where they are not all."""
+    share = spec.shares.get(slo.stream, 1.0)
+    return f" ({digits(100.0 * share, 2)}% of all)" if share < 1.0 else ""
