@@ -269,7 +269,7 @@ def noted_runs() -> dict[str, Case]:
                 with suppress(ZeroDivisionError, OSError, EnvironmentNotReadyError):
                     pipeline.run(request, watching, lambda _: None)
                 results = [RunStore(run).result() for run in workplace.results.iterdir()]
-            ends = dict.fromkeys(reason for r in results if r for reason in r["reasons"])
+            ends = dict.fromkeys(reason for r in results if r for reason in r.reasons)
             notes = [re.sub(r"\d+:\d\d|[\d.]+ minutes", "TIME", note) for note in watching.notes]
             return [*notes, *(f"ended: {reason}" for reason in ends)]
 

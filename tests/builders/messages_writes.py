@@ -14,8 +14,11 @@ from unittest.mock import patch
 
 from builders.plans import AFTER, BEFORE, cut_short, make_file, make_plan
 from builders.refusals import Case
+from builders.results import a_result
 
 from tuner.record.manifest import KeptConfig, Manifest
+from tuner.record.result_schema import ChangedConfig, WrittenFacts
+from tuner.record.status import Status
 from tuner.space.candidate import Candidate
 from tuner.writeback.journal import journal_of, locked_journal
 from tuner.writeback.plan import WritePlan, apply, file_plans, plan_from_run, sha256_of
@@ -23,12 +26,11 @@ from tuner.writeback.repository import half_written
 from tuner.writeback.target import target_of
 
 OLD, NEW = "max_batch_size: 1\n", "max_batch_size: 8"
-RESULT: dict[str, Any] = {
-    "status": "improved",
-    "winner": {},
-    "models": {"m": {"config_after": NEW}},
-    "server_args": ["--x=1"],
-}
+RESULT = a_result(
+    Candidate(),
+    models={"m": ChangedConfig(config_before=OLD, config_after=NEW)},
+    server_args=("--x=1",),
+)
 
 
 def manifest(config_text: str = OLD, config_sha256: str | None = "") -> Manifest:
@@ -39,6 +41,11 @@ def manifest(config_text: str = OLD, config_sha256: str | None = "") -> Manifest
         versions={}, host={}, gpus=(), fingerprint="f",
         current=Candidate.of_models({"m": {}}), arrivals=1, streams={"m": "m"},
     )  # fmt: skip
+
+
+def wrote(sha256_after: str) -> WrittenFacts:
+    before = sha256_of(OLD)
+    return WrittenFacts(path="p", sha256_before=before, sha256_after=sha256_after, backup=None)
 
 
 def failing(number: int) -> Callable[..., Any]:
@@ -52,10 +59,10 @@ def no_plans() -> dict[str, Case]:
     """Of runs that have no winner, or contradict themselves."""
 
     def of(facts: Manifest, **changes: object) -> Case:
-        return lambda _: plan_from_run(facts, {**RESULT, **changes})
+        return lambda _: plan_from_run(facts, RESULT.model_copy(update=changes))
 
     def winner(text: str) -> dict[str, object]:
-        return {"models": {"m": {"config_after": text}}}
+        return {"models": {"m": ChangedConfig(config_before=OLD, config_after=text)}}
 
     def forged(here: Path) -> None:
         path = str(make_file(here, "m").path)
@@ -63,15 +70,15 @@ def no_plans() -> dict[str, Case]:
         apply(WritePlan(tuple(file_plans(kept, AFTER)), "r1"))
 
     return {
-        "it kept the current config": of(manifest(), status="kept", winner=None, models={}),
-        "no config met the SLOs": of(manifest(), status="infeasible", winner=None),
-        "it failed": of(manifest(), status="failed", winner=None),
+        "it kept the current config": of(manifest(), status=Status.KEPT, winner=None, models={}),
+        "no config met the SLOs": of(manifest(), status=Status.INFEASIBLE, winner=None),
+        "it failed": of(manifest(), status=Status.FAILED, winner=None),
         "the config it read has another hash": of(manifest(OLD, sha256_of("other"))),
         "the config it read was not there": of(manifest(OLD, None)),
         "the config it read is half a config": of(manifest("half {")),
         "its winner is a script": of(manifest(), **winner("\n\n#!/bin/sh\nrm")),
         "its winner is no text": of(manifest(), **winner("\udcff")),
-        "it wrote another config": of(manifest(), written={"sha256_after": "0" * 64}),
+        "it wrote another config": of(manifest(), written=wrote("0" * 64)),
         "its result is about another model": of(manifest(), model="n"),
         "its config lies in another model": forged,
     }

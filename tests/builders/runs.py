@@ -277,7 +277,8 @@ def make_run(parent: Path, toy: Toy | None = None, status: str = "improved") -> 
         repeats = repeats_of(toy, trials[0], best)
     for repeat in repeats:
         store.append_confirmation(repeat)
-    store.write_result(result_of(toy, store.run_id, status, trials, repeats))
+    ended = result_of(toy, store.run_id, status, trials, repeats)
+    (store.directory / "result.json").write_text(json.dumps(ended))
     return store.directory
 
 

@@ -107,7 +107,7 @@ class Workplace:
     def result(self) -> dict[str, Any]:
         found = self.store.result()
         assert found is not None
-        return found
+        return found.to_json()
 
 
 def interrupt() -> None:

@@ -74,14 +74,14 @@ def report_command(
 def _show_run(run: Path, output_format: str) -> list[Path]:
     from tuner.record.store import MANIFEST, RunStore
     from tuner.report.blocks import Bullets, Document
-    from tuner.report.data import load, read_result
+    from tuner.report.data import load
     from tuner.report.render import patch_of, pull_request_of, report_run
     from tuner.report.run_document import document
     from tuner.report.sentence import HEADLINES
     from tuner.sentences import sentence
 
     without = not os.path.lexists(run / MANIFEST) and output_format == "text"
-    if without and (result := read_result(RunStore(run))) is not None:  # such as a sample
+    if without and (result := RunStore(run).result()) is not None:  # such as a sample
         tone, words = HEADLINES[result.status]
         reasons = Bullets("", tuple(map(sentence, result.why)))
         say_report(run, Document(result.model, words, tone, "run", blocks=(reasons,)))
@@ -95,7 +95,8 @@ def _show_run(run: Path, output_format: str) -> list[Path]:
     elif output_format == "patch":
         say_document(patch_of(run))
     elif output_format == "json":
-        say_json(store.result())
+        result = store.result()
+        say_json(None if result is None else result.to_json())
     else:
         say_report(run, document(load(run)))
     return files

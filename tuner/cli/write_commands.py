@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -65,13 +65,14 @@ def apply_command(
 
     store = RunStore.open(run)
     manifest = store.manifest()
-    result = _result(store)
+    result = store.result()
     if by_load:
         _apply_by_load(store, spec, repository, dry_run=dry_run, through_links=through_links)
         return
     plan = plan_from_run(manifest, result, repository)
     looked = apply(plan, through_links=through_links, dry_run=True)
     begun = BegunRuns(state_directory(os.environ))
+    assert result is not None  # a plan was made of it
     refuse_forged(manifest, result, lambda: load_spec(spec or spec_of(run, begun)).spec)
     written = looked if dry_run else apply(plan, through_links=through_links)
     if not dry_run:
@@ -133,25 +134,14 @@ def _apply_by_load(
             say(f"{own.name}: start tritonserver with {shlex.join(own.candidate.server_args)}")
 
 
-def _result(store: RunStore) -> dict[str, Any]:
-    """The run's result. All of it is checked, since the run may be somebody else's."""
-    from tuner.record.result_schema import check, not_version_1
-    from tuner.record.store import RESULT
-
-    result = store.result()
-    if result is not None and (mistakes := check(result)):
-        raise not_version_1(store.directory / RESULT, mistakes)
-    return result or {}
-
-
 def _tell_the_run(store: RunStore, written: Written) -> None:
     """Records in the run and its reports that its winner was written."""
     from tuner.report.render import report_run
 
-    result = store.result() or {}
     try:
-        if written.changed or result.get("written") is None:
-            store.write_result({**result, "written": written.to_json()})
+        result = store.result()
+        if written.changed or result is None or result.written is None:
+            store.add_written(written.facts)
         report_run(store.directory)
     except (OSError, TunerError) as error:
         say(f"this could not be recorded in the run {store.directory}: {error}", err=True)
@@ -267,7 +257,7 @@ def _written_by(run: Path, repository: Path | None) -> tuple[Path, str, str]:
 
     store = RunStore.open(run)
     manifest = store.manifest()
-    plan = plan_from_run(manifest, store.result() or {}, repository)
+    plan = plan_from_run(manifest, store.result(), repository)
     model = next((file.model for file in plan.files if file.changes), plan.files[0].model)
     here, there = Path.cwd(), plan.repository.resolve()
     if repository is None and not (here.is_relative_to(there) or there.is_relative_to(here)):

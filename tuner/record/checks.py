@@ -27,7 +27,7 @@ from tuner.record.manifest import Manifest, mix_in
 from tuner.record.proved import ProvedConfig
 from tuner.record.reading import UnreadableFileError, read_as, read_bytes, read_json
 from tuner.record.responses import ResponseFacts
-from tuner.record.result_schema import Count, NotNegative, Result, ResultPart, Sha256
+from tuner.record.result_schema import Count, NotNegative, ResultPart, Sha256
 from tuner.record.shapes import ShapeFacts
 from tuner.record.status import CheckStatus
 from tuner.record.store import RunStore, find_newest
@@ -233,7 +233,9 @@ def credited_config(results: Path, now: Manifest) -> ProvedConfig | None:
     asked = (now.fingerprint, now.identity.question)
 
     def credited(store: RunStore) -> ProvedConfig | None:
-        then, result = store.manifest(), Result.from_json(store.result())
+        then, result = store.manifest(), store.result()
+        if result is None:
+            return None
         config, there = result.baseline, then.config_sha256 == now.config_sha256
         if result.written is not None:
             there = {written.sha256_after for written in result.written.files} <= in_place

@@ -7,12 +7,19 @@ never changes its meaning or unit and is never removed within a version.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from tuner.load.probes.overload import Overload
 from tuner.load.probes.warmup import WarmUp
@@ -21,7 +28,7 @@ from tuner.reason import Reason
 from tuner.record.confirmation import ChangeUndone, RunNoise
 from tuner.record.earlier import with_why
 from tuner.record.proved import ProvedConfig
-from tuner.record.reading import UnreadableFileError
+from tuner.record.reading import UnreadableFileError, read_json
 from tuner.record.status import Status
 from tuner.score.ratio import Ratio
 from tuner.spec.mistakes import dotted, reason_of
@@ -136,6 +143,13 @@ class TimeFacts(BaseModel):
     deploying_s: NotNegative
     searching_s: NotNegative
 
+    @model_validator(mode="after")
+    def _adds_up(self) -> Self:
+        parts = sum(self.by_phase().values())
+        if abs(parts - self.wall_s) > 0.01 * self.wall_s + 0.1:
+            raise ValueError(f"the phases add up to {parts:.1f} s, wall_s is {self.wall_s:.1f} s")
+        return self
+
     def by_phase(self) -> dict[str, float]:
         """``measuring_s`` and the rest, without the sum; the longest first."""
         parts = {k: float(v) for k, v in self.model_dump().items() if k != "wall_s"}
@@ -156,6 +170,10 @@ class WrittenFacts(ResultPart):
     @property
     def files(self) -> tuple[WrittenFacts, ...]:
         return (self, *self.others)
+
+    def to_json(self) -> dict[str, Any]:
+        """The value of ``written``."""
+        return self.model_dump(mode="json")
 
 
 class ChangedConfig(ResultPart):
@@ -247,25 +265,34 @@ class Result(ResultPart):
         return cls.model_validate_json(json.dumps(with_why(data)), strict=True)
 
 
-def not_version_1(path: Path, mistakes: Iterable[str]) -> UnreadableFileError:
-    """What to tell of a `result.json` in which `check` finds these mistakes."""
-    lines = "".join(f"\n  {mistake}" for mistake in mistakes)
-    return UnreadableFileError(
-        f"{path} does not follow version 1:{lines}",
-        "was it edited, or written by another version of tune?",
-    )
+def read_result(path: Path) -> Result | None:
+    """A `result.json`; None where there is none.
+
+    Raises:
+        UnreadableFileError: It is no JSON, or does not follow version 1.
+    """
+    data = read_json(path, dict)
+    try:
+        return None if data is None else Result.from_json(data)
+    except ValidationError as error:
+        lines = "".join(f"\n  {mistake}" for mistake in _mistakes(error))
+        raise UnreadableFileError(
+            f"{path} does not follow version 1:{lines}",
+            "was it edited, or written by another version of tune?",
+        ) from error
 
 
 def check(data: Any) -> list[str]:
     """Mistakes in ``data`` as a `result.json`, one line each; empty when there is none."""
     try:
-        result = Result.from_json(data)
+        Result.from_json(data)
     except ValidationError as error:
-        return [f"{dotted(e['loc'])}: {reason_of(e)}" for e in error.errors()]
-    parts = sum(result.time.by_phase().values())
-    if abs(parts - result.time.wall_s) > 0.01 * result.time.wall_s + 0.1:
-        return [f"time: the phases add up to {parts:.1f} s, wall_s is {result.time.wall_s:.1f} s"]
+        return _mistakes(error)
     return []
+
+
+def _mistakes(error: ValidationError) -> list[str]:
+    return [f"{dotted(e['loc'])}: {reason_of(e)}" for e in error.errors()]
 
 
 def json_schema() -> dict[str, Any]:

@@ -10,7 +10,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from glob import escape
@@ -32,6 +32,7 @@ from tuner.record.reading import (
     read_rows,
     torn_line,
 )
+from tuner.record.result_schema import Result, WrittenFacts, read_result
 from tuner.record.status import Status
 from tuner.score.trial import Trial
 from tuner.spec.units import count_text
@@ -163,17 +164,29 @@ class RunStore:
         path = self.directory / MANIFEST
         return read_as(str(path), read_json(path, dict) or {}, Manifest.from_json)
 
-    def write_result(self, result: Mapping[str, Any]) -> None:
-        write_json(self.directory / RESULT, result)
+    def write_result(self, result: Result) -> None:
+        write_json(self.directory / RESULT, result.to_json())
 
-    def result(self) -> dict[str, Any] | None:
-        return read_json(self.directory / RESULT, dict)
+    def result(self) -> Result | None:
+        """How the run ended; None where it left no result.
 
-    def whole_result(self) -> dict[str, Any] | None:
-        """The same for a run that goes on; None too where a power cut has torn it."""
-        with suppress(UnreadableFileError):
-            return self.result()
-        return None
+        Raises:
+            UnreadableFileError: It is no JSON, or does not follow version 1.
+        """
+        return read_result(self.directory / RESULT)
+
+    def whole_result(self) -> Result | None:
+        """The same for a run that goes on; None too where a power cut has torn the file."""
+        try:
+            read_json(self.directory / RESULT, dict)
+        except UnreadableFileError:
+            return None
+        return self.result()
+
+    def add_written(self, written: WrittenFacts) -> None:
+        """Adds to the result what was written later; keys of later versions stay."""
+        stored = read_json(self.directory / RESULT, dict) or {}
+        write_json(self.directory / RESULT, {**stored, "written": written.to_json()})
 
     def write_best(
         self, configs: Mapping[str, bytes], server_args: Sequence[str], variables: Sequence[str]

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from tuner.measurement.measurement import Rejected
 from tuner.reason import Reason
 from tuner.record.confirmation import Repeat
@@ -20,11 +18,9 @@ from tuner.record.result_schema import (
     TimeFacts,
     TrialCounts,
     WrittenFacts,
-    check,
-    not_version_1,
 )
 from tuner.record.status import Status
-from tuner.record.store import RESULT, RunStore
+from tuner.record.store import RunStore
 from tuner.score.judge import SloResult, severity, violation
 from tuner.score.point import Point
 from tuner.score.trial import Trial, TrialState, TrialTime
@@ -141,24 +137,9 @@ def load(directory: Path) -> ReportData:
         ) from error
 
 
-def read_result(store: RunStore) -> Result | None:
-    """None where the run left none.
-
-    Raises:
-        UnreadableFileError: It does not follow version 1.
-    """
-    data = store.result()
-    if data is None:
-        return None
-    try:
-        return Result.from_json(data)
-    except ValidationError as error:
-        raise not_version_1(store.directory / RESULT, check(data)) from error
-
-
 def _assemble(store: RunStore) -> ReportData:
     manifest, trials = store.manifest(), tuple(store.trials())
-    repeats, found = tuple(store.confirmation()), read_result(store)
+    repeats, found = tuple(store.confirmation()), store.result()
     rejected = tuple(store.rejected())
     objective = Objective.parse(str(manifest.spec.get("objective", Objective.goodput())))
     result = found or _interrupted(manifest, objective, trials, rejected)

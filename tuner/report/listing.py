@@ -16,7 +16,7 @@ from tuner.record.status import Status
 from tuner.record.store import MANIFEST, SERIES, Member, RunStore, Series, read_series
 from tuner.report import junit
 from tuner.report.blocks import Bullets, Document, Steps, Table, Tone, filled
-from tuner.report.data import is_taken_back, read_result
+from tuner.report.data import is_taken_back
 from tuner.report.headline import TIMES
 from tuner.report.quantities import seconds_text
 from tuner.report.render import write_report
@@ -104,7 +104,7 @@ def _row_of_run(run: Path) -> ListedRun:
     store = RunStore.open(run)
     manifest = store.manifest()
     row = ListedRun(str(run), date=_minute(manifest.created_at), model=manifest.name)
-    if (result := read_result(store)) is None:
+    if (result := store.result()) is None:
         return row
     winner, side = result.winner, result.winner or result.baseline
     gain = result.gain if winner else None

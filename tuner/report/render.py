@@ -62,7 +62,7 @@ def write_proposal(data: ReportData) -> list[Path]:
     """Both files of a run with a winner; none if there is nothing to propose."""
     if data.result.winner is None:
         return []
-    plan = plan_from_run(data.manifest, RunStore.open(data.directory).result() or {})
+    plan = plan_from_run(data.manifest, data.result)
     patch = b"".join(
         header.encode() + lines.encode(file.encoding)
         for file, (header, lines) in ((file, _patch(file)) for file in plan.files)
@@ -83,7 +83,7 @@ def patch_of(directory: Path) -> str:
         SpecError: The directory holds no run, or the run has no winner.
     """
     store = RunStore.open(directory)
-    plan = plan_from_run(store.manifest(), store.result() or {})
+    plan = plan_from_run(store.manifest(), store.result())
     return "".join(part for file in plan.files for part in _patch(file))
 
 

@@ -116,7 +116,7 @@ class Ending:
         store = self.store
         try:
             stored = store.result()
-            if stored is not None and stored["winner"] is not None:
+            if stored is not None and stored.winner is not None:
                 # The run was complete: only writing back or reporting was not.
                 self.report(store.directory)
                 if isinstance(error, InterruptedRunError):
@@ -166,7 +166,7 @@ class Ending:
             written=written,
             noise=noise_of(store.confirmation()),
         )
-        store.write_result(result.to_json())
+        store.write_result(result)
         return result
 
 

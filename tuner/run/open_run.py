@@ -306,13 +306,12 @@ def end_of_a_write(
     if not request.write or longer != (request.trials, request.time_budget_s):
         return None
     with store.locked():
-        stored = store.whole_result()
-        if stored is None or stored["written"] is None:
+        result = store.whole_result()
+        if result is None or result.written is None:
             repaired = repair(spec.repository, unrecorded=store.run_id)
             for undone in () if repaired is None else repaired.all_notes:
                 note(undone)
             return None
     paths = (spec.repository / model.name / spec.write_to for model in manifest.models.values())
-    result = Result.from_json(stored)
-    written = {file.sha256_after for file in result.written.files} if result.written else set()
+    written = {file.sha256_after for file in result.written.files}
     return result if any(sha256_or_none(read_config(path)) in written for path in paths) else None

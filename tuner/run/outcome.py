@@ -17,7 +17,6 @@ from tuner.record.result_schema import (
     Result,
     TimeFacts,
     TrialCounts,
-    WrittenFacts,
 )
 from tuner.record.shapes import with_batches
 from tuner.score.trial import Trial, TrialState
@@ -67,7 +66,7 @@ def result_of(
         ),
         rejected=RejectedFacts.of(rejected, time["measuring_s"]),
         time=TimeFacts(**time),
-        written=None if written is None else WrittenFacts.model_validate(written.to_json()),
+        written=None if written is None else written.facts,
         server_args=() if winner is None else winner.candidate.server_args,
         environment={} if winner is None else needed_variables(winner.candidate, manifest.current),
         simplification=verdict.simplification or None,

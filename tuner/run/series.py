@@ -23,7 +23,6 @@ from tuner.prepare.manifest import choices_of
 from tuner.progress.events import Events
 from tuner.progress.posted import PostedEvents
 from tuner.record.manifest import refuse_changes, resume_command
-from tuner.record.result_schema import Result
 from tuner.record.status import Status
 from tuner.record.store import (
     MANIFEST,
@@ -346,7 +345,7 @@ def _tune(post: Post, work: _Work) -> Member:
     directory = request.output / member.run
     begun = (directory / MANIFEST).is_file()
     stored = RunStore(directory).whole_result() if begun and member.exit_code is None else None
-    ended = Status.INTERRUPTED if stored is None else Result.from_json(stored).status
+    ended = Status.INTERRUPTED if stored is None else stored.status
     if ended not in (Status.FAILED, Status.INTERRUPTED):  # killed between its end and this record
         work.report(directory)
         return replace(member, status=ended, exit_code=ended.exit_code)

@@ -113,16 +113,16 @@ def foresee_run(results: Path, job: Job, seen: Seen = Seen()) -> Estimate:
 
     def took(store: RunStore) -> Estimate | None:
         manifest, result = store.manifest(), store.result()
-        if result is None or result["status"] in (Status.INTERRUPTED.value, Status.FAILED.value):
+        if result is None or result.status in (Status.INTERRUPTED, Status.FAILED):
             return None
         if manifest.name != job.spec.name or any(manifest.spec[n] != asked[n] for n in limits):
             return None
         trials, rounds = store.trials(), store.confirmation()
-        time, search_s = result["time"], spent_s(trials)
-        proof_s = time["wall_s"] - time["starting_s"] - time["writing_s"] - search_s
+        wall_s, phases, search_s = result.time.wall_s, result.time.by_phase(), spent_s(trials)
+        proof_s = wall_s - phases["starting_s"] - phases["writing_s"] - search_s
         fresh = sum(row.order == 0 for row in rounds)  # the first load of each fresh server
         loads = 1 + sum(t.deployment in _LOADED for t in trials) + fresh
-        return Estimate(search_s, max(proof_s, 0.0), time["wall_s"], loads=loads)
+        return Estimate(search_s, max(proof_s, 0.0), wall_s, loads=loads)
 
     return find_newest(results, job.spec.name, took) or estimate_run(job, seen)
 

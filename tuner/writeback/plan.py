@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from tuner.errors import SpecError, StalePlanError, TunerError
-from tuner.facts import adapter
-from tuner.load.probes.warmup import WarmUp, propose
+from tuner.load.probes.warmup import propose
 from tuner.modelconfig.base import Base
 from tuner.modelconfig.edit import edit, unified_diff
 from tuner.modelconfig.encoding import UTF_8, decode, encode
@@ -18,6 +16,7 @@ from tuner.modelconfig.message import ParseMistake, parse, try_parse
 from tuner.modelconfig.path import canonical
 from tuner.modelconfig.path_steps import may_choose_code
 from tuner.record.manifest import KeptConfig, Manifest
+from tuner.record.result_schema import Result
 from tuner.space.build import parameter_of
 from tuner.space.candidate import Candidate, FieldValue
 from tuner.space.environment import Needed, needed_variables, with_variables
@@ -102,28 +101,32 @@ class WritePlan:
 
 
 def plan_from_run(
-    manifest: Manifest, result: Mapping[str, Any], repository: Path | None = None
+    manifest: Manifest, result: Result | None, repository: Path | None = None
 ) -> WritePlan:
     """The plan to write a run's winner.
 
     Args:
+        result: None where the run left none.
         repository: Another one than the run read, e.g. where it moved.
 
     Raises:
         SpecError: The run has no config to write, or contradicts itself.
     """
-    texts = _texts_after(result)
-    if not texts or result.get("winner") is None:
+    if result is None or result.winner is None or not result.models:
+        ended = None if result is None else result.status.value
         raise SpecError(
-            f"run {manifest.run_id} has no config to write: it ended as {result.get('status')}",
+            f"run {manifest.run_id} has no config to write: it ended as {ended}",
             "its report says why; only a run with a winner has one to write or take back",
         )
-    if wrong := next(_mistakes(manifest, result, texts, repository), None):
+    if wrong := next(_mistakes(manifest, result, repository), None):
         raise _refusal(manifest, wrong)
     read = manifest.models
-    files = [f for label, text in texts.items() for f in file_plans(read[label], text, repository)]
-    args, environment = result.get("server_args") or (), result.get("environment") or {}
-    return WritePlan(tuple(files), manifest.run_id, tuple(args), environment)
+    files = [
+        file
+        for label, text in _texts_after(result).items()
+        for file in file_plans(read[label], text, repository)
+    ]
+    return WritePlan(tuple(files), manifest.run_id, result.server_args, result.environment)
 
 
 def plan_by_load(
@@ -154,19 +157,20 @@ def plan_by_load(
     return WritePlan(tuple(files), manifest.run_id)
 
 
-def refuse_forged(manifest: Manifest, result: Mapping[str, Any], own: Callable[[], Spec]) -> None:
+def refuse_forged(manifest: Manifest, result: Result, own: Callable[[], Spec]) -> None:
     """``own`` reads a spec of the user's, where the winner has a field that may choose code.
 
     Raises:
         SpecError: Another config, or other arguments, than the winner's fields make of what was
             read; or code that the user's spec does not search.
     """
-    after = _texts_after(result)
+    assert result.winner is not None
+    winner, after = result.winner.candidate, _texts_after(result)
     try:
-        winner = Candidate.from_json(result["winner"]["candidate"])
-        args = tuple(result.get("server_args", winner.server_args))
-        needed = needed_variables(winner, manifest.current)
-        started = (args, result.get("environment", needed)) == (winner.server_args, needed)
+        needed, given = needed_variables(winner, manifest.current), result.model_fields_set
+        args = result.server_args if "server_args" in given else winner.server_args
+        environment = result.environment if "environment" in given else needed
+        started = (args, environment) == (winner.server_args, needed)
         same = started and _made(manifest, result, winner, [*after]) == after
     except (LookupError, TypeError, ValueError, TunerError):
         same = False
@@ -176,15 +180,14 @@ def refuse_forged(manifest: Manifest, result: Mapping[str, Any], own: Callable[[
 
 
 def _made(
-    manifest: Manifest, result: Mapping[str, Any], winner: Candidate, labels: Sequence[str]
+    manifest: Manifest, result: Result, winner: Candidate, labels: Sequence[str]
 ) -> dict[str, str]:
     """The configs of a winner, by label, as its run draws them up, comments included."""
     read = {label: manifest.models[label] for label in labels}
     before = {label: config.text for label, config in read.items()}
     edited = {label: text_with(config, winner.of(label)) for label, config in read.items()}
     made = with_variables(before, edited, winner, manifest.current)
-    if result.get("warm_up") is not None:
-        found = adapter(WarmUp).validate_python(result["warm_up"])
+    if (found := result.warm_up) is not None:
         of_model = [label for label in labels if read[label].name == found.model]
         made |= {label: propose(made[label], found) for label in of_model}
     return made
@@ -221,9 +224,8 @@ def text_with(config: KeptConfig, fields: Mapping[str, FieldValue]) -> str:
     return edit(config.text, base.changes(fields))
 
 
-def _texts_after(result: Mapping[str, Any]) -> dict[str, str]:
-    texts = {la: m.get("config_after") for la, m in (result.get("models") or {}).items()}
-    return {label: text for label, text in texts.items() if isinstance(text, str)}
+def _texts_after(result: Result) -> dict[str, str]:
+    return {label: config.config_after for label, config in result.models.items()}
 
 
 def file_plans(
@@ -247,12 +249,11 @@ def file_plans(
         yield replace(plan, path=target, sha256_before=None, text_before=None)
 
 
-def _mistakes(
-    manifest: Manifest, result: Mapping[str, Any], texts: Mapping[str, str], repository: Path | None
-) -> Iterator[str]:
+def _mistakes(manifest: Manifest, result: Result, repository: Path | None) -> Iterator[str]:
     """Contradictions in a run; somebody else may have made it, to have a file written."""
-    if result.get("model", manifest.name) != manifest.name:
-        yield f"its result is about the model {result['model']!r}, not {manifest.name!r}"
+    if result.model != manifest.name:
+        yield f"its result is about the model {result.model!r}, not {manifest.name!r}"
+    texts = _texts_after(result)
     for label, text in texts.items():
         if label not in manifest.models:
             yield f"its winner has a config of {label!r}, and it read none"
@@ -262,8 +263,7 @@ def _mistakes(
             if not is_config_of(file.path, file.model):
                 yield f"{file.path} is not a config of a model {file.model!r}"
         yield from _mistakes_of(config, text, of_label(label, manifest.models))
-    written = result.get("written") or {}
-    stated = {part.get("sha256_after") for part in (written, *written.get("others", ()))}
+    stated = {file.sha256_after for file in result.written.files} if result.written else set()
     after = {sha256_of(text, manifest.models[label].encoding) for label, text in texts.items()}
     if stated - after - {None}:
         yield "its winner's config is not the one whose hash it states"

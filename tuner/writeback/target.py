@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError, SpecError, TunerError
 from tuner.modelconfig.edit import unified_diff
@@ -20,6 +19,7 @@ from tuner.modelconfig.files import (
     read_config,
     versions,
 )
+from tuner.record.result_schema import WrittenFacts
 from tuner.spec.mistakes import listed
 from tuner.spec.paths import CONFIG_NAME
 from tuner.writeback.files import explained, sha256_or_none
@@ -157,13 +157,15 @@ class WrittenFile:
     notes: tuple[str, ...]
     diff: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "path": str(self.path),
-            "sha256_before": self.sha256_before,
-            "sha256_after": self.sha256_after,
-            "backup": None if self.backup is None else str(self.backup),
-        }
+    @property
+    def facts(self) -> WrittenFacts:
+        """What a result keeps of it."""
+        return WrittenFacts(
+            path=str(self.path),
+            sha256_before=self.sha256_before,
+            sha256_after=self.sha256_after,
+            backup=None if self.backup is None else str(self.backup),
+        )
 
 
 @dataclass(frozen=True)
@@ -188,10 +190,11 @@ class Written:
         """Also those of each file."""
         return (*self.notes, *(note for file in self.files for note in file.notes))
 
-    def to_json(self) -> dict[str, Any]:
-        """``written`` of `result.json`: the first file, and the others below it."""
-        first, *others = (file.to_json() for file in self.files)
-        return {**first, "others": others} if others else first
+    @property
+    def facts(self) -> WrittenFacts:
+        """``written`` of a result: the first file, and the others below it."""
+        first, *others = (file.facts for file in self.files)
+        return first.model_copy(update={"others": tuple(others)})
 
 
 def _text(content: bytes | None) -> str:

@@ -113,9 +113,10 @@ def test_an_interrupted_round_is_rejected_row_by_row(store: RunStore) -> None:
 
 
 def test_json_never_holds_a_nan(store: RunStore) -> None:
+    before = (store.directory / "manifest.json").read_bytes()
     with pytest.raises(ValueError):
-        store.write_result({"value": math.nan})
-    assert store.result() is None
+        store.write_manifest({"value": math.nan})
+    assert (store.directory / "manifest.json").read_bytes() == before
 
 
 def test_run_ids_sort_by_time_and_differ() -> None:

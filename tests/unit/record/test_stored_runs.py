@@ -20,7 +20,7 @@ from tuner.record.noise import noise_of
 from tuner.record.store import RunStore
 from tuner.report import markdown
 from tuner.report.compare import compared
-from tuner.report.data import load, read_result
+from tuner.report.data import load
 from tuner.report.run_document import document
 from tuner.report.terminal import lines_of
 from tuner.spec.load import load_spec
@@ -109,7 +109,7 @@ def test_a_run_of_an_ensemble_is_read_and_comes_back_as_it_was_written() -> None
     assert plain(store.manifest().to_json()) == kept
     trials = without_workers([json.loads(line) for line in files["trials.jsonl"].splitlines()])
     assert plain([trial.to_json() for trial in store.trials()]) == trials
-    result = read_result(store)
+    result = store.result()
     assert result is not None
     assert plain(result.to_json()) == with_why(json.loads(files["result.json"]))
     assert {*result.models} == {"tiny-bert", "tokenizer"}
@@ -126,7 +126,7 @@ def test_it_is_compared_with_another() -> None:
 
 
 def test_its_result_comes_back_as_it_was_written() -> None:
-    found = read_result(STORE)
+    found = STORE.result()
     assert found is not None
     assert plain(found.to_json()) == plain(with_why(whole("result.json")))
     assert texts(found.why) == whole("result.json")["reasons"]

@@ -10,6 +10,7 @@ from builders.candidates import candidate_of, the_one
 from builders.jobs import SPEC, a_job, opened
 from builders.measurements import P99_40MS, synthetic_measurement
 from builders.reasons import said
+from builders.results import a_result
 
 from tuner.errors import SpecError
 from tuner.measurement.measurement import Rejected, Stage
@@ -44,7 +45,7 @@ def run(job: Job, tmp_path: Path) -> RunStore:
     store.append_confirmation(Repeat(0, 0, Role.CURRENT, "k", point))
     store.append_rejected(Rejected("why", "k", 100.0, 8.0, Stage.CONFIRMATION))
     store.append_rejected(Rejected("why", "k", 100.0, 3.0, Stage.SEARCH))
-    store.write_result({"status": "improved"})
+    store.write_result(a_result())
     return store
 
 

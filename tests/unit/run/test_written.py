@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from builders.jobs import opened
 from builders.plans import cut_short, make_file
-from pydantic import TypeAdapter
+from builders.results import a_result
 
 from tuner.errors import SpecError
 from tuner.load.probes.warmup import WarmUp
@@ -97,19 +96,14 @@ def test_a_variable_that_the_winner_needs_is_a_comment_that_a_rollback_takes_bac
         text = configs[0].read_text()
         assert text.startswith(draw_up(job, winner(2, 1)).configs["a"].config_after)
         assert "\n# tune:   Docker        docker run -e OMP_NUM_THREADS=1 ...\n" in text
-        result = {
-            "winner": {"candidate": found.to_json()},
-            "environment": {"OMP_NUM_THREADS": 1},
-            "models": {
-                label: {"config_after": config.config_after}
-                for label, config in change.configs.items()
-            },
-        }
+        needed = {"OMP_NUM_THREADS": 1}
+        result = a_result(found, environment=needed, models=change.configs)
         refuse_forged(new.manifest, result, lambda: job.spec)
-        forged = change.configs["a"].config_after.replace("OMP_NUM_THREADS=1", "LD_PRELOAD=/x")
+        text = change.configs["a"].config_after.replace("OMP_NUM_THREADS=1", "LD_PRELOAD=/x")
+        forged = change.configs["a"].model_copy(update={"config_after": text})
         for edited in (
-            {**result, "environment": {"OMP_NUM_THREADS": 2}},
-            {**result, "models": {**result["models"], "a": {"config_after": forged}}},
+            a_result(found, environment={"OMP_NUM_THREADS": 2}, models=change.configs),
+            a_result(found, environment=needed, models={**change.configs, "a": forged}),
         ):
             with pytest.raises(SpecError, match="is not the one it read with its fields"):
                 refuse_forged(new.manifest, edited, lambda: job.spec)
@@ -121,12 +115,7 @@ def test_a_winner_with_a_proposed_warm_up_is_not_taken_for_a_forged_one(job: Job
     found = WarmUp("a", (4,), "model_warmup [\n]\n", 2.0, 0.1, 1.0, 0.2, 1.5)
     change = with_proposal(job, draw_up(job, winner(2, 1)), found)
     assert "# model_warmup [" in change.configs["a"].config_after
-    texts = {la: {"config_after": c.config_after} for la, c in change.configs.items()}
-    result = {
-        "winner": {"candidate": winner(2, 1).to_json()},
-        "models": texts,
-        "warm_up": json.loads(TypeAdapter(WarmUp).dump_json(found)),
-    }
+    result = a_result(winner(2, 1), models=change.configs, warm_up=found)
     with opened(job, Request(job.loaded.path, output=job.loaded.path.parent / "results")) as new:
         refuse_forged(new.manifest, result, lambda: job.spec)
 

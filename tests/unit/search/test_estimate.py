@@ -11,10 +11,13 @@ import pytest
 from builders.candidates import candidate_of
 from builders.jobs import SPEC, a_job
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_server
+from builders.results import a_result
 from builders.runs import Toy, manifest_of
 
 from tuner.prepare.job import Job
 from tuner.record.confirmation import Repeat, Role
+from tuner.record.result_schema import TimeFacts
+from tuner.record.status import Status
 from tuner.record.store import RunStore
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialBench, TrialState, TrialTime
@@ -94,14 +97,15 @@ def test_the_newest_run_of_the_model_tells_its_rate_and_what_a_load_takes(
     assert seen_before(results, job) == Seen(8.0, (60.0, 60.0))
 
 
-def ended(store: RunStore, job: Job, status: str = "improved", **spec: object) -> None:
+def ended(store: RunStore, job: Job, status: Status = Status.IMPROVED, **spec: object) -> None:
     """A run that took 6:05: the start 45 s, the search 2:00, the proof 3:10, writing 10 s."""
     kept = manifest_of(Toy(model=job.spec.name), store.run_id)
     store.write_manifest(replace(kept, spec={**job.spec.plain(), **spec}).to_json())
     candidate, own = candidate_of({"n": 1}), TrialTime(1.0, 30.0, 88.0, 1.0)
     store.append_trial(Trial(0, candidate, TrialState.FAILED, time=own))
-    took = {"wall_s": 365.0, "starting_s": 45.0, "writing_s": 10.0}
-    store.write_result({"status": status, "time": took})
+    took = {"wall_s": 365.0, "starting_s": 45.0, "writing_s": 10.0, "measuring_s": 310.0}
+    time = TimeFacts(**took, deploying_s=0.0, searching_s=0.0)
+    store.write_result(a_result(status=status, time=time))
 
 
 def test_time_of_a_run_is_estimated_from_the_last_one(job: Job, tmp_path: Path) -> None:
@@ -115,8 +119,8 @@ def test_time_of_a_run_is_estimated_from_the_last_one(job: Job, tmp_path: Path) 
 @pytest.mark.parametrize(
     "last",
     [
-        {"status": "interrupted"},
-        {"status": "failed"},
+        {"status": Status.INTERRUPTED},
+        {"status": Status.FAILED},
         {"budget": {"trials": 500}},
         {"confirm": {"soak": "10m"}},
     ],

@@ -29,7 +29,7 @@ def test_replaces_the_file_byte_for_byte_and_keeps_a_backup(tmp_path: Path) -> N
     assert only(written).sha256_before == sha256_of(BEFORE)
     assert only(written).sha256_after == sha256_of(AFTER)
     assert only(written).backup.read_bytes() == BEFORE.encode()
-    assert written.to_json() == {
+    assert written.facts.to_json() == {
         "path": str(plan.path),
         "sha256_before": sha256_of(BEFORE),
         "sha256_after": sha256_of(AFTER),

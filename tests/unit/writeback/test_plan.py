@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builders.messages_writes import NEW, OLD, RESULT, manifest
+from builders.messages_writes import NEW, OLD, RESULT, manifest, wrote
 from builders.plans import AFTER, BEFORE, cut_short, make_file, make_plan, only
 
 from tuner.errors import SpecError, StalePlanError
@@ -47,8 +47,8 @@ def test_diff_shows_the_change_and_a_missing_last_newline(tmp_path: Path) -> Non
 
 
 def test_a_run_that_was_written_already_is_a_plan_still() -> None:
-    written = {"sha256_before": sha256_of(OLD), "sha256_after": sha256_of(NEW)}
-    assert plan_from_run(manifest(), {**RESULT, "written": written}).files[0].text_after == NEW
+    written = RESULT.model_copy(update={"written": wrote(sha256_of(NEW))})
+    assert plan_from_run(manifest(), written).files[0].text_after == NEW
 
 
 NAMED = "configs/a100.pbtxt"

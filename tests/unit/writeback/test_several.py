@@ -48,7 +48,7 @@ def contents(repository: Path) -> dict[str, str | None]:
 
 def test_the_result_names_the_first_file_and_the_others(tmp_path: Path) -> None:
     first, *others = make_plan(tmp_path).files
-    stated = apply(WritePlan((first, *others), "r1")).to_json()
+    stated = apply(WritePlan((first, *others), "r1")).facts.to_json()
     assert (stated["path"], stated["sha256_after"]) == (str(first.path), first.sha256_after)
     assert [other["path"] for other in stated["others"]] == [str(file.path) for file in others]
 
