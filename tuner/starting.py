@@ -13,7 +13,7 @@ from typing import Self
 from tuner.machine.stop import Stop
 from tuner.prepare.job import Request
 from tuner.progress.events import Tee
-from tuner.progress.run_events import RunEvent, ToldEvents
+from tuner.progress.run_events import RunEvent, RunEvents
 from tuner.record.result_schema import Result
 from tuner.report.frames import RunFrames, read_run
 from tuner.report.live_page import LivePage
@@ -43,7 +43,7 @@ class StartedRun:
         self._thread.start()
 
     def _run(self, request: Request) -> None:
-        told = ToldEvents(self._tell)
+        told = RunEvents(self._tell)
         try:
             self._ended = run(request, Tee(told, LivePage(told.note)), report_run, self._stop)
             self.directory = self._ended.directory

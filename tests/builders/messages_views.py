@@ -17,8 +17,9 @@ from builders.refusals import Case
 from rich.console import Console
 
 from tuner.cli.check_command import annotation_lines
-from tuner.cli.console import PlainEvents, outcome_text
-from tuner.cli.live import LiveEvents
+from tuner.cli.ui.live import LiveEvents
+from tuner.cli.ui.plain import PlainEvents
+from tuner.cli.ui.words import outcome_text
 from tuner.measurement.measurement import Arrivals, LoadPoint
 from tuner.progress.events import Outlook
 from tuner.record.status import CheckStatus
@@ -145,9 +146,9 @@ def watching() -> dict[str, Case]:
         "a soak, live": live(soak, 12.0, width=80),
         "a check, live": live(check, 3.0, width=80),
         "a server starts, live": live(lambda events, _: events.step("loading toy"), 1.0),
-        "a config is out of the race": lambda _: outcome_text(LOST),
+        "a config is out of the race": lambda _: outcome_text(LOST).full,
         "a config is out of the race, live": live(lose, 0.0, width=90),
-        "a config misses everywhere": lambda _: outcome_text(trial(900, 2000, 1200)),
+        "a config misses everywhere": lambda _: outcome_text(trial(900, 2000, 1200)).full,
         "a narrow terminal": live(lambda events, _: tell_a_run(events), 0.0, width=60),
         "the verdict comes nearer, and is late": live(gain, 60.0, 320.0, 400.0),
         **{

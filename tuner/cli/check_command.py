@@ -11,12 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from tuner.cli import options
-from tuner.cli.progress import (
-    choose_progress,
-    progress_option,
-    refuse_two_answers,
-    shown_events,
-)
 from tuner.cli.terminal import (
     annotation,
     append_summary,
@@ -25,6 +19,7 @@ from tuner.cli.terminal import (
     say_notes,
     say_report,
 )
+from tuner.cli.ui import choose_ui, progress_option, refuse_two_answers
 from tuner.errors import TunerError
 from tuner.hiding import hidden_command
 
@@ -87,7 +82,7 @@ def command(
     with does not hold. All results are stored before the exit code is decided.
     """
     refuse_two_answers(progress, output_format)
-    progress = choose_progress(progress, -quiet, spec)
+    ui = choose_ui(progress, -quiet, spec)
     from tuner.prepare.job import Request
 
     request = Request(
@@ -107,11 +102,11 @@ def command(
 
     code = TunerError.exit_code
     try:
-        with shown_events(progress, -quiet, details=True) as events:
+        with ui.run(details=True) as events:
             from tuner.check.check import check
 
             facts = check(request, events, report, accept=update_baseline, any_machine=any_machine)
-        if progress != "json":
+        if not ui.prints_json:
             print_check(made[-1], facts, output_format)
         append_summary(made[-1] / "report.md")
         say_annotations(annotation_lines(facts))

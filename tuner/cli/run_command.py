@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from glob import glob, has_magic
@@ -16,17 +16,11 @@ import click
 
 from tuner.cli import options
 from tuner.cli.boundary import show_failure
-from tuner.cli.progress import (
-    choose_progress,
-    progress_option,
-    refuse_two_answers,
-    shown_events,
-)
 from tuner.cli.terminal import append_summary, say, say_json, say_report
+from tuner.cli.ui import Ui, choose_ui, progress_option, refuse_two_answers
 from tuner.hiding import hidden_command
 
 if TYPE_CHECKING:
-    from tuner.cli.together import Heard
     from tuner.prepare.job import Request
     from tuner.progress.events import Events
 
@@ -165,7 +159,7 @@ def command(**given: Any) -> int:
     """
     options = RunOptions(**given)
     options.refuse_contradictions()
-    progress = choose_progress(options.progress, options.verbosity, *options.begins)
+    ui = choose_ui(options.progress, options.verbosity, *options.begins)
     run_id, specs = "", options.specs
     if options.slos:
         run_id, draft = drafted_run(specs[0], options.slos, options.output)
@@ -174,14 +168,10 @@ def command(**given: Any) -> int:
     paths = expanded(specs)
     several = options.refuse_misfits_of(paths)
     request = request_of(options, paths, run_id, several=several)
-    show = partial(shown_run, progress, options.verbosity)
-    shown_at_end = "none" if progress == "json" else options.output_format
+    shown_at_end = "none" if ui.prints_json else options.output_format
     if several:
-        from tuner.cli.together import view_of_several
-
-        together = partial(view_of_several, progress, options.verbosity)
-        return _run_several(paths, request, show, together, shown_at_end, options.quiet)
-    return _run_one(request, show, shown_at_end)
+        return _run_several(paths, request, ui, shown_at_end, options.quiet)
+    return _run_one(request, ui, shown_at_end)
 
 
 def request_of(
@@ -217,12 +207,12 @@ def request_of(
 
 
 @contextmanager
-def shown_run(progress: str, verbosity: int) -> Iterator[Events]:
+def shown_run(ui: Ui) -> Iterator[Events]:
     """The progress of a run, and its live page."""
     from tuner.progress.events import Tee
     from tuner.report.live_page import LivePage
 
-    with shown_events(progress, verbosity) as events:
+    with ui.run() as events:
         yield Tee(events, LivePage(events.note))
 
 
@@ -277,12 +267,8 @@ def expanded(specs: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _run_one(
-    request: Request,
-    show: Callable[[], AbstractContextManager[Events]],
-    output_format: str,
-) -> int:
-    with show() as events:
+def _run_one(request: Request, ui: Ui, output_format: str) -> int:
+    with shown_run(ui) as events:
         from tuner.report.data import load
         from tuner.report.render import report_run
         from tuner.report.run_document import document
@@ -298,12 +284,7 @@ def _run_one(
 
 
 def _run_several(
-    specs: Sequence[Path],
-    request: Request,
-    show: Callable[[], AbstractContextManager[Events]],
-    together: Callable[[], AbstractContextManager[Heard]],
-    output_format: str,
-    quiet: int,
+    specs: Sequence[Path], request: Request, ui: Ui, output_format: str, quiet: int
 ) -> int:
     from tuner.record.store import Member
     from tuner.report.listing import ListedRun, document, render_series, summary
@@ -316,8 +297,8 @@ def _run_several(
 
     known = dict[Member, ListedRun]()  # so that a run that has ended is read once
     summarize = partial(render_series, known=known)
-    told = Show(show, together, note, show_failure, report_run, summarize)
-    directory, series = run_series(specs, request, told)
+    show = Show(partial(shown_run, ui), ui.runs, note, show_failure, report_run, summarize)
+    directory, series = run_series(specs, request, show)
     append_summary(directory / "report.md")
     if output_format == "json":
         say_json(summary(directory, known))

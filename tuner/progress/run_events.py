@@ -79,27 +79,27 @@ class RunEvent:
     def to_json(self) -> dict[str, Any]:
         """Plain values: the kind as `event`, then whatever applies to it."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "kind"}
-        told = {name: value for name, value in values.items() if value is not None}
-        return {"event": self.kind.value, **told, "at_s": round(self.at_s, 3)}
+        known = {name: value for name, value in values.items() if value is not None}
+        return {"event": self.kind.value, **known, "at_s": round(self.at_s, 3)}
 
 
-class ToldEvents:
-    """Tells each event of a run as a value.
+class RunEvents:
+    """Passes each event of a run on as a value.
 
     Args:
-        tell: Called by whoever runs; must return at once.
+        pass_on: Must return at once.
         clock: In seconds.
     """
 
     def __init__(
-        self, tell: Callable[[RunEvent], object], clock: Callable[[], float] = time.monotonic
+        self, pass_on: Callable[[RunEvent], object], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._tell, self._clock = tell, clock
+        self._pass_on, self._clock = pass_on, clock
         self._began = clock()
         self._current = Candidate()
 
     def _event(self, kind: EventKind, **facts: Any) -> None:
-        self._tell(RunEvent(kind, self._clock() - self._began, **facts))
+        self._pass_on(RunEvent(kind, self._clock() - self._began, **facts))
 
     def started(self, run: Path, trials: int, space_size: int | None) -> None:
         self._event(EventKind.STARTED, run=str(run), trials=trials, space_size=space_size)

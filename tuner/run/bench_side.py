@@ -30,6 +30,7 @@ from tuner.prepare.serving import Serving, serving
 from tuner.prepare.timebook import TimeBook
 from tuner.prepare.tools import Programs, find_programs
 from tuner.progress.events import Silent
+from tuner.progress.follower import again_text
 from tuner.record.manifest import Identity, Manifest, machine_of, programs_of
 from tuner.record.store import RunStore
 from tuner.search.cores import settle_cores
@@ -49,12 +50,11 @@ class BenchEvents(Silent):
     def __init__(self, tell: Callable[[object], None]) -> None:
         self._tell = tell
 
-    def note(self, *text: object, **_: object) -> None:
-        self._tell(*text)
+    def note(self, text: str) -> None:
+        self._tell(text)
 
-    def disturbed(self, *about: object, **_: object) -> None:
-        what, pause_s = about
-        self._tell(f"measured again in {pause_s:.0f} s: {what}")
+    def disturbed(self, what: str, pause_s: float) -> None:
+        self._tell(again_text(what, pause_s))
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from builders.workplace import Workplace
 
 from tuner.cli import COMMANDS, EXAMPLES, cli
 from tuner.cli.reference import with_commands
-from tuner.cli.together import json_line
+from tuner.cli.ui import UIS
 from tuner.prepare.job import Request
 from tuner.progress.events import Outlook
-from tuner.progress.posted import RunProgress
+from tuner.progress.follower import RunProgress
 from tuner.record.result_schema import check
 from tuner.run import models
 from tuner.run.series import checked_jobs
@@ -371,9 +371,10 @@ def test_progress_as_json_ends_with_the_error(workplace: Workplace) -> None:
 
 
 def test_several_runs_as_json_name_the_model(capsys: pytest.CaptureFixture[str]) -> None:
-    json_line("toy", RunProgress("trial 3", 6, 3, 412.0, Outlook(95.0, 1.31)))
-    json_line("toy", "a note")
-    json_line("toy", None)
+    with UIS["json"](0).runs() as view:
+        view("toy", RunProgress("trial 3", 6, 3, 412.0, Outlook(95.0, 1.31)))
+        view("toy", "a note")
+        view("toy", None)
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["event"], first["model"], first["done"], first["gain"]) == (
         "progress",

@@ -11,7 +11,7 @@ from builders.events import CURRENT
 from builders.measurements import P99_40MS, synthetic_server
 from rich.console import Console
 
-from tuner.cli.live import LiveEvents
+from tuner.cli.ui.live import LiveEvents
 from tuner.score.point import judge_point, score_points
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
@@ -58,7 +58,7 @@ def test_trial_numbers_and_outcomes_are_complete_and_long_configs_are_cut(
     lines = screen(width, height)
     assert all(len(line) <= width for line in lines)
     assert [int(line.split()[0]) for line in lines[:6]] == [8, 9, 10, 11, 12, 13]
-    assert all("1,789/s  p99 latency" in line for line in lines[:6])
+    assert all("1,789/s, p99 latency" in line for line in lines[:6])
     assert [("…" in line) for line in lines[1:6]] == [width < 120] * 5
 
 

@@ -1,9 +1,8 @@
-"""What is printed is shown and never obeyed; both ways of watching a run, over a whole one."""
+"""Text from outside that is printed is shown, and never obeyed."""
 
 from __future__ import annotations
 
 import ast
-import io
 import logging
 import os
 import re
@@ -12,37 +11,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from builders.candidates import candidate_of
 from builders.commands import Tune
-from builders.reasons import said
-from rich.console import Console
+from builders.obeyed import HOSTILE, obeyed
 
 import tuner.cli
 from tuner.cli import terminal
-from tuner.cli.console import PlainEvents
 from tuner.cli.inspect_commands import lines_of as plan_lines
-from tuner.cli.live import LiveEvents
 from tuner.cli.terminal import harmless, harmless_lines, say_document, say_lines
 from tuner.errors import TunerError
 from tuner.report.blocks import Bullets, Document, Sentence, Table, Tile, Tiles, Tone
 from tuner.run.plan import DrawnPlan, Preview
-from tuner.score.trial import Trial, TrialState
 from tuner.search.estimate import Estimate
-from tuner.space.candidate import Candidate
-
-#: A workflow command, a window's title, the clipboard, another title, a hidden stretch.
-HOSTILE = (
-    "x\n::set-output name=a::b\n  ::add-mask::c\x1b]0;t\x07\x1b]52;c;eA==\x07\x9d0;t\x9c\x1b[8m"
-)
-
-
-def obeyed(text: str) -> list[str]:
-    """What GitHub or a terminal would take for a command."""
-    lines = [re.sub(r"\x1b\[[\d;]*m", "", line).strip() for line in re.split(r"[\r\n]", text)]
-    commands = [line for line in lines if line.startswith("::") or "##[" in line]
-    ours = {f"\x1b[{n}m" for n in (0, 1, 31, 32, 33, 36)}
-    escapes = re.findall(r"\x1b\[\d*m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text)
-    return commands + [e for e in escapes if e not in ours]
 
 
 def test_what_is_obeyed_is_known_here() -> None:
@@ -163,31 +142,6 @@ def test_control_characters_of_an_error_and_its_traceback_are_escaped(
     monkeypatch.setattr("tuner.cli.schema.callback", fails)
     assert tune("--debug", "schema") == 1
     assert obeyed(tune.err) == []
-
-
-def told(events: PlainEvents | LiveEvents) -> None:
-    candidate = candidate_of({f"parameters.{HOSTILE}": HOSTILE})
-    events.started(Path(f"results/{HOSTILE}"), 2, 3)
-    events.phase(HOSTILE)
-    events.note(HOSTILE)
-    events.trial_started(0, candidate, Candidate())
-    events.trial_finished(Trial(0, candidate, TrialState.FAILED, reason=said(HOSTILE)), None)
-
-
-def test_plain_lines_obey_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    told(PlainEvents(1))
-    err = capsys.readouterr().err
-    assert obeyed(err) == []
-    assert all(line.startswith("[00:0") for line in err.splitlines())
-
-
-def test_the_live_view_obeys_nothing() -> None:
-    screen = io.StringIO()
-    events = LiveEvents(Console(file=screen, width=200, color_system=None))
-    told(events)
-    Console(file=screen, width=200, color_system=None).print(events.view())
-    assert "set-output" in screen.getvalue()
-    assert obeyed(screen.getvalue()) == []
 
 
 def test_printed_commands_can_be_copied(tmp_path: Path) -> None:

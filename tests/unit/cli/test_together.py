@@ -7,11 +7,12 @@ import io
 import pytest
 from rich.console import Console
 
-from tuner.cli.console import progress_text
-from tuner.cli.live import LiveRuns
-from tuner.cli.together import Lines
+from tuner.cli.ui.live import LiveRuns
+from tuner.cli.ui.plain import PlainRuns
+from tuner.cli.ui.words import progress_text
 from tuner.progress.events import Outlook
-from tuner.progress.posted import PostedEvents, RunProgress
+from tuner.progress.follower import RunProgress
+from tuner.progress.posted import PostedEvents
 
 HALF = RunProgress("trial 3", 6, 3, 412.04, Outlook(95.0, 1.31))
 
@@ -25,11 +26,11 @@ def test_progress_is_one_line() -> None:
 def test_a_log_has_a_line_for_each_trial_and_note_and_none_for_what_is_done_now(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lines = Lines(0)
+    lines = PlainRuns(0)
     for what in (RunProgress("searching", 6), HALF, HALF, "a note", None):
         lines("toy", what)
     assert capsys.readouterr().err == f"toy: {progress_text(HALF)}\ntoy: a note\n"
-    quiet = Lines(-1)
+    quiet = PlainRuns(-1)
     quiet("toy", "a note")
     assert capsys.readouterr().err == ""
 

@@ -27,9 +27,9 @@ from builders.runs import Toy, make_run
 from builders.series import ended_series
 from rich.console import Console
 
-from tuner.cli.console import PlainEvents
 from tuner.cli.inspect_commands import lines_of as lines_of_plan
-from tuner.cli.live import LiveEvents
+from tuner.cli.ui.live import LiveEvents
+from tuner.cli.ui.plain import PlainEvents
 from tuner.measurement.measurement import Arrivals
 from tuner.run.plan import draw_plan
 from tuner.score.capacity import LevelRange

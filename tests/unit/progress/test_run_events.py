@@ -8,13 +8,13 @@ from pathlib import Path
 from builders.events import tell_a_run
 
 from tuner.progress.events import Silent, Tee
-from tuner.progress.run_events import EventKind, RunEvent, ToldEvents
+from tuner.progress.run_events import EventKind, RunEvent, RunEvents
 
 
 def told() -> list[RunEvent]:
     events = list[RunEvent]()
     now_s = iter(range(100))
-    watcher = ToldEvents(events.append, clock=lambda: float(next(now_s)))
+    watcher = RunEvents(events.append, clock=lambda: float(next(now_s)))
     tell_a_run(watcher)
     watcher.ended(Path("results/r"), "improved", 0)
     return events

@@ -10,7 +10,7 @@ import pytest
 from builders.measurements import synthetic_measurement
 from pydantic import TypeAdapter
 
-from tuner.cli.console import slo_text
+from tuner.cli.ui.words import slo_text
 from tuner.measurement.measurement import ServerStatistics
 from tuner.report.data import ReportData
 from tuner.report.frames import trials_csv

@@ -6,8 +6,7 @@ import pytest
 from builders.candidates import candidate_of
 from builders.measurements import NO_ERRORS, P99_40MS, synthetic_measurement
 
-from tuner.cli.console import outcome_text, point_text
-from tuner.cli.live import _outcome
+from tuner.cli.ui.words import outcome_text, point_text
 from tuner.meter.evaluate import evaluate_listed
 from tuner.record.proved import ProvedConfig
 from tuner.report.charts import TrialMarker
@@ -37,9 +36,9 @@ FEW = at(100.0, count=290)
 
 def test_too_few_answers_are_reported_with_their_number() -> None:
     assert point_text(FEW) == ("100/s too few answers (290 of 299), p99 latency 20 ms (<= 40 ms)")
-    told = outcome_text(trial_of(FEW))
+    short, told = outcome_text(trial_of(FEW))
     assert told.startswith("too few answers (290 of 299) for a verdict at 100/s")
-    assert _outcome(trial_of(FEW)) == "too few answers (290 of 299)"
+    assert short == "too few answers (290 of 299)"
     assert verdict_text(FEW.slo[0]) == "too few answers (290 of 299)"
     assert "miss" not in told
 
