@@ -44,7 +44,7 @@ MODULES: Mapping[Extra, tuple[str, ...]] = {
 def lacking(extra: Extra) -> EnvironmentNotReadyError | None:
     """What to tell where an extra, or a part of it, is not installed; None where it is."""
     missing = [name for name in MODULES[extra] if find_spec(name) is None]
-    return _told(missing, extra) if missing else None
+    return _missing_modules(missing, extra) if missing else None
 
 
 def explain_import(error: Exception) -> EnvironmentNotReadyError | None:
@@ -52,11 +52,11 @@ def explain_import(error: Exception) -> EnvironmentNotReadyError | None:
     if isinstance(error, ModuleNotFoundError):
         for extra, names in MODULES.items():
             if error.name in names:
-                return _told([error.name], extra)
+                return _missing_modules([error.name], extra)
     return None
 
 
-def _told(missing: list[str], extra: Extra) -> EnvironmentNotReadyError:
+def _missing_modules(missing: list[str], extra: Extra) -> EnvironmentNotReadyError:
     are = "is" if len(missing) == 1 else "are"
     return EnvironmentNotReadyError(
         f"this needs {', '.join(missing)}, which {are} not installed", extra.command
@@ -70,6 +70,6 @@ class Deferred:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(import_module(self._name), name)
-        setattr(self, name, found)
-        return found
+        value = getattr(import_module(self._name), name)
+        setattr(self, name, value)
+        return value

@@ -125,7 +125,7 @@ class Fleet(Protocol):
 Heard = Callable[[str, object], None]
 
 
-def told(error: Exception) -> TunerError:
+def as_tuner_error(error: Exception) -> TunerError:
     """What a run can be told of an error in a bench, wherever that is."""
     if isinstance(error, TunerError):
         return error
@@ -168,7 +168,7 @@ class LocalFleet:
                 self._open[bench] = self._entered(bench)
             return Done(bench, self._open[bench][1](work))
         except Exception as error:
-            return Done(bench, error=told(error))
+            return Done(bench, error=as_tuner_error(error))
 
     def _entered(self, bench: str) -> tuple[ExitStack, Bench]:
         opener, argument = self._openers[bench]

@@ -22,7 +22,17 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerError
-from tuner.fleet import Bench, BenchLostError, BenchPlace, Done, Heard, Need, Opener, Post, told
+from tuner.fleet import (
+    Bench,
+    BenchLostError,
+    BenchPlace,
+    Done,
+    Heard,
+    Need,
+    Opener,
+    Post,
+    as_tuner_error,
+)
 from tuner.machine.cpus import by_core, named
 from tuner.machine.process import boot_id
 from tuner.machine.stop import Stop
@@ -54,7 +64,7 @@ def ray_fleet(address: str | None, heard: Heard, stop: Stop) -> Iterator[RayFlee
     """
     if address is not None:
         refuse_unreachable(address)
-    _settle_environment(own=address is None)
+    _settle_environment(started_here=address is None)
     import ray
 
     before = signal.getsignal(signal.SIGTERM)
@@ -65,26 +75,29 @@ def ray_fleet(address: str | None, heard: Heard, stop: Stop) -> Iterator[RayFlee
         yield stack.enter_context(RayFleet(ray, heard, stop))
 
 
-def _settle_environment(*, own: bool) -> None:
+def _settle_environment(*, started_here: bool) -> None:
     """For Ray's import: a token, no usage reports, and a directory that is short enough."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if own and not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
+    if started_here and not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-    if own and len(os.fsencode(tempfile.gettempdir())) > _MAX_TMPDIR_BYTES:
+    if started_here and len(os.fsencode(tempfile.gettempdir())) > _MAX_TMPDIR_BYTES:
         os.environ.setdefault("RAY_TMPDIR", "/tmp")  # noqa: S108 - Ray's default
 
 
 def _join(ray: Any, address: str | None) -> None:
     # What it prints of benches that died, on stdout, whatever ``log_to_driver`` says.
     ray._private.worker.print_to_stdstream = lambda *_, **__: None
-    own = {"num_cpus": len(os.sched_getaffinity(0)), "object_store_memory": _STORE_BYTES}
+    local_resources = {
+        "num_cpus": len(os.sched_getaffinity(0)),
+        "object_store_memory": _STORE_BYTES,
+    }
     try:
         ray.init(
             address=address or "local",
             include_dashboard=None if address else False,
             log_to_driver=False,
             logging_level="ERROR",
-            **({} if address else {**own, "_system_config": _OURS}),
+            **({} if address else {**local_resources, "_system_config": _OURS}),
         )
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         where = f"join the Ray cluster at {address}" if address else "start Ray"
@@ -104,8 +117,8 @@ def refuse_unreachable(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
     except (OSError, OverflowError) as error:
-        told = f"no Ray cluster answers at {address}: {error}"
-        raise EnvironmentNotReadyError(told, hint) from error
+        text = f"no Ray cluster answers at {address}: {error}"
+        raise EnvironmentNotReadyError(text, hint) from error
 
 
 class RayFleet:
@@ -254,20 +267,20 @@ class RayFleet:
                 self._retried.add(bench)
                 self._again.append((bench, work))
                 return None
-            told = "its node ran out of memory, twice"
-            return Done(bench, error=self._lost(bench, told, error))
+            what = "its node ran out of memory, twice"
+            return Done(bench, error=self._lost(bench, what, error))
         except exceptions.RayActorError as error:
-            told = "its process or its node died, and died again when it was tried once more"
-            return Done(bench, error=self._lost(bench, told, error))
+            what = "its process or its node died, and died again when it was tried once more"
+            return Done(bench, error=self._lost(bench, what, error))
         except exceptions.RayError as error:
             cause = getattr(error, "cause", None)
             if isinstance(cause, TunerError):
                 return Done(bench, error=cause)
             return Done(bench, error=TunerError(f"a defect of a bench: {cause or error!r}"))
 
-    def _lost(self, bench: str, told: str, error: Exception) -> BenchLostError:
+    def _lost(self, bench: str, cause: str, error: Exception) -> BenchLostError:
         reason = str(error).strip().splitlines()[-1]
-        return BenchLostError(f"the bench of {bench} is lost: {told} ({reason})")
+        return BenchLostError(f"the bench of {bench} is lost: {cause} ({reason})")
 
     def close(self, bench: str) -> None:
         actor = self._actors.pop(bench)
@@ -343,7 +356,7 @@ class _RayBench:
                 self._bench = self._stack.enter_context(opened)
             return self._bench(work), None
         except Exception as error:
-            return None, told(error)
+            return None, as_tuner_error(error)
 
     def close(self) -> None:
         self._stack.close()

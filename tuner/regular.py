@@ -21,7 +21,7 @@ def read_regular(path: Path, at_most: int = -1) -> bytes:
         return file.read(at_most)
 
 
-def read_whole(path: Path, most: int) -> bytes:
+def read_limited(path: Path, most: int) -> bytes:
     """A regular file of at most so many bytes; raises as `read_regular` does, also if it has more.
 
     What is longer is not read to its end, and no more than that is kept in memory.

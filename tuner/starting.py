@@ -43,9 +43,9 @@ class StartedRun:
         self._thread.start()
 
     def _run(self, request: Request) -> None:
-        told = RunEvents(self._tell)
+        events = RunEvents(self._tell)
         try:
-            self._ended = run(request, Tee(told, LivePage(told.note)), report_run, self._stop)
+            self._ended = run(request, Tee(events, LivePage(events.note)), report_run, self._stop)
             self.directory = self._ended.directory
         except BaseException as error:
             self._error = error

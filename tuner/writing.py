@@ -52,7 +52,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         sync_directory(path.parent)
 
 
-def open_own(path: Path) -> BinaryIO:
+def open_run_file(path: Path) -> BinaryIO:
     """A run's file, made if need be, open to be read, cut and added to; opening never waits.
 
     Raises:
@@ -70,7 +70,7 @@ def open_own(path: Path) -> BinaryIO:
             raise
 
 
-def own_directory(run: Path, name: str) -> Path:
+def run_subdirectory(run: Path, name: str) -> Path:
     """A run's directory for more files, made if need be.
 
     Raises:

@@ -29,7 +29,7 @@ SEARCHED = LoadPlan(Arrivals.POISSON, None, LevelRange(0.1, 1e5))
 #: The logarithm of a capacity falls by so much for each percent of the CPU that others take.
 FALLS = 0.01
 #: Utilisation that is shown at the most: far beyond a bound, windows cut latencies off.
-MOST_SHOWN = 100.0
+MAX_LISTED = 100.0
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Truth:
     def probe(self, level: float) -> Probe:
         """What one load shows of the current config, without noise."""
         capacity = self.capacities[0]
-        used = min((level / capacity) ** self.slope, MOST_SHOWN)
+        used = min((level / capacity) ** self.slope, MAX_LISTED)
         return Probe(level, used <= 1.0, min(level, 1.05 * capacity), used)
 
 
@@ -119,7 +119,7 @@ class TruthBench(FreshBench):
 
     def reading(self, level: float, seed: int) -> Measurement:
         capacity = self.serves * self.kindness(seed)
-        used = min((level / capacity) ** self.truth.slope, MOST_SHOWN)
+        used = min((level / capacity) ** self.truth.slope, MAX_LISTED)
         served = min(level, 1.05 * capacity)
         made = synthetic_measurement(level, 40e3 * used, served=served)
         return replace(made, host=replace(made.host, other_cpu_percent=self.taken))

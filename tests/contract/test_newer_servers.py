@@ -35,7 +35,7 @@ from tuner.triton.changes import DeploymentKind
 from tuner.triton.deploy import Deployer
 from tuner.triton.docker import DockerLauncher, Network
 from tuner.triton.doctor import run_checks
-from tuner.triton.remote import FOUND, RemoteLauncher
+from tuner.triton.remote import INITIAL_CONFIGS, RemoteLauncher
 
 
 def endpoints_of(server: NewerTriton) -> Endpoints:
@@ -138,7 +138,7 @@ def test_a_remote_server_that_could_not_be_put_back_is_left_alone(
         pass
     assert told.value.hint == newer_client()
     assert theirs.running.SerializeToString(deterministic=True) == before
-    assert not (tmp_path / FOUND).exists()
+    assert not (tmp_path / INITIAL_CONFIGS).exists()
 
 
 def test_a_remote_server_with_other_metrics_is_not_ready(
@@ -170,7 +170,7 @@ def test_rollback_puts_back_the_server_of_a_run_that_was_killed(
     sha256, choices = load_spec(spec, ()).sha256, Choices(directory=str(tmp_path))
     manifest = replace(MANIFEST, run_id="killed", created_at=now, spec_sha256=sha256)
     store.write_manifest(replace(manifest, spec_path=str(spec), choices=choices).to_json())
-    (store.logs / FOUND).write_text(json.dumps({MODEL: found}))
+    (store.logs / INITIAL_CONFIGS).write_text(json.dumps({MODEL: found}))
     assert guarded(cli, ["rollback", str(store.directory)]) == 2  # someone else's run, maybe
     BegunRuns(state_directory(os.environ)).remember(store.directory, {spec: sha256})
     with store.locked():
@@ -180,9 +180,9 @@ def test_rollback_puts_back_the_server_of_a_run_that_was_killed(
     assert guarded(cli, ["rollback", str(store.directory)]) == 0
     assert theirs.running.max_batch_size == 6
     assert capsys.readouterr().out == f"put back: {MODEL} at {endpoints.grpc}\n"
-    assert not (store.logs / FOUND).exists()
+    assert not (store.logs / INITIAL_CONFIGS).exists()
 
-    (store.logs / FOUND).write_text(json.dumps({MODEL: found}))
+    (store.logs / INITIAL_CONFIGS).write_text(json.dumps({MODEL: found}))
     spec.write_text(spec.read_text().replace("1s", "2s"))
     assert guarded(cli, ["rollback", str(store.directory)]) == 2
     assert "is not the spec of the run any more" in capsys.readouterr().err

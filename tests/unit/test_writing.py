@@ -12,7 +12,7 @@ import pytest
 
 from tuner.errors import EnvironmentNotReadyError
 from tuner.record.store import RunStore
-from tuner.writing import open_own, own_directory, write_text
+from tuner.writing import open_run_file, run_subdirectory, write_text
 
 
 def full(descriptor: int) -> None:
@@ -63,7 +63,7 @@ def test_a_directory_that_leads_out_of_the_run_is_refused(tmp_path: Path) -> Non
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "best").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(EnvironmentNotReadyError, match="is a link to"):
-        own_directory(tmp_path, "best")
+        run_subdirectory(tmp_path, "best")
 
 
 @pytest.mark.parametrize("kind", ["a link", "a pipe"])
@@ -75,7 +75,7 @@ def test_file_to_add_to_is_refused_where_it_is_no_regular_file(kind: str, tmp_pa
     else:
         os.mkfifo(path)
     with pytest.raises(EnvironmentNotReadyError, match=rf"server\.log.* is {kind}"):
-        open_own(path)
+        open_run_file(path)
     assert kind == "a pipe" or theirs.read_text() == "theirs"
 
 

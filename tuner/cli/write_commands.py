@@ -201,11 +201,11 @@ def rollback_command(
     it.
     """
     from tuner.record.store import MANIFEST
-    from tuner.triton.remote import FOUND
+    from tuner.triton.remote import INITIAL_CONFIGS
     from tuner.writeback.rollback import rollback
 
     run = next((d for d in (Path(model), output / model) if os.access(d / MANIFEST, os.F_OK)), None)
-    if run is not None and os.path.lexists(run / "logs" / FOUND):
+    if run is not None and os.path.lexists(run / "logs" / INITIAL_CONFIGS):
         from tuner.run.open_run import put_back
         from tuner.run.trust import BegunRuns, state_directory
 

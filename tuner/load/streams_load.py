@@ -77,7 +77,7 @@ def asked_of(spec: Spec, varied: Mapping[str, tuple[str, ...]] | None = None) ->
 
 def _bounds(slo: Slo, stream: str) -> bool:
     """Whether it bounds how long a request of the stream may take."""
-    return slo.metric.of_whole and slo.holds_for(stream)
+    return slo.metric.of_full_response and slo.holds_for(stream)
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ def share_cores(server: Cpus, load: Cpus, sharing: Sharing | None = None) -> Cor
 
 
 def _split(usable: Sequence[int]) -> Cores:
-    cores = _whole_cores(usable)
+    cores = _physical_cores(usable)
     count = max(len(cores) // _CORES_PER_LOAD_CORE, 1)
     last = tuple(sorted(cpu for core in cores[-count:] for cpu in core))
     return Cores(_without(usable, last), last, len(usable))
@@ -156,7 +156,7 @@ def _numbers(cpus: Cpus) -> tuple[int, ...]:
 def core_count(cpus: Collection[int] = ()) -> int:
     """How many of these CPUs can be kept busy, of all that this process may use if empty."""
     count, quota = len(cpus or os.sched_getaffinity(0)), read_quota()
-    return count if quota is None else min(count, quota.whole_cpus)
+    return count if quota is None else min(count, quota.full_cpus)
 
 
 def may_be_first() -> bool:
@@ -209,7 +209,7 @@ def _without(cpus: Sequence[int], taken: Collection[int]) -> tuple[int, ...]:
     return tuple(cpu for cpu in cpus if cpu not in taken)
 
 
-def _whole_cores(cpus: Sequence[int]) -> list[list[int]]:
+def _physical_cores(cpus: Sequence[int]) -> list[list[int]]:
     """CPUs that are threads of one core go together; where there is but one, each by itself."""
     paths = {cpu: Path(_SIBLINGS.format(cpu)) for cpu in cpus}
     core = {cpu: p.read_text() if p.exists() else str(cpu) for cpu, p in paths.items()}
@@ -221,7 +221,7 @@ def _whole_cores(cpus: Sequence[int]) -> list[list[int]]:
 
 def by_core(cpus: Sequence[int]) -> list[int]:
     """In an order of which any slice has whole cores, as far as it can."""
-    return [cpu for core in _whole_cores(cpus) for cpu in core]
+    return [cpu for core in _physical_cores(cpus) for cpu in core]
 
 
 def named(cpus: Collection[int]) -> str:

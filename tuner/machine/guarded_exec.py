@@ -32,7 +32,7 @@ _PARENT_DIED = signal.SIGUSR1
 #: Python ignores the first two, a script's background job inherits ignoring the others, and Ray
 #: blocks SIGINT in all that it starts; a SIGINT is what ends a load early. What nohup ignores stays
 #: so.
-_HEEDED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
+_UNBLOCKED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
 
 
 def main() -> None:
@@ -49,8 +49,8 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {_PARENT_DIED})
     if os.fork() == 0:
         _guard(itself, leftovers)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {_PARENT_DIED, *_HEEDED})
-    for number in _HEEDED:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {_PARENT_DIED, *_UNBLOCKED})
+    for number in _UNBLOCKED:
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execv(command[0], command)  # noqa: S606 - the command is what we are for
@@ -103,7 +103,7 @@ def kill_marked(mark: str) -> None:
 
 def _kill_all_with(variable: bytes) -> bool:
     """Whether there was one; a process that is dead already has no environment."""
-    found = False
+    killed = False
     for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib is slow to import
         if not name.isdigit() or int(name) == os.getpid():
             continue
@@ -111,10 +111,10 @@ def _kill_all_with(variable: bytes) -> bool:
             with open(f"/proc/{name}/environ", "rb") as file:  # noqa: PTH123
                 if variable in file.read().split(b"\0"):
                     os.kill(int(name), signal.SIGKILL)
-                    found = True
+                    killed = True
         except OSError:  # gone, or somebody else's
             continue
-    return found
+    return killed
 
 
 def remove(leftovers: list[str]) -> None:

@@ -191,15 +191,15 @@ def handles(nvml: Any, gpus: Gpus) -> Iterator[Any]:
 
 def gpu_memory(gpus: Gpus) -> Mapping[str, tuple[int, int]]:
     """Bytes used and total by UUID; of a GPU that is split (MIG), those of each of its parts."""
-    found = {}
+    by_uuid = {}
     with open_nvml() as nvml:
         if nvml is None:
             return {}
         for part in (part for gpu in handles(nvml, gpus) for part in _parts(nvml, gpu)):
             with suppress(nvml.NVMLError):
                 memory = nvml.nvmlDeviceGetMemoryInfo(part)
-                found[str(nvml.nvmlDeviceGetUUID(part))] = int(memory.used), int(memory.total)
-    return found
+                by_uuid[str(nvml.nvmlDeviceGetUUID(part))] = int(memory.used), int(memory.total)
+    return by_uuid
 
 
 def _parts(nvml: Any, gpu: Any) -> list[Any]:

@@ -24,7 +24,7 @@ from typing import IO
 from tuner.errors import EnvironmentNotReadyError
 from tuner.locking import Lock, lock
 from tuner.machine import guarded_exec
-from tuner.writing import open_own
+from tuner.writing import open_run_file
 
 _GROUP_END_S = 2.0  # killed processes are gone within milliseconds
 _TAIL_BYTES = 256 * 1024
@@ -134,7 +134,10 @@ def leave_out_the_middle(path: Path, kept_bytes: int = 8 << 20) -> None:
     """Keeps only the beginning and the end of a larger file; nobody may be writing it."""
     if not path.exists():
         return
-    with suppress(EnvironmentNotReadyError), open_own(path) as file:  # a link is no log of ours
+    with (
+        suppress(EnvironmentNotReadyError),
+        open_run_file(path) as file,
+    ):  # a link is no log of ours
         size = file.seek(0, os.SEEK_END)
         if size > kept_bytes:
             file.seek(size - kept_bytes // 2)
@@ -164,9 +167,9 @@ def free_ports(count: int) -> Iterator[tuple[int, ...]]:
     """
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for held in sockets:
-            held.bind((ADDRESS, 0))
-        yield tuple(int(held.getsockname()[1]) for held in sockets)
+        for bound in sockets:
+            bound.bind((ADDRESS, 0))
+        yield tuple(int(bound.getsockname()[1]) for bound in sockets)
 
 
 @contextmanager
@@ -201,7 +204,7 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 @contextmanager
-def known_as_own(container_id: str) -> Iterator[None]:
+def tracked_container(container_id: str) -> Iterator[None]:
     """While the context is open the container's processes count as ours."""
     _running.append(container_id)
     try:

@@ -47,7 +47,7 @@ class Quota:
     directory: Path
 
     @property
-    def whole_cpus(self) -> int:
+    def full_cpus(self) -> int:
         """Threads that can run all the time: one more would be throttled."""
         return max(math.floor(self.cpus), 1)
 
@@ -98,14 +98,14 @@ def _mounted(mounts: str, controller: str) -> Iterator[tuple[str, Path]]:
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         kind, *_, options = after.split(" ")
-        own = kind == "cgroup2" if controller == _V2 else kind == "cgroup"
-        if own and (controller == _V2 or controller in options.split(",")):
+        matches = kind == "cgroup2" if controller == _V2 else kind == "cgroup"
+        if matches and (controller == _V2 or controller in options.split(",")):
             root, place = before.split(" ")[3:5]
             yield _unescaped(root), Path(_unescaped(place))
 
 
 def _unescaped(text: str) -> str:
-    return _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
+    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)
 
 
 def _limit(directory: Path) -> float | None:
@@ -125,11 +125,13 @@ def parse_limit(quota: str, period: str) -> float | None:
 
 def parse_throttling(text: str) -> Throttling | None:
     """Reads cpu.stat: ``throttled_usec`` of version 2, ``throttled_time`` (ns) of version 1."""
-    found = dict(line.split(maxsplit=1) for line in text.splitlines() if " " in line)
+    fields = dict(line.split(maxsplit=1) for line in text.splitlines() if " " in line)
     with suppress(KeyError, ValueError):
-        microseconds = found.get("throttled_usec")
-        time_s = int(found["throttled_time"]) / 1e9 if not microseconds else int(microseconds) / 1e6
-        return Throttling(int(found["nr_periods"]), int(found["nr_throttled"]), time_s)
+        microseconds = fields.get("throttled_usec")
+        time_s = (
+            int(fields["throttled_time"]) / 1e9 if not microseconds else int(microseconds) / 1e6
+        )
+        return Throttling(int(fields["nr_periods"]), int(fields["nr_throttled"]), time_s)
     return None
 
 

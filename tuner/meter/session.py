@@ -219,7 +219,7 @@ def _rules(
 def may_be_cached(job: Job) -> dict[str, tuple[str, ...]]:
     """The models to which the response cache may answer, with the parameters that they read."""
     found = {}
-    for label in job.space.asked:
+    for label in job.space.targets:
         enable = Knob(label, CACHE_ENABLE)
         searched = job.space.caches or any(p.knob == enable for p in job.space.parameters)
         if searched or job.served.models[label].base.completed.response_cache.enable:

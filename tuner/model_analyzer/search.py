@@ -143,7 +143,7 @@ def offered(space: Space) -> SweepValues:
 def varied_model(space: Space) -> str:
     """Label of the model that is varied; where none can be, of the first that gets requests."""
     owners = (p.knob.owner for p in space.parameters if varied(p.path))
-    return next(owners, space.asked[0])
+    return next(owners, space.targets[0])
 
 
 def varied(path: str) -> bool:

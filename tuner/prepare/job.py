@@ -147,7 +147,7 @@ def settled(request: Request) -> LoadedSpec:
     loaded = read_spec(request.spec, request.overrides)
     if loaded.mistakes or loaded.findings or any(cross_checks(loaded.spec)):
         checked(loaded, loaded.spec, request.environment)
-    with loaded.placing(("repository",)):
+    with loaded.with_position(("repository",)):
         model_names(loaded.spec.repository)
     return loaded
 

@@ -93,14 +93,14 @@ def find_programs(
     models, cores = job.served.models.values(), cores_of(spec)
     configs, files = {m.name: m.base.file for m in models}, [model.files for model in models]
     with ExitStack() as stack:
-        with job.loaded.placing(*NAMED):
+        with job.loaded.with_position(*NAMED):
             if note is not None and server.mode is ServerMode.LOCAL:
                 variables = {**environment, **resolve(server.environment, environment)}
                 binaries.fetch_tritonserver(server.binary, variables, note)
             launcher = stack.enter_context(server_launcher(spec, configs, environment))
             server_version = launcher.version()
             launcher.check_backends(files)
-        with job.loaded.placing(("workload", "perf_analyzer")):
+        with job.loaded.with_position(("workload", "perf_analyzer")):
             program = stack.enter_context(_load_program(job, environment))
         refuse_names(server_version, files)
         if launcher.python is not None and (asking := in_python(models)):

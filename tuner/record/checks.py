@@ -35,7 +35,7 @@ from tuner.score.judge import SloResult
 from tuner.score.ratio import Ratio
 from tuner.spec.model import Spec
 from tuner.spec.server import given_check
-from tuner.writing import explained, open_own, write_json
+from tuner.writing import explained, open_run_file, write_json
 
 DIRECTORY, HISTORY = "baselines", ".history.jsonl"
 #: `check.json` in the directory of a check.
@@ -172,7 +172,7 @@ def append_history(results: Path, key: Key, row: HistoryRow) -> None:
     path = baseline_path(results, key).with_suffix(HISTORY)
     _make_directory(path.parent)
     line = row.model_dump_json() + "\n"
-    with open_own(path) as file, explained(path):
+    with open_run_file(path) as file, explained(path):
         end = file.seek(0, os.SEEK_END)
         file.seek(max(end - 1, 0))
         torn = file.read(1) not in (b"", b"\n")  # of a kill in mid-write

@@ -38,8 +38,8 @@ from tuner.score.trial import Trial
 from tuner.spec.units import count_text
 from tuner.writing import (
     explained,
-    open_own,
-    own_directory,
+    open_run_file,
+    run_subdirectory,
     sync_directory,
     write_bytes,
     write_json,
@@ -122,7 +122,7 @@ class RunStore:
             SpecError: Somebody else does.
             EnvironmentNotReadyError: It cannot be written, or its logs would go elsewhere.
         """
-        own_directory(self.directory, "logs")
+        run_subdirectory(self.directory, "logs")
         with written_by_one(self.directory):
             yield
 
@@ -192,15 +192,15 @@ class RunStore:
         self, configs: Mapping[str, bytes], server_args: Sequence[str], variables: Sequence[str]
     ) -> None:
         """What to serve: the configs by model, as they would be written, and what a start needs."""
-        best = own_directory(self.directory, BEST)
+        best = run_subdirectory(self.directory, BEST)
         for label, config in configs.items():
-            write_bytes(own_directory(best, label) / "config.pbtxt", config)
+            write_bytes(run_subdirectory(best, label) / "config.pbtxt", config)
         write_text(best / "server_args.txt", "".join(f"{a}\n" for a in server_args))
         write_text(best / "environment.txt", "".join(f"{v}\n" for v in variables))
 
     def _append(self, name: str, row: Mapping[str, Any]) -> None:
         path = self.directory / name
-        with open_own(path) as file, explained(path):
+        with open_run_file(path) as file, explained(path):
             file.truncate(_end_of_lines(file))  # a line left incomplete by a kill is cut
             file.write(_line(row).encode())
             file.flush()
@@ -230,7 +230,7 @@ def find_newest(
 @contextmanager
 def written_by_one(directory: Path) -> Iterator[None]:
     """Holds a directory's lock; SpecError where another tune does."""
-    with open_own(directory / LOCK) as file:
+    with open_run_file(directory / LOCK) as file:
         if lock(file.fileno()) is Lock.BUSY:
             raise SpecError(
                 f"{directory} is being written by another tune",

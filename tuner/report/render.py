@@ -26,7 +26,7 @@ from tuner.report.tables import change, machine_text
 from tuner.report.trust import trust
 from tuner.space.environment import places
 from tuner.writeback.plan import FilePlan, plan_from_run
-from tuner.writing import own_directory, write_bytes, write_text
+from tuner.writing import run_subdirectory, write_bytes, write_text
 
 #: GitHub refuses a pull request's text above 65,536 characters; some is left to a template.
 LIMIT = 60_000
@@ -68,7 +68,7 @@ def write_proposal(data: ReportData) -> list[Path]:
         for file, (header, lines) in ((file, _patch(file)) for file in plan.files)
     )
     contents = {"proposal.patch": patch, "pull_request.md": pull_request_of(data).encode()}
-    best = own_directory(data.directory, BEST)
+    best = run_subdirectory(data.directory, BEST)
     for name, content in contents.items():
         write_bytes(best / name, content)
     return [best / name for name in contents]

@@ -21,7 +21,7 @@ from tuner.spec.model import Spec
 from tuner.spec.workload import RecordingArrivals, SharedMemory
 from tuner.triton.doctor import MachineCheck, checked, placed, run_checks
 from tuner.writeback.repository import half_written
-from tuner.writeback.target import foreseen
+from tuner.writeback.target import write_notes
 
 
 def readiness(
@@ -77,7 +77,7 @@ def _files_to_write(spec: Spec) -> str:
     with suppress(TunerError):  # `tune plan` says what is wrong with the models
         served = models_of(spec).models
         searched = [label for label, model in spec.models.items() if model.space]
-        return "; ".join(foreseen(served[label].files for label in searched))
+        return "; ".join(write_notes(served[label].files for label in searched))
     return ""
 
 

@@ -59,7 +59,7 @@ from tuner.spec.workload import (
 from tuner.triton.docker import DockerLauncher
 from tuner.triton.local import LocalLauncher, find_backends
 from tuner.writeback.repository import half_written, unwritable
-from tuner.writeback.target import foreseen
+from tuner.writeback.target import write_notes
 
 #: The rate for which perf_analyzer's command line is shown, where rates are searched.
 SHOWN_PER_S = 1000.0
@@ -139,7 +139,7 @@ def draw_plan(
             *(() if unready else sending_notes(job, environment)),
             *window_notes(job.spec, job.plan, None if seen is None else seen.rate_per_s),
             *replay_notes(job),
-            *foreseen(job.searched_files),
+            *write_notes(job.searched_files),
             *_unwritable_notes(job),
         ),
         problems=[
@@ -165,7 +165,7 @@ def _programs(
         ("perf_analyzer", job.spec.workload.perf_analyzer, ("workload", "perf_analyzer")),
     ):
         if named is not None:
-            with job.loaded.placing(where):
+            with job.loaded.with_position(where):
                 refuse_missing(name, named, environment)
     if chosen:
         why = "a plan starts and contacts nothing that a spec names"
@@ -256,8 +256,8 @@ def _commands(
 ) -> dict[str, list[str]]:
     spec = job.spec
     commands = {}
-    if launcher is not None and (shown := launcher.shown()):
-        commands["tritonserver"] = list(shown)
+    if launcher is not None and (command := launcher.command_line()):
+        commands["tritonserver"] = list(command)
     if choose_generator(job).kind is not PERF_ANALYZER:
         return commands
     load = LoadPoint(

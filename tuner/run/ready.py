@@ -20,7 +20,7 @@ from tuner.record.store import RunStore
 from tuner.search.estimate import SLOW_LOAD_S, Seen, foresee_run, seen_before
 from tuner.search.window_notes import replay_notes
 from tuner.spec.mistakes import FindingSeverity
-from tuner.writeback.target import foreseen
+from tuner.writeback.target import write_notes
 
 
 @dataclass(frozen=True)
@@ -67,4 +67,4 @@ def beforehand(job: Job, completed: str, load_s: float, request: Request) -> Ite
         yield foresee_run(request.output, job, seen).sentence
     yield from sentences(job.case, FindingSeverity.NOTED)
     yield from replay_notes(job)
-    yield from foreseen(job.searched_files) if request.write else ()
+    yield from write_notes(job.searched_files) if request.write else ()

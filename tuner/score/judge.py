@@ -266,7 +266,7 @@ def tails(slos: Sequence[Slo]) -> list[Slo]:
 
 def tightest_latency(slos: Iterable[Slo]) -> Slo | None:
     """The lowest bound on the time until all of an answer is there."""
-    bounds = [s for s in slos if s.metric.of_whole]
+    bounds = [s for s in slos if s.metric.of_full_response]
     return min(bounds, key=lambda s: s.bound, default=None)
 
 

@@ -59,7 +59,7 @@ class Saturated(Facts):
         answers no less.
         """
         rate, in_flight = look.requests_per_s, round(look.load.level)
-        within_s = min((s.bound / 1e6 for s in slos if s.metric.of_whole), default=math.inf)
+        within_s = min((s.bound / 1e6 for s in slos if s.metric.of_full_response), default=math.inf)
         batches = [m.mean_batch_size or 1.0 for m in look.models.values()]
         cut_off = _ENDS * max(batches, default=1.0) / look.batch_size
         bounds = (

@@ -101,7 +101,7 @@ class ServerLauncher(Protocol):
     def python(self) -> Path | None:
         """The Python whose packages Python models import; None means the server's own."""
 
-    def shown(self) -> Sequence[str]:
+    def command_line(self) -> Sequence[str]:
         """The command line of its servers, for display; empty where it starts no program."""
 
     def version(self) -> str:

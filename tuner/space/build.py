@@ -62,14 +62,14 @@ def build_space(spec: Spec, served: Served) -> Space:
     spaces = {SERVER: spec.server.space, **{label: m.space for label, m in spec.models.items()}}
     for owner, given in spaces.items():
         parameters += _parameters(owner, given, served, mistakes)
-    args, size = _own_args(spec, parameters, mistakes)
+    args, size = _server_args(spec, parameters, mistakes)
     if mistakes:
         raise FindingsError([_finding(knob, text) for knob, text in mistakes.items()])
-    asked = tuple(dict.fromkeys(stream.model for stream in spec.streams.values()))
+    targets = tuple(dict.fromkeys(stream.model for stream in spec.streams.values()))
     more = {s.model for s in spec.streams.values() if s.batch_size > 1}
     one_row = tuple(
         model
-        for model in asked
+        for model in targets
         if model not in more
         and not served.parents(model)
         and not takes_sequences(served.models[model].base.completed)
@@ -78,7 +78,7 @@ def build_space(spec: Spec, served: Served) -> Space:
     for stream in spec.streams.values():
         for model in served.answering([stream.model]) if stream.batch_size > 1 else ():
             rows[model] = max(rows.get(model, 0), stream.batch_size)
-    space = Space(tuple(parameters), served, asked, args, one_row, rows)
+    space = Space(tuple(parameters), served, targets, args, one_row, rows)
     space = replace(space, current=_current(space, size, spec.server.environment))
     refuse_broken(space)
     return space
@@ -88,26 +88,26 @@ def _parameters(
     owner: str, given: Mapping[str, ParameterSpec], served: Served, mistakes: _Mistakes
 ) -> list[Parameter]:
     """Those of one model, or of the server, what others depend on first."""
-    found: dict[str, Parameter] = {}
+    by_path: dict[str, Parameter] = {}
     for path, values in given.items():
         try:
             parameter = parameter_of(Knob(owner, path), values)
             if owner != SERVER:
                 _refuse_of_an_ensemble(parameter.path, served.models[owner])
                 _check_values(parameter, served.models[owner].base.completed)
-            if parameter.path in found:
+            if parameter.path in by_path:
                 raise SpecError(f"the same field as {parameter.path} above")
-            found[parameter.path] = parameter
+            by_path[parameter.path] = parameter
         except (SpecError, ValueError) as error:
             hint = error.hint if isinstance(error, SpecError) else ""
             mistakes[Knob(owner, path)] = f"{error} ({hint})" if hint else str(error)
     if owner != SERVER:
         base = served.models[owner].base
         if base.known and base.leaves_batch_open and not base.completed.max_batch_size:
-            found.pop(MAX_BATCH_SIZE, None)  # the server found no batch dimension
-        mistakes |= _mistakes_between(found, owner, base)
+            by_path.pop(MAX_BATCH_SIZE, None)  # the server found no batch dimension
+        mistakes |= _mistakes_between(by_path, owner, base)
     first = (MAX_BATCH_SIZE, SLOT_UTILIZATION)  # others of as many dots depend on them
-    return sorted(found.values(), key=lambda p: (p.path.count("."), p.path not in first))
+    return sorted(by_path.values(), key=lambda p: (p.path.count("."), p.path not in first))
 
 
 def _refuse_of_an_ensemble(path: str, model: ServedModel) -> None:
@@ -228,7 +228,7 @@ def _mistakes_between(parameters: Mapping[str, Parameter], owner: str, config: B
     return mistakes
 
 
-def _own_args(
+def _server_args(
     spec: Spec, parameters: Sequence[Parameter], mistakes: _Mistakes
 ) -> tuple[tuple[str, ...], int | None]:
     """The server's arguments without those that the candidates bring, and the cache they give."""
@@ -259,7 +259,7 @@ def _current(
         values[batcher] = get(bases[batcher.owner], DYNAMIC_BATCHING)
         if values[batcher] is None:
             values = {k: v for k, v in values.items() if not k.is_inside(batcher)}
-    for label in space.asked if space.caches else ():
+    for label in space.targets if space.caches else ():
         enabled = get(bases[label], CACHE_ENABLE) is True
         values[Knob(label, CACHE_ENABLE)] = True if enabled else None
     for name in filter(None, (variable_of(path) for path in space.paths)):
@@ -269,17 +269,17 @@ def _current(
 
 
 def _current_value(parameter: Parameter, message: Any) -> FieldValue:
-    found = get(message, parameter.path)
-    if found in parameter:
-        return found
+    configured = get(message, parameter.path)
+    if configured in parameter:
+        return configured
     options = [*(parameter.values if isinstance(parameter, ChoiceParameter) else parameter.special)]
-    if isinstance(found, str) and found.isdigit():
-        options.append(int(found))
+    if isinstance(configured, str) and configured.isdigit():
+        options.append(int(configured))
     for value in options:
         ready = _without_other_strategy(message, parameter.path)
         if value in parameter and with_fields(ready, {parameter.path: value}) == message:
             return value
-    return found
+    return configured
 
 
 def refuse_empty(space: Space) -> None:
@@ -305,11 +305,11 @@ def _some(space: Space) -> list[Candidate]:
     """Up to two candidates; where they are rare in a large space, they are sought at random."""
     steps = space.steps()
     looked_at = filter(None, islice(steps, COUNTED_ONE_BY_ONE))
-    found = list(islice((c for c in looked_at if not space.violations(c)), 2))
-    if len(found) < 2 and any(True for _ in islice(steps, 1)):
+    candidates = list(islice((c for c in looked_at if not space.violations(c)), 2))
+    if len(candidates) < 2 and any(True for _ in islice(steps, 1)):
         rare = space.sample(random.Random(0))  # noqa: S311
-        found += [] if rare is None or rare in found else [rare]
-    return found
+        candidates += [] if rare is None or rare in candidates else [rare]
+    return candidates
 
 
 def _finding(knob: Knob, text: str) -> Finding:
@@ -334,9 +334,9 @@ def never_tried(space: Space) -> Iterator[str]:
             with_it = replace(space, parameters=others)
             first = next(filter(None, islice(with_it.steps(), COUNTED_ONE_BY_ONE)), None)
             refused = space.violations(first) if first else []
-            found = with_it.sample(random.Random(0)) if refused else first  # noqa: S311
-            loaded |= {*(found.values.items() if found else ())}
-            if refused and found is None:
+            sample = with_it.sample(random.Random(0)) if refused else first  # noqa: S311
+            loaded |= {*(sample.values.items() if sample else ())}
+            if refused and sample is None:
                 yield f"not tried: {refused[0].message} ({space.served.place(refused[0])})"
 
 
@@ -370,7 +370,7 @@ def refuse_broken(space: Space) -> None:
 def broken_config(
     violations: Sequence[Violation], place: Callable[[Violation], str]
 ) -> FindingsError:
-    hint = next((found.hint for found in violations if found.hint), "")
+    hint = next((violation.hint for violation in violations if violation.hint), "")
     advice = f"fix the model's config first{f': {hint}' if hint else ''}"
     return FindingsError([Finding((), f.message, hint=advice, at=place(f)) for f in violations])
 

@@ -113,7 +113,7 @@ class Candidate(Facts):
         environment: Mapping[str, int | None] = MappingProxyType({}),
     ) -> Candidate:
         """The candidate with these fields: name of the model to ModelConfig path to value."""
-        fields = {Knob(o, path): v for o, found in models.items() for path, v in found.items()}
+        fields = {Knob(o, path): v for o, values in models.items() for path, v in values.items()}
         variables = {variable(name): count for name, count in environment.items()}
         return cls({**fields, CACHE: cache_bytes, **variables})
 
@@ -141,11 +141,11 @@ class Candidate(Facts):
     @cached_property
     def models(self) -> Mapping[str, Mapping[str, FieldValue]]:
         """Name of each model of which something is chosen, to path, to value."""
-        found: dict[str, dict[str, FieldValue]] = {}
+        fields: dict[str, dict[str, FieldValue]] = {}
         for knob, value in self.values.items():
             if knob.owner != SERVER:
-                found.setdefault(knob.owner, {})[knob.path] = value
-        return found
+                fields.setdefault(knob.owner, {})[knob.path] = value
+        return fields
 
     def title(self, knob: Knob) -> str:
         """What a knob is called: by its path alone where only one model is searched."""

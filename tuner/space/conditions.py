@@ -50,7 +50,7 @@ class InsideBatcher(Condition):
     least: int = 2
 
     def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter | None:
-        return parameter if _whole(beside) >= self.least else None
+        return parameter if _integer(beside) >= self.least else None
 
 
 @dataclass(frozen=True)
@@ -60,26 +60,26 @@ class Batcher(Condition):
     least: int = 2
 
     def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter:
-        if _whole(beside) >= self.least:
+        if _integer(beside) >= self.least:
             return parameter
         return ChoiceParameter(parameter.knob, (None,))
 
     def fit(self, value: FieldValue, left: Parameter, beside: FieldValue) -> FieldValue:
-        return value if _whole(beside) >= self.least else None
+        return value if _integer(beside) >= self.least else None
 
 
 class PreferredSizes(Condition):
     """None above max_batch_size; to prefer just that is Triton's default."""
 
     def narrow(self, parameter: Parameter, beside: FieldValue) -> Parameter:
-        batch = _whole(beside)
+        batch = _integer(beside)
         sizes = dict.fromkeys(v for v in parameter if max(sizes_in(v), default=0) <= batch)
         if None in sizes:
             sizes.pop((batch,), None)
         return ChoiceParameter(parameter.knob, tuple(sizes))
 
     def fit(self, value: FieldValue, left: Parameter, beside: FieldValue) -> FieldValue:
-        kept = tuple(size for size in sizes_in(value) if size <= _whole(beside))
+        kept = tuple(size for size in sizes_in(value) if size <= _integer(beside))
         return None if not kept or (kept == (beside,) and None in left) else kept
 
 
@@ -139,5 +139,5 @@ def conditions_of(path: str, searched: Collection[str], least: int = 2) -> tuple
     return (Condition(nearest), *batches, *known)
 
 
-def _whole(value: FieldValue) -> int:
+def _integer(value: FieldValue) -> int:
     return value if isinstance(value, int) else 0

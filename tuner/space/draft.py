@@ -126,13 +126,13 @@ def draft_spec(
         SpecError: No SLO is on a latency, or this search is not for such a kind of model; the
             hint says what is.
     """
-    model, whole = next(iter(models.items()))
+    model, drafted = next(iter(models.items()))
     for name in _answering(models, model):
         refuse_unmeasurable(name, models[name].config)
     many = answers_many_times(model, {name: part.config for name, part in models.items()})
     slos = slos or (EXAMPLE_OF_MANY if many else EXAMPLE,)
     bound = latency_bound((*given.slos, *slos) if given else slos)
-    if is_ensemble(whole.config) and len(models) == 1:
+    if is_ensemble(drafted.config) and len(models) == 1:
         hint = "put the models of its steps into the repository: they are what is searched"
         raise SpecError(f"{model} is an ensemble, and none of its models is there", hint)
     place = [f"model: {flow(model)}", f"repository: {flow(repository)}"]
@@ -143,18 +143,18 @@ def draft_spec(
         name: replace(part, least_batch=max(part.least_batch, rows), rows=rows)
         for name, part in models.items()
     }
-    whole = models[model]
+    drafted = models[model]
     known, on_cpu = given.space, (p for p in models.values() if not any_on_gpu(p.config, machine))
     names = dict.fromkeys(name for part in on_cpu for name in part.variables)
     variables = variable_lines(names, server, machine.cores)
-    if len(models) > 1 or whole.unnamed:
+    if len(models) > 1 or drafted.unnamed:
         place += server_lines(server, why, variables)
         searched = _models(models, machine, bound, {model: known} if known else {})
         searched += [] if many else cache_of_server(variables)
     else:
         place += server_lines(server, why, [])
-        cached = not many and not takes_sequences(whole.config)
-        fields = [*_space(whole, machine, bound, known, alone=True), *variables]
+        cached = not many and not takes_sequences(drafted.config)
+        fields = [*_space(drafted, machine, bound, known, alone=True), *variables]
         fields += CACHE_LINES if cached else ()
         fields = [*_given_space(known, fields)] if known else fields
         searched = ["space:", *(f"  {line}" for line in fields)]
@@ -164,11 +164,11 @@ def draft_spec(
 
 def _answering(models: Mapping[str, DraftedModel], model: str) -> list[str]:
     """The model, and the steps of ensembles among those that its requests go through."""
-    found = [model]
-    for name in found:  # grows
+    names = [model]
+    for name in names:  # grows
         steps = (step.model_name for step in models[name].config.ensemble_scheduling.step)
-        found += [step for step in steps if step in models and step not in found]
-    return found
+        names += [step for step in steps if step in models and step not in names]
+    return names
 
 
 def open_shapes(config: Any) -> dict[str, list[int]]:
@@ -272,9 +272,9 @@ def _models(
             text = "calls models by names that are made at run time: list them all"
             lines.append("    " + remark(f"{', '.join(part.unnamed)} {text}"))
         if not is_ensemble(part.config):
-            own = known.get(name, {})
-            fields = [*_space(part, machine, shared, own, alone=len(models) == 1)]
-            fields = [*_given_space(own, fields)] if own else fields
+            given = known.get(name, {})
+            fields = [*_space(part, machine, shared, given, alone=len(models) == 1)]
+            fields = [*_given_space(given, fields)] if given else fields
             lines += ["    space:", *(f"      {line}" for line in fields)]
     return lines
 

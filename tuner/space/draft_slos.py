@@ -24,13 +24,13 @@ def on_a_latency(slos: Sequence[str]) -> list[str]:
 
 def latency_bound(slos: Sequence[str]) -> Slo:
     """The first SLO on a latency, by which times are bounded."""
-    found = on_a_latency(slos)
-    if not found:
+    slos_on_latency = on_a_latency(slos)
+    if not slos_on_latency:
         raise SpecError(
             f"--slo: {slos[0]} is no SLO on a latency, and goodput is what meets one",
             f"give one as well, e.g. --slo '{EXAMPLE}'",
         )
-    return Slo.parse(found[0])
+    return Slo.parse(slos_on_latency[0])
 
 
 def slo_lines(slos: Sequence[str], trial_s: float) -> Iterator[str]:

@@ -31,10 +31,10 @@ def assignments(needed: Needed) -> list[str]:
 
 def places(needed: Needed) -> Iterator[str]:
     """A line for each place where the variables may be set."""
-    if found := assignments(needed):
+    if variables := assignments(needed):
         listed = (f'{{name: {n}, value: "{count}"}}' for n, count in needed.items() if count)
-        yield f"command line  {' '.join(found)} tritonserver ..."
-        yield f"Docker        docker run {' '.join(f'-e {one}' for one in found)} ..."
+        yield f"command line  {' '.join(variables)} tritonserver ..."
+        yield f"Docker        docker run {' '.join(f'-e {one}' for one in variables)} ..."
         yield f"Kubernetes    env: [{', '.join(listed)}]"
     if unset := [name for name, count in needed.items() if count is None]:
         yield f"not set       {', '.join(unset)}"

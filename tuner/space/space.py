@@ -65,7 +65,7 @@ class Space:
 
     parameters: tuple[Parameter, ...]
     served: Served = field(repr=False)
-    asked: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
     server_args: tuple[str, ...] = ()
     one_row: tuple[str, ...] = ()
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -195,31 +195,31 @@ class Space:
         Triton would refuse it, or reject requests: those larger than its batches or, unlike the
         current config, those that come alone.
         """
-        found = self.served.violations(candidate.models)
+        broken = self.served.violations(candidate.models)
         for model, rows in self.rows.items():
             base = self.served.models[model].base.completed.max_batch_size
             size = candidate.of(model).get(MAX_BATCH_SIZE, base)
             if isinstance(size, int) and 0 < size < rows:
                 text = f"max_batch_size {size}: requests have {rows} rows"
-                found.append(Violation(Rule.MAX_BATCH_SIZE, MAX_BATCH_SIZE, text, owner=model))
+                broken.append(Violation(Rule.MAX_BATCH_SIZE, MAX_BATCH_SIZE, text, owner=model))
         for model, known in self._queues.items():
-            found += [
+            broken += [
                 Violation(Rule.TIMEOUT_WITHIN_DELAY, path, text, owner=model)
                 for path, text in self._timeouts_within_delay(model, candidate)
                 if (path, text) not in known
             ]
-        return found
+        return broken
 
     @cached_property
     def _queues(self) -> Mapping[str, frozenset[tuple[str, str]]]:
         """Models whose queue timeouts or delays may change, and what the current config rejects."""
-        found = {}
+        queues = {}
         for name, model in self.served.models.items():
             paths = [p.path for p in self.parameters if p.knob.owner == name]
             policies = any("queue_policy" in path for path in paths)
             if policies or (DELAY in paths and any(queue_policies(model.base.completed))):
-                found[name] = frozenset(self._timeouts_within_delay(name, self.current))
-        return found
+                queues[name] = frozenset(self._timeouts_within_delay(name, self.current))
+        return queues
 
     def _timeouts_within_delay(self, model: str, candidate: Candidate) -> Iterator[tuple[str, str]]:
         config = self.served.models[model].base.message(candidate.of(model))
@@ -306,8 +306,8 @@ class Space:
         """
         searched = {p.knob for p in self.parameters}
         inside = (k.owner for k in searched if is_inside(k.path, DYNAMIC_BATCHING))
-        found = ((Knob(o, DYNAMIC_BATCHING), Knob(o, MAX_BATCH_SIZE)) for o in sorted({*inside}))
-        return tuple((batcher, size) for batcher, size in found if batcher not in searched)
+        knobs = ((Knob(o, DYNAMIC_BATCHING), Knob(o, MAX_BATCH_SIZE)) for o in sorted({*inside}))
+        return tuple((batcher, size) for batcher, size in knobs if batcher not in searched)
 
     @cached_property
     def _direct_by_name(self) -> tuple[str, ...]:
@@ -318,29 +318,29 @@ class Space:
     @cached_property
     def _conditions(self) -> Mapping[Knob, tuple[tuple[Knob, Condition], ...]]:
         """The conditions on each parameter; a field depends on fields of its own model."""
-        found: dict[Knob, tuple[tuple[Knob, Condition], ...]] = {}
+        conditions: dict[Knob, tuple[tuple[Knob, Condition], ...]] = {}
         for knob in (p.knob for p in self.parameters):
             searched = [p.path for p in self.parameters if p.knob.owner == knob.owner]
             least = self._least_batches.get(knob.owner, 2)
             known = () if knob.owner == SERVER else conditions_of(knob.path, searched, least)
-            found[knob] = tuple((Knob(knob.owner, c.parent), c) for c in known)
-        return found
+            conditions[knob] = tuple((Knob(knob.owner, c.parent), c) for c in known)
+        return conditions
 
     @cached_property
     def _least_batches(self) -> Mapping[str, int]:
         """By model, the smallest batch for which it has a batcher."""
-        found = {}
+        batches = {}
         for name, model in self.served.models.items():
             searched = [p.path for p in self.parameters if p.knob.owner == name]
             queued = bool(policy_of_queue(model.base.completed))
-            found[name] = least_batch(searched, queued=queued)
-        return found
+            batches[name] = least_batch(searched, queued=queued)
+        return batches
 
     @cached_property
     def _parents(self) -> Mapping[Knob, FieldValue]:
         """What fields depend on, with the model's value where it is not searched."""
         searched = {p.knob for p in self.parameters}
-        parents = {parent for found in self._conditions.values() for parent, _ in found}
+        parents = {parent for conditions in self._conditions.values() for parent, _ in conditions}
         parents |= {size for _, size in self.implied_batchers}
         return {
             p: None if p in searched else get(self.served.models[p.owner].base.completed, p.path)
@@ -358,7 +358,7 @@ class Space:
         values = dict(chosen)
         if CACHE in chosen:
             enabled = None if chosen[CACHE] is None else True
-            values |= {Knob(label, CACHE_ENABLE): enabled for label in self.asked}
+            values |= {Knob(label, CACHE_ENABLE): enabled for label in self.targets}
         for batcher, size in self.implied_batchers:
             values[batcher] = True if self._is_batched(size, chosen) else None
         for owner in self._direct_by_name:
@@ -375,7 +375,7 @@ class Space:
         """The batcher and max_batch_size of each model of which no size has an effect without a
         batcher, and the size that stands for all: the model's own, else the largest.
         """
-        searched, found = {p.knob: p for p in self.parameters}, []
+        searched, without_effect = {p.knob: p for p in self.parameters}, []
         for model in self.one_row:
             batcher, size = Knob(model, DYNAMIC_BATCHING), Knob(model, MAX_BATCH_SIZE)
             base = self.served.models[model].base.completed
@@ -387,12 +387,12 @@ class Space:
             sizes = [v for v in searched.get(size, ()) if isinstance(v, int) and v > 0]
             if off and sizes:
                 stands = base.max_batch_size if base.max_batch_size in sizes else max(sizes)
-                found.append((batcher, size, stands))
-        return tuple(found)
+                without_effect.append((batcher, size, stands))
+        return tuple(without_effect)
 
     @cached_property
     def _walk(self) -> Walk:
-        without_effect = (knob for found in self.sizes_without_effect for knob in found[:2])
+        without_effect = (knob for sizes in self.sizes_without_effect for knob in sizes[:2])
         deciding = {*self._parents, *without_effect}
         return Walk.over(self.parameters, deciding, self.narrow, self._stands)
 

@@ -24,7 +24,7 @@ COUNTED_CHOICES = 20_000
 
 
 @dataclass(frozen=True)
-class OwnParameters:
+class OwnerParameters:
     """The parameters of one owner, each after those that it depends on."""
 
     deciding: tuple[Parameter, ...]
@@ -41,7 +41,7 @@ class Walk:
         stands: Whether values stand for themselves: no other ones are the same to Triton.
     """
 
-    parts: tuple[OwnParameters, ...]
+    parts: tuple[OwnerParameters, ...]
     narrow: Callable[[Parameter, Values], Parameter | None]
     stands: Callable[[Values], bool]
 
@@ -55,10 +55,11 @@ class Walk:
     ) -> Walk:
         """``deciding``: knobs that others depend on; those of one owner stand together."""
         parts = []
-        for _, found in groupby(parameters, key=attrgetter("knob.owner")):
-            own = tuple(found)
-            first = tuple(p for p in own if p.knob in deciding)
-            parts.append(OwnParameters(first, tuple(p for p in own if p.knob not in deciding)))
+        for _, group in groupby(parameters, key=attrgetter("knob.owner")):
+            of_owner = tuple(group)
+            first = tuple(p for p in of_owner if p.knob in deciding)
+            others = tuple(p for p in of_owner if p.knob not in deciding)
+            parts.append(OwnerParameters(first, others))
         return cls(tuple(parts), narrow, stands)
 
     def steps(self) -> Iterator[Values | None]:
@@ -69,13 +70,13 @@ class Walk:
         """The number of combinations, computed; at most that, where very many values decide."""
         return math.prod(map(self._count, self.parts))
 
-    def _count(self, part: OwnParameters) -> int:
+    def _count(self, part: OwnerParameters) -> int:
         if math.prod(p.count for p in part.deciding) > COUNTED_CHOICES:
             return math.prod(p.count for p in (*part.deciding, *part.others))
-        found = (self._left(part, chosen) for chosen in self._choices(part.deciding, {}))
-        return sum(math.prod(p.count for p in left) for left in found if left is not None)
+        remaining = (self._left(part, chosen) for chosen in self._choices(part.deciding, {}))
+        return sum(math.prod(p.count for p in left) for left in remaining if left is not None)
 
-    def _of_parts(self, parts: Sequence[OwnParameters]) -> Iterator[Values | None]:
+    def _of_parts(self, parts: Sequence[OwnerParameters]) -> Iterator[Values | None]:
         if not parts:
             yield {}
             return
@@ -99,7 +100,7 @@ class Walk:
         for value in narrowed:
             yield from self._choices(parameters[1:], {**chosen, parameters[0].knob: value})
 
-    def _left(self, part: OwnParameters, chosen: Values) -> list[Parameter] | None:
+    def _left(self, part: OwnerParameters, chosen: Values) -> list[Parameter] | None:
         """The others that mean something beside ``chosen``; None where it leads nowhere."""
         if not self.stands(chosen):
             return None

@@ -58,8 +58,8 @@ def _path_text(path: str, value: FieldValue) -> str:
 
 def variables_text(candidate: Candidate) -> list[str]:
     """`OMP_NUM_THREADS 1`, `no OMP_NUM_THREADS`: a phrase for each variable that is searched."""
-    found = candidate.start.environment.items()
-    return [f"no {name}" if count is None else f"{name} {count}" for name, count in found]
+    variables = candidate.start.environment.items()
+    return [f"no {name}" if count is None else f"{name} {count}" for name, count in variables]
 
 
 def cache_text(candidate: Candidate) -> str:

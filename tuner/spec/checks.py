@@ -306,7 +306,7 @@ def _too_few(spec: Spec, rate_per_s: float, advice: str, minimised: Metric | Non
     return ""
 
 
-def _check_load_held(spec: Spec) -> Iterator[Finding]:
+def _check_fixed_load(spec: Spec) -> Iterator[Finding]:
     """The load that a check holds the config to, see `Check`."""
     level, objective, arrivals = spec.check.at, spec.objective, spec.workload.arrivals
     if level is None:
@@ -378,7 +378,7 @@ RULES: tuple[Rule, ...] = (
     _check_objective_load,
     _check_throughput_at_load,
     _check_sample_size,
-    _check_load_held,
+    _check_fixed_load,
     _check_gpu_memory,
     check_fields,
     check_space,

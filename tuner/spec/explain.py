@@ -21,19 +21,19 @@ from tuner.spec.workload import Requests, Workload
 
 #: Error type to text; the fields of ``ctx`` may be named.
 _MESSAGES: Mapping[str, str] = {
-    "int_type": "a whole number is expected, not {found}",
-    "int_from_float": "a whole number is expected, not {found}",
-    "float_type": "a number is expected, not {found}",
-    "finite_number": "a finite number is expected, not {found}",
-    "bool_type": "true or false is expected, not {found}",
-    "tuple_type": "a list such as [{item}] is expected, not {found}",
-    "dict_type": "a mapping is expected, not {found}",
-    "model_type": "a mapping is expected, not {found}",
-    "model_attributes_type": "a mapping such as {{kind: ...}} is expected, not {found}",
-    "path_type": "a path is expected, not {found}",
-    "greater_than": "must be above {gt:g}, not {found}",
-    "greater_than_equal": "must be at least {ge:g}, not {found}",
-    "less_than_equal": "must be at most {le:g}, not {found}",
+    "int_type": "a whole number is expected, not {value}",
+    "int_from_float": "a whole number is expected, not {value}",
+    "float_type": "a number is expected, not {value}",
+    "finite_number": "a finite number is expected, not {value}",
+    "bool_type": "true or false is expected, not {value}",
+    "tuple_type": "a list such as [{item}] is expected, not {value}",
+    "dict_type": "a mapping is expected, not {value}",
+    "model_type": "a mapping is expected, not {value}",
+    "model_attributes_type": "a mapping such as {{kind: ...}} is expected, not {value}",
+    "path_type": "a path is expected, not {value}",
+    "greater_than": "must be above {gt:g}, not {value}",
+    "greater_than_equal": "must be at least {ge:g}, not {value}",
+    "less_than_equal": "must be at most {le:g}, not {value}",
     "too_short": "must not be empty",
     "string_too_short": "is not a model name",
     "string_pattern_mismatch": "is not a variable's name",
@@ -106,30 +106,30 @@ def _message(detail: ErrorDetails) -> str:
     if kind == "union_tag_not_found":
         return _no_parameter(value)
     if kind == "string_type":
-        quoted = f": put it in quotes, '{_found(value)}'" if _is_scalar(value) else ""
-        return f"text is expected, not {_found(value)}{quoted}"
+        quoted = f": put it in quotes, '{_quoted(value)}'" if _is_scalar(value) else ""
+        return f"text is expected, not {_quoted(value)}{quoted}"
     if kind == "tuple_type" and not _is_scalar(value):
-        return f"a list is expected, not {_found(value)}"
+        return f"a list is expected, not {_quoted(value)}"
     if kind in _MESSAGES:
-        found = _found(value)
-        item = re.sub(r"^'([\d.]+)/s'$", r"\1", found)  # rates in lists are numbers
-        return _MESSAGES[kind].format(found=found, item=item, **context)
+        value_text = _quoted(value)
+        item = re.sub(r"^'([\d.]+)/s'$", r"\1", value_text)  # rates in lists are numbers
+        return _MESSAGES[kind].format(value=value_text, item=item, **context)
     return detail["msg"]
 
 
 def _no_parameter(value: Any) -> str:
     if isinstance(value, list):
-        listed = ", ".join(_found(item).strip("'") for item in value)
+        listed = ", ".join(_quoted(item).strip("'") for item in value)
         return f"is a bare list (did you mean {{choice: [{listed}]}}?); {_SPACE_FORMS}"
     if isinstance(value, dict) and value:
         guess = in_brackets(next(iter(value)), ["int", "choice", "subsets"])
         return f"has none of int, choice and subsets{guess}: {_SPACE_FORMS}"
-    return f"values to try are expected, not {_found(value)}: {_SPACE_FORMS}"
+    return f"values to try are expected, not {_quoted(value)}: {_SPACE_FORMS}"
 
 
 def _not_one_of(value: Any, expected: str) -> str:
     options = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
-    return f"{_found(value)} is not one of {', '.join(options)}{in_brackets(str(value), options)}"
+    return f"{_quoted(value)} is not one of {', '.join(options)}{in_brackets(str(value), options)}"
 
 
 def _described(location: Location) -> str:
@@ -185,7 +185,7 @@ def _is_scalar(value: Any) -> bool:
     return isinstance(value, (bool, int, float, str))
 
 
-def _found(value: Any) -> str:
+def _quoted(value: Any) -> str:
     """A value as the spec writes it."""
     if value is None:
         return "nothing"

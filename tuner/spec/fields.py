@@ -77,7 +77,7 @@ def models_in(annotation: Any) -> tuple[type[BaseModel], ...]:
     return tuple(model for inner in get_args(annotation) for model in models_in(inner))
 
 
-WholeNumber = Annotated[int, Field(strict=True)]
+Integer = Annotated[int, Field(strict=True)]
 Natural = Annotated[int, Field(strict=True, ge=0)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 PositiveNumber = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
@@ -101,16 +101,16 @@ def _beside_the_spec(path: Path, info: ValidationInfo) -> Path:
     if directory is None:
         return path
     try:
-        found = (directory / path.expanduser()).resolve()
-        mode = found.stat().st_mode  # exists() of Python 3.14 hides what is wrong with a name
+        resolved = (directory / path.expanduser()).resolve()
+        mode = resolved.stat().st_mode  # exists() of Python 3.14 hides what is wrong with a name
     except (FileNotFoundError, NotADirectoryError):
-        return found
+        return resolved
     except (OSError, RuntimeError) as error:  # no such user; a loop of links; too long
         reason = getattr(error, "strerror", None) or str(error)
         raise ValueError(f"is not a usable path: {str(reason).lower()}") from error
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise ValueError("is a pipe, a socket or a device")
-    return found
+    return resolved
 
 
 def _program(name: str, info: ValidationInfo) -> str:
@@ -162,7 +162,7 @@ def listed_value(value: Any) -> Any:
 
 
 ListedValue = Annotated[
-    bool | int | float | str | tuple[WholeNumber, ...] | tuple[str, ...],
+    bool | int | float | str | tuple[Integer, ...] | tuple[str, ...],
     BeforeValidator(listed_value),
 ]
 
@@ -235,7 +235,7 @@ def _is_int(value: object) -> bool:
 class IntRange(Strict):
     """A whole number between two bounds, both included; ``or`` adds one value outside them."""
 
-    int_: Annotated[tuple[WholeNumber, WholeNumber], BeforeValidator(pair)] = Field(
+    int_: Annotated[tuple[Integer, Integer], BeforeValidator(pair)] = Field(
         alias="int", description="lowest and highest value"
     )
     log: Flag = Field(False, description="search by ratio rather than by difference")
@@ -338,8 +338,8 @@ def _parameter_kind(value: Any) -> str | None:
     if isinstance(value, ParameterSpec):
         return type(value).__name__
     keys = {"int": "IntRange", "choice": "Choice", "subsets": "Subsets"}
-    found = [kind for key, kind in keys.items() if isinstance(value, dict) and key in value]
-    return found[0] if found else None
+    kinds = [kind for key, kind in keys.items() if isinstance(value, dict) and key in value]
+    return kinds[0] if kinds else None
 
 
 #: A space as it is written: what is varied, and the values to try.

@@ -111,22 +111,22 @@ def _label(data: Mapping[str, Any]) -> str | None:
 
 def _copied(holder: dict[str, Any], key: str, *, create: bool = False) -> dict[str, Any]:
     """The mapping at the key, as a copy that may be changed; if there is none, one of no use."""
-    found = holder.get(key, {} if create else None)
-    if isinstance(found, dict):
-        holder[key] = found = dict(found)
-        return found
+    part = holder.get(key, {} if create else None)
+    if isinstance(part, dict):
+        holder[key] = part = dict(part)
+        return part
     return {}
 
 
 def _mapping(data: Mapping[str, Any], *keys: str | int) -> Mapping[str | int, Any]:
     """The mapping there; empty if there is none."""
-    found: Any = data
+    part: Any = data
     for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else {}
+        part = part.get(key) if isinstance(part, dict) else None
+    return part if isinstance(part, dict) else {}
 
 
-def as_written(data: Mapping[str, Any], asked: str | None) -> dict[str, Any]:
+def as_written(data: Mapping[str, Any], short: str | None) -> dict[str, Any]:
     """The long form as its user would write it, in the short one where that says the same.
 
     The values of ``data`` may be anything; `long_form` gives the same back. ``asked``: the model
@@ -136,17 +136,17 @@ def as_written(data: Mapping[str, Any], asked: str | None) -> dict[str, Any]:
     names = {label: model.pop("name") for label, model in models.items()}
     parts = {**data, "models": models}
     streams = dict(data["streams"])
-    if asked is not None:
-        stream = streams.pop(asked)
-        parts["model"] = names[asked]
+    if short is not None:
+        stream = streams.pop(short)
+        parts["model"] = names[short]
         carried = {name: stream[name] for name in CARRIED}
         parts["workload"] = _ordered({**data["workload"], **carried}, _ORDER_OF_WORKLOAD)
     server = parts["server"] = _searched(data["server"])
-    if [*models] == [asked]:
-        parts["space"] = {**models.pop(asked).get("space", {}), **server.pop("space", {})}
+    if [*models] == [short]:
+        parts["space"] = {**models.pop(short).get("space", {}), **server.pop("space", {})}
     parts |= {"models": models, "streams": streams}
-    shown = {key: part for key, part in parts.items() if part or key not in ("models", "streams")}
-    return _ordered(shown, (*_ORDER, "space"))
+    given = {key: part for key, part in parts.items() if part or key not in ("models", "streams")}
+    return _ordered(given, (*_ORDER, "space"))
 
 
 def _searched(part: Mapping[str, Any]) -> dict[str, Any]:

@@ -66,23 +66,23 @@ class LoadedSpec:
 
     def mistake(self, location: Location, message: str, *, key: bool = True) -> Mistake:
         """Something of a place in the long form, where that was written."""
-        (told,) = self.placed([Finding(location, message, key=key)])
-        return told
+        (placed,) = self.placed([Finding(location, message, key=key)])
+        return placed
 
-    def refuse(self, found: Iterable[Finding] = ()) -> None:
+    def refuse(self, more: Iterable[Finding] = ()) -> None:
         """Returns where nothing is wrong with the spec by itself, nor anything ``found``.
 
         Raises:
             SpecMistakesError: A `SpecError` with every mistake.
             EnvironmentNotReadyError: Only the machine or the repository is not ready.
         """
-        every = (*self.findings, *found)
+        every = (*self.findings, *more)
         mistakes = [*self.mistakes, *self.placed(every)]
         if not mistakes:
             return
         if not self.mistakes and all(finding.environment for finding in every):
-            told = [(str(mistake), mistake.hint) for mistake in mistakes]
-            raise EnvironmentNotReadyError(*lines_and_hint(told, len(told)))
+            lines = [(str(mistake), mistake.hint) for mistake in mistakes]
+            raise EnvironmentNotReadyError(*lines_and_hint(lines, len(lines)))
         raise SpecMistakesError(mistakes)
 
     def place_of(self, *locations: Location) -> str:
@@ -96,7 +96,7 @@ class LoadedSpec:
         return ""
 
     @contextmanager
-    def placing(self, *locations: Location) -> Iterator[None]:
+    def with_position(self, *locations: Location) -> Iterator[None]:
         """Adds the place in the file to an error about what the spec names there."""
         try:
             yield
@@ -167,29 +167,29 @@ def _placed(
     path: Path, tree: Tree, given: Mapping[Location, str], findings: Iterable[Finding]
 ) -> list[Mistake]:
     """Each finding where it is written; none of what an unknown key probably stands for."""
-    told = [replace(f, location=written(f.location, tree.data)) for f in findings]
-    meant = {(*found.location[:-1], found.meant) for found in told if found.meant}
+    in_file = [replace(f, location=written(f.location, tree.data)) for f in findings]
+    meant = {(*finding.location[:-1], finding.meant) for finding in in_file if finding.meant}
     mistakes = []
-    for found in dict.fromkeys(told):
-        if found.absent and found.location in meant:
+    for finding in dict.fromkeys(in_file):
+        if finding.absent and finding.location in meant:
             continue
-        if found.location:
-            file, position = _where(path, tree, given, found)
-            where, about = found.location, found.described
-            mistake = mistake_at(file, position, found.message, where, about)
+        if finding.location:
+            file, position = _where(path, tree, given, finding)
+            where, about = finding.location, finding.described
+            mistake = mistake_at(file, position, finding.message, where, about)
         else:
-            mistake = _elsewhere(found)
-        mistakes.append(replace(mistake, hint=found.hint))
+            mistake = _elsewhere(finding)
+        mistakes.append(replace(mistake, hint=finding.hint))
     return mistakes
 
 
-def _elsewhere(found: Finding) -> Mistake:
+def _elsewhere(finding: Finding) -> Mistake:
     """By a place in another file, or by none."""
-    file, *position = found.at.rsplit(":", 2)
+    file, *position = finding.at.rsplit(":", 2)
     if len(position) == 2 and all(number.isdecimal() for number in position):
         line, column = map(int, position)
-        return Mistake(file, line, column, "", found.message)
-    return Mistake(found.at, 0, 0, "", found.message)
+        return Mistake(file, line, column, "", finding.message)
+    return Mistake(finding.at, 0, 0, "", finding.message)
 
 
 def _refuse_no_spec(path: Path) -> None:
@@ -240,15 +240,15 @@ def _override(data: dict[str, Any], override: str) -> Location:
 def _where(
     path: Path, tree: Tree, given: Mapping[Location, str], finding: Finding
 ) -> tuple[Path, Position]:
-    own = [text for at, text in given.items() if at == finding.location[: len(at)]]
-    return (Path(f"--set {own[-1]}"), Position(1, 1)) if own else (path, tree.position(finding))
+    texts = [text for at, text in given.items() if at == finding.location[: len(at)]]
+    return (Path(f"--set {texts[-1]}"), Position(1, 1)) if texts else (path, tree.position(finding))
 
 
 _MARK = "  # default"
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _Text:
     """A value as it is written; ``default``: the user did not set it."""
 
     text: str
@@ -272,22 +272,22 @@ def _fields(model: BaseModel, *, default: bool) -> dict[str, Any]:
         if key not in plain:
             continue  # written only where it is given
         is_default = default or name not in model.model_fields_set
-        fields[key] = _shown(key, getattr(model, name), plain[key], default=is_default)
+        fields[key] = _text_of(key, getattr(model, name), plain[key], default=is_default)
     return fields
 
 
-def _shown(key: str, value: Any, plain: Any, *, default: bool) -> Any:
+def _text_of(key: str, value: Any, plain: Any, *, default: bool) -> Any:
     if isinstance(value, BaseModel):
         return _fields(value, default=default)
     if isinstance(value, dict) and (value or key == "space"):
-        return {name: _shown(name, v, plain[name], default=default) for name, v in value.items()}
-    return _Shown(_switches(key, dump_scalar(plain)), default)
+        return {name: _text_of(name, v, plain[name], default=default) for name, v in value.items()}
+    return _Text(_switches(key, dump_scalar(plain)), default)
 
 
 def _lines(fields: Mapping[str, Any], depth: int) -> Iterator[str]:
     for key, value in fields.items():
         start = f"{'  ' * depth}{dump_scalar(key)}:"
-        if isinstance(value, _Shown):
+        if isinstance(value, _Text):
             yield f"{start} {value.text}{_MARK if value.default else ''}"
         elif not value:
             yield f"{start} {{}}{_MARK}"
@@ -297,7 +297,7 @@ def _lines(fields: Mapping[str, Any], depth: int) -> Iterator[str]:
 
 
 def _is_default(value: Any) -> bool:
-    if isinstance(value, _Shown):
+    if isinstance(value, _Text):
         return value.default
     return all(map(_is_default, value.values()))
 

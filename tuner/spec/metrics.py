@@ -96,7 +96,7 @@ class Metric:
         return self.unit is TIME
 
     @property
-    def of_whole(self) -> bool:
+    def of_full_response(self) -> bool:
         """Whether it is a latency until all of an answer is there."""
         return self.is_latency and self.until is not Until.FIRST
 
@@ -137,13 +137,13 @@ def requests_needed(share: float, late: int = 0, confidence: float = 0.99) -> in
     a lower bound.
     """
 
-    def shown(n: int) -> bool:
+    def suffices(n: int) -> bool:
         chances = (
             math.comb(n, k) * (1.0 - share) ** k * share ** (n - k) for k in range(min(late, n) + 1)
         )
         return sum(chances) <= 1.0 - confidence
 
-    return bisect_left(range(1 << 40), True, key=shown)
+    return bisect_left(range(1 << 40), True, key=suffices)
 
 
 def parse_metric(name: str) -> Metric:

@@ -17,7 +17,7 @@ from tuner.plain import plain
 #: Where a value is in the spec: keys and indexes from the top.
 Location = tuple[str | int, ...]
 #: Most mistakes of one file to report; nobody reads more before fixing some.
-MOST_SHOWN = 100
+MAX_LISTED = 100
 _LONGEST_LINE = 500
 
 
@@ -98,12 +98,12 @@ class Mistake:
 
 
 class SpecMistakesError(SpecError):
-    """Every mistake of specs, up to `MOST_SHOWN`; the message has a line for each."""
+    """Every mistake of specs, up to `MAX_LISTED`; the message has a line for each."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
-        found = sorted(mistakes, key=lambda m: (m.file, m.line, m.column))
-        self.mistakes = tuple(found[:MOST_SHOWN])
-        lines, hint = lines_and_hint([(str(m), m.hint) for m in self.mistakes], len(found))
+        in_order = sorted(mistakes, key=lambda m: (m.file, m.line, m.column))
+        self.mistakes = tuple(in_order[:MAX_LISTED])
+        lines, hint = lines_and_hint([(str(m), m.hint) for m in self.mistakes], len(in_order))
         parts = dict.fromkeys(m.described for m in self.mistakes if m.described)
         keys = "docs/spec.md, under Fields, and tune schema describe the keys of "
         super().__init__(
@@ -116,27 +116,27 @@ class FindingsError(SpecError):
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         self.findings = tuple(findings)
-        told = [
+        lines = [
             (": ".join(filter(None, (f.at or dotted(f.location), f.message))), f.hint)
             for f in self.findings
         ]
-        super().__init__(*lines_and_hint(told[:MOST_SHOWN], len(told)))
+        super().__init__(*lines_and_hint(lines[:MAX_LISTED], len(lines)))
 
 
-def lines_and_hint(told: Sequence[tuple[str, str]], count: int) -> tuple[str, str]:
+def lines_and_hint(mistakes: Sequence[tuple[str, str]], count: int) -> tuple[str, str]:
     """A line for each mistake, and what to do next; with its line where that is for one of several.
 
     ``told``: the first of the ``count`` mistakes, each with its hint.
     """
-    hints = [hint for _, hint in told if hint]
-    if len({*hints}) == 1 and (len(told) == 1 or len(hints) > 1):
-        return shown((line for line, _ in told), count), hints[0]
-    return shown((f"{line} ({hint})" if hint else line for line, hint in told), count), ""
+    hints = [hint for _, hint in mistakes if hint]
+    if len({*hints}) == 1 and (len(mistakes) == 1 or len(hints) > 1):
+        return listing((line for line, _ in mistakes), count), hints[0]
+    return listing((f"{line} ({hint})" if hint else line for line, hint in mistakes), count), ""
 
 
-def shown(first: Iterable[str], count: int) -> str:
+def listing(first: Iterable[str], count: int) -> str:
     """A line for each of the first mistakes, and how many of the ``count`` follow."""
-    more = [f"and {count - MOST_SHOWN:,} more"] if count > MOST_SHOWN else []
+    more = [f"and {count - MAX_LISTED:,} more"] if count > MAX_LISTED else []
     return "\n".join([*(shortened(line, _LONGEST_LINE) for line in first), *more])
 
 

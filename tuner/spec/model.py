@@ -198,10 +198,10 @@ class Spec(Strict):
     @property
     def name(self) -> str:
         """What a run of it is called: the models that get requests; of many, the first."""
-        whole = "+".join(dict.fromkeys(s.model for s in self.streams.values())).encode()
+        full = "+".join(dict.fromkeys(s.model for s in self.streams.values())).encode()
         # of the 255 bytes that a name may have, files of a run add up to 47
-        more = hashlib.sha256(whole).hexdigest()[:8] if len(whole) > 200 else ""
-        return whole[:200].decode(errors="ignore") + more
+        more = hashlib.sha256(full).hexdigest()[:8] if len(full) > 200 else ""
+        return full[:200].decode(errors="ignore") + more
 
     @property
     def slos(self) -> tuple[Slo, ...]:
@@ -213,8 +213,10 @@ class Spec(Strict):
             for slo in self.slo
             for name in (self.streams if slo.metric.scope is Scope.STREAM else [""])
         ]
-        own = [slo.about(name) for name, stream in self.streams.items() for slo in stream.slo]
-        return (*top, *own)
+        of_streams = [
+            slo.about(name) for name, stream in self.streams.items() for slo in stream.slo
+        ]
+        return (*top, *of_streams)
 
     @property
     def shares(self) -> dict[str, float]:
@@ -224,11 +226,11 @@ class Spec(Strict):
 
     def rates(self, level: float | None) -> dict[str, float | None]:
         """Requests per second of each stream under a load of so many; None where not known."""
-        own = {
+        fixed = {
             name: stream.rate for name, stream in self.streams.items() if stream.rate is not None
         }
         shared = {n: None if level is None else level * s for n, s in self.shares.items()}
-        return {name: own.get(name, shared.get(name)) for name in self.streams}
+        return {name: fixed.get(name, shared.get(name)) for name in self.streams}
 
     def plain(self, mode: Literal["json", "python"] = "json") -> dict[str, Any]:
         """All of it as plain values, in the form in which it was written."""

@@ -115,14 +115,14 @@ def _section(model: type[BaseModel], where: str) -> str:
     elif where.endswith("space"):
         title = f"`space`: values by `{next(iter(by_key(model)))}`"
     about = (model.__doc__ or "").replace("``", "`").split("\n\n")[0]
-    shown = {key: info for key, info in by_key(model).items() if key not in ("kind", "name")}
+    fields = {key: info for key, info in by_key(model).items() if key not in ("kind", "name")}
     rows = [
         f"`{key}` ({'; '.join(filter(None, (_value(info.annotation), _default(info))))}): "
         f"{info.description}"
-        for key, info in shown.items()
+        for key, info in fields.items()
     ]
-    told = "".join(f"- {row}\n" for row in (*rows, *_ALSO.get(model, ())))
-    return f"### {title}\n\n{' '.join(about.split())}\n" + (f"\n{told}" if told else "")
+    rows_text = "".join(f"- {row}\n" for row in (*rows, *_ALSO.get(model, ())))
+    return f"### {title}\n\n{' '.join(about.split())}\n" + (f"\n{rows_text}" if rows_text else "")
 
 
 def _default(info: FieldInfo) -> str:

@@ -43,7 +43,7 @@ class ServerVariable:
     given: str | None = field(default=None, repr=False)
     taken_from: str | None = None
 
-    def shown(self) -> str | dict[str, str]:
+    def redacted(self) -> str | dict[str, str]:
         """What may be stored and printed of it."""
         return HIDDEN if self.taken_from is None else {"from": self.taken_from}
 
@@ -70,7 +70,7 @@ _FROM = {
 EnvironmentValue = Annotated[
     ServerVariable,
     BeforeValidator(_variable),
-    PlainSerializer(ServerVariable.shown),
+    PlainSerializer(ServerVariable.redacted),
     WithJsonSchema({"anyOf": [{"type": "string"}, _FROM]}),
 ]
 
@@ -146,7 +146,7 @@ MODES = {
 }
 
 #: Arguments of tritonserver that tune gives it itself, or never: what opens ports beside its own.
-_OWN_ARGUMENTS = (
+_RESERVED_ARGUMENTS = (
     "--model-repository",
     "--model-store",
     "--model-control-mode",
@@ -162,9 +162,11 @@ _OWN_ARGUMENTS = (
 )
 
 
-def is_own_argument(name: str) -> bool:
+def is_reserved_argument(name: str) -> bool:
     """Whether it is tune's own to set, written in full or in part: tritonserver takes both."""
-    return name.startswith("--") and any(own.startswith(name) for own in _OWN_ARGUMENTS)
+    return name.startswith("--") and any(
+        argument.startswith(name) for argument in _RESERVED_ARGUMENTS
+    )
 
 
 class ServerSpec(Strict):

@@ -11,15 +11,15 @@ from tuner.spec.mistakes import Finding, listed
 from tuner.spec.model import Spec, is_given
 from tuner.spec.paths import SEVERAL_REPOSITORIES
 from tuner.spec.rules import applied
-from tuner.spec.server import MODES, is_own_argument
+from tuner.spec.server import MODES, is_reserved_argument
 from tuner.spec.workload import CacheState, SharedMemory
 
 
 def check_fields_of_mode(spec: Spec) -> Iterator[Finding]:
     """Fields are those of the server's mode."""
-    own = MODES[spec.server.mode]
+    mode = MODES[spec.server.mode]
     for name in dict.fromkeys(name for facts in MODES.values() for name in facts.fields):
-        if name not in own.fields:
+        if name not in mode.fields:
             yield from applied(_check_field_of_mode, spec, name)
 
 
@@ -58,7 +58,7 @@ def check_arguments(spec: Spec) -> Iterator[Finding]:
     for index, argument in known(enumerate(spec.server.args)):
         name = re.split(r"[=\s]", argument, maxsplit=1)[0]
         where = ("server", "args", index)
-        if is_own_argument(name):
+        if is_reserved_argument(name):
             links = f"; {SEVERAL_REPOSITORIES}" if "--model-rep" in name else ""
             yield Finding(where, f"{name} is tune's own to set; leave it out{links}")
         elif argument.startswith("--") and " " in argument:

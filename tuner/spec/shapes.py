@@ -67,24 +67,24 @@ def request_shapes(shapes: Mapping[str, Sequence[Any]]) -> tuple[RequestShape, .
     mixed = mixed_in(shapes)
     if not mixed:
         return (RequestShape("", 1.0, shapes),)
-    found = []
+    named = []
     for together in zip(*mixed.values(), strict=True):
         dims = {name: entry.dims for name, entry in zip(mixed, together, strict=True)}
         name = _name(dims, alike=len({*mixed.values()}) == 1)
-        found.append(RequestShape(name, float(together[0].share), {**shapes, **dims}))
-    return tuple(found)
+        named.append(RequestShape(name, float(together[0].share), {**shapes, **dims}))
+    return tuple(named)
 
 
 def mixed_in(shapes: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[ShapeShare]]:
     """The inputs that have several shapes."""
-    return {name: own for name, own in shapes.items() if _form(own) == FORMS[1]}
+    return {name: shape for name, shape in shapes.items() if _form(shape) == FORMS[1]}
 
 
 def _name(dims: Mapping[str, Dims], *, alike: bool) -> str:
     """Its dimensions; with their inputs where these differ."""
     if alike:
         return str([*next(iter(dims.values()))])
-    return ", ".join(f"{name} {[*own]}" for name, own in dims.items())
+    return ", ".join(f"{name} {[*sizes]}" for name, sizes in dims.items())
 
 
 def shape_places(
@@ -106,7 +106,8 @@ def check_shapes(shapes: Mapping[str, Sequence[Any]], where: Location) -> Iterat
     for name in [*mixed][1:]:
         first, *_ = mixed
         yield from _check_together(first, mixed[first], mixed[name], (*where, name))
-    rows = [*zip(*([entry.dims for entry in own] for own in mixed.values()), strict=False)]
+    dims = ([entry.dims for entry in shares] for shares in mixed.values())
+    rows = [*zip(*dims, strict=False)]
     for k, row in enumerate(rows):
         if row in rows[:k]:
             yield Finding((*where, next(iter(mixed)), k, "dims"), "this shape is listed twice")
@@ -135,7 +136,7 @@ def _check_together(
         text = f"{count_text(len(entries), 'shape')}, and {first} has {len(leading)}: {rule}"
         yield Finding(where, text)
         return
-    for k, (own, other) in enumerate(zip(entries, leading, strict=True)):
-        if own.share != other.share:
-            text = f"the share here is {own.share}, and that of {first} is {other.share}: {rule}"
+    for k, (entry, other) in enumerate(zip(entries, leading, strict=True)):
+        if entry.share != other.share:
+            text = f"the share here is {entry.share}, and that of {first} is {other.share}: {rule}"
             yield Finding((*where, k, "share"), text)

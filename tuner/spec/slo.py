@@ -41,8 +41,8 @@ class Slo(AsText):
         """
         match = re.fullmatch(r"([^\s<>=≤≥]+)\s*([<>=≤≥]+)\s*(\S.*)", text.strip())
         if match is None:
-            found = shorten(text)
-            raise ValueError(f"{found} is not METRIC <= VALUE, such as p99_latency <= 60ms")
+            quoted = shorten(text)
+            raise ValueError(f"{quoted} is not METRIC <= VALUE, such as p99_latency <= 60ms")
         metric = parse_metric(match[1])
         _refuse_other_sign(metric, match[2], match[3])
         return cls(metric, _bound(metric, match[3]), " ".join(text.split()))

@@ -69,7 +69,7 @@ BYTE_UNITS = {
 #: In any base unit: eight exbibytes, or three hundred thousand years in microseconds.
 LARGEST = Decimal(1 << 63)
 _MOST_DIGITS = 1000
-_SHOWN = 80
+_MAX_QUOTED = 80
 _PERCENT = {"%": Decimal("0.01")}
 _PER_SECOND = {"/s": Decimal(1)}
 _PER_HOUR = {"/h": Decimal(1)}
@@ -103,7 +103,7 @@ def read_quantity(text: str, units: Mapping[str, Decimal]) -> Decimal | None:
 
 def shorten(text: str) -> str:
     """In quotes, cut to a length that fits a line."""
-    return f"'{text}'" if len(text) <= _SHOWN else f"'{text[:_SHOWN]}...'"
+    return f"'{text}'" if len(text) <= _MAX_QUOTED else f"'{text[:_MAX_QUOTED]}...'"
 
 
 def parse_bytes(value: str | int) -> int:
@@ -179,14 +179,14 @@ class Bytes(AsText, int):
         """From a whole number of bytes or text with its unit; raises ValueError."""
         size = _read(value, BYTE_UNITS, "a size such as 64MiB, 1GiB or 64MB")
         if size != int(size):
-            raise ValueError(f"{_shown(value)} is not a whole number of bytes")
+            raise ValueError(f"{_quoted(value)} is not a whole number of bytes")
         return cls(int(size))
 
     def __str__(self) -> str:
         counts = {unit: Decimal(int(self)) / factor for unit, factor in BYTE_UNITS.items()}
-        whole = {unit: count for unit, count in counts.items() if count == int(count)}
-        unit = min(whole, key=lambda name: abs(whole[name]))
-        return f"{int(whole[unit])}{unit}"
+        integers = {unit: count for unit, count in counts.items() if count == int(count)}
+        unit = min(integers, key=lambda name: abs(integers[name]))
+        return f"{int(integers[unit])}{unit}"
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
@@ -209,10 +209,10 @@ class Percent(AsText, float):
             and not isinstance(value, (bool, Percent))
             and value >= 1
         ):
-            raise ValueError(f"{_shown(value)} is ambiguous: write {value:g}% or a share below 1")
+            raise ValueError(f"{_quoted(value)} is ambiguous: write {value:g}% or a share below 1")
         share = _read(value, _PERCENT, "a share such as 2% or 0.02")
         if share > 1:
-            raise ValueError(f"{_shown(value)} is more than 100%")
+            raise ValueError(f"{_quoted(value)} is more than 100%")
         return cls(share)
 
     def __str__(self) -> str:
@@ -269,13 +269,13 @@ def _read(value: object, units: Mapping[str, Decimal], accepted: str) -> Decimal
     else:
         number = None
     if number is None or not number.is_finite() or number < 0:
-        raise ValueError(f"{_shown(value)} is not {accepted}")
+        raise ValueError(f"{_quoted(value)} is not {accepted}")
     if number > LARGEST:
-        raise ValueError(f"{_shown(value)} is far too large")
+        raise ValueError(f"{_quoted(value)} is far too large")
     return number
 
 
-def _shown(value: object) -> str:
+def _quoted(value: object) -> str:
     if isinstance(value, str):
         return shorten(value)
     return str(value).lower() if isinstance(value, bool) else str(value)

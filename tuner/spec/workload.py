@@ -11,11 +11,11 @@ from tuner.spec.fields import (
     Count,
     Cpus,
     Duration,
+    Integer,
     PositiveNumber,
     Program,
     SpecFile,
     Strict,
-    WholeNumber,
     pair,
 )
 from tuner.spec.shapes import RequestShape, ShapeSpec, request_shapes
@@ -236,7 +236,7 @@ class RandomInputs(Strict):
         "[128], or several with their shares; an optional input is sent only where its shape is "
         "given",
     )
-    int_range: Annotated[tuple[WholeNumber, WholeNumber], BeforeValidator(pair)] = Field(
+    int_range: Annotated[tuple[Integer, Integer], BeforeValidator(pair)] = Field(
         (0, 100), description="integers are drawn from this range, lowest and highest"
     )
     string_length: Count = Field(32, description="length of random strings")
@@ -264,7 +264,7 @@ class RecordingInputs(Strict):
     file: SpecFile | None = Field(
         None, description="JSON in perf_analyzer's input format, for lines that name its entries"
     )
-    int_range: Annotated[tuple[WholeNumber, WholeNumber], BeforeValidator(pair)] = Field(
+    int_range: Annotated[tuple[Integer, Integer], BeforeValidator(pair)] = Field(
         (0, 100), description="as of random inputs, for lines that hold shapes only"
     )
     string_length: Count = Field(32, description="likewise")

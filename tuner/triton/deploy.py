@@ -201,11 +201,11 @@ class Deployer:
         for label, model in self.served.models.items():
             fields = candidate.of(label)
             expected, paths = model.base.expect(fields), model.base.read_back(fields)
-            found = differences(expected, deployment.running[label], paths)
-            if found:
+            texts = differences(expected, deployment.running[label], paths)
+            if texts:
                 # A failed load can leave the old config serving without an error.
                 del self._current().configs[label]
-            different += (labelled(label, text, self.served.models) for text in found)
+            different += (labelled(label, text, self.served.models) for text in texts)
         if different:
             text = f"the server runs another config: {listed(different, '; ')}"
             raise failed(DeployRefusedError, Reason.of_text(text))
@@ -331,24 +331,24 @@ class Deployer:
             return False
 
     def _start(self, start: ServerStart) -> _Running:
-        own = () if self.completes else (WITHOUT_COMPLETION,)
+        options = () if self.completes else (WITHOUT_COMPLETION,)
         self._step("starting Triton" if self._launcher.restartable else "connecting to Triton")
         while True:
-            args, variables = (*own, *start.args), start.variables
+            args, variables = (*options, *start.args), start.variables
             try:
                 with ExitStack() as stack:
                     server = stack.enter_context(self._launcher.launch(args, self._log, variables))
                     control = stack.enter_context(Control(server.endpoints))
                     empty = self._memory(control.metrics, patient=True)
                     self._running = _Running(
-                        server, control, start, stack.pop_all(), empty, completes=not own
+                        server, control, start, stack.pop_all(), empty, completes=not options
                     )
                 return self._running
             except ServerGoneError as error:
                 words = "\n".join(error.reason.quotes())
-                if not own or WITHOUT_COMPLETION not in words:
+                if not options or WITHOUT_COMPLETION not in words:
                     raise
-                self.completes, own = True, ()  # this tritonserver is too old for the argument
+                self.completes, options = True, ()  # this tritonserver is too old for the argument
 
     def _stop(self) -> None:
         running, self._running = self._running, None

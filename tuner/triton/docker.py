@@ -34,7 +34,7 @@ from tuner.spec.server import ServerMode
 from tuner.triton.engine import engine, explained, local_image
 from tuner.triton.image import BACKENDS, list_backends
 from tuner.triton.needs import backend_directory, backends_of, refuse_lacking
-from tuner.writing import open_own
+from tuner.writing import open_run_file
 
 _INSIDE_PORTS = (8000, 8001, 8002)  # in a network of its own nothing else has them
 _REPOSITORY_INSIDE = "/models"
@@ -121,7 +121,7 @@ class DockerLauncher:
     place: ClassVar[Place] = Place.CONTAINER
     python: ClassVar[None] = None
 
-    def shown(self) -> list[str]:
+    def command_line(self) -> list[str]:
         return self._command(Network.HOST, (0, 0, 0), (), "KEY")
 
     def on(self, cpus: tuple[int, ...]) -> DockerLauncher:
@@ -233,7 +233,7 @@ class DockerLauncher:
         self, client: Any, network: Network, server_args: Sequence[str], log: Path, key: str | None
     ) -> Iterator[DockerServer]:
         """A container, not yet ready; at the end it is removed and its log complete."""
-        with open_own(log) as file:
+        with open_run_file(log) as file:
             log_start = file.seek(0, os.SEEK_END)
         with free_ports(len(SERVICES)) as free:
             ports: Sequence[int] = free if network is Network.HOST else _INSIDE_PORTS
@@ -251,7 +251,7 @@ class DockerLauncher:
             follower = threading.Thread(target=_follow_log, args=(container, log), daemon=True)
             with explained():
                 container.start()
-            after_removal.enter_context(process.known_as_own(container.id))
+            after_removal.enter_context(process.tracked_container(container.id))
             follower.start()
             after_removal.callback(follower.join, _LOG_END_S)
             if network is Network.PUBLISHED:
@@ -291,7 +291,7 @@ def _follow_log(container: Any, log: Path) -> None:
 
     with (
         suppress(DockerException, RequestException, OSError),
-        open_own(log) as file,
+        open_run_file(log) as file,
         closing(container.logs(stream=True, follow=True)) as chunks,
     ):
         for chunk in chunks:

@@ -140,7 +140,7 @@ def _tritonserver(
                 ask = partial(_numpy, python, models)
                 more.append(checked("numpy", "NumPy of Python models", ask))
             more.append(_backends(LocalLauncher(installation, Path(), server.args), models))
-            return _told(installation)
+            return _installation_text(installation)
 
     return [_warned(checked("tritonserver", "tritonserver starts", look)), *more]
 
@@ -162,12 +162,12 @@ def _warned(check: MachineCheck) -> MachineCheck:
 
 
 def _numpy(python: Path, models: _Models) -> str:
-    found = numpy_of_models(python, in_python(models()))
-    without = "" if found.startswith("1.") else ", so without strings"
-    return f"{found} ({python}){without}"
+    version = numpy_of_models(python, in_python(models()))
+    without = "" if version.startswith("1.") else ", so without strings"
+    return f"{version} ({python}){without}"
 
 
-def _told(installation: binaries.Installation) -> str:
+def _installation_text(installation: binaries.Installation) -> str:
     return f"{installation.version} ({installation.binary}, from {installation.origin.value})"
 
 
@@ -175,7 +175,7 @@ def _perf_analyzer(named: str | None, environment: Mapping[str, str]) -> str:
     if not binaries.has_perf_analyzer(named, environment):
         return "there is none: tune's own client measures"
     with binaries.perf_analyzer(named, environment) as installation:
-        return _told(installation)
+        return _installation_text(installation)
 
 
 def _remote(
@@ -229,8 +229,8 @@ def _ports() -> str:
 
 def _gpus(environment: Mapping[str, str]) -> str:
     gpus = host.read_gpus(environment)
-    found = listed(f"{gpu.name} (driver {gpu.driver})" for gpu in gpus)
-    return found or "none seen: models run on the CPU"
+    names = listed(f"{gpu.name} (driver {gpu.driver})" for gpu in gpus)
+    return names or "none seen: models run on the CPU"
 
 
 def _shm() -> str:
@@ -238,10 +238,10 @@ def _shm() -> str:
         free = shutil.disk_usage(SHM).free
     except OSError as error:
         raise EnvironmentNotReadyError(str(error), "mount a tmpfs at /dev/shm") from error
-    found = f"{free / _MIB:.0f} MiB free"
+    free_text = f"{free / _MIB:.0f} MiB free"
     if free < _SHM_WANTED:
-        raise EnvironmentNotReadyError(found, "start the container with --shm-size=1g")
-    return found
+        raise EnvironmentNotReadyError(free_text, "start the container with --shm-size=1g")
+    return free_text
 
 
 def _directories(repository: Path | None, results: Path | None) -> Iterator[MachineCheck]:
@@ -277,17 +277,17 @@ def _load() -> MachineCheck:
     load = os.getloadavg()[0]
     noisy = load > _BUSY * cores
     fix = "stop other work: measurements taken now would not be repeatable" if noisy else ""
-    found = f"load {load:.2f} on {count_text(cores, 'core')}"
-    return MachineCheck("load", "machine is quiet", True, found, fix)
+    load_text = f"load {load:.2f} on {count_text(cores, 'core')}"
+    return MachineCheck("load", "machine is quiet", True, load_text, fix)
 
 
 def _quota() -> Iterator[MachineCheck]:
     """A CPU quota of a container or a control group, where there is one."""
     if (quota := read_quota()) is not None:
         cpus, count = digits(quota.cpus, 3), count_text(len(os.sched_getaffinity(0)), "CPU")
-        found = f"{cpus} of {count}: {count_text(quota.whole_cpus, 'core')} for a server"
+        quota_text = f"{cpus} of {count}: {count_text(quota.full_cpus, 'core')} for a server"
         fix = "runtimes that start a thread for each CPU are throttled: set their counts"
-        yield MachineCheck("quota", "CPU quota", True, found, fix)
+        yield MachineCheck("quota", "CPU quota", True, quota_text, fix)
 
 
 def _governor() -> MachineCheck:

@@ -23,12 +23,12 @@ def list_backends(
     from docker.errors import APIError
     from requests.exceptions import RequestException
 
-    found = ("-name", "libtriton_*.so", "-o", "-name", "model.py")
+    pattern = ("-name", "libtriton_*.so", "-o", "-name", "model.py")
     try:
         container = client.containers.create(
             **options,
             entrypoint=["find"],
-            command=["-L", directory, "-maxdepth", "2", *found],
+            command=["-L", directory, "-maxdepth", "2", *pattern],
             network_mode="none",
         )
     except APIError:
@@ -36,13 +36,13 @@ def list_backends(
     try:
         container.start()
         status = container.wait(timeout=_LISTED_S)["StatusCode"]
-        told = container.logs(stdout=True, stderr=False).decode(errors="replace")
+        output = container.logs(stdout=True, stderr=False).decode(errors="replace")
     except (APIError, RequestException):
         return None
     finally:
         with suppress(APIError):
             container.remove(force=True)
     named_wrongly = status == _NOT_THERE and directory != BACKENDS
-    if not told and status != 0 and not named_wrongly:
+    if not output and status != 0 and not named_wrongly:
         return None
-    return frozenset(PurePosixPath(line).parent.name for line in told.splitlines())
+    return frozenset(PurePosixPath(line).parent.name for line in output.splitlines())

@@ -59,8 +59,8 @@ def host_of(spec: Spec, environment: Mapping[str, str]) -> Host:
     Those that the spec adds are among its own facts, those that it searches in each candidate.
     """
     local, searched = spec.server.mode is ServerMode.LOCAL, map(variable_of, spec.server.space)
-    own = {*spec.server.environment, *searched}
-    inherited = {k: v for k, v in environment.items() if local and k not in own}
+    overridden = {*spec.server.environment, *searched}
+    inherited = {k: v for k, v in environment.items() if local and k not in overridden}
     return replace(read_host(environment), threads=thread_variables(inherited))
 
 
@@ -69,8 +69,8 @@ def _local(
     spec: Spec, models: Mapping[str, ModelConfig], environment: Mapping[str, str]
 ) -> Iterator[ServerLauncher]:
     variables = {**environment, **resolve(spec.server.environment, environment)}
-    with tritonserver(spec.server.binary, variables) as found:
-        installation = replace(found, cpus=cores_of(spec).server)
+    with tritonserver(spec.server.binary, variables) as program:
+        installation = replace(program, cpus=cores_of(spec).server)
         server, shares = spec.server, spec.workload.shared_memory is SharedMemory.SYSTEM
         yield LocalLauncher(
             installation,

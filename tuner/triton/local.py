@@ -33,7 +33,7 @@ from tuner.spec.fields import Gpus
 from tuner.spec.paths import CONFIG_NAME
 from tuner.spec.server import ServerMode
 from tuner.triton.needs import backend_directory, backends_of, refuse_lacking
-from tuner.writing import open_own
+from tuner.writing import open_run_file
 
 _TMP = Path("/tmp")  # noqa: S108 - where Triton's Python backend works, whatever $TMPDIR is
 _ENVIRONMENTS = "python_env_*"
@@ -122,10 +122,10 @@ class LocalLauncher:
     def python(self) -> Path | None:
         return self.installation.python
 
-    def shown(self) -> list[str]:
+    def command_line(self) -> list[str]:
         backends = Path("BACKENDS") if self.python else self.installation.backend_directory
-        shown = replace(self.installation, backend_directory=backends)  # the wheel's are private
-        return replace(self, installation=shown).command(
+        public = replace(self.installation, backend_directory=backends)  # the wheel's are private
+        return replace(self, installation=public).command(
             (), repository=self.repository, ports=(0, 0, 0), shm_prefix="PREFIX", key="KEY"
         )
 
@@ -180,7 +180,7 @@ class LocalLauncher:
         key: str | None,
     ) -> Iterator[LocalServer]:
         with ExitStack() as stack:
-            output = stack.enter_context(open_own(log))
+            output = stack.enter_context(open_run_file(log))
             log_start = output.seek(0, os.SEEK_END)
             shm_prefix = stack.enter_context(shm_names())
             shared = stack.enter_context(shared_region(shm_prefix)) if self.shares else None
@@ -243,12 +243,12 @@ def _remove_environments(settled: Set[psutil.Process], there: Set[Path]) -> None
 
 def _python_servers() -> dict[psutil.Process, float]:
     """When each server with the Python backend that lives began."""
-    found = {}
+    created_s = {}
     for running in psutil.process_iter():
         with suppress(OSError, psutil.Error):
             if "libtriton_python.so" in Path(f"/proc/{running.pid}/maps").read_text():
-                found[running] = running.create_time()
-    return found
+                created_s[running] = running.create_time()
+    return created_s
 
 
 def _has_stub(server: psutil.Process) -> bool:

@@ -65,11 +65,11 @@ def refuse_lacking(
     """
     for backend, model in wanted.items():
         library = f"libtriton_{backend}*.so"
-        own = any(any(place.glob(library)) for place in (model, *model.iterdir()))
-        if backend not in has and not own:
-            held = f"only {listed(sorted(has))}" if has else "none"
+        in_model = any(any(place.glob(library)) for place in (model, *model.iterdir()))
+        if backend not in has and not in_model:
+            available = f"only {listed(sorted(has))}" if has else "none"
             raise EnvironmentNotReadyError(
-                f"{model.name} needs the {backend} backend, and {server} has {held}",
+                f"{model.name} needs the {backend} backend, and {server} has {available}",
                 OTHER_BACKENDS[mode],
             )
     return listed(wanted) or "none required"
@@ -110,11 +110,11 @@ def holes_of(version: str) -> str:
 
 def holes_of_image(name: str) -> str:
     """The same warning, by the release that the name of one of NVIDIA's images has."""
-    found = re.search(r"tritonserver:(\d\d\.\d\d)-", name)
-    return f"{name} is {_HOLES}" if found and found[1] <= _LAST_IMAGE_WITH_HOLES else ""
+    match = re.search(r"tritonserver:(\d\d\.\d\d)-", name)
+    return f"{name} is {_HOLES}" if match and match[1] <= _LAST_IMAGE_WITH_HOLES else ""
 
 
 def release_of(version: str) -> tuple[int, ...] | None:
     """The three numbers that a version begins with."""
-    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
-    return tuple(map(int, found.groups())) if found else None
+    match = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    return tuple(map(int, match.groups())) if match else None

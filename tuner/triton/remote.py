@@ -32,7 +32,7 @@ from tuner.triton.needs import backends_of
 from tuner.writing import write_json
 
 #: Beside the log while a server is not as it was found: the config that each model ran with.
-FOUND = "server_found.json"
+INITIAL_CONFIGS = "server_found.json"
 #: What is taken from that file, since whoever wrote a run is not to choose code.
 _NUMBERS = (
     "dynamic_batching",
@@ -90,11 +90,11 @@ def check(endpoints: Endpoints) -> None:
             ) from error
     try:
         with Control(endpoints, _TIMEOUT_S) as control:
-            told = control.metadata()
-            if lacking := sorted(_EXTENSIONS.difference(told.extensions)):
+            metadata = control.metadata()
+            if lacking := sorted(_EXTENSIONS.difference(metadata.extensions)):
                 raise EnvironmentNotReadyError(
-                    f"what answers at {endpoints.grpc}, {told.name!r} {told.version}, is no "
-                    f"tritonserver: it has no {', '.join(lacking)}",
+                    f"what answers at {endpoints.grpc}, {metadata.name!r} {metadata.version}, "
+                    f"is no tritonserver: it has no {', '.join(lacking)}",
                     "check server.grpc in the spec",
                 )
             control.check_explicit()
@@ -140,14 +140,14 @@ class RemoteLauncher:
     load_timeout_s: float = 120.0
     files: Mapping[str, ModelConfig] = field(default_factory=dict, compare=False, repr=False)
     #: What each model ran with when it was found; None: it was not loaded.
-    _found: dict[str, str | None] = field(default_factory=dict, init=False, repr=False)
+    _initial: dict[str, str | None] = field(default_factory=dict, init=False, repr=False)
     #: Why a model could not be put back.
     _lost: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     restartable: ClassVar[bool] = False
     place: ClassVar[Place] = Place.ELSEWHERE
     python: ClassVar[None] = None
 
-    def shown(self) -> tuple[str, ...]:
+    def command_line(self) -> tuple[str, ...]:
         return ()
 
     def version(self) -> str:
@@ -158,25 +158,25 @@ class RemoteLauncher:
                 version, metrics = control.version(), control.metrics()
         except ServerGoneError as error:
             raise EnvironmentNotReadyError(error.message, "check server.metrics") from error
-        found = []
+        by_kind = []
         for kind in ("gpu", "cpu"):
             sizes = [] if metrics is None else metrics.values(f"nv_{kind}_memory_total_bytes")
             each = str([round(size / 2**30) for size in sorted(sizes)])
-            found.append(f"{kind} {shortened(each, _MOST_SIZES)}")
-        return f"{version}, remote; GiB of memory: {', '.join(found)}"
+            by_kind.append(f"{kind} {shortened(each, _MOST_SIZES)}")
+        return f"{version}, remote; GiB of memory: {', '.join(by_kind)}"
 
     def check_backends(self, models: Sequence[ModelFiles]) -> str:
         """By the repository index, which knows no backend before a model was loaded with it."""
         with Control(self.endpoints, _TIMEOUT_S) as control:
-            found = [*control.index()]
+            index = [*control.index()]
         open_yet = []
         for files in models:
-            entries = [entry for entry in found if entry.name == files.model]
+            entries = [entry for entry in index if entry.name == files.model]
             if not entries:
                 raise EnvironmentNotReadyError(
                     f"the server at {self.endpoints.grpc} has no model {files.model!r} in its "
                     "repository",
-                    did_you_mean(files.model, {entry.name for entry in found})
+                    did_you_mean(files.model, {entry.name for entry in index})
                     or "put the model's directory there too: a run loads it with other configs",
                 )
             reasons = [entry.reason for entry in entries if meaning(entry.reason) == NO_BACKEND]
@@ -209,16 +209,16 @@ class RemoteLauncher:
                 "take response_cache.size out of the space, or use the local or docker mode",
             )
         check(self.endpoints)
-        kept = log.with_name(FOUND)
-        if not self._found:  # once something was tried, what runs now may be a candidate
-            self._found.update(self._kept(kept) if os.path.lexists(kept) else self._running())
-        write_json(kept, self._found)
+        kept = log.with_name(INITIAL_CONFIGS)
+        if not self._initial:  # once something was tried, what runs now may be a candidate
+            self._initial.update(self._kept(kept) if os.path.lexists(kept) else self._running())
+        write_json(kept, self._initial)
         try:
             yield RemoteServer(self.endpoints)
         finally:
-            gone = [m for m in reversed(self.models) if self._found[m] is None]
-            for model in (*gone, *(m for m in self.models if self._found[m] is not None)):
-                self._put_back(model, self._found[model])
+            gone = [m for m in reversed(self.models) if self._initial[m] is None]
+            for model in (*gone, *(m for m in self.models if self._initial[m] is not None)):
+                self._put_back(model, self._initial[model])
             if not self._lost:
                 kept.unlink(missing_ok=True)
 
@@ -238,24 +238,24 @@ class RemoteLauncher:
     def _kept(self, path: Path) -> dict[str, str | None]:
         from google.protobuf import json_format
 
-        found = dict[str, str | None]()
+        configs = dict[str, str | None]()
         try:
             kept = json.loads(read_regular(path))
             for model in self.models:
                 if (config := kept[model]) is not None:
-                    numbers, own = json_format.Parse(config, new_config(), True), new_config()
-                    own.CopyFrom(self.files[model])
-                    for known in own.DESCRIPTOR.fields:
-                        (own if known.name in _NUMBERS else numbers).ClearField(known.name)
-                    own.MergeFrom(numbers)
-                    config = to_load_json(own)
-                found[model] = config
+                    numbers, merged = json_format.Parse(config, new_config(), True), new_config()
+                    merged.CopyFrom(self.files[model])
+                    for known in merged.DESCRIPTOR.fields:
+                        (merged if known.name in _NUMBERS else numbers).ClearField(known.name)
+                    merged.MergeFrom(numbers)
+                    config = to_load_json(merged)
+                configs[model] = config
         except (*_UNREADABLE, json_format.ParseError) as error:
             raise EnvironmentNotReadyError(
                 f"{path}, what the server ran before tune was killed, cannot be read: {error}",
                 "put the server back by hand, then remove that file",
             ) from error
-        return found
+        return configs
 
     def refuse_left_otherwise(self) -> None:
         """Returns if every model is as it was found; to be asked at the end.

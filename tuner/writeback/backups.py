@@ -58,19 +58,19 @@ def prune_backups(config: Path, newest_first: Sequence[tuple[Action, FileChange]
     paths = dict.fromkeys(backup_of(config, sha256) for sha256 in newest)
     with contextlib.suppress(OSError):
         there = [path for path in paths if path.exists()]
-        own = {backup_of(config, sha256) for sha256 in _written_by_tune(newest_first)}
-        for path in own.intersection(there[KEPT:]):
+        ours = {backup_of(config, sha256) for sha256 in _written_by_tune(newest_first)}
+        for path in ours.intersection(there[KEPT:]):
             path.unlink()
 
 
 def _written_by_tune(newest_first: Sequence[tuple[Action, FileChange]]) -> set[str]:
     """Hashes of winners, without those of configs that were there before tune wrote them."""
-    own: set[str | None] = set()
+    ours: set[str | None] = set()
     foreign: set[str | None] = {None}
     for action, change in reversed(newest_first):
-        foreign |= {change.sha256_before} - own
-        own |= {change.sha256_after} if action is Action.APPLY else set()
-    return {sha256 for sha256 in own - foreign if sha256}
+        foreign |= {change.sha256_before} - ours
+        ours |= {change.sha256_after} if action is Action.APPLY else set()
+    return {sha256 for sha256 in ours - foreign if sha256}
 
 
 def like_of(config: Path, content: bytes | None) -> Path:

@@ -244,8 +244,8 @@ def refuse_unwritable_journal(repository: Path) -> None:
 
 
 def _not_ours(path: Path) -> EnvironmentNotReadyError:
-    told = f"cannot write {path}: {os.strerror(errno.EACCES)}"
-    return EnvironmentNotReadyError(told, f"have its owner run: chmod g+w {path}")
+    text = f"cannot write {path}: {os.strerror(errno.EACCES)}"
+    return EnvironmentNotReadyError(text, f"have its owner run: chmod g+w {path}")
 
 
 def _no_journal(path: Path) -> EnvironmentNotReadyError:
@@ -257,12 +257,12 @@ def _no_journal(path: Path) -> EnvironmentNotReadyError:
 
 def _lock(descriptor: int, repository: Path) -> tuple[str, ...]:
     """What to say of it."""
-    held = lock(descriptor)
-    if held is Lock.BUSY:
+    state = lock(descriptor)
+    if state is Lock.BUSY:
         raise EnvironmentNotReadyError(
             f"another tune is writing to {repository}", "try again when it has ended"
         )
-    if held is Lock.UNKNOWN:
+    if state is Lock.UNKNOWN:
         advice = "make sure that no other tune writes to it now"
         return (f"{repository} does not support locks: {advice}",)
     return ()

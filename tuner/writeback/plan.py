@@ -132,19 +132,19 @@ def plan_from_run(
 def plan_by_load(
     manifest: Manifest,
     configs: Mapping[str, Candidate],
-    own: Callable[[], Spec],
+    user_spec: Callable[[], Spec],
     repository: Path | None = None,
 ) -> WritePlan:
-    """The plan to write configs beside a model's own, as `configs/NAME.pbtxt`, by NAME.
+    """The plan to write configs beside a config.pbtxt, as `configs/NAME.pbtxt`, by NAME.
 
-    ``repository`` as in `plan_from_run`, ``own`` as in `refuse_forged`.
+    ``repository`` as in `plan_from_run`, ``user_spec`` as in `refuse_forged`.
 
     Raises:
         SpecError: A config sets code that the user's spec does not search.
     """
     files = list[FilePlan]()
     for name, candidate in configs.items():
-        _refuse_strange_code(candidate, own)
+        _refuse_strange_code(candidate, user_spec)
         for label in candidate.models:
             config = manifest.models[label]
             read = directory_of(Path(config.path))
@@ -157,8 +157,8 @@ def plan_by_load(
     return WritePlan(tuple(files), manifest.run_id)
 
 
-def refuse_forged(manifest: Manifest, result: Result, own: Callable[[], Spec]) -> None:
-    """``own`` reads a spec of the user's, where the winner has a field that may choose code.
+def refuse_forged(manifest: Manifest, result: Result, user_spec: Callable[[], Spec]) -> None:
+    """``user_spec`` reads a spec of the user, where the winner has a field that may choose code.
 
     Raises:
         SpecError: Another config, or other arguments, than the winner's fields make of what was
@@ -176,7 +176,7 @@ def refuse_forged(manifest: Manifest, result: Result, own: Callable[[], Spec]) -
         same = False
     if not same:
         raise _refusal(manifest, "its winner's config is not the one it read with its fields")
-    _refuse_strange_code(winner, own)
+    _refuse_strange_code(winner, user_spec)
 
 
 def _made(
@@ -187,25 +187,25 @@ def _made(
     before = {label: config.text for label, config in read.items()}
     edited = {label: text_with(config, winner.of(label)) for label, config in read.items()}
     made = with_variables(before, edited, winner, manifest.current)
-    if (found := result.warm_up) is not None:
-        of_model = [label for label in labels if read[label].name == found.model]
-        made |= {label: propose(made[label], found) for label in of_model}
+    if (warm_up := result.warm_up) is not None:
+        of_model = [label for label in labels if read[label].name == warm_up.model]
+        made |= {label: propose(made[label], warm_up) for label in of_model}
     return made
 
 
-def _refuse_strange_code(winner: Candidate, own: Callable[[], Spec]) -> None:
+def _refuse_strange_code(winner: Candidate, user_spec: Callable[[], Spec]) -> None:
     code = {knob: v for knob, v in winner.fields.items() if may_choose_code(knob.path)}
-    told = f"the winner sets {listed(code)}, which may say what code a model runs"
+    text = f"the winner sets {listed(code)}, which may say what code a model runs"
     hint = "if you want that, name a spec of yours that searches it: tune apply RUN SPEC"
     try:
-        models = own().models if code else {}
+        models = user_spec().models if code else {}
     except SpecError as error:
-        raise SpecError(f"{told}; {error.message}", hint) from error
+        raise SpecError(f"{text}; {error.message}", hint) from error
     for knob, value in code.items():
         space = models[knob.owner].space if knob.owner in models else {}
         given = {canonical(path): values for path, values in space.items()}
         if knob.path not in given or value not in parameter_of(knob, given[knob.path]):
-            raise SpecError(f"{told}; your spec does not search {knob} = {value!r}", hint)
+            raise SpecError(f"{text}; your spec does not search {knob} = {value!r}", hint)
 
 
 def _refusal(manifest: Manifest, wrong: str) -> SpecError:
@@ -308,11 +308,11 @@ def apply(plan: WritePlan, *, through_links: bool = False, dry_run: bool = False
     """
     parts = _parts_of(plan, through_links=through_links)
     if dry_run:
-        foreseen = [_would_be(plan, *part) for part in parts]
+        expected = [_would_be(plan, *part) for part in parts]
         if any(file.changes for file, _ in parts):
-            changed = [t for (_, t), file in zip(parts, foreseen, strict=True) if file.changed]
+            changed = [t for (_, t), file in zip(parts, expected, strict=True) if file.changed]
             refuse_unwritable_files(plan.repository, changed)
-        return Written(tuple(foreseen), plan.run_id)
+        return Written(tuple(expected), plan.run_id)
     repaired = repair(plan.repository, through_links=through_links)
     notes = () if repaired is None else repaired.all_notes
     # Before anything is created; again below, where nobody else can write.
@@ -333,10 +333,10 @@ def _write(
     plan: WritePlan, parts: Sequence[tuple[FilePlan, Target]], opened: OpenRepository
 ) -> dict[Path, WrittenFile]:
     """What was written, by the file behind its links."""
-    found = [(file, opened.find(target)) for file, target in parts]
-    for file, there in found:
+    states = [(file, opened.find(target)) for file, target in parts]
+    for file, there in states:
         _refuse_stale(plan, file, there.content)
-    to_write = {there.target.real: (file, there) for file, there in found if file.changes}
+    to_write = {there.target.real: (file, there) for file, there in states if file.changes}
     replacements = [
         Replacement(there, file.content_after, like=there.target.real)
         for file, there in to_write.values()
@@ -371,11 +371,11 @@ def _would_be(plan: WritePlan, file: FilePlan, target: Target) -> WrittenFile:
 
 
 def _refuse_stale(plan: WritePlan, file: FilePlan, content: bytes | None) -> None:
-    found = sha256_or_none(content)
-    if found not in (file.sha256_before, file.sha256_after):
+    sha256 = sha256_or_none(content)
+    if sha256 not in (file.sha256_before, file.sha256_after):
         raise StalePlanError(
             f"{file.path} changed since run {plan.run_id} read it "
-            f"(then {_short(file.sha256_before)}, now {_short(found)}); nothing was written",
+            f"(then {_short(file.sha256_before)}, now {_short(sha256)}); nothing was written",
             "run `tune run` again on the new file, or put the old one back and apply again",
         )
 

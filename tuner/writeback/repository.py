@@ -42,7 +42,7 @@ from tuner.writing import sync_directory
 
 
 @dataclass(frozen=True)
-class FoundFile:
+class FileState:
     """A config as it was found."""
 
     target: Target
@@ -57,7 +57,7 @@ class FoundFile:
 class Part:
     """A file of an earlier write: as it is found, before the winner, and with the winner."""
 
-    file: FoundFile
+    file: FileState
     old: str | None
     new: str | None
 
@@ -107,7 +107,7 @@ class OpenRepository:
     through_links: bool
     repaired: Written | None = None
 
-    def find(self, target: Target) -> FoundFile:
+    def find(self, target: Target) -> FileState:
         """The file as it stays until the repository is closed, unless an editor saves it."""
         if not target.real.parent.exists():  # configs/
             with explained(target.path):
@@ -115,7 +115,7 @@ class OpenRepository:
                 sync_directory(directory_of(target.path))
         with explained(target.path):
             drop_staged(target.real)  # a killed process may have left it
-            return FoundFile(target, target.read())
+            return FileState(target, target.read())
 
     def parts(self, entry: Entry, changes: Sequence[FileChange]) -> list[Part]:
         """Those files of an entry.
@@ -124,18 +124,18 @@ class OpenRepository:
             EnvironmentNotReadyError: One is not there, or lies outside the repository.
             SpecError: One is not a config.
         """
-        found = [
+        states = [
             self.find(change_target(self.directory, change, through_links=self.through_links))
             for change in changes
         ]
-        return [_part(f, entry, change) for f, change in zip(found, changes, strict=True)]
+        return [_part(f, entry, change) for f, change in zip(states, changes, strict=True)]
 
 
 def change_target(repository: Path, change: FileChange, *, through_links: bool) -> Target:
     return target_of(repository / change.path, change.model, through_links=through_links)
 
 
-def _part(file: FoundFile, entry: Entry, change: FileChange) -> Part:
+def _part(file: FileState, entry: Entry, change: FileChange) -> Part:
     old, new = change.sha256_before, change.sha256_after
     return Part(file, old, new) if entry.action is Action.APPLY else Part(file, new, old)
 
@@ -206,7 +206,7 @@ def refuse_unwritable_files(repository: Path, targets: Iterable[Target]) -> None
 def unwritable(repository: Path, models: Iterable[ModelFiles]) -> EnvironmentNotReadyError | None:
     """What to say where no winner for these models could be written; changes nothing.
 
-    A config behind a link is told by `tuner.writeback.target.foreseen`.
+    A config behind a link is told by `tuner.writeback.target.write_notes`.
     """
     targets = []
     for model in models:
@@ -215,8 +215,8 @@ def unwritable(repository: Path, models: Iterable[ModelFiles]) -> EnvironmentNot
     try:
         refuse_unwritable_files(repository, targets)
     except EnvironmentNotReadyError as error:
-        told = f"no winner could be written: {error.message}"
-        return EnvironmentNotReadyError(told, f"{error.hint}; or run it with --no-write")
+        text = f"no winner could be written: {error.message}"
+        return EnvironmentNotReadyError(text, f"{error.hint}; or run it with --no-write")
     return None
 
 
@@ -228,7 +228,7 @@ def half_written(directory: Path, model: str | None = None) -> EnvironmentNotRea
             return None
         targets = [change_target(directory, c, through_links=True) for c in entry.files]
         parts = [
-            _part(FoundFile(target, target.read()), entry, change)
+            _part(FileState(target, target.read()), entry, change)
             for target, change in zip(targets, entry.files, strict=True)
         ]
         models = sorted(change.model for change in entry.files)
@@ -312,13 +312,13 @@ def _restored(
     return replaced(target, part.file.content, content, backup)
 
 
-def keep(file: FoundFile) -> Path | None:
+def keep(file: FileState) -> Path | None:
     """Stores a backup of it, if there is a file."""
     with explained(file.target.path):
         return None if file.content is None else keep_backup(file.target.real, file.content)
 
 
-def put(file: FoundFile, wanted: bytes | None) -> None:
+def put(file: FileState, wanted: bytes | None) -> None:
     """Puts what is staged for a config in its place; removes the config for ``None``.
 
     Raises:
@@ -337,7 +337,7 @@ def put(file: FoundFile, wanted: bytes | None) -> None:
             rename_staged(target.real)
 
 
-def restore(file: FoundFile, content: bytes | None) -> None:
+def restore(file: FileState, content: bytes | None) -> None:
     """Gives a config its old content back; ``None`` removes it. Errors as of `put`."""
     real = file.target.real
     try:

@@ -52,19 +52,19 @@ def rollback(
             cannot be written.
         SpecError: There is no such model, or nothing was ever written to it.
     """
-    own = model_directory(repository, model) / CONFIG_NAME
+    config = model_directory(repository, model) / CONFIG_NAME
     if not journal_of(repository).exists():
-        target_of(own, model, through_links=through_links)
-        raise _never_written(own)
+        target_of(config, model, through_links=through_links)
+        raise _never_written(config)
     with open_repository(
         repository, through_links=through_links, force=force, dry_run=dry_run
     ) as opened:
-        history = partial(_history, opened, own, {model})
+        history = partial(_history, opened, config, {model})
         if next(history(), None) is None:
-            history = partial(_history, opened, own, _steps(repository, model))
+            history = partial(_history, opened, config, _steps(repository, model))
         newest, done = next(history(), None), opened.repaired
         if newest is None:
-            raise _never_written(own)
+            raise _never_written(config)
         if done is not None and newest[0] == next(opened.journal.newest_first()):
             return done
         entry, change = _last_made(repository, history(), run_id)
@@ -80,10 +80,10 @@ def rollback(
 
 
 def _history(
-    opened: OpenRepository, own: Path, models: Collection[str]
+    opened: OpenRepository, config: Path, models: Collection[str]
 ) -> Iterator[tuple[Noted, FileChange]]:
     """What was done to configs of these models, newest first; to ``own`` by any of its links."""
-    real = os.path.realpath(own)
+    real = os.path.realpath(config)
     for noted in opened.journal.newest_first():
         for change in noted.entry.files:
             path = opened.directory / change.path
@@ -114,24 +114,24 @@ def _last_made(
     for noted, change in history:
         entry, end, path = noted.entry, noted.end, change.path
         if end is None and entry.action is Action.APPLY:
-            found = sha256_or_none(read_config(repository / path))
-            end = Action.UNDONE if found == change.sha256_before else None
+            sha256 = sha256_or_none(read_config(repository / path))
+            end = Action.UNDONE if sha256 == change.sha256_before else None
         if end is Action.UNDONE:
             never_made.append((entry, change))
         elif path not in made:
             made[path] = entry, change
             if run_id in (None, entry.run_id):
                 break
-    own = (last for last in made.values() if last[0].run_id == run_id)
-    return next(own, None) or next(iter([*made.values(), *never_made]))
+    of_run = (last for last in made.values() if last[0].run_id == run_id)
+    return next(of_run, None) or next(iter([*made.values(), *never_made]))
 
 
 def _take_back(
-    opened: OpenRepository, entry: Entry, own: FileChange, *, force: bool, dry_run: bool
+    opened: OpenRepository, entry: Entry, applied: FileChange, *, force: bool, dry_run: bool
 ) -> Written:
-    gone = missing(opened.directory, entry) - {own.model}
+    gone = missing(opened.directory, entry) - {applied.model}
     there = (change for change in entry.files if change.model not in gone)
-    parts = opened.parts(entry, sorted(there, key=lambda change: change is not own))
+    parts = opened.parts(entry, sorted(there, key=lambda change: change is not applied))
     is_back = entry.action is Action.ROLLBACK and parts[0].is_old
     if gone and not force and not is_back:
         raise EnvironmentNotReadyError(

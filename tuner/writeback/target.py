@@ -93,8 +93,8 @@ def _looked_at(path: Path, *, through_links: bool) -> Target:
     repository = directory.parent.resolve()
     real = path.resolve()
     mounted = any(part.startswith("..") for part in real.parts)
-    own = belongs_to_model(path, directory) and not mounted
-    if not own and not through_links:
+    inside = belongs_to_model(path, directory) and not mounted
+    if not inside and not through_links:
         leads = f"{path} leads to {real}, which is not the model's own file"
         links = "to write that file, use --through-links with `tune apply` or `tune rollback`"
         config_map = "change the ConfigMap; the patch is in the run's best/proposal.patch"
@@ -102,10 +102,10 @@ def _looked_at(path: Path, *, through_links: bool) -> Target:
             f"{leads} but mounted by Kubernetes" if mounted else leads,
             config_map if mounted else links,
         )
-    return Target(path, real, tuple(_notes(path, real, repository, own=own)))
+    return Target(path, real, tuple(_notes(path, real, repository, inside=inside)))
 
 
-def foreseen(models: Iterable[ModelFiles]) -> tuple[str, ...]:
+def write_notes(models: Iterable[ModelFiles]) -> tuple[str, ...]:
     """What the user should know about the files that a winner will be written to."""
     paths = {m.model: m.directory / m.write_to for m in models}
     try:
@@ -114,14 +114,14 @@ def foreseen(models: Iterable[ModelFiles]) -> tuple[str, ...]:
         return (f"a winner will not be written: {error.message}; {error.hint}",)
 
 
-def _notes(path: Path, real: Path, repository: Path, *, own: bool) -> Iterator[str]:
+def _notes(path: Path, real: Path, repository: Path, *, inside: bool) -> Iterator[str]:
     if path.name != CONFIG_NAME:
         yield f"a server reads {path} when started with --model-config-name={path.stem}"
     model = directory_of(path)
     if (home := model.resolve()) != repository / model.name:
         yield f"{model} is a link to {home}: {real} is written"
     if real != home / path.relative_to(model):
-        yield f"{path} is a link to {real}{'' if own else ', outside the repository'}"
+        yield f"{path} is a link to {real}{'' if inside else ', outside the repository'}"
     others = sorted(_linked(repository, real, path.relative_to(model)) - {model.name})
     if others:
         yield f"{real} is the config of {listed(others)} too"

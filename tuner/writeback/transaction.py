@@ -18,7 +18,7 @@ from tuner.modelconfig.files import directory_of
 from tuner.writeback.backups import prune_backups
 from tuner.writeback.files import drop_staged, explained, sha256_or_none, stage_file
 from tuner.writeback.journal import Action, Entry, FileChange
-from tuner.writeback.repository import FoundFile, OpenRepository, keep, put, restore
+from tuner.writeback.repository import FileState, OpenRepository, keep, put, restore
 from tuner.writeback.target import WrittenFile, replaced
 
 
@@ -31,7 +31,7 @@ class Replacement:
         like: Permissions, owner and extended attributes are this file's.
     """
 
-    file: FoundFile
+    file: FileState
     wanted: bytes | None
     like: Path
 

@@ -54,7 +54,7 @@ def test_group_that_counts_no_throttling_has_none(text: str) -> None:
 
 @pytest.mark.parametrize(("cpus", "whole"), [(0.5, 1), (1.0, 1), (2.5, 2), (8.0, 8)])
 def test_integer_cpus_run_without_throttling(cpus: float, whole: int) -> None:
-    assert Quota(cpus, Path()).whole_cpus == whole
+    assert Quota(cpus, Path()).full_cpus == whole
 
 
 class Machine:

@@ -184,7 +184,7 @@ def test_notes_appear_before_the_search(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ready, "sentences", lambda *_: ["large"])
-    monkeypatch.setattr(ready, "foreseen", lambda _: ("a link",))
+    monkeypatch.setattr(ready, "write_notes", lambda _: ("a link",))
     monkeypatch.setattr(Serving, "completed", "the server completes it")
     _, watching = run(workplace, write=False)
     assert "a link" not in watching.notes

@@ -18,7 +18,7 @@ from tuner.run.run import undo_half_writes
 from tuner.space.candidate import Candidate, variable
 from tuner.writeback.plan import WritePlan, refuse_forged
 from tuner.writeback.rollback import rollback
-from tuner.writeback.target import foreseen
+from tuner.writeback.target import write_notes
 
 CONFIG = """\
 # {name}: a comment
@@ -139,7 +139,7 @@ def test_link_that_blocks_the_write_is_reported_beforehand(job: Job) -> None:
     outside = job.loaded.path.parent / "b.pbtxt"
     config.rename(outside)
     config.symlink_to(outside)
-    (told,) = foreseen(job.searched_files)
+    (told,) = write_notes(job.searched_files)
     assert f"{config} leads to {outside}" in told
 
 

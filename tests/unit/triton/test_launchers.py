@@ -19,7 +19,7 @@ from tuner.spec.model import Spec
 from tuner.triton import remote
 from tuner.triton.docker import DockerLauncher
 from tuner.triton.launchers import server_launcher
-from tuner.triton.remote import FOUND, RemoteLauncher
+from tuner.triton.remote import INITIAL_CONFIGS, RemoteLauncher
 
 FILE = parse('max_batch_size: 2 parameters { key: "k" value { string_value: "own" } }')
 
@@ -101,7 +101,7 @@ def left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeControl, 
         with remote_launcher() as launcher, launcher.launch([], tmp_path / "log"):
             control.running, control.gone = parse("max_batch_size: 4"), True
     control.gone = False
-    return control, tmp_path / FOUND
+    return control, tmp_path / INITIAL_CONFIGS
 
 
 def remote_launcher() -> AbstractContextManager[ServerLauncher]:
@@ -132,7 +132,7 @@ def test_a_server_that_a_killed_run_left_with_a_candidate_is_put_back_by_the_nex
     assert not kept.exists()
 
 
-@pytest.mark.parametrize("name", [FOUND, "server_found.new"])
+@pytest.mark.parametrize("name", [INITIAL_CONFIGS, "server_found.new"])
 def test_restoring_a_server_writes_through_no_link(
     name: str, left: tuple[FakeControl, Path]
 ) -> None:

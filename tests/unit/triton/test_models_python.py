@@ -34,7 +34,7 @@ def numpy_is(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Sets the version that the Python of models answers with."""
 
     def set_to(version: str) -> None:
-        monkeypatch.setattr(numpy2, "_asked", lambda _: version)
+        monkeypatch.setattr(numpy2, "_numpy_version", lambda _: version)
 
     return set_to
 

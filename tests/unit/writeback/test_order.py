@@ -19,7 +19,7 @@ from tuner.errors import StalePlanError
 from tuner.writeback.files import stage_file
 from tuner.writeback.journal import Action, Entry, Journal
 from tuner.writeback.plan import WritePlan, apply, sha256_of
-from tuner.writeback.repository import FoundFile, OpenRepository, repair
+from tuner.writeback.repository import FileState, OpenRepository, repair
 from tuner.writeback.rollback import rollback
 from tuner.writeback.target import Target
 
@@ -170,7 +170,7 @@ def test_what_an_editor_saves_before_a_backup_is_made_is_not_overwritten(
     plan = make_plan(tmp_path)
     find = OpenRepository.find
 
-    def saved_meanwhile(opened: OpenRepository, target: Target) -> FoundFile:
+    def saved_meanwhile(opened: OpenRepository, target: Target) -> FileState:
         target.real.write_text("# by hand\n")
         return find(opened, target)
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tuner.errors import LoadFailedError, SpecError
 from tuner.measurement.measurement import Arrivals, LoadPoint
-from tuner.regular import read_whole
+from tuner.regular import read_limited
 from tuner.spec.workload import ArrivalsSpec, BurstArrivals, TraceArrivals
 
 #: Rates before, during and after the measured window of arrivals that step, over the level.
@@ -261,7 +261,7 @@ def read_lines(path: Path) -> list[str]:
         SpecError: There is no such file, it cannot be read, is no text, or never ends (a device).
     """
     try:
-        return read_whole(path, MOST_FILE_BYTES).decode("utf-8").splitlines()
+        return read_limited(path, MOST_FILE_BYTES).decode("utf-8").splitlines()
     except OSError as error:
         raise SpecError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

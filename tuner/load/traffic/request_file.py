@@ -19,7 +19,7 @@ from tuner.load.traffic.arrivals import MOST_FILE_BYTES
 from tuner.load.traffic.encoding import TensorShape, content_bytes, numpy_type
 from tuner.load.traffic.wire import Content
 from tuner.plain import plain
-from tuner.regular import read_whole
+from tuner.regular import read_limited
 from tuner.spec.mistakes import Finding, FindingsError, in_brackets, listed
 
 _FORM = (
@@ -103,7 +103,7 @@ class _Places:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        raw = read_whole(path, MOST_FILE_BYTES)
+        raw = read_limited(path, MOST_FILE_BYTES)
         self._text = raw.decode(json.detect_encoding(raw))
         self._offsets: dict[tuple[int, ...], list[int]] = {}
 
@@ -150,7 +150,7 @@ def data_of(path: Path, hint: str = "") -> Any:
     """
     wrong = f"{path}: not in perf_analyzer's input format"
     try:
-        document = json.loads(read_whole(path, MOST_FILE_BYTES))
+        document = json.loads(read_limited(path, MOST_FILE_BYTES))
     except OSError as error:
         raise SpecError(f"{path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

@@ -137,14 +137,14 @@ def test_the_processes_of_our_container_are_ours(
     monkeypatch.setattr(process, "_PROC", tmp_path)
     elsewhere = OwnProcesses(containers=True)
     assert elsewhere.cpu_s() is None  # none of ours: all others would seem to disturb
-    with process.known_as_own(ID):
+    with process.tracked_container(ID):
         assert OwnProcesses(containers=True).cpu_s() == 52.0
         assert OwnProcesses().cpu_s() == 42.0
     assert OwnProcesses(containers=True).cpu_s() is None
 
 
 def test_an_engine_that_shows_no_processes_here_leaves_ours_unknown() -> None:
-    with process.known_as_own(ID):
+    with process.tracked_container(ID):
         assert read_machine(OwnProcesses(containers=True)).ours_s is None
 
 

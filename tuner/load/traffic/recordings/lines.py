@@ -23,7 +23,7 @@ from tuner.load.traffic.arrivals import MOST_S, Times, finite, too_long
 from tuner.load.traffic.repeats import Order
 from tuner.plain import plain
 from tuner.regular import open_regular
-from tuner.spec.mistakes import MOST_SHOWN, in_brackets, listed, shown
+from tuner.spec.mistakes import MAX_LISTED, in_brackets, listed, listing
 
 #: What a line may hold beside its time: what the request carries, in one of three ways, and whose
 #: it is.
@@ -164,7 +164,7 @@ def _read(path: Path, size: int, changed_ns: int) -> Recording:
                     raise LineError.at(text, "due_s", message)
             except LineError as error:
                 wrong_count += 1
-                if wrong_count <= MOST_SHOWN:
+                if wrong_count <= MAX_LISTED:
                     place = f"{path}:{len(due_s) + wrong_count}:{error.column}"
                     wrong.append(plain(f"{place}: {error.message}"))
             else:
@@ -179,7 +179,7 @@ def _read(path: Path, size: int, changed_ns: int) -> Recording:
                 resolution_s = max(resolution_s, row.get("resolution_s", 0.0))
             offset += len(line)
     if wrong:
-        raise SpecError(shown(wrong, wrong_count), HINT)
+        raise SpecError(listing(wrong, wrong_count), HINT)
     times = np.array(due_s)
     if times.size < 2 or due_s[-1] - due_s[0] < LEAST_S:
         held = {0: "no request", 1: "one request only"}.get(times.size, "less than a second")
