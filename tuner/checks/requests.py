@@ -20,11 +20,12 @@ from tuner.load.traffic.wire import Content
 from tuner.modelconfig.backends import may_set_batch
 from tuner.modelconfig.base import unragged_inputs
 from tuner.modelconfig.served import ServedModel
+from tuner.spec.checks import written_bounds
 from tuner.spec.labels import of_label
 from tuner.spec.mistakes import Finding, FindingSeverity, listed
 from tuner.spec.paths import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from tuner.spec.shapes import mixed_in, shape_places
-from tuner.spec.units import Percent, bytes_text, count_text
+from tuner.spec.units import Percent, bytes_text, count_text, digits
 from tuner.spec.workload import (
     FileInputs,
     NoRepeat,
@@ -99,6 +100,23 @@ def note_full_batches(case: Case) -> Iterator[Finding]:
                     f"{2 * stream.batch_size} on",
                     severity=FindingSeverity.NOTED,
                 )
+
+
+def check_resolution(case: Case) -> Iterator[Finding]:
+    """An SLO depends on bursts as short as itself, which a log of whole seconds does not have."""
+    recording = None if case.traffic is None else case.traffic.recording
+    if recording is None or not recording.resolution_s:
+        return
+    shortest = f"{digits(recording.resolution_s)} s"
+    for where, slo in written_bounds(case.spec):
+        if slo.metric.is_latency and slo.bound < recording.resolution_s * 1e6:
+            yield Finding(
+                where,
+                f"{slo} depends on bursts shorter than {shortest}, which {recording.path.name} "
+                f"does not have: the times of its log are multiples of {shortest}",
+                hint="log times in milliseconds, as nginx's $msec, and record again; or send "
+                "requests at random times: arrivals: {kind: poisson}",
+            )
 
 
 def check_shapes(case: Case) -> Iterator[Finding]:

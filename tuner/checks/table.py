@@ -59,6 +59,7 @@ CHECKS: tuple[CheckRule, ...] = (
     CheckRule(responses.check_minimized_latency),
     CheckRule(responses.check_protocol_of_decoupled),
     CheckRule(requests.check_rows),
+    CheckRule(requests.check_resolution),
     CheckRule(requests.check_shapes),
     CheckRule(requests.check_open_shapes),
     _doubted(models.check_files),

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from builders.commands import Tune
 from builders.messages_commands import RECORDED, write_recordables
+from builders.messages_doctor import CODE, CONFIG
+from builders.model_files import write_model
 
 from tuner.load.traffic.recordings.making import FoundRequest
 
@@ -72,3 +74,25 @@ def test_of_what_cannot_be_recorded_nothing_is_written(
     before = {path: path.read_bytes() for path in here.iterdir()}
     assert tune("record", *arguments.split()) == 2
     assert {path: path.read_bytes() for path in here.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("slo", "code"), [("p99_latency <= 40ms", 2), ("p90_latency <= 1s", 0), ("error_rate <= 1%", 0)]
+)
+def test_latency_slo_below_the_resolution_of_a_log_is_refused(
+    slo: str, code: int, tune: Tune, here: Path
+) -> None:
+    """Bursts within a second decide about it, and a log of whole seconds has none."""
+    (here / "seconds.csv").write_text("time\n" + "".join(f"{k // 4}\n" for k in range(400)))
+    assert tune("record", "seconds.csv", "--from", "log", "--time", "time", "-o", "r.jsonl") == 0
+    assert "latency SLOs of 1 s or more" in tune.err
+    write_model(here / "models" / "m", CONFIG, CODE)
+    (here / "spec.yaml").write_text(
+        "model: m\nrepository: models\nserver: {mode: remote, http: 'h:1', grpc: 'h:2'}\n"
+        "workload: {arrivals: {kind: recording, file: r.jsonl}, inputs: {kind: random}}\n"
+        f"slo:\n  - p95_latency <= 3s\n  - {slo}\n"
+        "space: {instance_group.count: {int: [1, 4]}}\n"
+    )
+    assert tune("plan", "spec.yaml") == code, tune.err
+    below = f"spec.yaml:7:5: slo[1]: {slo} depends on bursts shorter than 1 s" in tune.err
+    assert below is (slo == "p99_latency <= 40ms")

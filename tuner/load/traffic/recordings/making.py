@@ -132,7 +132,8 @@ def make_recording(
 
 _SPREAD = (
     f"times are whole seconds: spread within their second by chance (seed {_SPREAD_SEED}), so "
-    "bursts within a second are not the log's; log milliseconds, as nginx's $msec, for these"
+    "bursts within a second are not the log's: the recording serves latency SLOs of 1 s or more; "
+    "log milliseconds, as nginx's $msec, for shorter ones"
 )
 
 
