@@ -28,8 +28,8 @@ from builders.workplace import MODEL, Workplace, best_of, interrupt
 from tuner.errors import DeployRefusedError, EnvironmentNotReadyError, InterruptedRunError
 from tuner.prepare.job import Job, Request
 from tuner.prepare.serving import Serving
-from tuner.proof.verdict import RunDecision
 from tuner.record.confirmation import Repeat, Role
+from tuner.record.result_schema import RunDecision
 from tuner.record.store import RunStore
 from tuner.report import render
 from tuner.run import run as pipeline

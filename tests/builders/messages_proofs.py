@@ -33,8 +33,9 @@ from tuner.machine.cpus import Cores
 from tuner.measurement.measurement import Measurement
 from tuner.proof.entrants import at_low_loads
 from tuner.proof.overload import probe_overload
-from tuner.proof.verdict import RunDecision, why
+from tuner.proof.verdict import why
 from tuner.record.remedies import remedies
+from tuner.record.result_schema import RunDecision
 from tuner.record.status import Status
 from tuner.score.point import Point, judge_point
 from tuner.score.ratio import Ratio
@@ -135,8 +136,8 @@ def hindered() -> dict[str, Case]:
         return lambda _: lines(proved(bench, *candidates, current=candidates[0]))
 
     def lines(verdict: RunDecision) -> list[str]:
-        cures = (f"next: {cure}" for cure in remedies(verdict.reasons))
-        return [verdict.status.value, *texts(verdict.reasons), *cures]
+        cures = (f"next: {cure}" for cure in remedies(verdict.why))
+        return [verdict.status.value, *texts(verdict.why), *cures]
 
     def limited(bench: ProvingBench) -> Sequence[Trial]:
         first = replace(trial(bench, 1, OTHER, 980), limit=said("the first limit"))
@@ -237,7 +238,7 @@ def noted() -> dict[str, Case]:
         return watching.notes
 
     def reasons(bench: ProvingBench, *trials: Trial) -> Case:
-        return lambda _: texts(prove(bench, *trials).reasons)
+        return lambda _: texts(prove(bench, *trials).why)
 
     def interval(ratio: Ratio, **confirm: Any) -> Case:
         return lambda _: sentence(why((race := a_race(ratio)), race.finalists[0], rules(**confirm)))
@@ -275,7 +276,7 @@ def noted() -> dict[str, Case]:
         "a gain of 10% is possible": interval(Ratio(1.1, 0.9, 1.3)),
         "a gain of 40% is not": interval(Ratio(1.1, 0.9, 1.3), min_gain=0.4),
         "the current config met at no load": overloaded(
-            Probed(), RunDecision(Status.IMPROVED, (), late, better)
+            Probed(), RunDecision.of(Status.IMPROVED, (), late, better)
         ),
         "its overload is within what the winner sustained": overloaded(
             Probed(), verdict(side(WINNER, 400.0, 121.0))

@@ -12,8 +12,8 @@ from builders.reasons import said
 from tuner.load.probes.overload import Overload
 from tuner.measurement.measurement import Arrivals
 from tuner.meter.session import Session
-from tuner.proof.verdict import RunDecision
 from tuner.record.proved import ProvedConfig
+from tuner.record.result_schema import RunDecision
 from tuner.record.status import Status
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
@@ -47,7 +47,7 @@ def side(candidate: Candidate, *levels: float, p99_us: float = 20e3) -> ProvedCo
 
 def verdict(winner: ProvedConfig | None = None) -> RunDecision:
     status = Status.IMPROVED if winner else Status.KEPT
-    return RunDecision(status, (said("a reason"),), side(CURRENT, 100.0), winner)
+    return RunDecision.of(status, (said("a reason"),), side(CURRENT, 100.0), winner)
 
 
 def step(bench: EmulatedBench, **changes: Any) -> Session:

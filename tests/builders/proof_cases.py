@@ -18,7 +18,7 @@ from builders.proving import (
     trial,
 )
 
-from tuner.proof.verdict import RunDecision
+from tuner.record.result_schema import RunDecision
 from tuner.record.status import Status
 from tuner.score.trial import Trial
 from tuner.space.candidate import Candidate

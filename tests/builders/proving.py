@@ -14,10 +14,9 @@ from builders.runs import MANIFEST
 
 from tuner.measurement.measurement import Arrivals, Measurement
 from tuner.proof import proof
-from tuner.proof.verdict import RunDecision
 from tuner.record.confirmation import Repeat
-from tuner.record.result_schema import Result
-from tuner.run.outcome import result_of
+from tuner.record.outcome import result_of
+from tuner.record.result_schema import Result, RunDecision
 from tuner.score.point import Point, judge_point, score_points
 from tuner.score.trial import Trial, TrialState
 from tuner.space.candidate import Candidate
@@ -124,10 +123,7 @@ def result_json(bench: ProvingBench, verdict: RunDecision) -> dict[str, Any]:
         verdict=verdict,
         trials=(),
         rejected=(),
-        duplicates=0,
         time={"wall_s": 1.0, "measuring_s": 1.0, "deploying_s": 0.0, "searching_s": 0.0},
-        change=None,
-        written=None,
     ).to_json()
 
 

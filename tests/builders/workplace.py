@@ -19,8 +19,8 @@ from builders.searches import served
 from tuner.cli import cli
 from tuner.cli.boundary import guarded
 from tuner.meter import session
-from tuner.proof.verdict import RunDecision
 from tuner.record.proved import ProvedConfig
+from tuner.record.result_schema import RunDecision
 from tuner.record.status import Status
 from tuner.record.store import RunStore
 from tuner.run import run as pipeline
@@ -48,7 +48,7 @@ class Bench(EmulatedBench):
 def best_of(trials: Sequence[Trial]) -> RunDecision:
     scored = [t for t in trials if t.score is not None]
     best = max(scored, key=lambda t: t.score.value if t.score else 0.0)
-    return RunDecision(Status.IMPROVED, (said("it won"),), None, ProvedConfig.of_trial(best))
+    return RunDecision.of(Status.IMPROVED, (said("it won"),), None, ProvedConfig.of_trial(best))
 
 
 class Workplace:

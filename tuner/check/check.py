@@ -309,7 +309,7 @@ class _Open:
             config_sha256=manifest.config_sha256,
             fingerprint=self.key.fingerprint,
             machine=self.machine,
-            objective=str(manifest.spec["objective"]),
+            objective=manifest.objective,
             warn=float(limits.warn),
             fail=float(limits.fail),
             confidence=CONFIDENCE,

@@ -15,7 +15,7 @@ from tuner.load.traffic.recordings.replay import RecordedTraffic
 from tuner.modelconfig.edit import edit, unified_diff
 from tuner.modelconfig.files import ModelFiles, model_names
 from tuner.modelconfig.served import Served
-from tuner.record.result_schema import ChangedConfig
+from tuner.record.result_schema import Change, ChangedConfig
 from tuner.score.next_load import LoadPlan, load_plan
 from tuner.server.binaries import has_perf_analyzer
 from tuner.space.candidate import Candidate, variable
@@ -184,14 +184,6 @@ def _with_words_of(request: Request, spec: Spec) -> Spec:
             "server": spec.server.model_copy(update=server),
         }
     )
-
-
-@dataclass(frozen=True)
-class Change:
-    """A winner as text: each config that changes, by label, and the unified diff of them all."""
-
-    configs: Mapping[str, ChangedConfig]
-    diff: str
 
 
 def draw_up(job: Job, winner: Candidate) -> Change:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from tuner.meter.session import Session
-from tuner.proof.verdict import RunDecision
-from tuner.record.result_schema import Edge
+from tuner.record.result_schema import Edge, RunDecision
 from tuner.score.judge import tightest_latency
 from tuner.score.trial import Trial
 from tuner.search.fits import cannot_fit
@@ -23,7 +21,8 @@ def with_edges(session: Session, trials: Sequence[Trial], verdict: RunDecision) 
     """The verdict of a winner with each field whose best value is the outermost that is allowed."""
     if verdict.winner is None:
         return verdict
-    return replace(verdict, edges=tuple(_edges(session, trials, verdict.winner.candidate)))
+    edges = tuple(_edges(session, trials, verdict.winner.candidate))
+    return verdict.model_copy(update={"edges": edges})
 
 
 def _edges(session: Session, trials: Sequence[Trial], winner: Candidate) -> Iterator[Edge]:

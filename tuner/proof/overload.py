@@ -5,16 +5,13 @@ A current config whose overload the winner sustains in every round is spared.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tuner.errors import ClientLimitError, TrialError
 from tuner.load import seeds
 from tuner.load.probes.overload import Overload
 from tuner.load.traffic.arrivals import OVERLOAD
 from tuner.meter.session import Session, why_no_overload
-from tuner.proof.verdict import RunDecision
 from tuner.record.proved import ProvedConfig
-from tuner.record.result_schema import Overloads
+from tuner.record.result_schema import Overloads, RunDecision
 from tuner.score.judge import tail_slo
 from tuner.spec.slo import Slo
 
@@ -32,7 +29,7 @@ def probe_overload(session: Session, verdict: RunDecision) -> RunDecision:
     slo = tail_slo(session.spec.slos)
     reason = why_no_overload(session.spec, session.plan)
     if slo is None or reason:
-        return replace(verdict, overload=Overloads(None, None, (reason,)))
+        return verdict.model_copy(update={"overload": Overloads(None, None, (reason,))})
     sides = {_CURRENT: verdict.baseline, _WINNER: verdict.winner}
     sustained = {name: _sustained(side) for name, side in sides.items() if side is not None}
     reasons = [f"{name}: {_SUSTAINED_NONE}" for name, levels in sustained.items() if not levels]
@@ -53,7 +50,7 @@ def probe_overload(session: Session, verdict: RunDecision) -> RunDecision:
         else:
             session.events.note(f"{name}: {found[name].sentence}")
     overloads = Overloads(found.get(_CURRENT), found.get(_WINNER), tuple(reasons))
-    return replace(verdict, overload=overloads)
+    return verdict.model_copy(update={"overload": overloads})
 
 
 def _sustained(side: ProvedConfig) -> list[float]:

@@ -43,7 +43,6 @@ from tuner.proof.soak import (
     surely_less,
 )
 from tuner.proof.verdict import (
-    RunDecision,
     best_other,
     failures,
     gain_of,
@@ -60,7 +59,7 @@ from tuner.proof.verdict import (
 from tuner.reason import Reason, ReasonKind
 from tuner.record.confirmation import Repeat, Role, Soak
 from tuner.record.proved import ProvedConfig
-from tuner.record.result_schema import Gain
+from tuner.record.result_schema import Gain, RunDecision
 from tuner.record.status import Status
 from tuner.score.judge import SloOutcome
 from tuner.score.trial import Trial
@@ -126,14 +125,14 @@ class _Proof:
             few = too_few(trials)
             status = Status.NOT_KNOWN if few else Status.INFEASIBLE
             reasons = self._low.reasons or ([] if few else [nearest_miss(trials, plan)])
-            return RunDecision(status, (*few, *reasons, *failed, *limits(trials)), baseline)
+            return RunDecision.of(status, (*few, *reasons, *failed, *limits(trials)), baseline)
         refuse_without_alternative(session.current, trials)
         finalists = finalists_of(trials, session.spec, session.current, session.near_miss)
         verdict = self._compare(own, finalists, baseline)
-        told = (*self._low.reasons, *verdict.reasons, *limits(finalists), *failed, *self._left_out)
+        told = (*self._low.reasons, *verdict.why, *limits(finalists), *failed, *self._left_out)
         if session.cores.fewer:
             told = (*told, session.cores.shortage)
-        return replace(verdict, reasons=told)
+        return verdict.model_copy(update={"why": told})
 
     def _compare(
         self, own: Trial | None, finalists: Sequence[Trial], baseline: ProvedConfig | None
@@ -141,13 +140,14 @@ class _Proof:
         session, rules = self._session, self._rules
         entrants = [entrant_of(t, rules) for t in finalists]
         if not entrants:
-            none = Reason(ReasonKind.NO_OTHER_MEETS)
-            return RunDecision(Status.KEPT, (none,), baseline)
+            why_kept = (Reason(ReasonKind.NO_OTHER_MEETS),)
+            return RunDecision.of(Status.KEPT, why_kept, baseline)
         nearest = nearest_of(self._trials, session.current, rules)
         current = entrant_of_current(own, session.current, entrants[0], rules, self._low)
         if own is not None and own.outcome is SloOutcome.MET and far_behind(nearest, current):
             name = self._name(nearest.candidate)
-            return replace(none_near(name, nearest, current, rules), baseline=baseline)
+            none = none_near(name, nearest, current, rules)
+            return none.model_copy(update={"baseline": baseline})
         names = " | ".join(self._name(e.candidate) for e in entrants)
         session.events.phase(f"confirming: {names}")
         if far_behind(current, entrants[0]):
@@ -169,7 +169,7 @@ class _Proof:
             )
         except TrialError as error:
             reason = Reason(ReasonKind.NOT_COMPARED, causes=(error.reason,))
-            return RunDecision(Status.NOT_KNOWN, (reason,), baseline)
+            return RunDecision.of(Status.NOT_KNOWN, (reason,), baseline)
         if race.current.looked_at:  # which judges no SLO
             return self._take_best(race, baseline)
         return self._take_best(race, race.current.proved())
@@ -183,13 +183,13 @@ class _Proof:
         shown = [why(race, f, rules).of(self._name(f.candidate)) for f in measured]
         reasons = (*shown, *self._reasons)
         if verdict is not None:
-            return replace(verdict, reasons=reasons)
+            return verdict.model_copy(update={"why": reasons})
         status = Status.KEPT if race.no_gain else Status.NOT_KNOWN
         best = best_other(race)
         if best is None:
-            return RunDecision(status, reasons, baseline)
+            return RunDecision.of(status, reasons, baseline)
         round_s = (time.monotonic() - self._begun) / max(len(race.current.rounds), 1)
-        return RunDecision(
+        return RunDecision.of(
             status,
             reasons,
             baseline,
@@ -224,13 +224,13 @@ class _Proof:
             except TrialError as error:
                 self._tell(candidate, error.reason)
                 continue
-            return RunDecision(
+            return RunDecision.of(
                 Status.IMPROVED,
                 (),
                 baseline if beside is None or baseline is None else baseline.soaked(beside),
                 winner=proved,
                 gain=gain,
-                simplification=found.undone,
+                simplification=found.undone or None,
             )
         return None
 

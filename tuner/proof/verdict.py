@@ -1,23 +1,20 @@
-"""What a run decided, with its figures and its reasons."""
+"""The figures and the reasons of what a run decided."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import geometric_mean
 
 from tuner.errors import NothingToSearchError, TooManyFailedTrialsError
-from tuner.load.probes.warmup import WarmUp
 from tuner.proof.compare import chance_of_gain
 from tuner.proof.contender import Contender
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.rounds import RoundsResult
 from tuner.proof.soak import OF_MEAN
 from tuner.reason import Fact, Reason, ReasonKind
-from tuner.record.confirmation import ChangeUndone
-from tuner.record.proved import ProvedConfig
-from tuner.record.result_schema import Edge, Gain, Means, Overloads, Rounds, ToKnow
+from tuner.record.result_schema import Gain, Means, Rounds, RunDecision, ToKnow
 from tuner.record.status import Status
 from tuner.score.judge import SloOutcome, too_few_text
 from tuner.score.next_load import LoadPlan
@@ -26,36 +23,6 @@ from tuner.score.trial import Trial, TrialState
 from tuner.sentences import failed
 from tuner.space.candidate import Candidate
 from tuner.spec.slo import Goal
-
-
-@dataclass(frozen=True)
-class RunDecision:
-    """What the run decided, before anything is written.
-
-    Attributes:
-        winner: The config to write; None unless one proved better.
-        best: The best other config that took part, where there is no winner; None leaves it to
-            the trials.
-        gain: Of the winner, or of the best other config, over the current one.
-        to_know: What it would take to know, where the answer is not known.
-        simplification: Each change of the winner that was undone as a test.
-        reasons: Why.
-        overload: None when the run did not get that far.
-        warm_up: None where its first calls are fast, or where that is not known.
-        edges: Fields of the winner whose value is the outermost that the space allows.
-    """
-
-    status: Status
-    reasons: tuple[Reason, ...]
-    baseline: ProvedConfig | None = None
-    winner: ProvedConfig | None = None
-    best: ProvedConfig | None = None
-    gain: Gain | None = None
-    to_know: ToKnow | None = None
-    simplification: tuple[ChangeUndone, ...] = ()
-    overload: Overloads | None = None
-    warm_up: WarmUp | None = None
-    edges: tuple[Edge, ...] = ()
 
 
 def gain_of(race: RoundsResult, own: Contender, rules: ProofRules) -> Gain | None:
@@ -119,7 +86,7 @@ def none_near(name: str, best: Entrant, current: Entrant, rules: ProofRules) -> 
     reason = Reason(ReasonKind.BEST_OTHER_FALLS_SHORT, name, facts)
     ratio = best.at_most / current.level
     gain = Gain(ratio=Ratio(ratio, 0.0, ratio), confidence=CONFIDENCE, compared=_compared(rules))
-    return RunDecision(Status.KEPT, (reason,), gain=gain)
+    return RunDecision.of(Status.KEPT, (reason,), gain=gain)
 
 
 def best_other(race: RoundsResult) -> Contender | None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tuner.errors import TrialError
 from tuner.meter.session import Session
 from tuner.modelconfig.backends import is_ensemble
 from tuner.prepare.job import draw_up
-from tuner.proof.verdict import RunDecision
+from tuner.record.result_schema import RunDecision
 from tuner.record.status import Status
 
 
@@ -38,4 +36,4 @@ def probe_warm_up(session: Session, verdict: RunDecision) -> RunDecision:
         return verdict
     if found is not None:
         session.events.note(found.sentence)
-    return replace(verdict, warm_up=found)
+    return verdict.model_copy(update={"warm_up": found})

@@ -23,6 +23,7 @@ from tuner.plain import plain
 from tuner.space.candidate import Candidate
 from tuner.spec.labels import of_label
 from tuner.spec.paths import CONFIG_NAME
+from tuner.spec.slo import Objective
 
 #: Parts of a spec that say what was measured; the space and the search do not.
 _QUESTION = ("model", "workload", "slo", "objective", "server", "mix")
@@ -280,6 +281,11 @@ class Manifest(Facts):
         machine, programs = machine_of(self.host, self.gpus), programs_of(self.versions)
         question = {**question_in(self.spec), **self.load_files}
         return Identity(machine, programs, question, self.fingerprint)
+
+    @property
+    def objective(self) -> str:
+        """As the spec states it."""
+        return str(self.spec.get("objective", Objective.goodput()))
 
     @property
     def repository(self) -> Path:

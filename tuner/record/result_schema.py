@@ -7,7 +7,7 @@ never changes its meaning or unit and is never removed within a version.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -184,6 +184,14 @@ class ChangedConfig(ResultPart):
 
 
 @dataclass(frozen=True)
+class Change:
+    """A winner as text: each config that changes, by label, and the unified diff of them all."""
+
+    configs: Mapping[str, ChangedConfig]
+    diff: str
+
+
+@dataclass(frozen=True)
 class Overloads:
     """What each config did at 120 % of its capacity, and afterwards; null: see ``reasons``."""
 
@@ -203,19 +211,21 @@ class Edge(ResultPart):
     wider: str = Field(description="what to write in the spec for the field, to allow one more")
 
 
-class Result(ResultPart):
-    """How a tuning run ended. Readers ignore keys they do not know."""
+class RunHeading(ResultPart):
+    """Which run a result is of."""
 
     schema_version: Literal[1]
     run_id: str
     model: str
+
+
+class RunDecision(ResultPart):
+    """What a run decided, with its figures and its reasons, before anything is written."""
+
     status: Status
-    reasons: tuple[str, ...] = Field((), description="why, one sentence each")
     why: tuple[Reason, ...] = Field(
         (), description="the reasons as data: a kind, the config or trial it is about, its facts"
     )
-    spec_sha256: str | None = None
-    objective: _Objective | None = Field(None, description="as in the spec")
     baseline: ProvedConfig | None = Field(description="the config in the repository; null: unknown")
     winner: ProvedConfig | None = Field(description="null unless a config proved better")
     best: ProvedConfig | None = Field(
@@ -223,9 +233,44 @@ class Result(ResultPart):
     )
     gain: Gain | None = Field(
         description="of the winner, or of the best other config; null where none was compared with "
-        "the current one, or that met the SLOs at no load"
+        "the current one, or that met the SLOs at no load",
     )
     to_know: ToKnow | None = Field(None, description="null where the answer is known")
+    simplification: tuple[ChangeUndone, ...] | None = Field(
+        None, description="each change of the winner that was undone as a test"
+    )
+    overload: Overloads | None = Field(None, description="null when the run did not get that far")
+    warm_up: WarmUp | None = Field(
+        None,
+        exclude_if=_empty,
+        description="what a model_warmup spares users of the winner, or of the current config",
+    )
+    edges: tuple[Edge, ...] = Field(
+        (), exclude_if=_empty, description="fields of the winner to widen the space of"
+    )
+
+    @classmethod
+    def of(
+        cls,
+        status: Status,
+        why: tuple[Reason, ...],
+        baseline: ProvedConfig | None = None,
+        winner: ProvedConfig | None = None,
+        gain: Gain | None = None,
+        **more: Any,
+    ) -> RunDecision:
+        """A decision in which what is not given is not known, or is none."""
+        return RunDecision(
+            status=status, why=why, baseline=baseline, winner=winner, gain=gain, **more
+        )
+
+
+class Result(RunDecision, RunHeading):
+    """How a tuning run ended. Readers ignore keys they do not know."""
+
+    reasons: tuple[str, ...] = Field((), description="why, one sentence each")
+    spec_sha256: str | None = None
+    objective: _Objective | None = Field(None, description="as in the spec")
     trials: TrialCounts
     rejected: RejectedFacts
     time: TimeFacts
@@ -237,17 +282,7 @@ class Result(ResultPart):
         description="variables that the winner needs in the server's environment, with their "
         "numbers of threads; null: not set",
     )
-    simplification: tuple[ChangeUndone, ...] | None = None
     noise: RunNoise | None = Field(None, description="null when nothing was measured twice")
-    overload: Overloads | None = Field(None, description="null when the run did not get that far")
-    warm_up: WarmUp | None = Field(
-        None,
-        exclude_if=_empty,
-        description="what a model_warmup spares users of the winner, or of the current config",
-    )
-    edges: tuple[Edge, ...] = Field(
-        (), exclude_if=_empty, description="fields of the winner to widen the space of"
-    )
     diff: str | None = Field(None, description="unified diff of config.pbtxt, of all that change")
     models: dict[str, ChangedConfig] = Field(
         default_factory=dict, exclude_if=_empty, description="the configs it changes, by model"

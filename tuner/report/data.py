@@ -10,15 +10,10 @@ from tuner.measurement.measurement import Rejected
 from tuner.reason import Reason
 from tuner.record.confirmation import Repeat
 from tuner.record.manifest import KeptConfig, Manifest
-from tuner.record.proved import ProvedConfig, best_other
+from tuner.record.outcome import result_of
+from tuner.record.proved import ProvedConfig
 from tuner.record.reading import UnreadableFileError
-from tuner.record.result_schema import (
-    RejectedFacts,
-    Result,
-    TimeFacts,
-    TrialCounts,
-    WrittenFacts,
-)
+from tuner.record.result_schema import Result, RunDecision, WrittenFacts
 from tuner.record.status import Status
 from tuner.record.store import RunStore
 from tuner.score.judge import SloResult, severity, violation
@@ -141,13 +136,12 @@ def _assemble(store: RunStore) -> ReportData:
     manifest, trials = store.manifest(), tuple(store.trials())
     repeats, found = tuple(store.confirmation()), store.result()
     rejected = tuple(store.rejected())
-    objective = Objective.parse(str(manifest.spec.get("objective", Objective.goodput())))
-    result = found or _interrupted(manifest, objective, trials, rejected)
+    result = found or _interrupted(manifest, trials, rejected)
     current, best = result.baseline, result.winner or result.best
     return ReportData(
         directory=store.directory,
         manifest=manifest,
-        objective=objective,
+        objective=Objective.parse(manifest.objective),
         result=result,
         finished=found is not None,
         trials=trials,
@@ -170,32 +164,19 @@ def _shown(result: Result) -> ProvedConfig | None:
 
 
 def _interrupted(
-    manifest: Manifest,
-    objective: Objective,
-    trials: Sequence[Trial],
-    rejected: Sequence[Rejected],
+    manifest: Manifest, trials: Sequence[Trial], rejected: Sequence[Rejected]
 ) -> Result:
     """What is known of a run without a result; its seconds are those that its trials recorded."""
     names = TrialTime.__dataclass_fields__
     time = {name: sum(getattr(t.time, name) for t in trials) for name in names}
-    states = [t.state.value for t in trials]
-    counts = {state.value: states.count(state.value) for state in TrialState}
-    own = (t for t in trials if t.candidate == manifest.current)
-    return Result(
-        schema_version=1,
-        run_id=manifest.run_id,
-        model=manifest.name,
-        status=Status.INTERRUPTED,
-        reasons=("the run left no result",),
-        why=(Reason.of_text("the run left no result"),),
-        baseline=ProvedConfig.of_trial(next(own, None)),
-        winner=None,
-        best=best_other(trials, manifest.current, objective.goal),
-        gain=None,
-        trials=TrialCounts(asked=len(trials), duplicates=0, **counts),
-        rejected=RejectedFacts.of(rejected, time["measuring_s"]),
-        time=TimeFacts(wall_s=sum(time.values()), **time),
-        written=None,
+    own = next((t for t in trials if t.candidate == manifest.current), None)
+    why = (Reason.of_text("the run left no result"),)
+    return result_of(
+        manifest=manifest,
+        verdict=RunDecision.of(Status.INTERRUPTED, why, ProvedConfig.of_trial(own)),
+        trials=trials,
+        rejected=rejected,
+        time={**time, "wall_s": sum(time.values())},
     )
 
 

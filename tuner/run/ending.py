@@ -18,19 +18,18 @@ from tuner.errors import (
 from tuner.machine.stop import explain_error
 from tuner.machine.uninterrupted import uninterrupted
 from tuner.modelconfig.encoding import encode
-from tuner.prepare.job import Change, Job, Request, draw_up, with_proposal
+from tuner.prepare.job import Job, Request, draw_up, with_proposal
 from tuner.prepare.timebook import Phase, TimeBook
 from tuner.progress.events import Events
-from tuner.proof.verdict import RunDecision
 from tuner.reason import Reason
 from tuner.record.manifest import Manifest, resume_command, run_command
 from tuner.record.noise import count_of_whole_rounds, noise_of
+from tuner.record.outcome import result_of
 from tuner.record.proved import ProvedConfig
-from tuner.record.result_schema import Result
+from tuner.record.result_schema import Change, Result, RunDecision
 from tuner.record.status import Status
 from tuner.record.store import MANIFEST, SERVER_LOG, RunStore
 from tuner.run.open_run import OpenRun
-from tuner.run.outcome import result_of
 from tuner.space.candidate import Candidate
 from tuner.space.environment import assignments, needed_variables
 from tuner.spec.units import count_text
@@ -128,7 +127,8 @@ class Ending:
             reason = error.reason if isinstance(error, TunerError) else defect
             current = store.manifest().current
             of_current = (t for t in store.trials() if t.candidate == current)
-            verdict = RunDecision(status, (reason,), ProvedConfig.of_trial(next(of_current, None)))
+            baseline = ProvedConfig.of_trial(next(of_current, None))
+            verdict = RunDecision.of(status, (reason,), baseline)
             with self.book.phase(Phase.WRITING):
                 self._record(verdict, None, None)
                 self.report(store.directory)
@@ -163,7 +163,7 @@ class Ending:
             duplicates=duplicates,
             time=self.book.to_json(),
             change=change,
-            written=written,
+            written=None if written is None else written.facts,
             noise=noise_of(store.confirmation()),
         )
         store.write_result(result)

@@ -194,9 +194,7 @@ def open_after(data: ReportData, rounds: int) -> ReportData:
 def proofs() -> str:
     """How a proof ends in each of its named cases, and why."""
     verdicts = {name: case.proved()[1] for name, case in CASES.items()}
-    return table_of(
-        {n: "\n".join((v.status.value, *texts(v.reasons))) for n, v in verdicts.items()}
-    )
+    return table_of({n: "\n".join((v.status.value, *texts(v.why))) for n, v in verdicts.items()})
 
 
 def with_current(data: ReportData, **known: Any) -> ReportData:

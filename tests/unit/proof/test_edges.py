@@ -14,9 +14,8 @@ from builders.proving import OTHER
 from tuner.meter.session import Session
 from tuner.prepare.job import Job, Request, prepare
 from tuner.proof.edges import next_beyond, with_edges
-from tuner.proof.verdict import RunDecision
 from tuner.record.proved import ProvedConfig
-from tuner.record.result_schema import Edge
+from tuner.record.result_schema import Edge, RunDecision
 from tuner.record.status import Status
 from tuner.score.point import judge_point
 from tuner.space.candidate import Candidate
@@ -53,7 +52,7 @@ def edges(here: Path, space: dict[str, Any], winner: dict[str, Any], more: str =
     session = Session(job, nothing, events=nothing, book=nothing, checkpoint=lambda: None)
     fields = {**job.space.current.models["m"], **winner}
     proved = replace(PROVED, candidate=Candidate.of_models({"m": fields}))
-    verdict = RunDecision(Status.IMPROVED, (), winner=proved)
+    verdict = RunDecision.of(Status.IMPROVED, (), winner=proved)
     return list(with_edges(session, [], verdict).edges)
 
 

@@ -217,7 +217,7 @@ def test_a_current_config_that_misses_an_slo_for_a_lone_request_misses_it() -> N
     assert verdict.winner.candidate == QUICK
     baseline = result(bench, verdict).baseline
     assert baseline is not None
-    assert "1,002 ms" in texts(verdict.reasons)[0]
+    assert "1,002 ms" in texts(verdict.why)[0]
     assert baseline.credited_infer_per_s is None
 
 
@@ -225,7 +225,7 @@ def test_where_every_config_makes_a_lone_request_wait_none_meets_the_slos() -> N
     bench = Waiting(spec_of(), {SLOW: 500.0, FASTER_SLOW: 1000.0})
     verdict = proved(bench, SLOW, FASTER_SLOW, current=SLOW)
     assert verdict.status is Status.INFEASIBLE
-    assert [reason.split(":")[0] for reason in texts(verdict.reasons)] == [
+    assert [reason.split(":")[0] for reason in texts(verdict.why)] == [
         "the current config",
         "trial 1",
     ]
@@ -236,7 +236,7 @@ def test_a_winner_is_not_written_that_makes_a_lone_request_wait() -> None:
     bench = Waiting(spec_of(), {QUICK: 500.0, FASTER_SLOW: 1000.0, FASTER: 700.0})
     verdict = proved(bench, QUICK, FASTER_SLOW, current=QUICK)
     assert verdict.status is Status.NOT_KNOWN
-    assert any("1,002 ms" in text for text in texts(verdict.reasons))
+    assert any("1,002 ms" in text for text in texts(verdict.why))
     assert bench.soaks == []
 
 
@@ -244,7 +244,7 @@ def test_a_winner_is_not_written_that_misses_an_slo_at_a_tenth_of_its_load() -> 
     bench = Jittery(spec_of(), {QUICK: 500.0, FASTER: 1000.0})
     verdict = proved(bench, QUICK, FASTER, current=QUICK)
     assert verdict.status is Status.NOT_KNOWN
-    assert "93/s" in texts(verdict.reasons)[-1]
+    assert "93/s" in texts(verdict.why)[-1]
     tenths = [a.level for a in bench.idle if a.candidate == FASTER]
     assert tenths == [pytest.approx(100.0, rel=0.1)] * 2  # again, lest it was chance
 

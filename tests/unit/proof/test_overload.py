@@ -15,10 +15,9 @@ from builders.reasons import said
 from tuner.errors import InterruptedRunError, LoadFailedError, ServerGoneError
 from tuner.measurement.measurement import Arrivals
 from tuner.proof.overload import probe_overload
-from tuner.proof.verdict import RunDecision
 from tuner.record.confirmation import Soak, Soaked
 from tuner.record.proved import ProvedConfig
-from tuner.record.result_schema import Overloads
+from tuner.record.result_schema import Overloads, RunDecision
 from tuner.record.status import Status
 from tuner.score.judge import tail_slo
 from tuner.score.point import judge_point
@@ -36,7 +35,7 @@ def test_both_are_overloaded_once_on_fresh_servers_at_what_they_sustained_every_
     found = probe_overload(step(bench), verdict(side(WINNER, 111.0, 110.0, 112.0)))
     assert asked(bench) == [(CURRENT, 100.0, True), (WINNER, 110.0, True)]
     assert found.overload == Overloads(an_overload(100.0), an_overload(110.0))
-    assert (found.status, found.reasons) == (Status.IMPROVED, (said("a reason"),))
+    assert (found.status, found.why) == (Status.IMPROVED, (said("a reason"),))
 
 
 @pytest.mark.parametrize(("sustained", "spared"), [((400.0, 121.0), True), ((400.0, 119.0), False)])
@@ -74,7 +73,9 @@ def test_arrivals_of_an_overload_are_none_of_the_searchs(seed: int, arrivals: in
 
 def test_where_one_sustained_no_load_the_other_is_overloaded_all_the_same() -> None:
     bench = Probed()
-    late = RunDecision(Status.IMPROVED, (), side(CURRENT, 100.0, p99_us=90e3), side(WINNER, 110.0))
+    late = RunDecision.of(
+        Status.IMPROVED, (), side(CURRENT, 100.0, p99_us=90e3), side(WINNER, 110.0)
+    )
     found = probe_overload(step(bench), late).overload
     assert asked(bench) == [(WINNER, 110.0, True)]
     assert found is not None
@@ -112,7 +113,7 @@ def test_stop_request_ends_the_search() -> None:
 
 def test_a_config_that_met_the_slos_at_no_load_has_no_capacity() -> None:
     bench = Probed()
-    nowhere = RunDecision(Status.INFEASIBLE, (), side(CURRENT, 100.0, p99_us=90e3))
+    nowhere = RunDecision.of(Status.INFEASIBLE, (), side(CURRENT, 100.0, p99_us=90e3))
     phases: list[str] = []
     watched = step(bench)
     watched.events.phase = phases.append  # type: ignore[method-assign]
@@ -159,13 +160,13 @@ def soaked(levels: tuple[float, ...], candidate: Candidate = WINNER) -> ProvedCo
 
 def test_what_was_soaked_last_is_overloaded_first_on_the_server_that_sustained_it() -> None:
     bench = Probed()
-    near = RunDecision(Status.IMPROVED, (), side(CURRENT, 390.0), soaked((400.0,)))
+    near = RunDecision.of(Status.IMPROVED, (), side(CURRENT, 390.0), soaked((400.0,)))
     probe_overload(step(bench), near)
     assert asked(bench) == [(WINNER, 400.0, False), (CURRENT, 390.0, True)]
 
 
 def test_a_lowered_claim_is_what_an_overload_exceeds() -> None:
     bench = Probed()
-    near = RunDecision(Status.IMPROVED, (), side(CURRENT, 340.0), soaked((400.0, 350.0)))
+    near = RunDecision.of(Status.IMPROVED, (), side(CURRENT, 340.0), soaked((400.0, 350.0)))
     probe_overload(step(bench), near)
     assert asked(bench) == [(CURRENT, 340.0, True), (WINNER, 350.0, True)]

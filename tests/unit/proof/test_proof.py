@@ -232,7 +232,7 @@ def test_it_is_not_known_what_is_better_where_the_current_config_never_has_enoug
     bench.answers_of = {CURRENT: 290, OTHER: 312}
     verdict = prove(bench, *of_clients(bench))
     assert verdict.status is Status.NOT_KNOWN
-    assert "too few answers (290 of 299)" in texts(verdict.reasons)[0]
+    assert "too few answers (290 of 299)" in texts(verdict.why)[0]
     assert verdict.baseline is not None
     assert verdict.baseline.outcome is SloOutcome.TOO_FEW
 
@@ -244,7 +244,7 @@ def test_a_search_in_which_a_config_has_too_few_answers_does_not_say_that_none_m
     few = of_clients(bench)[1]
     verdict = prove(bench, few, replace(few, number=2, candidate=OTHER))
     assert verdict.status is Status.NOT_KNOWN
-    assert "Trial 1 may meet every SLO: too few answers (290 of 299)" in texts(verdict.reasons)[0]
+    assert "Trial 1 may meet every SLO: too few answers (290 of 299)" in texts(verdict.why)[0]
 
 
 def test_current_config_that_was_tried_only_above_its_capacity_is_measured_at_lower_loads() -> None:
@@ -291,7 +291,7 @@ def test_answers_that_change_refuse_the_winner() -> None:
     bench.answer = {OTHER: 2.0}
     verdict = prove(bench)
     assert verdict.status is Status.NOT_KNOWN
-    assert "confirm.tolerance" in remedies(verdict.reasons)[0]
+    assert "confirm.tolerance" in remedies(verdict.why)[0]
     assert bench.soaks == []
 
 
@@ -342,7 +342,7 @@ def test_of_two_that_sustain_all_that_can_be_sent_it_is_not_known_which_is_bette
     told = result(bench, verdict)
     assert told.baseline is not None
     assert told.baseline.at_least is True
-    assert "workload.cpus" in remedies(verdict.reasons)[0]
+    assert "workload.cpus" in remedies(verdict.why)[0]
 
 
 # -- resuming

@@ -24,8 +24,8 @@ from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.simplest import Simplest, simplest
 from tuner.proof.soak import first_level
-from tuner.proof.verdict import RunDecision
 from tuner.record.confirmation import ChangeUndone, Repeat, Role
+from tuner.record.result_schema import RunDecision
 from tuner.record.status import Status
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
@@ -341,8 +341,8 @@ def test_where_the_simpler_config_does_not_last_the_winner_itself_is_soaked(
     assert verdict.winner.candidate == BOTH
     assert bench.soaked[-1][0] == BOTH
     assert all(p.kept for p in verdict.simplification)
-    assert any("nothing is undone" in text for text in texts(verdict.reasons))
-    assert any("max batch 8: " in text for text in texts(verdict.reasons))
+    assert any("nothing is undone" in text for text in texts(verdict.why))
+    assert any("max batch 8: " in text for text in texts(verdict.why))
 
 
 def test_a_simpler_config_is_credited_with_no_lower_load_than_the_winner_might_sustain() -> None:
@@ -358,8 +358,8 @@ def test_of_a_small_gain_nothing_is_undone() -> None:
     assert verdict.status is Status.IMPROVED
     assert verdict.winner is not None
     assert verdict.winner.candidate == BOTH
-    assert verdict.simplification == ()
-    assert not any("Left out" in text for text in texts(verdict.reasons))
+    assert verdict.simplification is None
+    assert not any("Left out" in text for text in texts(verdict.why))
 
 
 def test_simplification_is_skipped_with_a_note_once_time_is_up() -> None:
@@ -368,4 +368,4 @@ def test_simplification_is_skipped_with_a_note_once_time_is_up() -> None:
     assert verdict.winner is not None
     assert verdict.winner.candidate == BOTH
     assert (len(verdict.winner.rounds), len(bench.soaks)) == (3, 1)
-    assert "undoing changes" in texts(verdict.reasons)[-1]
+    assert "undoing changes" in texts(verdict.why)[-1]

@@ -444,7 +444,7 @@ def test_written_config_is_credited_with_the_sustained_load() -> None:
     soaks = [note for note in watching.notes if note.startswith("soak: ")]
     assert len(soaks) == 2
     assert soaks[0].startswith(f"soak: {claimed:.4g}/s ")
-    assert any(f"{held:.4g}/s" in text for text in texts(verdict.reasons))
+    assert any(f"{held:.4g}/s" in text for text in texts(verdict.why))
     assert [r.candidate_key for r in rows if r.role is Role.SOAK] == [OTHER.key, OTHER.key]
 
 
@@ -466,7 +466,7 @@ def test_a_config_that_sustains_nothing_for_long_is_not_written(accepted: bool) 
     bench = Late(spec_of(), {CURRENT: 500.0, OTHER: 1000.0})
     verdict = prove(bench, accept_unsoaked=accepted)
     assert verdict.status is Status.NOT_KNOWN
-    assert "4,000 ms" in texts(verdict.reasons)[-1]
+    assert "4,000 ms" in texts(verdict.why)[-1]
     assert 2 <= len(bench.soaks) <= MOST_SOAKS
     assert min(a.level for a in bench.soaks) < 500.0  # the current config's own capacity
 
@@ -476,7 +476,7 @@ def test_what_no_soak_could_judge_is_written_only_where_that_is_accepted(accepte
     bench = Robbed(spec_of(), {CURRENT: 500.0, OTHER: 1000.0})
     verdict = prove(bench, accept_unsoaked=accepted)
     assert verdict.status is (Status.IMPROVED if accepted else Status.NOT_KNOWN)
-    assert any(text.endswith(STOLEN[:-1]) for text in texts(verdict.reasons))
+    assert any(text.endswith(STOLEN[:-1]) for text in texts(verdict.why))
     result(bench, verdict)
 
 
@@ -484,7 +484,7 @@ def test_a_config_that_starves_its_client_at_every_load_is_not_written() -> None
     trouble = ClientLimitError("the load generator could not keep up")
     verdict = prove(ProvingBench(spec_of(), {CURRENT: 500.0, OTHER: 1000.0}, trouble=trouble))
     assert verdict.status is Status.NOT_KNOWN
-    assert f"not sustained in the soak: {trouble.message}; " in texts(verdict.reasons)[-1]
+    assert f"not sustained in the soak: {trouble.message}; " in texts(verdict.why)[-1]
 
 
 def test_a_stop_in_the_soak_ends_the_proof() -> None:
@@ -511,5 +511,5 @@ def test_no_soak_is_made_where_the_spec_wants_none() -> None:
 
 def test_verdict_says_that_the_server_had_fewer_cpus_than_in_production() -> None:
     split = Cores((0, 1, 2), (3,), of=4)
-    assert split.shortage in prove(gains(1000.0, 1.0), cores=split).reasons
-    assert split.shortage not in prove(gains(1000.0, 1.0)).reasons
+    assert split.shortage in prove(gains(1000.0, 1.0), cores=split).why
+    assert split.shortage not in prove(gains(1000.0, 1.0)).why

@@ -15,10 +15,10 @@ from builders.runs import Toy, make_run
 from tuner import sentences
 from tuner.errors import LoadFailedError
 from tuner.facts import adapter
-from tuner.proof.verdict import RunDecision
 from tuner.reason import Reason, ReasonKind
 from tuner.record.earlier import reason_of_sentence
 from tuner.record.remedies import REMEDIES, remedies
+from tuner.record.result_schema import RunDecision
 from tuner.report.data import ReportData, load
 from tuner.report.sentence import next_steps
 from tuner.report.trust import trust
@@ -51,7 +51,7 @@ def test_words_of_others_in_an_error_are_shortened() -> None:
 
 
 def decided(found: RunDecision) -> object:
-    return found.status, [r.kind for r in found.reasons], remedies(found.reasons)
+    return found.status, [r.kind for r in found.why], remedies(found.why)
 
 
 def answers(data: ReportData) -> object:
@@ -73,7 +73,7 @@ def test_a_proof_decides_the_same_in_other_words(monkeypatch: pytest.MonkeyPatch
         return [*(case.proved()[1] for case in CASES.values()), *slow]
 
     before = proofs()
-    assert any(map(remedies, (found.reasons for found in before)))
+    assert any(map(remedies, (found.why for found in before)))
     reword(monkeypatch, *SENTENCES)
     assert list(map(decided, proofs())) == list(map(decided, before))
 

@@ -28,7 +28,7 @@ from tuner.meter.session import Session
 from tuner.modelconfig.files import read_config
 from tuner.prepare.machine_lock import LockHolder, registered
 from tuner.proof.proof import prove
-from tuner.proof.verdict import RunDecision
+from tuner.record.result_schema import RunDecision
 from tuner.record.status import Status
 from tuner.record.store import RunStore
 from tuner.run import ending
@@ -479,7 +479,7 @@ def test_server_that_cannot_be_restored_fails_the_run_but_keeps_its_result(
         raise EnvironmentNotReadyError("left otherwise")
 
     monkeypatch.setattr(pipeline, "find_programs", find_programs)
-    kept = RunDecision(Status.KEPT, (said("none is better"),), None)
+    kept = RunDecision.of(Status.KEPT, (said("none is better"),), None)
     monkeypatch.setattr(pipeline, "prove", lambda *_: kept)
     assert workplace.tune("run", "my spec.yaml", "--progress", "none") == 4
     assert "left otherwise" in workplace.tune.err

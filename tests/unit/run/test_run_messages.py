@@ -20,7 +20,7 @@ from tuner.errors import EnvironmentNotReadyError, InterruptedRunError, TunerErr
 from tuner.measurement.measurement import Stage
 from tuner.prepare.job import Request
 from tuner.prepare.serving import Serving
-from tuner.proof.verdict import RunDecision
+from tuner.record.result_schema import RunDecision
 from tuner.record.status import Status
 from tuner.report import render
 from tuner.run import ending, ready
@@ -207,7 +207,9 @@ def test_a_kept_config_is_neither_drawn_up_nor_written(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = workplace.config.read_bytes()
-    monkeypatch.setattr(pipeline, "prove", lambda *_: RunDecision(Status.KEPT, (said("no gain"),)))
+    monkeypatch.setattr(
+        pipeline, "prove", lambda *_: RunDecision.of(Status.KEPT, (said("no gain"),))
+    )
     done, _ = run(workplace)
     assert (done.result.diff, done.result.written) == (None, None)
     assert not [*(done.directory / "best").glob("*/config.pbtxt")]

@@ -442,7 +442,7 @@ def test_an_slo_below_what_one_request_takes_ends_the_search_after_one_measureme
     assert len(trials) == len(bench.asked) == 1
     verdict = proof.prove(session, trials)
     assert verdict.status is Status.INFEASIBLE
-    assert texts(verdict.reasons)[0].startswith("one request at a time takes ")
+    assert texts(verdict.why)[0].startswith("one request at a time takes ")
     assert len(bench.asked) == 1
 
 

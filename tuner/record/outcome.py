@@ -1,4 +1,4 @@
-"""How a run ended, as `result.json` says it."""
+"""The result of a run: its decision, with what the run spent and wrote."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tuner.measurement.measurement import Rejected
-from tuner.prepare.job import Change
-from tuner.proof.verdict import RunDecision
 from tuner.record.bottleneck import bottleneck_of
 from tuner.record.confirmation import RunNoise
 from tuner.record.manifest import Manifest
 from tuner.record.proved import ProvedConfig, best_other
 from tuner.record.result_schema import (
+    Change,
     RejectedFacts,
     Result,
+    RunDecision,
     TimeFacts,
     TrialCounts,
+    WrittenFacts,
 )
 from tuner.record.shapes import with_batches
 from tuner.score.trial import Trial, TrialState
 from tuner.sentences import sentence
 from tuner.space.environment import needed_variables
 from tuner.spec.slo import Objective
-from tuner.writeback.target import Written
 
 
 def result_of(
@@ -32,31 +32,27 @@ def result_of(
     verdict: RunDecision,
     trials: Sequence[Trial],
     rejected: Sequence[Rejected],
-    duplicates: int,
     time: Mapping[str, float],
-    change: Change | None,
-    written: Written | None,
+    duplicates: int = 0,
+    change: Change | None = None,
+    written: WrittenFacts | None = None,
     noise: RunNoise | None = None,
 ) -> Result:
-    """What `result.json` holds."""
-    states, goal = [t.state for t in trials], Objective.parse(manifest.spec["objective"]).goal
-    winner, best = verdict.winner, verdict.best
+    """What `result.json` holds; ``time``: seconds by phase, and ``wall_s``."""
+    states, winner, best = [t.state for t in trials], verdict.winner, verdict.best
     if winner is None and best is None:
+        goal = Objective.parse(manifest.objective).goal
         best = best_other(trials, manifest.current, goal)
+    sides = {"baseline": verdict.baseline, "winner": winner, "best": best}
+    shown = {name: _with_manifest(side, manifest) for name, side in sides.items()}
     return Result(
+        **{**dict(verdict), **shown},
         schema_version=1,
         run_id=manifest.run_id,
         model=manifest.name,
-        status=verdict.status,
-        reasons=tuple(map(sentence, verdict.reasons)),
-        why=verdict.reasons,
+        reasons=tuple(map(sentence, verdict.why)),
         spec_sha256=manifest.spec_sha256,
-        objective=str(manifest.spec["objective"]),
-        baseline=_with_manifest(verdict.baseline, manifest),
-        winner=_with_manifest(winner, manifest),
-        best=_with_manifest(best, manifest),
-        gain=verdict.gain,
-        to_know=verdict.to_know,
+        objective=manifest.objective,
         trials=TrialCounts(
             asked=len(trials) + duplicates,
             measured=states.count(TrialState.MEASURED),
@@ -66,16 +62,12 @@ def result_of(
         ),
         rejected=RejectedFacts.of(rejected, time["measuring_s"]),
         time=TimeFacts(**time),
-        written=None if written is None else written.facts,
+        written=written,
         server_args=() if winner is None else winner.candidate.server_args,
         environment={} if winner is None else needed_variables(winner.candidate, manifest.current),
-        simplification=verdict.simplification or None,
         noise=noise,
-        overload=verdict.overload,
-        warm_up=verdict.warm_up,
-        edges=verdict.edges,
         diff=None if change is None else change.diff,
-        models={} if change is None else change.configs,
+        models={} if change is None else dict(change.configs),
     )
 
 
