@@ -89,6 +89,8 @@ class ReasonKind(Enum):
     SOAKED = "soaked"
     SOAK_NOT_HELD = "soak_not_held"
     SOAK_LOWERED = "soak_lowered"
+    LATENCY_GROWS = "latency_grows"
+    MEMORY_GROWS = "memory_grows"
     SOAK_UNKNOWN = "soak_unknown"
     CURRENT_SOAK_UNKNOWN = "current_soak_unknown"
     TOO_FEW = "too_few"

@@ -221,6 +221,23 @@ def _soak_lowered(reason: Reason, _: _Facts) -> str:
     return f"{_not_held(lost)}; what lasts is {sentence(held)}"
 
 
+def _latency_grows(_: Reason, facts: _Facts) -> str:
+    grown, error = (digits(_number(facts, f"{name}_percent"), 2) for name in ("growth", "error"))
+    over = digits(_number(facts, "duration_s"))
+    return f"latency grew by {grown}% of its mean (standard error {error}%) in a soak of {over} s"
+
+
+def _memory_grows(_: Reason, facts: _Facts) -> str:
+    over_s, grown = _number(facts, "duration_s"), _number(facts, "growth_bytes")
+    ends = _number(facts, "used_bytes") + grown / 2.0
+    sizes = (grown, _number(facts, "error_bytes"), ends, 3600.0 * grown / over_s)
+    by, error, to, per_hour = (bytes_text(round(size)) for size in sizes)
+    return (
+        f"memory of {facts['whose']} grew by {by} (standard error {error}) to {to} in a soak of "
+        f"{digits(over_s)} s, and still did at its end: {per_hour} an hour"
+    )
+
+
 def _no_lasting_gain(reason: Reason, _: _Facts) -> str:
     return f"what lasts is no gain: the current config sustained {_cause(reason)}"
 
@@ -324,6 +341,8 @@ SENTENCES: Mapping[ReasonKind, str | Callable[[Reason, _Facts], str]] = {
     ReasonKind.SOAKED: _soaked,
     ReasonKind.SOAK_NOT_HELD: lambda r, _: _not_held(r.causes),
     ReasonKind.SOAK_LOWERED: _soak_lowered,
+    ReasonKind.LATENCY_GROWS: _latency_grows,
+    ReasonKind.MEMORY_GROWS: _memory_grows,
     ReasonKind.SOAK_UNKNOWN: lambda r, _: f"{UNSOAKED}: {_cause(r)}",
     ReasonKind.CURRENT_SOAK_UNKNOWN: lambda r, _: f"{UNSOAKED} for the current config: {_cause(r)}",
     ReasonKind.TOO_FEW: lambda _, f: f"{f['lacking']} for a verdict",

@@ -1,11 +1,13 @@
-"""How latency went over a window: whether it grew, and for how long it remembers."""
+"""How latency and memory went over a window: whether they grew; how long latency remembers."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from tuner.measurement.measurement import Course
+from tuner.measurement.measurement import Course, MemoryTrend
 
 Values = npt.NDArray[np.float64]
 
@@ -54,15 +56,32 @@ def _trend(latencies_us: Values, due_s: Values, duration_s: float) -> tuple[floa
     batch = np.minimum((due_s / duration_s * BATCHES).astype(int), BATCHES - 1)
     counts = np.bincount(batch, minlength=BATCHES)
     means = np.bincount(batch, latencies_us, minlength=BATCHES)[counts > 0] / counts[counts > 0]
+    if means.size < BATCHES // 2:
+        return 0.0, 0.0
+    growth, error = _line(means)
+    mean = float(latencies_us.mean())
+    return growth / mean, error / mean
+
+
+def memory_trend(used_bytes: Sequence[float]) -> MemoryTrend | None:
+    """How memory went over a window, of readings evenly spaced; None where there are too few."""
+    if len(used_bytes) < BATCHES:
+        return None
+    means = np.array([part.mean() for part in np.array_split(np.array(used_bytes), BATCHES)])
+    late = means[BATCHES // 2 :]
+    return MemoryTrend(float(means.mean()), *_line(means), *_line(late))
+
+
+def _line(means: Values) -> tuple[float, float]:
+    """Growth from the first to the last on a line of least squares, and its standard error."""
     x = np.arange(means.size) - (means.size - 1) / 2
     spread = float(x @ x)
     slope = float(x @ means) / spread
     rest = means - means.mean() - slope * x
     squares = float(rest @ rest)
-    if squares <= 0.0 or means.size < BATCHES // 2:
-        return 0.0, 0.0
+    if squares <= 0.0:
+        return slope * means.size, 0.0
     alike = max(float(rest[1:] @ rest[:-1]) / squares, 0.0)
     alike = min(alike + 3.0 / means.size, 0.95)
     error = np.sqrt(squares / (means.size - 2) / spread * (1.0 + alike) / (1.0 - alike))
-    whole = means.size / float(latencies_us.mean())
-    return slope * whole, float(error) * whole
+    return slope * means.size, float(error) * means.size

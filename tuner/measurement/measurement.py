@@ -91,6 +91,24 @@ def _unknown(value: object) -> bool:
 
 
 @dataclass(frozen=True)
+class MemoryTrend:
+    """How much memory was in use over the window, by least squares; see `tuner.load.course`.
+
+    Attributes:
+        used_bytes: On average.
+        growth_bytes: From the first to the last moment on a line.
+        growth_error_bytes: Its standard error.
+        late_growth_bytes: The same of the second half alone, and its standard error.
+    """
+
+    used_bytes: float
+    growth_bytes: float
+    growth_error_bytes: float
+    late_growth_bytes: float
+    late_growth_error_bytes: float
+
+
+@dataclass(frozen=True)
 class HostUse:
     """What the machines did meanwhile; ``None`` where it could not be read."""
 
@@ -116,6 +134,9 @@ class HostUse:
     quota_cpus: Annotated[float | None, Field(exclude_if=_unknown)] = None
     throttled_percent: Annotated[float | None, Field(exclude_if=_unknown)] = None
     throttled_s: Annotated[float | None, Field(exclude_if=_unknown)] = None  # of each CPU, added up
+    #: Of the server's processes, without what they share; and of all GPUs together.
+    memory: Annotated[MemoryTrend | None, Field(exclude_if=_unknown)] = None
+    gpu_memory: Annotated[MemoryTrend | None, Field(exclude_if=_unknown)] = None
 
 
 @dataclass(frozen=True)

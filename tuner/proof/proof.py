@@ -305,6 +305,8 @@ class _Proof:
         elif found.failures:
             lowered = (*found.failures, found.held.reason)
             self._tell(candidate, Reason(ReasonKind.SOAK_LOWERED, causes=lowered))
+        for trend in () if found.held is None else found.held.trends:
+            self._tell(candidate, trend)
         return found
 
     def _current_beside(

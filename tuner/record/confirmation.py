@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated
@@ -12,7 +12,7 @@ from pydantic import Field
 from tuner.facts import Facts
 from tuner.measurement.measurement import Measurement
 from tuner.reason import Fact, Reason, ReasonKind
-from tuner.score.judge import SloOutcome, SloResult, Verdict, too_few_text
+from tuner.score.judge import SURE, SloOutcome, SloResult, Verdict, too_few_text
 from tuner.score.late_share import LateShare
 from tuner.score.point import Point
 from tuner.sentences import sentence
@@ -101,6 +101,11 @@ class Soaked(Facts):
     @property
     def held(self) -> bool:
         return self.point.passed
+
+    @property
+    def trends(self) -> tuple[Reason, ...]:
+        """What grew over the load, surely and by an amount that matters."""
+        return tuple(_trends(self.measurement))
 
     @property
     def reason(self) -> Reason:
@@ -222,6 +227,41 @@ class RunNoise(Facts):
     p99_cv: float | None
     rounds: int
     capacity_cv: float | None
+
+
+#: Growth over a soak that is told: of the mean latency; of memory, for each part of it.
+_LATENCY_GROWTH, _MEMORY_GROWTH_BYTES, _MEMORY_GROWTH = 0.1, 1 << 20, 0.002
+
+
+def _trends(measurement: Measurement) -> Iterator[Reason]:
+    """The trends of latency and memory that chance does not explain.
+
+    A server takes memory while it warms up: what grew in the second half too, at half of the pace
+    at least, goes on.
+    """
+    course, host = measurement.course, measurement.host
+    if course is not None and course.growth > max(_LATENCY_GROWTH, SURE * course.growth_error):
+        facts: dict[str, Fact] = {
+            "growth_percent": 100.0 * course.growth,
+            "error_percent": 100.0 * course.growth_error,
+            "duration_s": measurement.duration_s,
+        }
+        yield Reason(ReasonKind.LATENCY_GROWS, facts=facts)
+    for whose, trend in (("the server", host.memory), ("the GPUs", host.gpu_memory)):
+        if trend is None:
+            continue
+        least = max(_MEMORY_GROWTH_BYTES, _MEMORY_GROWTH * trend.used_bytes)
+        whole = trend.growth_bytes > max(least, SURE * trend.growth_error_bytes)
+        pace = max(trend.growth_bytes / 4.0, trend.late_growth_error_bytes)
+        if whole and trend.late_growth_bytes > pace:
+            facts = {
+                "whose": whose,
+                "growth_bytes": trend.growth_bytes,
+                "error_bytes": trend.growth_error_bytes,
+                "used_bytes": trend.used_bytes,
+                "duration_s": measurement.duration_s,
+            }
+            yield Reason(ReasonKind.MEMORY_GROWS, facts=facts)
 
 
 def _missed(result: SloResult) -> str:

@@ -43,6 +43,9 @@ REMEDIES: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
     ReasonKind.DISTURBED_MISS: "keep other work off this machine, or take a longer soak "
     "(confirm.soak)",
     ReasonKind.SOAK_NOT_HELD: _not_held,
+    ReasonKind.MEMORY_GROWS: "look for what the model keeps of its requests, or see with a longer "
+    "soak (confirm.soak) where its memory levels off",
+    ReasonKind.LATENCY_GROWS: "see with a longer soak (confirm.soak) where latency levels off",
     ReasonKind.NO_LASTING_GAIN: "widen the space: the gain that was found does not last",
     ReasonKind.ANSWERS_CHANGED: "raise confirm.tolerance if such differences do not matter",
     ReasonKind.LOAD_TIMEOUT: _LOAD_TIMEOUT,

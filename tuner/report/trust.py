@@ -13,7 +13,7 @@ from tuner.report.blocks import Table, Tone
 from tuner.report.data import ReportData
 from tuner.report.quantities import beside_bound, load_text, metric_text, verdict_text
 from tuner.score.judge import SloOutcome, Verdict
-from tuner.sentences import clause
+from tuner.sentences import clause, sentence
 from tuner.space.words import changes_text
 from tuner.spec.labels import of_stream
 from tuner.spec.metrics import METRICS
@@ -94,6 +94,7 @@ def _soaks(soak: Soak) -> Iterator[Check]:
         tone = TONES[tried.point.outcome]
         lowered = "" if tried.held or soak.held is None else ", so the claim was lowered"
         yield tone, f"soak at {load_text(tried.measurement.load)}", f"{told}{lowered}"
+        yield from ((Tone.UNSURE, "over that time", sentence(r)) for r in tried.trends)
     yield from ((Tone.UNSURE, "soak", text) for text in soak.limited)
     if soak.reason:
         yield Tone.UNSURE, "soak", soak.reason

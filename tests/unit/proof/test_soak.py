@@ -31,12 +31,14 @@ from tuner.errors import (
     TrialError,
 )
 from tuner.machine.cpus import Cores
-from tuner.measurement.measurement import Arrivals, Course, Measurement
+from tuner.measurement.measurement import Arrivals, Course, Measurement, MemoryTrend
 from tuner.proof.contender import Contender, Round
 from tuner.proof.entrants import Entrant, ProofRules
 from tuner.proof.measured import MeasuredOnce
 from tuner.proof.soak import MOST_SOAKS, RELAXATIONS, first_level, soak
+from tuner.reason import ReasonKind
 from tuner.record.confirmation import Repeat, Role, Soak, Soaked
+from tuner.record.remedies import remedies
 from tuner.record.status import Status
 from tuner.score.capacity import LevelRange
 from tuner.score.next_load import LoadPlan
@@ -485,6 +487,21 @@ def test_a_config_that_starves_its_client_at_every_load_is_not_written() -> None
     verdict = prove(ProvingBench(spec_of(), {CURRENT: 500.0, OTHER: 1000.0}, trouble=trouble))
     assert verdict.status is Status.NOT_KNOWN
     assert f"not sustained in the soak: {trouble.message}; " in texts(verdict.why)[-1]
+
+
+def test_memory_that_grows_through_the_soak_of_the_winner_is_in_the_verdict() -> None:
+    grown = MemoryTrend(500e6, 80e6, 1e6, 40e6, 1e6)
+
+    class Leaking(ProvingBench):
+        def soak(self, level: float, seed: int, least_s: float = 0.0) -> Point:
+            point = super().soak(level, seed, least_s)
+            host = replace(point.measurement.host, memory=grown)
+            return replace(point, measurement=replace(point.measurement, host=host))
+
+    verdict = prove(Leaking(spec_of(), {CURRENT: 500.0, OTHER: 1000.0}))
+    assert verdict.status is Status.IMPROVED
+    assert ReasonKind.MEMORY_GROWS in [reason.kind for reason in verdict.reasons]
+    assert any("confirm.soak" in advice for advice in remedies(verdict.reasons))
 
 
 def test_a_stop_in_the_soak_ends_the_proof() -> None:

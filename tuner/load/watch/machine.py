@@ -62,6 +62,7 @@ class MachineReading:
         processes_s: Spent by processes, ours and others; interrupts belong to none.
         ours_s: Spent by our own processes, see `OwnProcesses`; None when the server is not
             among them.
+        server_bytes: Memory of the server's; likewise.
         stolen_s: Given to other guests by the hypervisor.
         throttling: What a CPU quota on this process and its children has cost; None without one.
     """
@@ -74,6 +75,11 @@ class MachineReading:
     load_1m: float
     governor: str | None
     throttling: Throttling | None = None
+    server_bytes: int | None = None
+
+
+#: How the kernel names the server's process.
+SERVER_NAME = "tritonserver"
 
 
 class OwnProcesses:
@@ -86,6 +92,8 @@ class OwnProcesses:
 
     def __init__(self, *, containers: bool = False) -> None:
         self._ours = {os.getpid(): psutil.Process()}
+        self._servers: set[int] = set()
+        self._asked: set[int] = set()  # whether they are servers
         self._others: set[int] = set()
         self._containers = containers
         self._seen_inside = False
@@ -105,6 +113,33 @@ class OwnProcesses:
                 times = process.cpu_times()
                 seconds += times.user + times.system + times.children_user + times.children_system
         return seconds
+
+    def server_bytes(self) -> int | None:
+        """Memory of tritonservers and their children, without what they share; None without any.
+
+        What is shared (files that are mapped, shared memory) does not grow by a leak of a process.
+        """
+        self._find_servers()
+        used = list[int]()
+        for pid in self._servers:
+            with suppress(psutil.NoSuchProcess):
+                memory = self._ours[pid].memory_info()
+                used.append(memory.rss - memory.shared)
+        return sum(used) if used else None
+
+    def _find_servers(self) -> None:
+        self._servers &= self._ours.keys()
+        parents = dict[int, int]()
+        for pid in self._ours.keys() - self._asked:
+            with suppress(psutil.NoSuchProcess):
+                if self._ours[pid].name() == SERVER_NAME:
+                    self._servers.add(pid)
+                else:
+                    parents[pid] = self._ours[pid].ppid()
+        self._asked = {*self._ours}
+        while found := {pid for pid, parent in parents.items() if parent in self._servers}:
+            self._servers |= found
+            parents = {pid: parent for pid, parent in parents.items() if pid not in found}
 
     def _look(self) -> None:
         present = set(psutil.pids())
@@ -152,6 +187,7 @@ def read_machine(
         load_1m=os.getloadavg()[0],
         governor=read_governor(),
         throttling=None if quota is None else quota.throttling(),
+        server_bytes=None if ours is None else ours.server_bytes(),
     )
 
 

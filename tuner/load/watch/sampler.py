@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, fields
 import psutil
 
 from tuner.errors import InterruptedRunError, TunerError, UndecidedError
+from tuner.load.course import memory_trend
 from tuner.load.watch.machine import (
     NOT_WATCHED,
     GpuClocks,
@@ -222,6 +223,8 @@ def host_use(
     readings = [sample.metrics for sample in samples if sample.metrics is not None]
     utilization = _sums(readings, "nv_cache_util")
     memory = [used for sample in samples for used, _ in sample.gpu_memory.values()]
+    server = [s.machine.server_bytes for s in samples]
+    on_gpus = [sum(used for used, _ in s.gpu_memory.values()) for s in samples if s.gpu_memory]
     evictions = _sums(readings, "nv_cache_num_evictions")
     entries = _sums(readings, "nv_cache_num_entries")
     waiting = [found for m in readings if (found := pending_requests(m, models))]
@@ -230,6 +233,8 @@ def host_use(
         stalled_percent=stalls.percent(samples[0].time_ns, samples[-1].time_ns),
         quota_cpus=None if quota is None else quota.cpus,
         **quota_use(before, after),
+        memory=memory_trend([used for used in server if used is not None]),
+        gpu_memory=memory_trend(on_gpus),
         cores=samples[-1].shared_cores,
         load_1m=after.load_1m,
         governor=after.governor,

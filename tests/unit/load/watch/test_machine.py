@@ -49,7 +49,12 @@ class FakeMachine:
             self.asked.append(pid)
             return self._row(pid)[0]
 
-        return SimpleNamespace(ppid=parent, cpu_times=lambda: self._row(pid)[1])
+        return SimpleNamespace(
+            ppid=parent,
+            name=lambda: "tritonserver" if pid == SERVER else "python",
+            cpu_times=lambda: self._row(pid)[1],
+            memory_info=lambda: SimpleNamespace(rss=1000 * self._row(pid)[0], shared=pid),
+        )
 
     def _row(self, pid: int) -> tuple[int, Times]:
         if pid not in self.table:
@@ -85,6 +90,14 @@ def test_cpu_time_covers_the_process_tree_with_ended_processes() -> None:
     assert found.processes_s == 160.0  # no interrupts
     assert (found.total_s, found.idle_s, found.stolen_s) == (400.0, 220.0, 10.0)
     assert found.load_1m == 1.25
+
+
+@pytest.mark.usefixtures("fake")
+def test_memory_is_that_of_the_server_and_its_children_without_what_they_share() -> None:
+    assert OwnProcesses().server_bytes() is None
+    ours = OwnProcesses()
+    ours.cpu_s()
+    assert ours.server_bytes() == 1000 * (ROOT + SERVER) - (SERVER + STUB)
 
 
 def test_parents_are_read_of_new_processes_only(fake: FakeMachine) -> None:
