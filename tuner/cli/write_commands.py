@@ -206,7 +206,7 @@ def rollback_command(
 
     run = next((d for d in (Path(model), output / model) if os.access(d / MANIFEST, os.F_OK)), None)
     if run is not None and os.path.lexists(run / "logs" / INITIAL_CONFIGS):
-        from tuner.run.open_run import put_back
+        from tuner.run.repair import put_back
         from tuner.run.trust import BegunRuns, state_directory
 
         begun = BegunRuns(state_directory(os.environ))

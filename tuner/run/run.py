@@ -26,14 +26,10 @@ from tuner.record.manifest import Manifest
 from tuner.record.store import RunStore, new_run_id
 from tuner.run.ending import Ending, Finished, how_to_go_on
 from tuner.run.on_benches import on_benches
-from tuner.run.open_run import (
-    end_of_a_write,
-    open_run,
-    open_store,
-    refuse_another_start,
-    restore_choices,
-)
+from tuner.run.open_run import open_run, open_store
 from tuner.run.ready import Ground, Ready, beforehand
+from tuner.run.repair import end_of_a_write, undo_half_writes
+from tuner.run.resume import refuse_another_start, restore_choices
 from tuner.score.trial import Trial
 from tuner.search.beside import search_beside
 from tuner.search.cores import settle_cores
@@ -47,7 +43,7 @@ from tuner.space.build import refuse_empty
 from tuner.spec.load import LoadedSpec
 from tuner.spec.units import count_text
 from tuner.triton.launchers import host_of
-from tuner.writeback.repository import half_written, repair, unwritable
+from tuner.writeback.repository import unwritable
 
 
 def run(
@@ -87,22 +83,6 @@ def settled_spec(request: Request, note: Callable[[str], None]) -> LoadedSpec:
     for undone in undo_half_writes(loaded.spec.repository, write=request.write):
         note(undone)
     return loaded
-
-
-def undo_half_writes(repository: Path, *, write: bool) -> Iterator[str]:
-    """Notes on a write that a kill cut short, which is undone; refused without ``write``.
-
-    Called before any config is read: a run over a half-written winner would measure a config that
-    nobody chose.
-
-    Raises:
-        StalePlanError: A file was changed since.
-        EnvironmentNotReadyError: There is half a write, and the run is not to write, or cannot.
-    """
-    if not write and (half := half_written(repository)) is not None:
-        raise half
-    repaired = repair(repository) if write else None
-    yield from () if repaired is None else repaired.all_notes
 
 
 def checked_job(request: Request, loaded: LoadedSpec) -> Job:

@@ -36,7 +36,7 @@ from tuner.record.store import (
     written_by_one,
 )
 from tuner.run.on_benches import NICE, need_of, refuse_misfits_for_benches
-from tuner.run.open_run import with_choices
+from tuner.run.resume import with_choices
 from tuner.run.run import checked_job, run, settled_spec
 from tuner.run.trust import BegunRuns, refuse_unnamed, untrusted
 from tuner.spec.load import load_spec

@@ -1,7 +1,7 @@
-"""Whether this user began a run, so that the spec that it names may be started without being given.
+"""What a run may choose: the spec of one that this user began, and configs that a spec allows.
 
-Nothing inside a run can say that: whoever made the run chose all of it. The user's own state
-directory has a list of the runs and series begun here, each with its specs and their hashes.
+Nothing inside a run can say who began it: whoever made the run chose all of it. The user's own
+state directory has a list of the runs and series begun here, each with its specs and their hashes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from tuner.errors import EnvironmentNotReadyError, SpecError
 from tuner.plain import plain
 from tuner.record.manifest import Choices, Manifest, resume_command
 from tuner.record.reading import UnreadableFileError, read_json
-from tuner.record.store import RunStore
+from tuner.record.store import TRIALS, RunStore
+from tuner.score.trial import Trial
+from tuner.space.space import Space
 from tuner.writing import write_json
 
 #: A command that goes on with a run, or joins it, in which its user names the specs.
@@ -127,6 +129,20 @@ def spec_of(run: Path, begun: BegunRuns, command: Command = resume_command) -> P
     if where := untrusted(run, path, manifest.spec_sha256, begun):
         refuse_unnamed(f"the spec {path} is {where}", run, [path], manifest.choices, command)
     return path
+
+
+def trusted_trials(store: RunStore, space: Space) -> list[Trial]:
+    """The trials of a run; a config may choose code, and the spec says which there are.
+
+    Raises:
+        SpecError: The config of one is not in the space of the spec.
+    """
+    trials = store.trials()
+    for trial in trials:
+        if trial.candidate != space.current and not space.contains(trial.candidate):
+            text = f"the config of trial {trial.number} is not in the space of the spec"
+            raise SpecError(f"{store.directory / TRIALS}: {text}", "edited? start a new run")
+    return trials
 
 
 def untrusted(run: Path, spec: Path, sha256: str, begun: BegunRuns) -> str:

@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 
 from tuner.errors import TunerError
 from tuner.prepare.job import Job, Request
-from tuner.run.open_run import restore_choices
+from tuner.run.resume import restore_choices
 from tuner.run.trust import BegunRuns, spec_of
 
 _WORDS = (b"null", b"[]", b"{}", b'"x"', b"-1", b"1.5", b"[" * 2000)

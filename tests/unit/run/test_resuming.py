@@ -18,7 +18,7 @@ from tuner.errors import SpecError
 from tuner.prepare.job import Job, Request
 from tuner.record.store import RunStore
 from tuner.run import trust
-from tuner.run.open_run import restore_choices
+from tuner.run.resume import restore_choices
 from tuner.run.trust import BegunRuns, spec_of
 
 

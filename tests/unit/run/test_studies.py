@@ -14,7 +14,7 @@ from builders.jobs import a_job
 
 from tuner.prepare.job import Job
 from tuner.record.store import STUDY, RunStore
-from tuner.run.open_run import damage, study_of
+from tuner.run.repair import damage, study_of
 
 
 def database(path: Path, *tables: str) -> None:

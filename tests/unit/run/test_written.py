@@ -14,7 +14,7 @@ from tuner.load.probes.warmup import WarmUp
 from tuner.prepare.job import Job, Request, draw_up, prepare, with_proposal
 from tuner.record.store import RunStore
 from tuner.run.ending import best_configs, write_back
-from tuner.run.run import undo_half_writes
+from tuner.run.repair import undo_half_writes
 from tuner.space.candidate import Candidate, variable
 from tuner.writeback.plan import WritePlan, refuse_forged
 from tuner.writeback.rollback import rollback
